@@ -13,15 +13,14 @@ from stallpoint.archive.further import further
 from stallpoint.errors import program
 from stallpoint.schedule.progress import states, summary
 from stallpoint.schedule.requested import measured_with
-from stallpoint.slurm import slurm_queue
+from stallpoint.slurm.slurm_queue import all_clusters
 from stallpoint.study.configuration import load_yaml
 from stallpoint.study.study import expand
 
 
-def queue() -> str | None:
-    """What Slurm says of this user's jobs; None where there is no Slurm, or no answer."""
+def asked(command: list[str]) -> str | None:
+    """Output of a program of Slurm's; None where there is no Slurm, or no answer."""
     try:
-        command = slurm_queue.COMMAND_OF_RUNS
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
@@ -33,4 +32,4 @@ with program():
     study = expand(load_yaml(config.read_text(), str(config)), schema, further)
     results = Path("results", study.name)
     found = states(study.cells.values(), results, measured_with(study.config))
-    print(*summary(found, Path("logs", study.name, "turns"), results / "turns", queue()), sep="\n")
+    print(*summary(found, Path("logs", study.name, "turns"), results / "turns", all_clusters(asked)), sep="\n")

@@ -27,6 +27,8 @@ from stallpoint.errors import CAUSES
 from stallpoint.schedule import terminal
 from stallpoint.slurm import slurm_queue
 
+ENDING = signal.SIGUSR1
+"""Ends the run as Ctrl-C does. SIGINT itself is ignored where a shell started Snakemake in the background."""
 LOOK, ASK = 1.0, 20.0
 """Seconds between two looks at the logs of the turns, and at Slurm's queue."""
 _SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
@@ -63,6 +65,7 @@ class LogHandler(LogHandlerBase):
         self.failed = self.interrupted = self.finished = self.idle = False
         self.rules: dict[int, str] = {}
         self.queue = slurm_queue.Queue()
+        self.clusters: dict[int, str] = {}
         self.slurm_ids: dict[int, str] = {}
         self.said = 0.0
         self.measuring_since = 0.0
@@ -71,6 +74,7 @@ class LogHandler(LogHandlerBase):
         self.busy = threading.Lock()
         os.environ[CAUSES] = "" if self.snakemakes else "log"
         if not self.snakemakes:
+            signal.signal(ENDING, signal.default_int_handler)
             # Snakemake's own, where a resource depends on the size of inputs to come: nobody can act on it.
             warnings.filterwarnings("ignore", "coroutine 'InputFiles.*was never awaited", RuntimeWarning)
             threading.Thread(target=self._look_on, daemon=True).start()
@@ -123,6 +127,9 @@ class LogHandler(LogHandlerBase):
     def _start(self, record: logging.LogRecord) -> None:
         rule, logs = record.rule_name, record.log  # type: ignore[attr-defined]
         self.rules[record.jobid] = rule  # type: ignore[attr-defined]
+        resources = record.resources  # type: ignore[attr-defined]
+        named = (resources.get(name) for name in ("cluster", "clusters", "slurm_cluster"))
+        self.clusters[record.jobid] = next((str(name) for name in named if name), "")  # type: ignore[attr-defined]
         if rule.startswith("take_turns_"):
             self.measuring_since = self.measuring_since or time.time()
             self.logs |= dict.fromkeys(map(Path, logs), 0)
@@ -146,7 +153,7 @@ class LogHandler(LogHandlerBase):
         elif submitted := _SUBMITTED.match(message):
             number, slurm_id = int(submitted[1]), submitted[2]
             self.slurm_ids[number] = slurm_id
-            self.queue.submitted(slurm_id, self.rules.get(number, "a job"))
+            self.queue.submitted(slurm_id, self.rules.get(number, "a job"), self.clusters.get(number, ""))
         elif message.startswith("Complete log") and self.failed:
             self._print(message.replace("Complete log(s)", "All that Snakemake said"))
 
@@ -166,24 +173,25 @@ class LogHandler(LogHandlerBase):
 
         Snakemake's executor forgets all jobs when Slurm's controller was away for long enough, and waits for ever.
         """
-        try:
-            answer = subprocess.run(slurm_queue.COMMAND, capture_output=True, text=True, timeout=ASK, check=True).stdout
-        except (OSError, subprocess.SubprocessError):
-            answer = None
+        answer = _asked(self.queue.command)
         now = time.monotonic()
+        clusters = self.queue.clusters
         with self.busy:
             for line in self.queue.read(answer, now):
                 self._print(f"! {line}")
             for job, reason in self.queue.hopeless(now, self.settings.patience).items():
                 self._print(f"! job {job} will never start ({reason}): cancelled")
                 self.queue.ended(job)
-                subprocess.run(["scancel", job], check=False)
+                _asked(["scancel", *([f"--clusters={clusters[job]}"] if job in clusters else []), job])
             gone = self.queue.gone(now)
-            if gone and len(gone) == len(self.queue.jobs):
+            if not gone or len(gone) < len(self.queue.jobs):
+                return
+            accounts = slurm_queue.accounts_command(gone, set(clusters.values()))
+            if not slurm_queue.active(_asked(accounts)):
                 self._print(
                     f"! Slurm knows job {', '.join(gone)} no more, and Snakemake lost sight of it: ending this run."
                 )
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), ENDING)
                 self.queue.jobs.clear()
 
     def _look(self) -> None:
@@ -283,3 +291,11 @@ class LogHandler(LogHandlerBase):
     def needs_rulegraph(self) -> bool:
         """The graph is not drawn."""
         return False
+
+
+def _asked(command: list[str]) -> str | None:
+    """Output of a program of Slurm's; None where it failed."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=ASK, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -59,7 +59,7 @@ def summary(found: list[State], logs: Path, turns: Path, queue: str | None = Non
     """How many cells of each kind are in which state, how it is with the turns of those left, and how much is left.
 
     `logs` is the folder of the logs of the turns, `turns` that of what belongs to them in the results; `queue` is an
-    answer to `slurm_queue.COMMAND_OF_RUNS`, where there is Slurm.
+    answer to `slurm_queue.command`, where there is Slurm.
     """
     for kind in dict.fromkeys(state.cell.kind for state in found):
         counts = Counter(state.state for state in found if state.cell.kind == kind)

@@ -4,7 +4,7 @@ The next run would submit the same turns once more. So each run writes down the 
 queue, and the next one cancels those of runs that are no more. What a job has finished is kept; it loses the visit that
 it is in.
 
-Nothing of Slurm is run here: `ask` runs a command and gives its output, or None where it failed.
+Nothing of Slurm is run here, but by `ask`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Self
 
 from stallpoint.records.atomic import atomic
 from stallpoint.slurm import slurm_queue
+from stallpoint.slurm.slurm_queue import Ask
 
 FILE = "slurm_runs.json"
 """Name of the file with the runs, in the folder of the turns."""
 PATIENCE = 90.0
 """How long to wait for the end of cancelled jobs, s: Slurm gives them 30 s by default, and the nodes need some more."""
-
-Ask: TypeAlias = Callable[[list[str]], str | None]
 
 
 @dataclass(frozen=True)
@@ -68,28 +69,37 @@ def cancel(file: Path, this: Run, ask: Ask, pause: float = 2.0, patience: float 
     left = _jobs(ask, runs) if runs else []
     if left is None:
         yield "Slurm does not say whether jobs of an earlier run go on; one that does keeps a second one from measuring"
-    gone: set[str] = set()
+    gone: list[slurm_queue.Job] = []
     for job in left or []:
         if runs[job.run].goes_on:
             yield f"job {job} belongs to a run that goes on (process {runs[job.run].pid}): left alone"
         else:
-            gone.add(job.id)
+            gone.append(job)
             yield f"job {job} was left behind by an earlier run: cancelled; what it finished is kept"
     stay = {job.run for job in left or []} if left is not None else set(runs)
     with atomic(file) as scratch:  # before it is waited: a run that is killed meanwhile has lost nothing
         scratch.write_text(json.dumps([asdict(run) for run in (*(runs[name] for name in sorted(stay)), this)]))
     if gone:
-        ask(["scancel", *sorted(gone)])
+        for command in cancelling(gone):
+            ask(command)
         deadline = time.monotonic() + patience
-        while still := gone & {job.id for job in _jobs(ask, runs) or []}:
+        ids = {(job.cluster, job.id) for job in gone}
+        while still := ids & {(job.cluster, job.id) for job in _jobs(ask, runs) or []}:
             if time.monotonic() > deadline:
-                yield f"job {', '.join(sorted(still))} is still there {patience:.0f} s after it was cancelled"
+                named = ", ".join(sorted(job for _, job in still))
+                yield f"job {named} is still there {patience:.0f} s after it was cancelled"
                 break
             time.sleep(pause)
 
 
+def cancelling(jobs: Iterable[slurm_queue.Job]) -> Iterator[list[str]]:
+    """Commands that cancel jobs, one for each cluster: ids come again on another."""
+    for cluster, ids in groupby(sorted((job.cluster, job.id) for job in jobs), key=itemgetter(0)):
+        yield ["scancel", *([f"--clusters={cluster}"] if cluster else []), *(job for _, job in ids)]
+
+
 def _jobs(ask: Ask, runs: dict[str, Run]) -> list[slurm_queue.Job] | None:
-    answer = ask(slurm_queue.COMMAND_OF_RUNS)
+    answer = slurm_queue.all_clusters(ask)
     return None if answer is None else [job for job in slurm_queue.jobs_of_runs(answer) if job.run in runs]
 
 

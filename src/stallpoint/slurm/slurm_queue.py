@@ -1,17 +1,30 @@
 """What Slurm's queue says of a run's jobs while it goes on: what they wait for, which will never start, which are gone.
 
-Nothing is run here, as in `accounting`: `COMMAND` says what to ask, `Queue` reads the answers.
+Nothing is run here, as in `accounting`: `command` says what to ask, `Queue` reads the answers. A view of one cluster
+proves nothing about jobs of another one: only jobs that the queue has shown can be gone from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-COMMAND = ["squeue", "--me", "--noheader", "--format=%i|%T|%r"]
-"""Prints a line for each job of this user: its id, state, and what it waits for."""
-COMMAND_OF_RUNS = ["squeue", "--me", "--noheader", "--format=%i|%T|%j|%k|%r"]
-"""Prints a line for each job of this user: its id, state, name, comment, and what it waits for."""
+Ask: TypeAlias = Callable[[list[str]], str | None]
+"""Runs a command and returns its output, None where it failed."""
+
+_OVER = (
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+    "NODE_FAIL",
+    "BOOT_FAIL",
+    "PREEMPTED",
+)
 GONE = 200.0
 """How long a job has to be gone from the queue while Snakemake waits for it, s; Snakemake asks at least each 180 s."""
 SILENT = 60.0
@@ -39,17 +52,50 @@ ON_ITS_WAY = ("None", "Priority", "Prolog", "BeginTime", "Cleaning")
 """Reasons that need nobody's attention."""
 
 
+def command(clusters: Iterable[str] = ()) -> list[str]:
+    """Command that prints a line for each job of this user: id, state, name, comment, and what the job waits for.
+
+    Asks the named clusters, ``all`` for all that Slurm's accounting knows; without a name the local one. The user is
+    given by number, as ``--me`` is unknown to Slurm 20.02 and older.
+    """
+    others = [f"--clusters={','.join(sorted(clusters))}"] if clusters else []
+    return ["squeue", f"--user={os.getuid()}", *others, "--noheader", "--format=%i|%T|%j|%k|%r"]
+
+
+def all_clusters(ask: Ask) -> str | None:
+    """Answer to `command` of all clusters; of the local one where Slurm cannot name the others."""
+    answer = ask(command(["all"]))
+    return ask(command()) if answer is None else answer
+
+
+def accounts_command(jobs: Iterable[str], clusters: Iterable[str] = ()) -> list[str]:
+    """Command that prints id and state of jobs from Slurm's accounts, a second view beside the queue's."""
+    others = [f"--clusters={','.join(sorted(clusters))}"] if clusters else []
+    return [
+        "sacct", "--allocations", "--noheader", "--parsable2", "--format=JobIDRaw,State", *others,
+        f"--jobs={','.join(jobs)}",
+    ]  # fmt: skip
+
+
+def active(accounts: str | None) -> set[str]:
+    """Jobs that have not ended, of an answer to `accounts_command`; none where there was no answer."""
+    lines = [line.split("|") for line in (accounts or "").splitlines() if line.count("|") == 1]
+    return {job for job, state in lines if not state.startswith(_OVER)}
+
+
 @dataclass(frozen=True)
 class Job:
-    """A job in the queue that a run of Snakemake submitted."""
+    """A job in the queue; `run` and `rule` where Snakemake submitted it."""
 
     id: str
     state: str
     run: str
-    """The run's own id: Snakemake's executor for Slurm gives it to all its jobs as their name."""
+    """Name of the job. Snakemake's executor for Slurm gives its own id to all its jobs."""
     rule: str
     reason: str
-    """What it waits for."""
+    """What the job waits for."""
+    cluster: str = ""
+    """Where several clusters were asked."""
 
     def __str__(self) -> str:
         """For messages."""
@@ -65,14 +111,21 @@ class Job:
         return f"job {self.id} is pending ({self.reason})"
 
 
+def jobs_in(answer: str) -> Iterator[Job]:
+    """Jobs of an answer to `command`; Snakemake writes the rule into the comment, behind ``rule_``."""
+    cluster = ""
+    for line in answer.splitlines():
+        if line.startswith("CLUSTER:"):
+            cluster = line.partition(":")[2].strip()
+        elif line.count("|") >= 4:
+            job, state, run, comment, reason = line.strip().split("|", 4)
+            rule = comment.removeprefix("rule_").partition("_wildcards_")[0] if comment.startswith("rule_") else ""
+            yield Job(job, state, run, rule, reason.split(",")[0], cluster)
+
+
 def jobs_of_runs(answer: str) -> list[Job]:
-    """The jobs that Snakemake submitted, of an answer to `COMMAND_OF_RUNS`; it writes the rule into the comment."""
-    lines = [line.strip().split("|", 4) for line in answer.splitlines() if line.count("|") >= 4]
-    return [
-        Job(job, state, run, comment.removeprefix("rule_").partition("_wildcards_")[0], reason.split(",")[0])
-        for job, state, run, comment, reason in lines
-        if comment.startswith("rule_")
-    ]
+    """Jobs that Snakemake submitted, of an answer to `command`."""
+    return [job for job in jobs_in(answer) if job.rule]
 
 
 @dataclass
@@ -81,17 +134,28 @@ class Queue:
 
     jobs: dict[str, str] = field(default_factory=dict)
     """Id of the job -> the rule that it runs."""
+    clusters: dict[str, str] = field(default_factory=dict)
+    """Id of the job -> the cluster that it was submitted to, where one was named."""
     answered: float | None = None
     """When the queue last answered."""
+    _shown: set[str] = field(default_factory=set)
+    """Jobs that the queue has listed at least once."""
     _said: dict[str, str] = field(default_factory=dict)
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
     """When a job was first found in a state that should not last."""
     _refused: set[tuple[str, str]] = field(default_factory=set)
     """Rules of jobs that will never start, and why: Snakemake submits them again."""
 
-    def submitted(self, job: str, rule: str) -> None:
+    def submitted(self, job: str, rule: str, cluster: str = "") -> None:
         """Snakemake waits for a job."""
         self.jobs[job] = rule
+        if cluster:
+            self.clusters[job] = cluster
+
+    @property
+    def command(self) -> list[str]:
+        """What to ask: the clusters that were submitted to."""
+        return command(set(self.clusters.values()))
 
     def ended(self, job: str) -> None:
         """Snakemake knows how it ended."""
@@ -99,7 +163,7 @@ class Queue:
         self._note(job, "", 0.0)
 
     def read(self, answer: str | None, now: float) -> Iterator[str]:
-        """Take an answer to `COMMAND` at a time `now` [s], None where there was none; what is to be said of it."""
+        """Take an answer to `command` at a time `now` [s], None where there was none; what is to be said of it."""
         self.answered = now if self.answered is None else self.answered
         if answer is None:
             if now - self.answered >= SILENT and self._said.get("") != "silent":
@@ -109,13 +173,16 @@ class Queue:
         if self._said.pop("", ""):
             yield "Slurm's controller answers again"
         self.answered = now
-        found = dict(_parsed(line) for line in answer.splitlines() if line.count("|") >= 2)
+        found = {job.id: (job.state, job.reason) for job in jobs_in(answer)}
+        self._shown |= found.keys() & self.jobs.keys()
         for job, rule in self.jobs.items():
-            state, reason = found.get(job, ("GONE", ""))
+            state, reason = found.get(job, ("GONE" if job in self._shown else "UNSEEN", ""))
             self._note(job, state if state == "GONE" else reason if reason in NEVER else "", now)
+            if state == "UNSEEN":
+                continue
             if state == "GONE" and self._said.get(job, state) != state:
                 yield f"job {job} ({rule}) has ended; Snakemake finds out how within 3 minutes"
-            if state not in ("GONE", "PENDING") or (state == "GONE" and job in self._said):
+            if state != "PENDING":
                 self._said[job] = state
             if state == "PENDING" and reason not in ON_ITS_WAY and self._said.get(job) != reason:
                 self._said[job] = reason
@@ -142,8 +209,3 @@ class Queue:
             del self._since[key]
         if state:
             self._since.setdefault((job, state), now)
-
-
-def _parsed(line: str) -> tuple[str, tuple[str, str]]:
-    job, state, reason = line.split("|", 2)
-    return job.strip(), (state.strip(), reason.strip().split(",")[0])

@@ -56,6 +56,12 @@ def test_jobs_of_a_run_that_was_killed_are_cancelled_and_waited_for(file: Path) 
     assert [run.name for run in known(file)] == ["next"]
 
 
+def test_jobs_on_other_clusters_are_cancelled_there(file: Path) -> None:
+    slurm = Slurm(f"CLUSTER: cpu\n{QUEUE}CLUSTER: gpu\n7|RUNNING|dead|rule_take_turns_gpu_wildcards_gpu|None\n", "")
+    told(file, Run.this("this"), slurm)
+    assert slurm.cancelled == ["--clusters=cpu", "7", "8", "--clusters=gpu", "7"]
+
+
 def test_jobs_of_a_run_that_goes_on_are_left_alone(file: Path) -> None:
     this = Run.this("dead")
     assert this.goes_on

@@ -1,6 +1,8 @@
 """What Slurm's queue says of a run's jobs is told once, and what cannot end well is noticed."""
 
-from stallpoint.slurm.slurm_queue import GONE, SILENT, Queue
+import re
+
+from stallpoint.slurm.slurm_queue import GONE, SILENT, Queue, accounts_command, active, all_clusters, command
 
 
 def queue() -> Queue:
@@ -10,7 +12,11 @@ def queue() -> Queue:
 
 
 def said(of: Queue, answer: str | None, now: float) -> list[str]:
-    return list(of.read(answer, now))
+    """Lines about an answer: short ones (id, state, reason), with the name and the comment of each job left out."""
+    full = answer and re.sub(
+        r"^(\d+\|\w+)\|(?=[^|]*$)", r"\1|run|rule_take_turns_k80_wildcards_k80|", answer, flags=re.M
+    )
+    return list(of.read(full, now))
 
 
 def test_what_a_job_waits_for_is_said_when_it_changes() -> None:
@@ -73,3 +79,32 @@ def test_a_controller_that_is_away_is_named_once_and_nothing_is_gone_for_it() ->
     assert said(jobs, None, 10 * SILENT) == []
     assert jobs.gone(10 * SILENT) == []
     assert said(jobs, "7|RUNNING|None\n", 11 * SILENT) == ["Slurm's controller answers again"]
+
+
+def test_a_job_that_this_view_never_showed_is_not_gone_from_it() -> None:
+    jobs = queue()
+    for now in (0, GONE, 10 * GONE):
+        assert said(jobs, "", now) == []
+    assert jobs.gone(10 * GONE) == [], "another cluster's queue would list it"
+
+
+def test_the_clusters_that_jobs_went_to_are_asked() -> None:
+    jobs = queue()
+    assert not any(word.startswith("--clusters") for word in jobs.command)
+    jobs.submitted("8", "take_turns_gpu", "gpu")
+    assert "--clusters=gpu" in jobs.command
+    assert said(jobs, "CLUSTER: gpu\n8|PENDING|run|rule_take_turns_gpu|Resources\n", 0) == [
+        "job 8 (take_turns_gpu) waits: Resources"
+    ]
+
+
+def test_all_clusters_are_asked_where_slurm_knows_of_any() -> None:
+    assert all_clusters(lambda asked: "all" if "--clusters=all" in asked else "local") == "all"
+    assert all_clusters(lambda asked: None if "--clusters=all" in asked else "local") == "local"
+    assert "--me" not in command(), "Slurm 20.02 does not know it"
+
+
+def test_accounts_say_which_jobs_go_on() -> None:
+    assert "--clusters=gpu" in accounts_command(["7"], ["gpu"])
+    assert active("7|RUNNING\n8|CANCELLED by 1000\n9|COMPLETED\n10|PENDING\n") == {"7", "10"}
+    assert active(None) == set()
