@@ -137,14 +137,18 @@ def check(commands: Mapping[str, Mapping[str, object]]) -> None:
 
 def _check_text(where: str, text: str) -> None:
     known = {**OF_CELL, **OF_PROCESS}
+    if "\0" in text:
+        raise InputError(f"{where}: holds a NUL byte, which no command can")
     try:
-        names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
+        fields = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(text) if name is not None]
         words = shlex.split(text)
     except ValueError as error:
         raise InputError(f"{where}: {text!r}: {error}; braces that are no placeholder are written twice") from None
     if where.endswith(".run") and not words:
         raise InputError(f"{where}: an empty command")
-    for name in names:
+    for name, spec, conversion in fields:
+        if spec or conversion:
+            raise InputError(f"{where}: a placeholder is a name alone, such as {{ranks}}, without format or conversion")
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {{{near[0]}}}?" if near else f"known: {', '.join(known)}"

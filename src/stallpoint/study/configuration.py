@@ -20,6 +20,8 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, ten times faster, where PyYAML was built with it: studies and claims are read whenever one is planned."""
 DEEPEST = 50
 """Levels of a configuration; it is deeper where an entry contains itself."""
+MAX_ENTRIES = 1_000_000
+"""Entries of a configuration with its aliases written out; nobody writes as many, aliases of aliases soon do."""
 _TYPES = Draft202012Validator.TYPE_CHECKER.redefine(
     "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
 )
@@ -66,6 +68,8 @@ def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int]) -> None:
 
 def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """`config` with the schema's defaults; raises `InputError` listing every entry that is wrong."""
+    if (entries := _entries(config, {})) > MAX_ENTRIES:
+        raise InputError(f"the study: {entries:,} entries with its aliases written out; at most {MAX_ENTRIES:,}")
     if wrong := list(_not_plain(config, "", 0)):
         raise InputError("\n".join(wrong))
     errors = sorted(_Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
@@ -74,6 +78,17 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
     filled = _with_defaults(config, schema, schema)
     assert isinstance(filled, dict)
     return filled
+
+
+def _entries(value: Any, counted: dict[int, int]) -> int:
+    """Number of entries below a value, itself included; one that is used again is counted again, but walked once."""
+    if not isinstance(value, Mapping | list):
+        return 1
+    if id(value) not in counted:
+        counted[id(value)] = 1  # while it is walked, should it contain itself
+        inner = value.values() if isinstance(value, Mapping) else value
+        counted[id(value)] = 1 + sum(_entries(one, counted) for one in inner)
+    return counted[id(value)]
 
 
 def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
@@ -136,6 +151,10 @@ def _message(error: ValidationError) -> str:
         return f"{where}: {error.instance!r} is not one of {', '.join(choices)}{_suggest(str(error.instance), choices)}"
     if error.validator == "minimum":
         return f"{where}: {error.instance} is less than {wanted}, the least allowed"
+    if error.validator == "maximum":
+        return f"{where}: {error.instance} is more than {wanted}, the most allowed"
+    if error.validator == "maxLength":
+        return f"{where}: {len(cast(str, error.instance))} characters; at most {wanted}"
     if error.validator == "type":
         return f"{where}: {error.instance!r} should be of type {wanted}"
     return f"{where}: {error.message}"

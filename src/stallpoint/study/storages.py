@@ -35,6 +35,8 @@ def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
             continue
         if not entry["path"].strip():
             raise InputError(f"storage.{name}: missing path; format {entry['format']} is a folder")
+        if os.path.exists(entry["path"]) and not os.path.isdir(entry["path"]):
+            raise InputError(f"storage.{name}.path: {entry['path']} is no folder, as format {entry['format']} has it")
         other = owners.setdefault(os.path.realpath(entry["path"]), name)
         first, path = storage[other], f"storage.{name}.path: {entry['path']}"
         if first["format"] != entry["format"]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
 from stallpoint.findings.claims.claim_files import read_claims
-from stallpoint.study.configuration import check_keys, load_yaml
+from stallpoint.study.configuration import check, check_keys, load_yaml
 
 plain = st.recursive(
     st.integers() | st.booleans() | st.text(),
@@ -60,3 +60,10 @@ def test_claims_are_read_so_too(tmp_path: Path) -> None:
         read_claims([file])
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         read_claims([tmp_path])
+
+
+def test_aliases_of_aliases_are_counted_before_anything_is_walked() -> None:
+    levels = [f"x{level}: &x{level} [{', '.join([f'*x{level - 1}'] * 9)}]" for level in range(1, 30)]
+    config = load_yaml("\n".join(["x0: &x0 [a]", *levels]), "study.yaml")
+    with pytest.raises(InputError, match=r"entries with its aliases .* at most 1,000,000"):
+        check(config, {"type": "object"})

@@ -247,6 +247,13 @@ def itself() -> list[Any]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"visits": 10**12}, "visits: 1000000000000 is more than 100000, the most allowed"),
+        ({"seed": 10**400}, "is more than 9223372036854775807, the most allowed"),
+        ({"study": "g" * 300}, "study: 300 characters; at most 100"),
+        (
+            {"storage": {"disk": {"path": "/dev/null", "format": "files", "generate": 8}}},
+            "storage.disk.path: /dev/null is no folder, as format files has it",
+        ),
         (
             {"matrix": [block(network="alexnett")]},
             "matrix[0].network: unknown network 'alexnett', did you mean 'alexnet'",
@@ -264,7 +271,7 @@ def itself() -> list[Any]:
         ({"exclude": ["prefetch"]}, "exclude[0]: 'prefetch': prefetch is neither true nor false"),
         ({"matrix": [block(nodes=2.0)]}, "matrix[0].nodes: 2.0 should be of type integer"),
         ({"matrix": [block(batch=[4, 8.0])]}, "matrix[0].batch[1]: 8.0 should be of type integer"),
-        ({"repeats": 10**9}, "repeats: 1000000000 is greater than the maximum of 1000"),
+        ({"repeats": 10**9}, "repeats: 1000000000 is more than 1000, the most allowed"),
         ({"matrix": [block(nodes=list(range(1, 1001)), batch=list(range(1, 2001)))]}, "matrix[0]: 2,000,000 training"),
         (
             {"what_if": [{"bandwidth": list(range(1, 101)), "latency": [one / 100 for one in range(1, 101)]}]},

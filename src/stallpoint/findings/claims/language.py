@@ -224,6 +224,8 @@ def _selection(entry: Mapping[str, Any], where: str) -> Selection:
 
 def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
     given = [entry] if isinstance(entry, str) else entry
+    if not given:
+        raise InputError(f"{where}: needs a column at least; {CURVE} stands for those that a scaling curve keeps")
     columns = [name for one in given for name in ([column.name for column in SERIES] if one == CURVE else [one])]
     for column in columns:
         known(column, [*_with_facts(table), CURVE], where, f"column of {table}")
@@ -232,8 +234,12 @@ def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
 
 def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
     """Whether a condition fits the column: comparisons and ends are of numbers, patterns of names."""
-    number = next((c.type in (INT, REAL) for c in JUDGED_TABLES[table].columns if c.name == column), False)
+    definition = next((c for c in JUDGED_TABLES[table].columns if c.name == column), None)
+    number = definition is not None and definition.type in (INT, REAL)
+    flag = definition is not None and definition.type == FLAG
     if isinstance(wanted, Mapping):
+        if not wanted:
+            raise InputError(f"{where}: needs a comparison: not, {LIKE} or {', '.join(COMPARISONS)}")
         for key, value in wanted.items():
             known(key, ["not", LIKE, *COMPARISONS], where, "comparison")
             _check_compared(key, value, number, column, where)
@@ -243,6 +249,8 @@ def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
             raise InputError(
                 f"{where}: {value!r} should be a number, a list of them, a comparison, or largest or smallest"
             )
+        if not number and not flag and definition is not None and (not isinstance(value, str) or value in ENDS):
+            raise InputError(f"{where}: {value!r} should be a name, a list of them, not: or {LIKE}:")
 
 
 def _check_compared(key: str, value: Any, number: bool, column: str, where: str) -> None:
