@@ -67,7 +67,7 @@ DATABASE = HOME / "database"  # of the accounts; for root alone, its socket incl
 DATABASE_SOCKET = DATABASE / "socket"
 SYSTEM_TABLES = Path("/usr/share/mysql")  # where the package of the database has the SQL that makes them
 
-FILES = ("slurm.conf", "mpi.conf", "cgroup.conf", "slurmdbd.conf")  # in SLURM, written by ``up``
+FILES = ("slurm.conf", "mpi.conf", "cgroup.conf", "gres.conf", "slurmdbd.conf")  # in SLURM, written by ``up``
 MARKER = "# Written by the test cluster of stallpoint (tests/cluster/cluster.py), which also removes it."
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "sinfo", "munged", "ip", "tc", "nsenter", "unshare")
 USABLE = {"idle", "mix", "alloc", "comp"}  # states of a node that takes jobs
@@ -357,11 +357,13 @@ def slurm_files(cluster: Cluster) -> dict[str, str]:
         "TaskPlugin": "task/none",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory",
+        "GresTypes": "gpu",  # two on each node, counted and given away; no GPU is behind them
         "SlurmdParameters": "config_overrides",  # a node has the CPUs written here, not this machine's
         "SchedulerParameters": "batch_sched_delay=0",  # else a job waits up to 3 s for others to be scheduled with
         "ReturnToService": "2",
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": cluster.controller.address,
+        "AccountingStorageTRES": "gres/gpu",
         "AccountingStoragePass": MUNGE_SOCKET,  # it is a socket's name where munge is the authentication
         "JobAcctGatherType": "jobacct_gather/linux",
         "JobAcctGatherFrequency": "0",  # only at its end, so that measurements are left alone
@@ -379,7 +381,7 @@ def slurm_files(cluster: Cluster) -> dict[str, str]:
         "LogFile": LOGS / "slurmdbd.log",
     }
     lines, dbd_lines = ([f"{key}={value}" for key, value in table.items()] for table in (settings, accounts))
-    size = f"CPUs={cluster.cpus} RealMemory={cluster.memory_mb}"
+    size = f"CPUs={cluster.cpus} RealMemory={cluster.memory_mb} Gres=gpu:2"
     lines += [f"NodeName={node.name} NodeAddr={node.address} NodeHostname={node.name} {size}" for node in cluster.nodes]
     default = "YES"
     for name, nodes in cluster.partitions.items():
@@ -387,7 +389,8 @@ def slurm_files(cluster: Cluster) -> dict[str, str]:
         default = "NO"
     mpi = f"PMIxCliTmpDirBase={HOME}/pmix\n"  # each host has its own folder there
     cgroup = "CgroupPlugin=cgroup/v1\n"  # Slurm uses no cgroups here; this plugin alone starts without systemd
-    return dict(zip(FILES, ("\n".join(lines) + "\n", mpi, cgroup, "\n".join(dbd_lines) + "\n"), strict=True))
+    gres = "Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n"  # Slurm asks for a device of each
+    return dict(zip(FILES, ("\n".join(lines) + "\n", mpi, cgroup, gres, "\n".join(dbd_lines) + "\n"), strict=True))
 
 
 # -- Limits, also while the cluster runs

@@ -116,7 +116,8 @@ TABLES = "results/small/tables/runs.parquet"
 def new_checkout(folder: Path, **changes: Any) -> Checkout:
     """A checkout with the study, some of its entries changed, and the profile of the site.
 
-    Jobs find their partitions; the profile is wrong about how MPI is launched on `odd`, and where `lost` is.
+    Jobs find their partitions; the profile is wrong about how MPI is launched on `odd`, and where `lost` is. Nodes of
+    `slow` are shared and ask for GPUs.
     """
     checkout = Checkout(folder, {**STUDY, **changes})
     (folder / "networks.py").write_text(NETWORKS)
@@ -126,6 +127,8 @@ def new_checkout(folder: Path, **changes: Any) -> Checkout:
     profile = yaml.safe_load(file.read_text())
     defaults = profile["default-resources"]
     defaults["slurm_partition"] = "{'slow': 'slow', 'lost': 'nosuch'}.get(wildcards.get('hardware'), '')"
+    defaults["gres"] = "{'slow': 'gpu:2'}.get(wildcards.get('hardware'), '')"
+    defaults["slurm_extra"] = "'--exclusive' if wildcards.get('hardware', 'slow') != 'slow' else ''"
     right = defaults["launcher"]
     wrong = right.replace("--mpi=pmix", "--mpi=none")
     defaults["launcher"] = f"{{'odd': {wrong}}}.get(wildcards.get('hardware'), {right})"

@@ -110,6 +110,13 @@ def test_every_cell_wrote_down_what_slurm_gave_its_job(finished: Checkout) -> No
         assert given["started"].ne("").all()
 
 
+def test_a_job_on_gpus_of_shared_nodes_asks_for_its_tasks(finished: Checkout) -> None:
+    given = table(finished, SLURM_JOBS).set_index("cell").reindex(runs(finished, "slow")["cell"])
+    assert given["tasks"].eq(4).all(), "two workers on each of two nodes"
+    assert given["cpus"].eq(4).all()
+    assert given["requested"].str.contains("gres/gpu=4").all()
+
+
 def test_every_rank_was_on_a_node_of_its_own(finished: Checkout, cluster: Cluster) -> None:
     ranks = environments(finished, "cpu")
     nodes = ranks.groupby(["cell", "nodes"])["node"].agg(["size", "nunique"]).reset_index()

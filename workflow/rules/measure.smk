@@ -50,6 +50,21 @@ def before_jobs(log):
         raise WorkflowError(str(error)) from None
 
 
+def tasks_of(shape):
+    """Resources that say how many tasks a job has, to Snakemake's Slurm plugin.
+
+    With `mpi` the job starts its own srun, and the plugin asks for tasks on GPUs too: by node, or, where a node has one,
+    in all. An MPI job of one rank is refused. Without `tasks_per_gpu` all tasks of a node would be asked for on each GPU.
+    """
+    by_node = shape.workers_per_node > 1
+    return {
+        "mpi": "srun" if shape.ranks > 1 else "",
+        "tasks": 0 if by_node else shape.ranks,
+        "tasks_per_node": shape.workers_per_node if by_node else 0,
+        "tasks_per_gpu": 0,
+    }
+
+
 # What `onstart:` does in the main Snakefile; in that of a module Snakemake does not hear it.
 workflow._onstart = before_jobs
 
@@ -68,14 +83,10 @@ for name, block in BLOCKS.items():
         retries: 2 if on_cluster() else 0
         threads: workflow.cores or 1
         resources:
+            **tasks_of(shape_of(block)),
             runtime=runtime(name),
             nodes=shape_of(block).nodes,
-            tasks=shape_of(block).ranks,
             cpus_per_task=shape_of(block).threads_per_worker,
-            # For Snakemake's Slurm plugin: defined, so that the job starts its own srun; empty, since an MPI job of one
-            # rank is refused. And without tasks_per_gpu all tasks of a node would be asked for on each GPU.
-            mpi="",
-            tasks_per_gpu=0,
         params:
             program=file_of_workflow("scripts/take_turns.py"),
             agenda=agenda_file(name),
