@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from whole_records import measured
 
 from stallpoint.archive.further import further
 from stallpoint.archive.making import make_archive
@@ -16,6 +17,7 @@ from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import COLLECTIVES, ENVIRONMENTS, RUNS, SLURM_JOBS
 from stallpoint.study.cells import Cell
 from stallpoint.study.collect import collect
+from stallpoint.study.kinds import kind_of
 from stallpoint.study.runs import run_row
 from stallpoint.study.study import Study, expand
 
@@ -90,7 +92,9 @@ def _environments(cell: Cell) -> dict[str, Any]:
            "node_list": ",".join(NODES)}  # fmt: skip
     recorders[0].add(SLURM_JOBS, **job)
     environments = [row for recorder in recorders for row in recorder.arrow(ENVIRONMENTS).to_pylist()]
-    return {ENVIRONMENTS.name: environments, SLURM_JOBS.name: recorders[0].arrow(SLURM_JOBS)}
+    named = {ENVIRONMENTS.name: environments, SLURM_JOBS.name: recorders[0].arrow(SLURM_JOBS)}
+    others = [one for one in kind_of(cell).tables[1:] if one.name not in named and one not in kind_of(cell).lacks]
+    return {**{table.name: measured(cell, table) for table in others}, **named}
 
 
 def draw(folder: Path = Path()) -> None:

@@ -17,8 +17,10 @@ from stallpoint.archive.index import CHECKSUMS, INDEX, Index, from_json, read_in
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import open_file, whole, write
-from stallpoint.records.tables import TABLES
+from stallpoint.records.parquet import read as read_rows
+from stallpoint.records.tables import RUNS, TABLES
 from stallpoint.study.cells import Cell
+from stallpoint.study.completeness import Record
 from stallpoint.study.study import Archive
 
 SMALL = 16 * 2**20
@@ -139,11 +141,27 @@ def unpack(name: str, path: Path, folder: Path) -> None:
                 raise InputError(f"{where}: it has no records of {was.path}")
             for member in records:
                 _take(read(member), was, cell, scratch / target / PurePosixPath(member).name, f"{where}: {member}")
+            _check_record(scratch / target, cell, f"{where}: {source}")
         for network, member in index.networks.items():
             described = scratch / ours.networks[network]
             described.parent.mkdir(parents=True, exist_ok=True)
             described.write_bytes(read(member))
         (scratch / INDEX).write_text(ours.to_json(), encoding="utf-8")
+
+
+def _check_record(folder: Path, cell: Cell, where: str) -> None:
+    """Raise `InputError` unless the folder holds the whole record of the cell."""
+    runs = read_rows(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
+    if len(runs) != 1:
+        raise InputError(f"{where}: runs.parquet has {len(runs)} rows, one is expected")
+    try:
+        record = Record.of(folder, runs[0])
+        if record.cell != cell:
+            raise InputError("settings are those of another cell")
+        record.check_all()
+    except InputError as error:
+        said = str(error).replace(f"{folder}/", "").partition("; it is no whole record")[0].partition("; delete ")[0]
+        raise InputError(f"{where}: {said}; the archive was changed, or is not whole") from None
 
 
 def record_folders(folder: Path) -> list[Path]:

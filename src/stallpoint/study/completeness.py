@@ -1,6 +1,6 @@
 """Whether a record is of the cell in whose folder it lies, and whole: what `collect` takes is held against this.
 
-All of it is told by the statistics in a file's footer, so that it costs next to nothing beside reading the file.
+The statistics in a file's footer say most of it, which costs next to nothing; of durations the values are read.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
+from stallpoint.records.parquet import open_file
 from stallpoint.records.tables import (
     ITERATIONS,
     LAYERS,
@@ -31,6 +32,8 @@ _NEVER_NULL = frozenset(
      "data_wait", "forward", "backward", "update", "iteration_time", "seconds")
 )  # fmt: skip
 """Columns beside those of the cell that every row has a value in, whatever a machine can tell."""
+_DURATIONS = frozenset(("data_wait", "forward", "backward", "update", "iteration_time", "seconds"))
+"""Columns that hold no negative number, and none that is not finite."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,13 @@ class Record:
             self._refuse(file, "it is missing")
         return there
 
+    def check_all(self) -> None:
+        """Raise `InputError` where any table of the record is missing, not the cell's, or not all of it."""
+        for table in kind_of(self.cell).tables:
+            if table is not RUNS and self.has(table):
+                with open_file(table, self.file(table)) as content:
+                    self.check(table, content)
+
     def check(self, table: Table, content: pq.ParquetFile) -> None:
         """Raise `InputError` where the table's `content` is not the cell's, or not all of it."""
         file, cell = self.file(table), self.cell
@@ -92,9 +102,20 @@ class Record:
                 if name in expected and not least == most == expected[name]:
                     other = least if least != expected[name] else most
                     self._refuse(file, f"{name} is {other!r}, that of the cell is {expected[name]!r}")
+                if name in _DURATIONS:
+                    self._check_durations(file, content, name, least)
                 if name == "rank" and (least, most) != (0, self._ranks - 1):
                     self._refuse(file, f"ranks {least} to {most}; expected are 0 to {self._ranks - 1}")
         self._check_rows(file, table, rows)
+
+    def _check_durations(self, file: Path, content: pq.ParquetFile, name: str, least: Any) -> None:
+        """Footers leave out NaN, so the values are read."""
+        if least is not None and least < 0:
+            self._refuse(file, f"{name} is {least!r}, a duration below 0")
+        values = content.read(columns=[name])[name]
+        wrong = values.filter(pc.invert(pc.is_finite(values)))
+        if len(wrong):
+            self._refuse(file, f"{name} is {wrong[0].as_py()!r}, which is no duration")
 
     def _check_rows(self, file: Path, table: Table, rows: int) -> None:
         """Every rank's iterations, and their layers: as many rows as these make."""

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import math
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 from archived import ROOT, archive, inside, results, study_of
@@ -18,7 +20,7 @@ from stallpoint.explain.importing import import_cell
 from stallpoint.models import fitting
 from stallpoint.networks.described import descriptions
 from stallpoint.records.parquet import read, read_frames, write
-from stallpoint.records.tables import ENVIRONMENTS, NETWORK_LAYERS, RUNS, TIDY_TABLES
+from stallpoint.records.tables import ENVIRONMENTS, ITERATIONS, NETWORK_LAYERS, RUNS, TIDY_TABLES
 from stallpoint.study.collect import collect
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
@@ -259,6 +261,51 @@ def test_records_of_another_cell_are_refused(site: Path, tmp_path: Path) -> None
         return second if name == runs[0] else data
 
     assert "it holds records of 'train/" in refused(changed(site, tmp_path / "a.zip", swapped))
+
+
+def first_value(column: str, value: float) -> Callable[[pa.Table], pa.Table]:
+    """Put a value into the first row of a column."""
+
+    def put(rows: pa.Table) -> pa.Table:
+        place = rows.schema.get_field_index(column)
+        values = pa.array([value, *rows[column].to_pylist()[1:]], rows.schema.field(column).type)
+        return rows.set_column(place, rows.schema.field(column), values)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (first_value("forward", -1.0), "forward is -1.0, a duration below 0"),
+        (first_value("iteration_time", math.nan), "iteration_time is nan"),
+        (first_value("rank", 7), "ranks 0 to 7; expected are 0 to"),
+        (lambda rows: rows.slice(0, rows.num_rows // 2), "rows; "),
+        (lambda rows: rows.slice(0, 0), "it has no rows"),
+        (None, "it is missing"),
+    ],
+)
+def test_records_whose_values_were_altered_are_refused_where_they_come_in(
+    site: Path, tmp_path: Path, change: Callable[[pa.Table], pa.Table] | None, message: str
+) -> None:
+    with zipfile.ZipFile(site / "secret.zip") as whole:
+        target = next(name for name in whole.namelist() if "raw/train" in name and name.endswith("iterations.parquet"))
+        before = whole.read(target)
+    file = tmp_path / "iterations.parquet"
+    file.write_bytes(before)
+    if change:
+        write(ITERATIONS, change(read(ITERATIONS, file)), file)
+    after = file.read_bytes()
+    sums = [hashlib.sha256(data).hexdigest().encode() for data in (before, after)]
+
+    def altered(name: str, data: bytes) -> bytes | None:
+        if name == "checksums.sha256":
+            return data.replace(*sums)
+        return data if name != target else after if change else None
+
+    said = refused(changed(site, tmp_path / "a.zip", altered))
+    assert "iterations.parquet: " in said
+    assert message in said
 
 
 def test_a_bomb_is_refused_by_its_size_before_it_is_read(site: Path, tmp_path: Path) -> None:

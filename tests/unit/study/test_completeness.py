@@ -1,11 +1,10 @@
 """What is collected is the whole record of the cell that its folder is called after, or it is named."""
 
+import math
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,23 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from small_study import study
 from table_vi import table_vi_cell
+from whole_records import measured
 
 from stallpoint.errors import InputError
 from stallpoint.explain.importing import import_cell
 from stallpoint.records.parquet import read, write, write_cell
 from stallpoint.records.tables import (
-    COLLECTIVES,
     CONTENTION,
     ENVIRONMENTS,
-    FLAG,
-    INT,
-    INTERVENED,
     ITERATIONS,
     LAYERS,
-    REAL,
     RUNS,
     SLURM_JOBS,
-    TEXT,
     TIDY_TABLES,
     VISITS,
     Table,
@@ -37,12 +31,9 @@ from stallpoint.records.tables import (
 from stallpoint.study.cells import Cell
 from stallpoint.study.collect import collect_all
 from stallpoint.study.kinds import kind_of
-from stallpoint.study.kinds.collectives_kind import CollectivesCell
-from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.runs import run_row
 
 STARTED = datetime(2026, 1, 2, tzinfo=UTC)
-LAYER_COUNT = 3
 TRAIN = "train/*/hardware~cpu/nodes~2/*/*/*/*/sync~wfbp/*/*"
 Change = Callable[[pa.Table], pa.Table]
 
@@ -58,29 +49,6 @@ def cells() -> list[Cell]:
     found = list(expanded.cells.values())
     assert {cell.kind for cell in found} == {"train", "intervention", "sgemm", "collectives", "storage"}
     return found
-
-
-def measured(cell: Cell, table: Table, visits: int = 2) -> list[dict[str, Any]]:
-    """Rows of `table` as a job writes them that visits the cell so often, whatever was measured."""
-    once = {"cell": cell.path, "kind": cell.kind}
-    defaults = {TEXT: "x", INT: 1, REAL: 1.0, FLAG: False}
-    inner: list[dict[str, Any]] = [{}]
-    if table in (ITERATIONS, INTERVENED, LAYERS) and isinstance(cell, TrainCell):
-        inner = [{"iteration": place} for place in range(cell.warmup + cell.iterations)]
-    if table is LAYERS:
-        inner = [{**one, "layer_index": place} for one in inner for place in range(LAYER_COUNT)]
-    if table is COLLECTIVES and isinstance(cell, CollectivesCell):
-        pairs = product(range(cell.samples + 1), cell.message_bytes)
-        inner = [{"sample": sample, "message_bytes": size} for sample, size in pairs]
-    names = {*cell.axes, "hardware", "nodes", "ranks", "repeat"}
-    names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
-    same = {**{name: getattr(cell, name) for name in names}, **once}
-    count = 1 if table is ENVIRONMENTS else visits
-    return [
-        {column.name: {**same, **one, "rank": rank, "visit": visit}.get(column.name, defaults.get(column.type, STARTED))
-         for column in table.columns}
-        for visit in range(1, count + 1) for rank in range(cell.ranks) for one in inner
-    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +121,8 @@ CHANGES: dict[str, tuple[Table, Change, str]] = {
     "two runs": (RUNS, lambda rows: pa.concat_tables([rows, rows]), "2 rows, one is expected"),
     "another status": (RUNS, lambda rows: put(rows, "status", "fine"), "status 'fine'; ok or failed is expected"),
     "no cell": (RUNS, lambda rows: put(rows, "settings", "{}"), "settings: a cell of unknown kind None"),
+    "a time below 0": (ITERATIONS, lambda rows: put(rows, "forward", -1.0), "forward is -1.0, a duration below 0"),
+    "no number": (LAYERS, lambda rows: put(rows, "backward", math.nan), "backward is nan, which is no duration"),
     "other nodes": (RUNS, lambda rows: put(rows, "nodes", 3), "nodes is 3, that of the cell is 2"),
 }  # fmt: skip
 
