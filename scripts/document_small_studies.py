@@ -15,32 +15,32 @@ from stallpoint.findings.claims.claim_words import combinations, decides, verdic
 from stallpoint.text import plain
 
 SHOWN = {
-    ("shi-2018-small", "shi-2018"): ("Fig. 2", "Fig. 3", "Fig. 4", "Table V"),
+    ("shi-2018-small", "shi-2018"): ("Fig. 2", "Fig. 3", "Fig. 4"),
     ("keuper-2016-small", "keuper-2016"): (
-        *("Table I", "Fig. 1", "Fig. 3", "Fig. 4", "Fig. 5", "Fig. 6", "Fig. 7", "Fig. 8", "Fig. 9"),
+        *("Table I", "Fig. 1", "Fig. 3", "Fig. 4", "Fig. 5", "Fig. 7", "Fig. 9"),
         *("Fig. 11", "Fig. 12", "Fig. 13", "Fig. 14", "Fig. 15"),
     ),
 }
-"""Exhibits by study and paper; claims that these studies cannot test are left out."""
+"""Exhibits by study and paper, without those that need a GPU; claims that these studies cannot test are excluded."""
+COMBINATIONS = 2
+"""Combinations that are shown of each claim."""
 PICTURES = Path("docs/images/small-studies")
 HEAD = """# Both papers, scaled down
 
 `config/studies/shi-2018-small.yaml` and `keuper-2016-small.yaml` are the papers' studies for any four nodes with two
-cores. This page shows a run of both (November 2026) on the test cluster ([tests/cluster](reliability.md)): four Slurm
-nodes that share one machine of two cores. **Beyond two workers there are fewer cores than workers.** Workers then slow
-each other down, which no prediction from one isolated worker knows: with four and eight workers the model's errors are
-those of this machine. Exhibits of communication show here that they are complete, not how a cluster scales. Exhibits of
-one worker's computation (Keuper's Figs. 4, 5, 7, 9, 11, 12, 14 and 15) are not affected. But Slurm ran the jobs of
-`two-threads` and `no-onednn` side by side on the two cores, and the intervals of `two-threads` are wide.
+cores. This run (November 2026) used the test cluster ([tests/cluster](reliability.md)): four Slurm nodes on one machine
+of two cores. **Beyond two workers there are fewer cores than workers**, so errors of predictions with four and eight
+workers are those of this machine. Exhibits of communication show here that they are complete, not how a cluster scales.
+Exhibits of one worker (Keuper's Figs. 4, 5, 7, 9, 11, 12, 14 and 15) are not affected; the intervals of `two-threads`
+are wide, because Slurm ran it and `no-onednn` at once.
 
 ```
 python benchmarks/run.py small-studies        # runs both, and says of each exhibit whether it was made
 python scripts/document_small_studies.py results > docs/small-studies.md
 ```
 
-Mini-batches are 16 to 64 times smaller than the papers', and hardware and software are years apart: numbers differ,
-shapes can be compared. Claims that name an exhibit stand with it, as far as these studies test them
-([claims](claims.md)).
+Mini-batches are 16 to 64 times smaller than the papers': compare shapes, not numbers. [Claims](claims.md) stand with
+their exhibits, with two combinations each.
 """
 
 
@@ -68,7 +68,7 @@ def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, Any]])
     for claim in claims:
         tested, _ = combinations(claim)
         if tested and re.search(rf"{re.escape(exhibit['number'])}\b", claim["source"]):
-            told = plain("; ".join([decides(claim), *tested[:4]]))
+            told = plain("; ".join([decides(claim), *tested[:COMBINATIONS]]))
             yield f"- Claim: {plain(claim['sentence'])} **{verdict_in_words(claim)}** ({told})."
     if exhibit["shown"]:
         yield f"- Ours: {plain(exhibit['shown'])}"

@@ -6,7 +6,7 @@ usage: document_storage.py RESULTS > docs/storage-volume.md (RESULTS: the folder
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -29,18 +29,17 @@ CURVE = ("network", "storage", "sync", "prefetch", "batch")
 HEAD = """# Where training data lies
 
 A run of `benchmarks/storage_volume.yaml` (November 2026) on the [test cluster](reliability.md) with its storage node:
-four Slurm nodes, and a fifth that serves a GlusterFS volume, each in its own network namespace, **all links shaped to
-200 Mbit/s** (25 MB/s). Gradients and training data share a node's link. All nodes share one machine of two cores, so
-beyond two nodes they also share its processors: iterations then take longer, and waiting for data is less of them.
+four Slurm nodes, and a fifth that serves a GlusterFS volume, **all links shaped to 200 Mbit/s** (25 MB/s). Gradients
+and training data share a node's link. All nodes share one machine of two cores, so beyond two nodes iterations take
+longer, and waiting for data is less of them.
 
 ```
 python benchmarks/run.py storage-volume       # the run: about a quarter of an hour
 python scripts/document_storage.py results/storage-volume > docs/storage-volume.md
 ```
 
-The same samples lie in several places and formats: *local* on a disk that every node has, on the *volume*, and
-*staged*, copied from the volume to each node's own disk at the beginning of a job; as JPEG files (jpeg) and as decoded
-arrays (raw). Numbers are medians with 90 % intervals.
+The same samples lie on a disk of every node (*local*), on the *volume*, and *staged*, copied from the volume to each
+node's disk when a job begins; as JPEG files (jpeg) and decoded arrays (raw). Medians with 90 % intervals.
 """
 
 
@@ -66,7 +65,17 @@ def lines(results: Path) -> Iterator[str]:
 
 def _answered(found: Answered) -> Iterator[str]:
     yield f"{found.text}\n"
-    yield markdown_table(found.head, found.rows)
+    yield from _table(found.head, found.rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table without the columns that are the same in all rows, which a line above it names."""
+    columns = list(zip(head, zip(*rows, strict=True), strict=True))
+    same = [f"{name}: {values[0]}" for name, values in columns if len(set(values)) == 1 < len(values)]
+    if same:
+        yield f"In all rows {', '.join(same)}.\n"
+    shown = [(name, values) for name, values in columns if not len(set(values)) == 1 < len(values)]
+    yield markdown_table([name for name, _ in shown], map(list, zip(*(values for _, values in shown), strict=True)))
     yield ""
 
 
@@ -74,17 +83,23 @@ def _rates(rates: Sequence[Mapping[str, Any]], formats: Mapping[str, str]) -> It
     yield "## How fast is it read, and from where?\n"
     yield "All nodes read at once, each its own samples, in random order; cold: nothing of them is in a page cache.\n"
     cold = [row for row in rates if (row["order"], row["cache"]) == ("shuffled", "cold")]
-    yield markdown_table(
-        ["storage", "format", "nodes", "samples/s", "MB/s", "the bytes came"],
-        (
-            [
-                row["storage"], formats[row["storage"]], str(row["nodes"]), interval(row["samples_per_second"]),
-                interval(row["bytes_per_second"], 1e-6), came_in_words(row),
-            ]
-            for row in sorted(cold, key=lambda row: (row["storage"], row["nodes"]))
-        ),
-    )  # fmt: skip
+    cold.sort(key=lambda row: (row["storage"], row["nodes"]))
+    for came in sorted({came_in_words(row) for row in cold}):
+        names = dict.fromkeys(
+            f"{row['storage']} ({formats[row['storage']]})" for row in cold if came_in_words(row) == came
+        )
+        yield f"- {', '.join(names)}: {came}"
     yield ""
+    yield from _table(
+        ["storage", "nodes", "samples/s", "MB/s"],
+        [
+            [
+                row["storage"], str(row["nodes"]), interval(row["samples_per_second"]),
+                interval(row["bytes_per_second"], 1e-6),
+            ]
+            for row in cold
+        ],
+    )  # fmt: skip
 
 
 def _fed(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -94,17 +109,16 @@ def _fed(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         "own cells at that node count. So many readers as are needed, reading ahead, keep a worker busy.\n"
     )
     measured = [(curve, at) for curve in curves for at in curve["feeding"] if at["basis"] == "measured"]
-    yield markdown_table(
+    yield from _table(
         ["network", "storage", "sync", "prefetch", "nodes", "b", "utilisation", "predicted", "readers needed"],
-        (
+        [
             [
                 *(str(curve[name]) for name in CURVE[:-1]), str(at["nodes"]), str(at["worker_batch"]),
                 percent(at["utilisation"]), percent(at["predicted_utilisation"]), interval(at["readers_needed"]),
             ]
             for curve, at in measured
-        ),
+        ],
     )  # fmt: skip
-    yield ""
     apart = sorted(
         100 * abs(at["predicted_utilisation"]["value"] - at["utilisation"]["value"])
         for _, at in measured
@@ -122,11 +136,10 @@ def _starving(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         "The first node count, measured or predicted, at which workers surely wait more than a tenth of an iteration "
         "for data:\n"
     )
-    yield markdown_table(
+    yield from _table(
         ["network", "storage", "sync", "prefetch", "mini-batch", "starves from"],
-        ([*(str(curve[name]) for name in CURVE), starving_in_words(curve)] for curve in curves),
+        [[*(str(curve[name]) for name in CURVE), starving_in_words(curve)] for curve in curves],
     )
-    yield ""
 
 
 if __name__ == "__main__":
