@@ -189,8 +189,8 @@ def test_the_data_layer_is_a_share_of_compute_and_data(material: Material) -> No
     made = of(KEUPER, "fig-13").make(material)
     _, rows = drawn(made)
     assert set(rows["panel"].str.split("\n").str[1]) == {"local", "shared"}
-    np.testing.assert_allclose(rows.groupby(["panel", "worker_batch"])["percent"].sum(), 100, rtol=1e-3)
-    data = rows[rows["layer_type"] == "data"].set_index(["panel", "worker_batch"])["percent"]
+    np.testing.assert_allclose(rows.groupby(["panel", "worker_batch"])["value"].sum(), 100, rtol=1e-3)
+    data = rows[rows["layer_type"] == "data"].set_index(["panel", "worker_batch"])["value"]
     # four nodes that read at once take longer on the shared storage
     assert data["alexnet · cpu\nshared", 16] > data["alexnet · cpu\nlocal", 16] > 0
     assert "prefetch 0" in made.shown

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import altair as alt
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, marks
-from stallpoint.report.charts.labels import compact, most, rows, with_interval
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import most, rows, with_interval
+from stallpoint.report.charts.shapes import Line
 from stallpoint.strategies.presets import ALL_REDUCE
 from stallpoint.study.dry_run import in_place
 from stallpoint.study.workers import place_in_words
@@ -20,6 +23,7 @@ TIME_LABEL = (
     "datum.value >= 1 ? format(datum.value, '~g') + ' s' : datum.value >= 0.001 ? format(1e3 * datum.value, '~g') + "
     "' ms' : format(1e6 * datum.value, '~g') + ' µs'"
 )
+LINES = (replace(shapes.MEASURED, dash=None), Line("fitted", theme.DASHED))
 SIZE_LABEL = (
     "datum.value >= 1048576 ? format(datum.value / 1048576, '~g') + ' MiB' : "
     "datum.value >= 1024 ? format(datum.value / 1024, '~g') + ' KiB' : format(datum.value, '~g') + ' B'"
@@ -63,19 +67,10 @@ def _panels(frame: pd.DataFrame, title: str, labels: alt.Axis) -> alt.FacetChart
     y = axes.log10_y(frame[["value", "low", "high"]].to_numpy().ravel(), title)
     labels["values"] = y["axis"]["values"]
     y["axis"] = labels
-    frame = compact(frame, ["panel", "nodes", "message_bytes", "basis", "value", "low", "high", "shown"])
     colour = marks.colour(frame, "nodes", "nodes")
-    tips = marks.tips(nodes="nodes", message_bytes="message size [bytes]", shown="measured")
-    points = marks.only("measured").encode(x=x, color=colour)
-    fit = marks.only("fitted").encode(x=x, y=y, color=colour, strokeDash=marks.dashes("fitted"))
-    fit_tips = marks.tips(nodes="nodes", shown="fit (90 % intervals)")
-    layers = [
-        fit.mark_line(),
-        marks.hover(fit, y).encode(tooltip=fit_tips),
-        marks.error_bars(points, y),
-        marks.points(points, y).encode(tooltip=tips),
-    ]
-    return marks.panels(layers, frame)
+    return shapes.curves(
+        frame, x, y, {"nodes": "nodes", "message_bytes": "message size [bytes]", "shown": "is"}, LINES, colour=colour
+    )
 
 
 def finding(tables: Tables) -> str:

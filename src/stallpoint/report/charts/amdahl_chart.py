@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, marks, theme
-from stallpoint.report.charts.labels import compact, least, rows, with_interval
+from stallpoint.report.charts.labels import least, rows, with_interval
 from stallpoint.text import number
 
 NODES = [2**power for power in range(11)]
@@ -45,10 +45,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         gets=[number(value) + f" ({number(low)} to {number(high)})" * whole for value, low, high, whole in ends]
     )
     x, y = axes.nodes_x(frame), axes.ratio_y([1, frame["nodes"].max()], "speedup by Amdahl's law")
-    columns = ["panel", "layer_type", "series", "nodes", "basis", "value", "low", "high", "shown", "gets"]
-    columns += ["limit", "start"]
-    drawn = compact(pd.concat([frame, marks.ideal_rows(frame, "nodes")]), columns)
-    return marks.panels(_layers(frame, x, y), drawn)
+    return marks.panels(_layers(frame, x, y), pd.concat([frame, marks.ideal_rows(frame, "nodes")]))
 
 
 def _up_to_b(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
@@ -80,11 +77,7 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
         layer_type="layers", basis="fitted to", series="series", nodes="nodes", gets="speedup (90 % interval)",
         shown="serial fraction (90 % interval)", limit="largest speedup",
     )  # fmt: skip
-    dash = alt.StrokeDash(
-        "basis:N",
-        scale=alt.Scale(domain=list(FITTED_TO.values()), range=[theme.SOLID, theme.DOTTED]),
-        legend=alt.Legend(title="fitted to", symbolType="stroke", symbolSize=marks.DASH_SIZE),
-    )
+    dash = marks.dashes(dict(zip(FITTED_TO.values(), [theme.SOLID, theme.DOTTED], strict=True)), title="fitted to")
     fit = alt.Chart().encode(x=x, color=marks.colour(frame, "layer_type"), detail="series:N")
     types = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type != 'all'")
     whole = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type == 'all'")

@@ -54,10 +54,14 @@ def reach(frame: pd.DataFrame) -> list[float]:
     return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
 
 
-def clipped(frame: pd.DataFrame, y: alt.Y) -> pd.DataFrame:
-    """Intervals cut at the ends of the axis; on a logarithmic one they may reach below zero."""
-    least, most = y["scale"]["domain"]
-    return frame.assign(low=frame["low"].clip(least, most), high=frame["high"].clip(least, most))
+def clipped(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | None = None) -> pd.DataFrame:
+    """Intervals (of some `rows`) cut where the axis ends, if it does: before a logarithm they may reach below zero."""
+    domain = axis["scale"]["domain"] if isinstance(axis["scale"], alt.Scale) else None
+    if not isinstance(domain, list):
+        return frame
+    ends = frame[["low", "high"]]
+    cut = ends.clip(*domain)
+    return frame.assign(**(cut if rows is None else cut.where(rows, ends)))
 
 
 def counts_x(
@@ -96,9 +100,12 @@ def nodes_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
     return counts_x(frame, "nodes", "nodes", beyond=beyond)
 
 
+BATCH = "mini-batch of one worker, b [samples]"
+
+
 def batch_x(frame: pd.DataFrame) -> alt.X:
     """The worker's mini-batch b, log2, largest left: further right stands for more nodes."""
-    return counts_x(frame, "worker_batch", "mini-batch of one worker, b [samples]", falling=True)
+    return counts_x(frame, "worker_batch", BATCH, falling=True)
 
 
 def ratio_y(values: Iterable[float], title: str) -> alt.Y:

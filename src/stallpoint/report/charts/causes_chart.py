@@ -5,8 +5,8 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, marks
-from stallpoint.report.charts.labels import AXES, arrange, at_place, compact, leading_first, most, rows, with_interval
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
+from stallpoint.report.charts.labels import AXES, arrange, at_place, leading_first, most, rows, with_interval
 from stallpoint.strategies.presets import NONE
 
 CELLS = "train cells with scaling strong or weak on two workers or more"
@@ -20,20 +20,15 @@ def draw(tables: Tables) -> alt.FacetChart:
         value=100 * frame["share"], low=100 * frame["share_low"], high=100 * frame["share_high"],
         shown=with_interval(frame, "lost", "s"),
     )  # fmt: skip
-    columns = ["panel", "ranks", "cause", "basis", "value", "low", "high", "shown", "verdict", "lead"]
-    frame = compact(frame, columns)
     colour = marks.colour(frame, "cause")
-    x, beside = marks.bars_x("ranks", counted), alt.XOffset("cause:N", sort=list(colour["scale"]["domain"]))
+    beside = ("cause", *colour["scale"]["domain"])
+    x = marks.bars_x("ranks", counted)
     y = alt.Y("value:Q", title="time lost [% of iteration]", scale=alt.Scale(zero=True))
-    tips = marks.tips(cause="cause", ranks=counted, basis="basis", value="lost [%]",
-                      shown="lost (90 % interval)", verdict="verdict")  # fmt: skip
-    base = alt.Chart().encode(x=x, xOffset=beside)
-    layers = [
-        *marks.bars(base.encode(y=y), colour, 0.9, tips, style="narrow-hatch"),
-        marks.line_at(0, "y"),
-        base.mark_rule(style="interval").encode(y=marks.at(y, "low"), y2="high:Q"),
-    ]
-    return marks.panels(layers, frame, independent_x=True, independent_y=True)
+    tips = {"cause": "cause", "ranks": counted, "basis": "basis", "value": "lost [%]", "shown": "lost (90 % interval)",
+            "verdict": "verdict"}  # fmt: skip
+    return shapes.bars(
+        frame, x, y, colour, tips, beside=beside, hatch="narrow-hatch", intervals=True, before=[marks.line_at(0, "y")]
+    )
 
 
 def _causes(tables: Tables) -> pd.DataFrame:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, marks
-from stallpoint.report.charts.labels import AXES, arrange, at_place, compact, leading_first, least, most, rows
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
+from stallpoint.report.charts.labels import AXES, arrange, at_place, leading_first, least, most, rows
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import number
 
@@ -22,19 +22,11 @@ def draw(tables: Tables) -> alt.FacetChart:
     """Bars of compute beside bars of communication, hidden and exposed on each other, for each number of workers."""
     frame = leading_first(arrange(_times(tables), single=True), tables)
     counted = axes.workers(frame)
-    frame = compact(
-        frame, ["panel", "ranks", "basis", "kind", "time", "value", "order", "top", "shown", "crosses", "lead"]
-    )
-    colour = marks.colour(frame, "time")
-    x, beside = marks.bars_x("ranks", counted), alt.XOffset("kind:N", sort=list(KINDS))
+    x = marks.bars_x("ranks", counted)
     y = alt.Y("value:Q", title="time in one iteration [s]", axis=alt.Axis(format="~g"))
-    stacked = alt.Chart().encode(x=x, xOffset=beside, y=y, order="order:Q", detail="time:N")
-    tips = marks.tips(time="time", ranks=counted, basis="basis", shown="time")
-    layers = [
-        *marks.bars(stacked, colour, 0.9, tips),
-        alt.Chart().mark_text(style="row", dy=-9).encode(x=x, y=marks.at(y, "top"), text="crosses:N"),
-    ]
-    return marks.panels(layers, frame, independent_x=True, independent_y=True)
+    tips = {"time": "time", "ranks": counted, "basis": "basis", "shown": "time"}
+    crossing = alt.Chart().mark_text(style="row", dy=-9).encode(x=x, y=marks.at(y, "top"), text="crosses:N")
+    return shapes.bars(frame, x, y, "time", tips, beside=("kind", *KINDS), order="order", before=[crossing])
 
 
 def _times(tables: Tables) -> pd.DataFrame:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import Tables, marks, theme
-from stallpoint.report.charts.labels import FILTERS, compact, least, most, rows
+from stallpoint.report.charts import Tables, shapes, theme
+from stallpoint.report.charts.labels import least, most, rows
 from stallpoint.text import number
 
 CELLS = "convergence cells"
@@ -21,17 +24,34 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = pd.concat([frame.assign(at=frame[name], of=words) for name, words in AGAINST.items()])
     frame["panel"] = frame["network"] + " · " + frame["hardware"] + "\n" + frame["of"]
     frame = frame.sort_values(["network", "hardware", "of", *RUN, "step"], kind="stable")
-    names = sorted(frame["series"].unique(), key=theme.natural)
-    colour = alt.Color(
-        "series:N", scale=theme.colours("series", names), legend=alt.Legend(title=None) if len(names) > 1 else None
-    )
-    drawn = compact(frame, [*FILTERS, "panel", "series", "run", "nodes", "at", "value", "shown"])
-    x = alt.X("at:Q", title=None, axis=alt.Axis(format="~s", grid=False))
     y = alt.Y("value:Q", title="validation accuracy [%]", scale=alt.Scale(zero=False))
-    tips = marks.tips(**{"run": "run", "nodes:Q": "nodes", "shown": "accuracy", "at": "at"})
-    line = alt.Chart().mark_line(strokeWidth=1.2, opacity=0.8).encode(x=x, y=y, color=colour, detail="run:N")
-    points = marks.points(alt.Chart().encode(x=x, color=colour), y).encode(tooltip=tips)
-    return marks.panels([line, points], drawn, independent_x=True)
+    tips = {"run": "run", "nodes:Q": "nodes", "shown": "accuracy", "at": "at"}
+    return runs(frame, "at", None, y, tips, opacity=0.8)
+
+
+def runs(
+    frame: pd.DataFrame,
+    x: str,
+    title: str | None,
+    y: alt.Y,
+    tips: Mapping[str, str],
+    *,
+    opacity: float = 1,
+    names: Collection[str] = (),
+    before: Sequence[alt.Chart] = (),
+) -> alt.FacetChart:
+    """A line for each ``run``, whose ``series``, and those of other `names`, have colours in their natural order.
+
+    Layers `before` them have the same colours.
+    """
+    known = sorted({*frame["series"], *names}, key=theme.natural)
+    legend = alt.Legend(title=None) if len(known) > 1 else None
+    colour = alt.Color("series:N", scale=theme.colours("series", known), legend=legend)
+    across = alt.X(f"{x}:Q", title=title, axis=alt.Axis(format="~s", grid=False))
+    line = replace(shapes.MEASURED, intervals="", width=1.2, opacity=opacity)
+    layers = [layer.encode(color=colour) for layer in before]
+    rows = frame.assign(basis=line.basis)
+    return shapes.curves(rows, across, y, tips, [line], colour=colour, detail=["run"], before=layers, own=["x"])
 
 
 def finding(tables: Tables) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import Tables, axes, marks
-from stallpoint.report.charts.labels import AXES, arrange, at_place, compact, leading_first, most, rows, with_interval
+from stallpoint.report.charts import Tables, axes, marks, shapes
+from stallpoint.report.charts.labels import AXES, arrange, at_place, leading_first, most, rows, with_interval
 from stallpoint.strategies.presets import NONE
 
 CELLS = "train cells with scaling strong or weak"
 WRITTEN = 0.08
 """Parts of at least this share of the highest bar have their percentage written in them."""
-COLUMNS = ["panel", "ranks", "part", "basis", "value", "percent", "low", "high", "shown", "written"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -25,21 +24,17 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = _stacked(frame, list(colour["scale"]["domain"]))
     x = marks.bars_x("ranks", counted)
     y = alt.Y("bottom:Q", title="time of an iteration [s]", axis=alt.Axis(format="~g"))
-    bars = alt.Chart().encode(x=x, y=y, y2="top:Q")
-    width = marks.bar_width(frame, "ranks")
-    tips = marks.tips(part="part", ranks=counted, basis="basis", shown="time (90 % interval)", percent="share [%]")
-    layers = [
-        *marks.bars(bars, colour, width, tips),
-        alt.Chart().mark_rule(style="interval", xOffset=alt.expr("datum.shift")).encode(
-            x=x, y=marks.at(y, "low_end"), y2="high_end:Q"
-        ),
-        *(
-            alt.Chart().mark_text(style=style).encode(x=x, y=marks.at(y, "middle"), text="written:N")
-            for style in ("halo", "written")
-        ),
-    ]  # fmt: skip
-    placed = ["bottom", "top", "middle", "low_end", "high_end", "shift", "lead"]
-    return marks.panels(layers, compact(frame, [*COLUMNS, *placed]), independent_x=True, independent_y=True)
+    ends = alt.Chart().mark_rule(style="interval", xOffset=alt.expr("datum.shift"))
+    written = [
+        alt.Chart().mark_text(style=style).encode(x=x, y=marks.at(y, "middle"), text="written:N")
+        for style in ("halo", "written")
+    ]
+    return shapes.bars(
+        frame, x, y, colour,
+        {"part": "part", "ranks": counted, "basis": "basis", "shown": "time (90 % interval)", "percent": "share [%]"},
+        until="top", width=marks.bar_width(frame, "ranks"),
+        before=[ends.encode(x=x, y=marks.at(y, "low_end"), y2="high_end:Q"), *written],
+    )  # fmt: skip
 
 
 def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
@@ -56,9 +51,6 @@ def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
     known = frame["seconds_low"].notna() & (frame["seconds"] >= WRITTEN / 4 * highest)
     percent = frame["share"] * 100
     stacked = frame.assign(
-        value=frame["seconds"],
-        low=frame["seconds_low"],
-        high=frame["seconds_high"],
         percent=percent,
         shown=with_interval(frame, "seconds", "s"),
         written=[f"{share:.0f} %" if shown else "" for share, shown in zip(percent, large, strict=True)],

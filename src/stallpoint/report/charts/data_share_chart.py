@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from stallpoint.models.answers.feeding import BUSY
-from stallpoint.report.charts import NoData, Tables, axes, marks, theme
-from stallpoint.report.charts.labels import arrange, at_place, compact, estimate, least, rows
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import arrange, at_place, estimate, least, rows
+from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
 CELLS = "train cells with scaling strong or weak"
@@ -27,35 +30,22 @@ def draw(tables: Tables) -> alt.FacetChart:
     if measured.empty:
         raise NoData(f"no {CELLS}")
     frame = by_storage(known)
-    counted = axes.workers(frame)
     flat = bool(measured["high"].max() < FLAT)
     if flat:
         frame["panel"] = "all curves"
     limit = frame[["panel", "network", "hardware"]].drop_duplicates().assign(basis="limit", value=STARVING)
-    frame = compact(
-        pd.concat([frame, limit]),
-        [
-            "panel", "storage", "ranks", "worker_batch", "basis", "value", "low", "high", "shown", "wait", "network",
-            "curve",
-        ],
-    )  # fmt: skip
-    x = axes.ranks_x(known)
     top = 1.0 if flat else min(100.0, max(measured["high"].max(), known["value"].max(), STARVING) * 1.05)
     y = alt.Y("value:Q", title="data wait [% of iteration]", scale=alt.Scale(domain=[0, top]))
-    colour = marks.colour(known, "storage")
-    base = marks.only("measured").encode(x=x, color=colour)
-    tips = marks.tips(
-        storage="storage", ranks=counted, worker_batch="b [samples]", shown="share (90 % interval)", wait="wait"
-    )
-    curve = alt.Detail(["network:N", "curve:N"])
-    line = marks.only("predicted").mark_line(clip=True).encode(x=x, y=y, color=colour, detail=curve)
-    layers = [
-        marks.only("limit").mark_rule(style="zero", clip=True).encode(y=y),
-        line.encode(strokeDash=alt.value(theme.DASHED)),
-        marks.error_bars(base, y),
-        marks.points(base, y).encode(tooltip=tips),
-    ]
-    return marks.panels(layers, frame)
+    tips = {"storage": "storage", "ranks": axes.workers(frame), "worker_batch": "b [samples]",
+            "shown": "share (90 % interval)", "wait": "wait"}  # fmt: skip
+    return over_workers(pd.concat([frame, limit]), axes.ranks_x(known), y, tips, "predicted")
+
+
+def over_workers(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line: str) -> alt.FacetChart:
+    """Points for what was measured, a dashed line through the rows of the basis `line`, and their limit."""
+    lines = [replace(shapes.MEASURED, dash=None), Line(line, theme.DASHED, hover=False)]
+    behind = [marks.limit("limit", y)]
+    return shapes.curves(frame, x, y, tips, lines, colour="storage", detail=["network", "curve"], behind=behind)
 
 
 def by_storage(frame: pd.DataFrame) -> pd.DataFrame:

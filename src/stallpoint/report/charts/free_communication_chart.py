@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import altair as alt
 
-from stallpoint.report.charts import Tables
+from stallpoint.report.charts import Tables, shapes
 from stallpoint.report.charts.labels import least
 from stallpoint.report.charts.layer_scaling import falling_batch, layer_scaling
 from stallpoint.text import number
 
+LINE = replace(shapes.MEASURED, intervals="band")
 MANY = 0.25
 """Share of disturbed iterations from which on a point is marked."""
 
@@ -20,7 +23,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         frame = frame.assign(panel=frame["network"])
     many = frame["disturbed"] > MANY * frame["iterations"]
     told = frame["disturbed"].astype(str) + " of " + frame["iterations"].astype(str)
-    return falling_batch(frame.assign(disturbed=told.where(many)), "hardware", "hardware", bands=True)
+    return falling_batch(frame.assign(disturbed=told.where(many)), "hardware", "hardware", LINE)
 
 
 def finding(tables: Tables) -> str:

@@ -6,6 +6,7 @@ preset, which has its colour and shape in every chart.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pandas as pd
@@ -95,12 +96,12 @@ def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0)
     )
 
 
-def compact(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Only what the chart reads, real numbers at five significant digits: small specs, equal on every machine.
+def compact(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
+    """Only what a chart reads, real numbers at five significant digits: small specs, equal on every machine.
 
-    The axes by which readers of the report choose rows stay too, where the frame has them.
+    Of the panel, whether it leads, and the axes by which readers of the report choose rows, what the frame has stays.
     """
-    kept = frame[[*columns, *(name for name in FILTERS if name in frame and name not in columns)]].copy()
+    kept = frame[[name for name in frame if name in {*fields, "panel", "lead", *FILTERS}]].copy()
     for column in kept.select_dtypes("float"):
         kept[column] = [float(f"{value:.5g}") for value in kept[column]]
     return kept.reset_index(drop=True)
@@ -142,18 +143,13 @@ def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     return marked.sort_values("lead", ascending=False, kind="stable")
 
 
-NEARBY = ["near_low", "near_high", "named"]
-"""Columns of the band around the diagonal, and of the names of points far from it."""
 FAR = 0.25
 """A prediction that is this far off is named in the chart."""
-ENDS = [f"{name}{end}" for name in ("measured", "predicted") for end in ("", "_low", "_high")]
-"""Columns of a time as measured and as predicted, with the ends of their intervals."""
 
 
 def against_measured(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows with `ENDS` [s] and ``error``, and what is said of them: basis, series, shown and found times, off."""
+    """Rows with times as measured and as predicted [s], their intervals and ``error``, and what is said of them."""
     return frame.assign(
-        basis="measured",
         series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
         shown=with_interval(frame, "predicted", "s"),
         found=with_interval(frame, "measured", "s"),
@@ -163,3 +159,13 @@ def against_measured(frame: pd.DataFrame) -> pd.DataFrame:
             for network, ranks, error in zip(frame["network"], frame["ranks"], frame["error"], strict=True)
         ],
     )
+
+
+def coverage(frame: pd.DataFrame, by: list[str], place: Callable[[Any], str]) -> pd.Series[str]:
+    """Panels of predictions: their `place`, how many intervals hold what was measured, and the median error."""
+    panel = pd.Series("", index=frame.index)
+    for _, part in frame.groupby(by):
+        covered, median = int(part["covered"].sum()), 100 * part["error"].abs().median()
+        said = f"{covered} of {len(part)} intervals hold it, median error {median:.1f} %"
+        panel[part.index] = f"{place(part.iloc[0])}\n{said}"
+    return panel

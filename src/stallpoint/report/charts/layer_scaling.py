@@ -5,8 +5,9 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, marks, theme
-from stallpoint.report.charts.labels import compact, estimate, rows
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import estimate, rows
+from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
 CELLS = "train cells with scaling: compute"
@@ -43,32 +44,22 @@ def small_together(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([kept[~clash], kept[clash].assign(layer_type="other layers"), named])
 
 
-def falling_batch(frame: pd.DataFrame, field: str, title: str, *, bands: bool) -> alt.FacetChart:
-    """Speedup curves over the mini-batch, a colour for each `field`, with bands or error bars, and the ideal line.
+def falling_batch(frame: pd.DataFrame, field: str, title: str, line: Line) -> alt.FacetChart:
+    """Speedup curves over the mini-batch, a colour for each `field`, drawn as `line`, and the ideal line.
 
-    Without bands lines are as wide as their part of the time. Points of a `frame` with ``disturbed`` are ringed.
+    Points of a `frame` with ``disturbed`` are ringed.
     """
     curves = as_on_nodes(estimate(frame, "speedup").assign(basis="measured", series=frame[field]))
     ideal = marks.ideal_rows(curves, "worker_batch", falling=True)
     x = axes.batch_x(curves)
     y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], "speedup over the largest b")
-    drawn = pd.concat([axes.clipped(curves, y), ideal])
-    columns = ["panel", field, "worker_batch", "basis", "value", "low", "high", "shown", "n", "start", "share"]
-    rings = "disturbed" in drawn and bool(drawn["disturbed"].notna().any())
-    drawn = compact(drawn, [*columns, *(["disturbed"] if rings else [])])
-    measured = marks.only("measured").encode(x=x, color=marks.colour(curves, field))
-    tips = marks.tips(**{field: title}, worker_batch="b [samples]", n=AS_ON, shown="speedup (90 % interval)")
-    intervals = marks.band(measured, y) if bands else marks.error_bars(measured, y)
-    line = measured.mark_line().encode(y=y)
-    if not bands:
-        weight = alt.Scale(domain=[0, 1], range=[0.8, 7])
-        line = measured.mark_trail().encode(y=y, size=alt.Size("share:Q", scale=weight, legend=None))
-    layers = [marks.ideal(x, y), intervals, line, marks.points(measured, y).encode(tooltip=tips)]
-    if rings:
-        ring = measured.transform_filter("datum.disturbed").mark_point(filled=False, size=220, strokeWidth=1.6)
+    rings = []
+    if "disturbed" in frame and frame["disturbed"].notna().any():
+        ring = marks.only("measured").transform_filter("datum.disturbed").mark_point(size=220, strokeWidth=1.6)
         said = marks.tips(worker_batch="b [samples]", disturbed="disturbed iterations")
-        layers.append(ring.encode(y=y, shape=alt.value("circle"), color=alt.value(RING), tooltip=said))
-    return marks.panels(layers, drawn)
+        rings = [ring.encode(x=x, y=y, shape=alt.value("circle"), color=alt.value(RING), tooltip=said)]
+    tips = {field: title, "worker_batch": "b [samples]", "n": AS_ON, "shown": "speedup (90 % interval)"}
+    return shapes.curves(pd.concat([curves, ideal]), x, y, tips, [line], colour=field, before=rings)
 
 
 def as_on_nodes(frame: pd.DataFrame) -> pd.DataFrame:

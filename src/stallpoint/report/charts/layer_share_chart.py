@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import Tables, marks
-from stallpoint.report.charts.labels import compact, estimate, most
+from stallpoint.report.charts import Tables, axes, marks, shapes
+from stallpoint.report.charts.labels import estimate, most
 from stallpoint.report.charts.layer_scaling import AS_ON, as_on_nodes, layer_scaling, small_together
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Stacked bars, the largest mini-batch left."""
     frame = small_together(estimate(layer_scaling(tables, all_layers=False), "share", "%", scale=100))
-    frame = as_on_nodes(frame)
-    frame = compact(frame, ["panel", "layer_type", "worker_batch", "value", "shown", "n"])
-    colour = marks.colour(frame, "layer_type")
-    frame["order"] = frame["layer_type"].map({name: i for i, name in enumerate(colour["scale"]["domain"])})
-    bars = alt.Chart().mark_bar(width={"band": marks.bar_width(frame, "worker_batch")}).encode(
-        x=marks.bars_x("worker_batch", "mini-batch of one worker, b [samples]", falling=True),
-        y=alt.Y("value:Q", title="share of compute time [%]", scale=alt.Scale(domain=[0, 100], nice=False)),
-        color=colour,
-        order="order:Q",
-        tooltip=marks.tips(
-            layer_type="layer type", worker_batch="b [samples]", n=AS_ON, shown="share (90 % interval)"
-        ),
-    )  # fmt: skip
-    return marks.panels([bars], frame, independent_x=True)
+    tips = {"layer_type": "layer type", "worker_batch": "b [samples]", "n": AS_ON, "shown": "share (90 % interval)"}
+    return shares(as_on_nodes(frame), "share of compute time [%]", marks.colour(frame, "layer_type"), tips)
+
+
+def shares(frame: pd.DataFrame, title: str, colour: alt.Color, tips: Mapping[str, str]) -> alt.FacetChart:
+    """Shares (``value``) of the layer types on each other, in the order of their colours, by mini-batch."""
+    frame = frame.assign(order=frame["layer_type"].map(list(colour["scale"]["domain"]).index))
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[0, 100], nice=False))
+    x = marks.bars_x("worker_batch", axes.BATCH, falling=True)
+    width = marks.bar_width(frame, "worker_batch")
+    return shapes.bars(frame, x, y, colour, tips, order="order", width=width, own=["x"])
 
 
 def finding(tables: Tables) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import Tables
+from stallpoint.report.charts import Tables, shapes
 from stallpoint.report.charts.labels import least
 from stallpoint.report.charts.layer_scaling import SMALL, falling_batch, layer_scaling
+
+LINE = replace(shapes.MEASURED, width="share")
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each network and hardware, a curve for each layer type that takes time, as wide as its share."""
     frame = layer_scaling(tables, all_layers=False)
-    return falling_batch(frame[~_small(frame)], "layer_type", "layer type", bands=False)
+    return falling_batch(frame[~_small(frame)], "layer_type", "layer type", LINE)
 
 
 def _small(frame: pd.DataFrame) -> pd.Series[bool]:

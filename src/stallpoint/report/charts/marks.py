@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import axes, theme
+from stallpoint.report.charts import theme
+from stallpoint.report.charts.labels import compact
 
 LAYOUTS = {1: (1, 520, 300), 2: (2, 400, 250), 4: (2, 400, 200)}
 """Number of panels: columns, and width and height of a panel; about as wide as a page."""
@@ -16,6 +18,7 @@ FEW, MANY = (3, 275, 210), (3, 275, 160)
 """The same for other numbers of panels, up to nine and beyond."""
 
 Axis = TypeVar("Axis", alt.X, alt.Y)
+_IN_EXPRESSIONS = re.compile(r"\bdatum\.(\w+)")
 
 
 NEAR = 0.10
@@ -40,11 +43,20 @@ def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
     return alt.Color("series:N", scale=colours, legend=legend), alt.Shape("series:N", scale=shapes, legend=legend)
 
 
-def dashes(calculated: str = "predicted", *, legend: bool = True) -> alt.StrokeDash:
-    """Solid for measured, dashed for predicted (or `calculated` in another way)."""
-    scale = alt.Scale(domain=["measured", calculated], range=[theme.SOLID, theme.DASHED])
-    shown = alt.Legend(title=None, symbolType="stroke", symbolSize=DASH_SIZE) if legend else None
-    return alt.StrokeDash("basis:N", scale=scale, legend=shown)
+def dashes(
+    of: Mapping[str, Sequence[int]] = theme.DASHES, field: str = "basis", title: str | None = None
+) -> alt.StrokeDash:
+    """The dashes of lines by their `field`, with a legend."""
+    scale = alt.Scale(domain=list(of), range=list(of.values()))
+    return alt.StrokeDash(
+        "basis:N", scale=scale, legend=alt.Legend(title=title, symbolType="stroke", symbolSize=DASH_SIZE)
+    )
+
+
+def limit(basis: str, y: alt.Y) -> alt.Chart:
+    """The rows of a basis as lines across their panel."""
+    chart: alt.Chart = only(basis).mark_rule(style="zero", clip=True).encode(y=y)
+    return chart
 
 
 def tips(**titles: str) -> list[alt.Tooltip]:
@@ -62,19 +74,6 @@ def bar_width(frame: pd.DataFrame, field: str) -> float:
     """Width of a bar as a part of its place; a few bars stay slim."""
     most = frame.groupby("panel")[field].nunique().max()
     return 0.9 * min(1.0, float(most) / FEWEST_BARS)
-
-
-def bars(
-    base: alt.Chart, colour: alt.Color, width: float, tips: Sequence[alt.Tooltip], *, style: str = "hatch"
-) -> list[alt.Chart]:
-    """Bars in their colour, a part `width` of their place; those of predictions are hatched, in a `style` of theme."""
-    size = {"band": width}
-    predicted = alt.when("datum.basis == 'predicted'").then(alt.value(1)).otherwise(alt.value(0))
-    return [
-        base.mark_bar(width=size).encode(color=colour, tooltip=tips),
-        # No filter: with one, panels whose axes are their own would show the values of all.
-        base.mark_bar(width=size, style=style).encode(opacity=predicted, tooltip=tips),
-    ]
 
 
 def at(channel: Axis, field: str) -> Axis:
@@ -125,35 +124,6 @@ def hover(base: alt.Chart, y: alt.Y) -> alt.Chart:
     return chart
 
 
-def agreement(frame: pd.DataFrame, what: str, unit: str) -> tuple[alt.X, alt.Y, pd.DataFrame]:
-    """Axes of `what` as measured and as predicted, with one scale, and the rows with a diagonal in each panel."""
-    scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
-    x = alt.X("measured:Q", title=f"measured{what} [{unit}]", scale=scale, axis=axis)
-    y = alt.Y("predicted:Q", title=f"predicted{what} [{unit}]", scale=scale, axis=axis)
-    least, most = scale["domain"]
-    # The band is straight on logarithmic axes, and cut at their ends.
-    ends = pd.DataFrame({"measured": [least, most], "predicted": [least, most], "basis": "ideal"})
-    ends = ends.assign(near_low=ends["predicted"] * (1 - NEAR), near_high=ends["predicted"] * (1 + NEAR))
-    return x, y, pd.concat([frame, frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
-
-
-def compared(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Sequence[alt.Tooltip]) -> list[alt.Chart]:
-    """On the axes of `agreement`: a band around the diagonal, both intervals, and a point in the colour and shape of
-    its network; those far off are named.
-    """
-    of_network = colour(frame, "network")
-    base = only("measured").encode(color=of_network)
-    shape = alt.Shape("network:N", scale=alt.Scale(domain=of_network["scale"]["domain"]), legend=of_network["legend"])
-    return [
-        only("ideal").mark_area(style="near", clip=True).encode(x=x, y=at(y, "near_low"), y2="near_high:Q"),
-        only("ideal").mark_line(style="ideal").encode(x=x, y=y),
-        base.mark_rule(clip=True, opacity=0.5).encode(x=at(x, "measured_low"), x2="measured_high:Q", y=y),
-        base.mark_rule(clip=True, opacity=0.5).encode(x=x, y=at(y, "predicted_low"), y2="predicted_high:Q"),
-        base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, shape=shape, tooltip=tips),
-        only("measured").mark_text(style="row", align="left", dx=8, dy=8).encode(x=x, y=y, text="named:N"),
-    ]
-
-
 def ideal(x: alt.X, y: alt.Y) -> alt.Chart:
     """The rows with basis ``ideal`` as a grey line for each ``start``."""
     chart: alt.Chart = only("ideal").mark_line(style="ideal", clip=True).encode(x=x, y=y, detail="start:N")
@@ -173,21 +143,38 @@ def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.
     return lines.assign(basis="ideal", value=lines[field] / lines["start"])
 
 
-def panels(
-    layers: Sequence[alt.Chart], frame: pd.DataFrame, *, independent_x: bool = False, independent_y: bool = False
-) -> alt.FacetChart:
+def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, own: Sequence[str] = ()) -> alt.FacetChart:
     """The layers, drawn from `frame`, once for each value of its column ``panel``, in order of appearance.
 
-    Every panel has its own axis lines and titles, so that each can be read alone; scales are shared.
+    Every panel has its own axis lines and titles, so that each can be read alone; scales are shared but those of the
+    axes in `own`.
     """
     names = list(dict.fromkeys(frame["panel"]))
     columns, width, height = LAYOUTS.get(len(names), FEW if len(names) <= 9 else MANY)
     header = alt.Header(labelExpr="split(datum.value, '\\n')", labelAnchor="start")
-    chart = alt.layer(*layers, data=frame).properties(width=width, height=height)
+    chart = alt.layer(*layers, data=compact(frame, fields(layers, frame))).properties(width=width, height=height)
     facet: alt.FacetChart = chart.facet(
-        facet=alt.Facet("panel:N", sort=names, title=None, header=header), columns=columns
+        facet=alt.Facet("panel:N", title=None, sort=names, header=header), columns=columns
     )
     facet = facet.resolve_axis(x="independent", y="independent")
-    chosen = {"x": independent_x, "xOffset": independent_x, "y": independent_y}
-    own: dict[str, Any] = {axis: "independent" for axis, is_own in chosen.items() if is_own}
-    return facet.resolve_scale(**own) if own else facet
+    chosen: dict[str, Any] = dict.fromkeys(own, "independent")
+    if "x" in chosen:
+        chosen["xOffset"] = "independent"
+    return facet.resolve_scale(**chosen) if chosen else facet
+
+
+def fields(layers: Sequence[alt.Chart], frame: pd.DataFrame) -> set[str]:
+    """The fields of `frame` that layers are drawn from, and those that their expressions name."""
+    found: set[str] = set()
+
+    def look(part: Any) -> None:
+        if isinstance(part, str):
+            found.update(_IN_EXPRESSIONS.findall(part))
+            return
+        if isinstance(part, dict) and isinstance(part.get("field"), str):
+            found.add(part["field"])
+        for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+            look(inner)
+
+    look(alt.layer(*layers, data=frame.head(1)).to_dict(validate=False))
+    return found

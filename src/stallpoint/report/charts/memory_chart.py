@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -9,13 +10,15 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.terms.peaks import BESIDE_BATCH
-from stallpoint.report.charts import NoData, Tables, axes, marks, theme
-from stallpoint.report.charts.labels import compact, estimate, rows, text_of, varies, with_interval
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import estimate, rows, text_of, varies, with_interval
+from stallpoint.report.charts.shapes import Line
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import number
 
 KEY = [*BESIDE_BATCH, "memory"]
 CELLS = "train cells"
+LINES = (replace(shapes.MEASURED, dash=None), Line("predicted", theme.DASHED, hover=False))
 GIB = 2.0**-30
 GRID = 25
 """Points of a predicted line."""
@@ -30,26 +33,11 @@ def draw(tables: Tables) -> alt.FacetChart:
     limits = limits[limits["panel"].isin(measured["panel"])]
     lines: pd.DataFrame = pd.concat([_line(row, measured) for _, row in limits.iterrows()])
     available = limits[limits["available"].notna()].groupby("panel", as_index=False).first()
-    x = axes.counts_x(measured, "worker_batch", "mini-batch of one worker, b [samples]", beyond=lines["worker_batch"])
-    every = [*axes.reach(measured), *lines["value"], *(available["available"] * GIB)]
-    y = axes.log10_y(every, "most memory [GiB]")
     limit = available.assign(basis="available", value=available["available"] * GIB)
-    frame = pd.concat([axes.clipped(measured, y), lines, limit])
-    frame = compact(
-        frame, ["panel", "series", "sync", "worker_batch", "basis", "value", "low", "high", "shown", "parts"]
-    )
-    colour, shape = marks.by_preset(measured)
-    base = marks.only("measured").encode(x=x, color=colour)
-    tips = marks.tips(series="preset", worker_batch="b [samples]", shown="(90 % interval)", parts="of it")
-    layers = [
-        marks.only("available").mark_rule(style="zero").encode(y=y),
-        marks.only("predicted")
-        .mark_line()
-        .encode(x=x, y=y, color=colour, detail="series:N", strokeDash=alt.value(theme.DASHED)),
-        marks.error_bars(base, y),
-        marks.points(base, y, shape).encode(tooltip=tips),
-    ]
-    return marks.panels(layers, frame)
+    x = axes.counts_x(measured, "worker_batch", axes.BATCH, beyond=lines["worker_batch"])
+    y = axes.log10_y([*axes.reach(measured), *lines["value"], *limit["value"]], "most memory [GiB]")
+    tips = {"series": "preset", "worker_batch": "b [samples]", "shown": "(90 % interval)", "parts": "of it"}
+    return shapes.curves(pd.concat([measured, lines, limit]), x, y, tips, LINES, behind=[marks.limit("available", y)])
 
 
 def _measured(tables: Tables) -> pd.DataFrame:

@@ -7,8 +7,8 @@ import pandas as pd
 
 from stallpoint.models.convergence.noise_scale import PARTS
 from stallpoint.models.convergence.steps import TRAINED
-from stallpoint.report.charts import NoData, Tables, axes, marks, theme
-from stallpoint.report.charts.labels import compact, estimate, rows, with_interval
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import estimate, rows, with_interval
 from stallpoint.text import number
 
 CELLS = "convergence cells with noise_steps on several workers"
@@ -20,28 +20,18 @@ def draw(tables: Tables) -> alt.FacetChart:
     noise = _noise(tables)
     critical = _critical(tables)
     critical = critical[critical["panel"].isin(noise["panel"])]
-    y = axes.log10_y([*axes.reach(noise), *(critical["value"] if len(critical) else [])], "mini-batch [samples]")
+    y = axes.log10_y([*axes.reach(noise), *critical["value"]], "mini-batch [samples]")
     x = alt.X("part:O", title="quarter of the training", axis=alt.Axis(labelAngle=0))
     names = list(noise["series"].unique())
     colour = alt.Color("series:N", scale=theme.colours("series", names), legend=alt.Legend(title="noise scale at"))
-    band = axes.clipped(critical, y) if len(critical) else critical
-    columns = ["panel", "series", "basis", "part", "value", "low", "high", "shown"]
-    frame = compact(
-        pd.concat([axes.clipped(noise, y), band]).reindex(columns=[*columns, "network", "storage"]), columns
-    )
-    base = marks.only("measured").encode(x=x, color=colour)
-    tips = marks.tips(series="at", part="quarter", shown="noise scale (90 % interval)")
-    steps = marks.only("critical")
-    layers = [
+    steps, said = marks.only("critical"), marks.tips(shown="critical mini-batch (90 % interval)")
+    behind = [
         steps.mark_rect(style="near").encode(y=marks.at(y, "low"), y2="high:Q"),
-        steps.mark_rule(strokeDash=theme.DASHED, style="zero").encode(
-            y=y, tooltip=marks.tips(shown="critical mini-batch (90 % interval)")
-        ),
-        base.mark_line().encode(y=y),
-        marks.error_bars(base, y),
-        marks.points(base, y).encode(tooltip=tips),
+        steps.mark_rule(strokeDash=theme.DASHED, style="zero").encode(y=y, tooltip=said),
     ]
-    return marks.panels(layers, frame)
+    tips = {"series": "at", "part": "quarter", "shown": "noise scale (90 % interval)"}
+    frame = pd.concat([noise, axes.clipped(critical, y)])
+    return shapes.curves(frame, x, y, tips, [shapes.MEASURED], colour=colour, behind=behind)
 
 
 def finding(tables: Tables) -> str:
@@ -71,7 +61,7 @@ def _noise(tables: Tables) -> pd.DataFrame:
 def _critical(tables: Tables) -> pd.DataFrame:
     known = tables.get("critical_batches")
     if known is None or known.empty:
-        return pd.DataFrame(columns=["panel", "value", "low", "high"])
+        return pd.DataFrame(columns=["panel", "value", "low", "high"], dtype=float)
     found = estimate(known, "critical_batch", "samples")
     found = found[found["value"].map(lambda value: 0 < value < float("inf"))]
     return found.assign(basis="critical", panel=_panel(found))

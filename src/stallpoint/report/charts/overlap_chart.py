@@ -37,7 +37,6 @@ def draw(tables: Tables) -> alt.FacetChart:
         end=1e3 * frame["end"],
         shown=[f"{number(1e3 * a)} to {number(1e3 * b)} ms" for a, b in zip(frame["start"], frame["end"], strict=True)],
     )
-    frame = compact(frame, ["panel", "rank", "lane", "task", "what", "start", "end", "shown", "size"])
     menu = _menu(list(dict.fromkeys(frame["panel"])))
     return _chart(frame).transform_filter("datum.panel == overlap_run").add_params(menu)
 
@@ -60,7 +59,8 @@ def _chart(frame: pd.DataFrame) -> alt.FacetChart:
     )
     ends = base.transform_filter(f"datum.task == '{END}'").mark_tick(style="mark", thickness=2, bandSize=ROW_HEIGHT)
     height = alt.Step(ROW_HEIGHT, **{"for": "offset"})
-    chart = alt.layer(bars, ends, data=frame).properties(width=WIDTH, height=height)
+    rows = compact(frame, marks.fields([bars, ends], frame))
+    chart = alt.layer(bars, ends, data=rows).properties(width=WIDTH, height=height)
     header = alt.Header(labelAnchor="start", labelExpr="split(datum.value, '\\n')")
     return chart.facet(alt.Facet("panel:N", title=None, header=header))
 

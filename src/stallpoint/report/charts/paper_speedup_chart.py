@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import Tables, axes, marks, theme
-from stallpoint.report.charts.labels import compact, rows
+from stallpoint.report.charts import Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import rows
+from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
 PANELS = {
@@ -26,17 +29,14 @@ def draw(tables: Tables) -> alt.FacetChart:
         value=frame["speedup"],
         shown=[number(value) for value in frame["speedup"]],
         stall=[number(nodes) for nodes in frame["stall_ranks"]],
-        basis="published",
+        basis=frame["network"],
     )
     # Amdahl's law knows no mini-batch.
     frame.loc[frame["figure"] == 12, "series"] = frame["network"]
     x, y = axes.nodes_x(frame), axes.ratio_y(frame["nodes"], "speedup over one node")
-    columns = ["panel", "series", "network", "nodes", "value", "shown", "stall", "basis", "start"]
-    drawn = compact(pd.concat([frame, marks.ideal_rows(frame, "nodes")]), columns)
-    tips = marks.tips(series="series", nodes="nodes", shown="speedup", stall="stalls at n")
+    tips = {"series": "series", "nodes": "nodes", "shown": "speedup", "stall": "stalls at n"}
     # Dashed, so that a network whose line lies below another's is seen.
-    dash = alt.StrokeDash("network:N", scale=alt.Scale(range=[theme.SOLID, theme.DASHED, theme.DOTTED]), legend=None)
-    line = marks.only("published").encode(
-        x=x, y=y, color=marks.colour(frame, "network"), strokeDash=dash, detail="series:N", tooltip=tips
-    )
-    return marks.panels([marks.ideal(x, y), line.mark_line(strokeWidth=3)], drawn)
+    dashes = zip(frame["network"].unique(), cycle([theme.SOLID, theme.DASHED, theme.DOTTED]))
+    lines = [Line(network, dash, width=3, legend=False) for network, dash in dashes]
+    frame = pd.concat([frame, marks.ideal_rows(frame, "nodes")])
+    return shapes.curves(frame, x, y, tips, lines, colour="network", detail=["series"])

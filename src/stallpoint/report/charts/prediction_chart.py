@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 
-from stallpoint.report.charts import NoData, Tables, axes, marks
-from stallpoint.report.charts.labels import ENDS, NEARBY, against_measured, at_place, compact, most, rows
+from stallpoint.report.charts import NoData, Tables, axes, shapes
+from stallpoint.report.charts.labels import against_measured, at_place, most, rows
 
 NAMES = {"measured": "measured", "held_out": "predicted"}
 """Iteration times of the table that are compared, and what they are called here."""
@@ -16,7 +16,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = rows(tables, "predictions", "train cells")
     counted = axes.workers(frame)
     renamed = {f"{of}_iteration{end}": f"{to}{end}" for of, to in NAMES.items() for end in ("", "_low", "_high")}
-    frame = frame.rename(columns=renamed)
+    frame = frame.drop(columns=list(renamed.values()), errors="ignore").rename(columns=renamed)
     frame = frame[frame["predicted"].notna() & frame["measured"].notna()]
     if frame.empty:
         raise NoData("no train cells whose layers, all-reduce and storage were all measured")
@@ -24,13 +24,11 @@ def draw(tables: Tables) -> alt.FacetChart:
     for name in ("predicted", "measured"):
         for end in ("low", "high"):
             frame[f"{name}_{end}"] = frame[f"{name}_{end}"].fillna(frame[name])
-    x, y, drawn = marks.agreement(frame, " iteration", "s")
-    tips = marks.tips(
-        network="network", series="series", ranks=counted, found="measured (90 % interval)",
-        shown="predicted (90 % interval)", off="prediction off by",
-    )  # fmt: skip
-    drawn = compact(drawn, ["panel", "network", "series", "ranks", "basis", *ENDS, "shown", "found", "off", *NEARBY])
-    return marks.panels(marks.compared(frame, x, y, tips), drawn)
+    tips = {
+        "network": "network", "series": "series", "ranks": counted, "found": "measured (90 % interval)",
+        "shown": "predicted (90 % interval)", "off": "prediction off by",
+    }  # fmt: skip
+    return shapes.agreement(frame, " iteration", "s", tips, colour="network")
 
 
 def finding(tables: Tables) -> str:

@@ -9,9 +9,9 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.models.answers.feeding import BUSY
-from stallpoint.report.charts import NoData, Tables, axes, marks, theme
-from stallpoint.report.charts.data_share_chart import CELLS, by_storage
-from stallpoint.report.charts.labels import at_place, compact, estimate, most, rows, with_interval
+from stallpoint.report.charts import NoData, Tables, axes
+from stallpoint.report.charts.data_share_chart import CELLS, by_storage, over_workers
+from stallpoint.report.charts.labels import at_place, estimate, most, rows, with_interval
 from stallpoint.text import number
 
 
@@ -19,34 +19,16 @@ def draw(tables: Tables) -> alt.FacetChart:
     """A series for each storage over the workers, and a line at the readers ahead that a worker has, if any."""
     known = _known(tables)
     frame = by_storage(known)
-    counted = axes.workers(frame)
     has = frame.loc[frame["prefetch"] > 0, ["panel", "network", "hardware", "readers"]].drop_duplicates()
-    has = has.assign(basis="has", value=has["readers"])
-    frame = compact(
-        pd.concat([frame, has]),
-        [
-            "panel", "storage", "ranks", "worker_batch", "basis", "value", "low", "high", "shown", "reads", "computes",
-            "has", "curve",
-        ],
-    )  # fmt: skip
-    x = axes.ranks_x(known)
+    has = has.assign(basis="limit", value=has["readers"])
     y = axes.log10_y([*axes.reach(known), *has["value"]], "readers needed by each worker")
-    frame = frame.assign(low=frame["low"].clip(*y["scale"]["domain"]), high=frame["high"].clip(*y["scale"]["domain"]))
-    colour = marks.colour(known, "storage")
-    every = alt.Chart().transform_filter("datum.basis != 'has'")
-    base = marks.only("measured").encode(x=x, color=colour)
-    tips = marks.tips(
-        storage="storage", ranks=counted, worker_batch="b [samples]", shown="readers needed (90 % interval)",
-        has="readers of a worker", reads="one reader takes", computes="the worker computes",
-    )  # fmt: skip
-    line = every.mark_line().encode(x=x, y=y, color=colour, detail="curve:N", strokeDash=alt.value(theme.DASHED))
-    layers = [
-        marks.only("has").mark_rule(style="zero").encode(y=y),
-        line,
-        marks.error_bars(base, y),
-        marks.points(base, y).encode(tooltip=tips),
-    ]
-    return marks.panels(layers, frame)
+    tips = {
+        "storage": "storage", "ranks": axes.workers(frame), "worker_batch": "b [samples]",
+        "shown": "readers needed (90 % interval)", "has": "readers of a worker", "reads": "one reader takes",
+        "computes": "the worker computes",
+    }  # fmt: skip
+    # The line goes through what is measured, too.
+    return over_workers(pd.concat([frame, frame.assign(basis="every"), has]), axes.ranks_x(known), y, tips, "every")
 
 
 def _known(tables: Tables) -> pd.DataFrame:

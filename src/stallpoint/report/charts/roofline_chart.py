@@ -8,7 +8,7 @@ import pandas as pd
 
 from stallpoint.models.terms.matrix_products import in_precision, machine
 from stallpoint.report.charts import NoData, Tables, axes, marks
-from stallpoint.report.charts.labels import compact, rows
+from stallpoint.report.charts.labels import rows
 from stallpoint.text import number
 
 CELLS = "train cells on one worker whose layers were timed"
@@ -28,17 +28,13 @@ def draw(tables: Tables) -> alt.FacetChart:
     x = alt.X("intensity:Q", title="multiply-adds · 2 for each byte of weights [FLOP/B]", scale=scale_x, axis=axis_x)
     y = alt.Y("value:Q", title="achieved [GFLOP/s]", scale=scale_y, axis=axis_y)
     colour = marks.colour(frame, "layer_type")
-    drawn = compact(
-        pd.concat([frame, roofs]),
-        ["panel", "layer", "layer_type", "basis", "intensity", "value", "share", "shown", "time"],
-    )
     size = alt.Size("share:Q", scale=alt.Scale(range=[15, 400], domain=[0, 100]), legend=None)
     tips = marks.tips(layer="layer", layer_type="type", shown="rate", time="time", share="of the compute time [%]")
     layers = [
         marks.only("ceiling").mark_line(style="ideal", clip=True).encode(x=x, y=y),
         marks.points(marks.only("measured").encode(x=x, color=colour), y).encode(size=size, tooltip=tips),
     ]
-    return marks.panels(layers, drawn)
+    return marks.panels(layers, pd.concat([frame, roofs]))
 
 
 def _layers(tables: Tables) -> pd.DataFrame:

@@ -8,12 +8,18 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, marks
-from stallpoint.report.charts.labels import compact, estimate, rows
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import estimate, rows
 from stallpoint.report.charts.layer_scaling import AS_ON, as_on_nodes
+from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
 REFERENCE, LAYERS, OUTLIER = "reference", "layers", "outlier"
+LINES = (
+    Line(LAYERS, theme.SOLID, "band", width=2),
+    Line(OUTLIER, theme.SOLID, width=1.2),
+    Line(REFERENCE, theme.SOLID, "band", points=True, width=2.5),
+)
 FEW = 4
 """So many layers of one type have a line each; of more a band holds the middle 80 %, and as many outliers are named."""
 PLACE = ["panel", "network", "hardware", "worker_batch"]
@@ -22,32 +28,14 @@ PLACE = ["panel", "network", "hardware", "worker_batch"]
 def draw(tables: Tables) -> alt.FacetChart:
     """For each layer type a band and the median, or named lines of a few layers and outliers; the reference product."""
     curves = _curves(tables)
-    drawn = pd.concat([curves[curves["layer"] == REFERENCE], *_told(curves)])
-    drawn = as_on_nodes(drawn)
+    drawn = as_on_nodes(pd.concat([curves[curves["layer"] == REFERENCE], *_told(curves)]))
     ideal = marks.ideal_rows(drawn, "worker_batch", falling=True)
     x = axes.batch_x(drawn)
     y = axes.ratio_y([*axes.reach(drawn), ideal["value"].max()], "speedup over the largest b")
-    columns = ["panel", "layer", "layer_type", "worker_batch", "basis", "value", "low", "high", "shown", "rate", "n"]
-    frame = compact(pd.concat([axes.clipped(drawn, y), ideal]), [*columns, "named", "start"])
-    curve = alt.Chart().encode(x=x, color=marks.colour(drawn, "layer_type"), detail="layer:N")
-    every, reference, outlier = (
-        curve.transform_filter(f"datum.basis == '{basis}'") for basis in (LAYERS, REFERENCE, OUTLIER)
-    )
-    names = alt.Chart().transform_filter(f"datum.basis == '{OUTLIER}'").mark_text(style="row", align="right", dx=-5)
-    tips = marks.tips(layer="layer", worker_batch="b [samples]", n=AS_ON, shown="speedup", rate="rate")
-    layers = [
-        marks.ideal(x, y),
-        marks.band(every, y),
-        every.mark_line(strokeWidth=2).encode(y=y),
-        marks.hover(every, y).encode(tooltip=tips),
-        outlier.mark_line(strokeWidth=1.2).encode(y=y),
-        marks.hover(outlier, y).encode(tooltip=tips),
-        names.encode(x=x, y=y, text="named:N"),
-        marks.band(reference, y),
-        reference.mark_line(strokeWidth=2.5).encode(y=y),
-        marks.points(reference, y).encode(tooltip=tips),
-    ]
-    return marks.panels(layers, frame)
+    names = marks.only(OUTLIER).mark_text(style="row", align="right", dx=-5).encode(x=x, y=y, text="named:N")
+    tips = {"layer": "layer", "worker_batch": "b [samples]", "n": AS_ON, "shown": "speedup", "rate": "rate"}
+    drawn = pd.concat([drawn, ideal])
+    return shapes.curves(drawn, x, y, tips, LINES, colour="layer_type", detail=["layer"], before=[names])
 
 
 def _curves(tables: Tables) -> pd.DataFrame:

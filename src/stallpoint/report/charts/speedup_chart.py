@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, marks
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
 from stallpoint.report.charts.labels import (
     AXES,
-    FILTERS,
     arrange,
-    compact,
     estimate,
     leading_first,
     rows,
-    with_interval,
 )
 from stallpoint.strategies.presets import NONE
 from stallpoint.study.workers import place_in_words
@@ -64,7 +62,7 @@ MOST_NAMED = 4
 
 
 def curves(
-    tables: Tables, predictions: pd.DataFrame, *, title: str = TITLE, dashes: alt.StrokeDash | None = None
+    tables: Tables, predictions: pd.DataFrame, *, title: str = TITLE, legend: bool = True
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
     """Layers and rows of the curves of `predictions`, which say by ``panel`` and ``series`` where they stand.
 
@@ -78,59 +76,27 @@ def curves(
     y = axes.ratio_y(axes.reach(known), title.format(_relative(predictions)))
     stalls = _stalls(tables, predictions, bottom=y["scale"]["domain"][0])
     x = axes.ranks_x(known, beyond=stalls["ranks"])
-    least, most = x["scale"]["domain"]
-    stalls = stalls.assign(low=stalls["low"].clip(least, most), high=stalls["high"].clip(least, most))
-    frame = pd.concat([axes.clipped(known, y), marks.ideal_rows(known, "ranks"), stalls])
-    frame = compact(frame, ["panel", "series", "ranks", "basis", "value", "low", "high", "shown", "cause", "start"])
-    colour, shape = marks.by_preset(known)
-    variants = known["series"].nunique() > known["sync"].nunique()
-    tips = marks.tips(series="series", ranks=axes.workers(known), basis="basis", shown="speedup (90 % interval)")
-    measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
-    lines = alt.Chart().transform_filter("datum.basis == 'measured' || datum.basis == 'predicted'")
-    stall = marks.only("stall").encode(color=colour)
-    layers = [
-        marks.ideal(x, y),
-        marks.band(predicted, y),
-        lines.mark_line().encode(x=x, y=y, color=colour, strokeDash=dashes or marks.dashes()),
-        marks.error_bars(measured, y),
-        marks.hover(predicted, y).encode(tooltip=tips),
-        *([predicted.mark_point(filled=False, size=40, opacity=1).encode(y=y, shape=shape)] if variants else []),
-        marks.points(measured, y, shape).encode(tooltip=tips),
+    tips = {"series": "series", "ranks": axes.workers(known), "basis": "basis", "shown": "speedup (90 % interval)"}
+    hollow = known["series"].nunique() > known["sync"].nunique()
+    lines = (replace(shapes.MEASURED, legend=legend), replace(shapes.PREDICTED, legend=legend, hollow=hollow))
+    frame = pd.concat([known, marks.ideal_rows(known, "ranks"), axes.clipped(stalls, x)])
+    layers, frame = shapes.curves_in_one(frame, x, y, tips, lines)
+    stall = marks.only("stall").encode(color=marks.by_preset(known)[0])
+    said = marks.tips(series="series", shown="stalls at n (90 % interval)", cause="because of")
+    layers += [
         stall.mark_rule(strokeWidth=2).encode(x=marks.at(x, "low"), x2="high:Q", y=y),
-        stall.mark_point(shape="triangle-up", filled=True, size=110, opacity=1).encode(
-            x=x, y=y, tooltip=marks.tips(series="series", shown="stalls at n (90 % interval)", cause="because of")
-        ),
+        stall.mark_point(shape="triangle-up", filled=True, size=110, opacity=1).encode(x=x, y=y, tooltip=said),
     ]
     return layers, frame
 
 
 def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.DataFrame:
     """Stalling points that were reached, at the bottom of the panel of their curve."""
-    columns = [
-        "panel",
-        "series",
-        "basis",
-        "ranks",
-        "workers_per_node",
-        "value",
-        "low",
-        "high",
-        "shown",
-        "cause",
-        *FILTERS,
-    ]
     stalling = tables.get("stalling")
     if stalling is None or stalling.empty:
-        return pd.DataFrame(columns=columns, dtype=float)
+        return predictions.iloc[:0][["panel", "ranks"]].assign(low=0.0, high=0.0, cause="")
     names = predictions[[*AXES, "panel", "series"]].drop_duplicates()
     points = stalling[stalling["reached"].astype(bool)].merge(names, on=list(AXES))
-    points = points.assign(
-        basis="stall",
-        ranks=points["stall_ranks"],
-        value=bottom,
-        low=points["stall_ranks_low"].fillna(points["stall_ranks"]),
-        high=points["stall_ranks_high"].fillna(points["stall_ranks"]),
-        shown=with_interval(points, "stall_ranks", axes.workers(predictions)),
-        cause=points["dominant_cause"],
+    return estimate(points, "stall_ranks", axes.workers(predictions)).assign(
+        basis="stall", ranks=points["stall_ranks"], value=bottom, cause=points["dominant_cause"]
     )
-    return points[columns]

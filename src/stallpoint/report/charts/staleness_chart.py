@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import Tables, marks
-from stallpoint.report.charts.labels import compact, most, rows
+from stallpoint.report.charts import Tables, shapes
+from stallpoint.report.charts.labels import most, rows
 from stallpoint.text import number
 
 CELLS = "train or convergence cells with servers that answer each worker for itself"
@@ -16,17 +18,16 @@ TRAINING = ["network", "hardware", "ranks", "sync"]
 def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each network, hardware and number of workers, a line for each preset."""
     frame = _shares(tables)
-    frame["panel"] = frame["network"] + " · " + frame["hardware"] + "\n" + frame["ranks"].astype(str) + " workers"
-    frame["series"] = frame["sync"]
-    frame["shown"] = [f"{number(value)} %" for value in frame["value"]]
-    colour, shape = marks.by_preset(frame)
-    drawn = compact(frame, ["panel", "series", "staleness", "value", "shown"])
+    frame = frame.assign(
+        panel=frame["network"] + " · " + frame["hardware"] + "\n" + frame["ranks"].astype(str) + " workers",
+        series=frame["sync"],
+        basis="measured",
+        shown=[f"{number(value)} %" for value in frame["value"]],
+    )
     x = alt.X("staleness:Q", title="updates since the weights were taken", axis=alt.Axis(tickMinStep=1, grid=False))
     y = alt.Y("value:Q", title="share of gradients [%]")
-    tips = marks.tips(series="preset", staleness="staleness", shown="share")
-    line = alt.Chart().mark_line(strokeWidth=1.2).encode(x=x, y=y, color=colour)
-    points = alt.Chart().mark_point(filled=True, size=40).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips)
-    return marks.panels([line, points], drawn, independent_x=True)
+    tips = {"series": "preset", "staleness": "staleness", "shown": "share"}
+    return shapes.curves(frame, x, y, tips, [replace(shapes.MEASURED, intervals="", width=1.2)], own=["x"])
 
 
 def finding(tables: Tables) -> str:

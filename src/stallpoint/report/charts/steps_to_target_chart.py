@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -9,15 +10,16 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, TO_TARGET, law
-from stallpoint.report.charts import NoData, Tables, axes, marks, theme
-from stallpoint.report.charts.labels import compact, estimate, most, rows, with_interval
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import estimate, most, rows, with_interval
+from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
 CELLS = "convergence cells with a target, at two mini-batches or more"
 KEY = [*TO_TARGET, "ranks"]
 GRID = 40
 """Points of a fitted line."""
-COLUMNS = ["panel", "basis", "batch", "until", "value", "low", "high", "shown", "regime", "runs", "start"]
+LINES = (replace(shapes.MEASURED, dash=None), Line("fitted", theme.DASHED, hover=False))
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -25,40 +27,22 @@ def draw(tables: Tables) -> alt.FacetChart:
     critical = _critical(tables)
     measured = estimate(rows(tables, "steps_to_target", CELLS), "steps").merge(critical[KEY])
     measured = measured.assign(
-        panel=panel(measured), basis="measured", series="",
+        panel=panel(measured), basis="measured",
         runs=measured["runs_reached"].astype(str) + " of " + measured["runs"].astype(str) + " runs reached it",
     ).sort_values([*KEY, "batch"], kind="stable")  # fmt: skip
     lines: pd.DataFrame = pd.concat([_line(row, measured) for _, row in critical.iterrows()])
     x = axes.counts_x(measured, "batch", "mini-batch B of all workers [samples]")
     y = axes.log10_y(axes.reach(measured), "steps to the target")
-    ideal = measured.sort_values("batch").groupby("panel", as_index=False).first()
-    ideal = measured[["panel", "batch"]].merge(
-        ideal[["panel", "batch", "value"]].rename(columns={"batch": "first", "value": "from"}), on="panel"
-    )
-    ideal = ideal.assign(basis="ideal", start=ideal["first"], value=ideal["from"] * ideal["first"] / ideal["batch"])
-    regimes = _regimes(critical, measured)
-    frame = compact(
-        pd.concat([axes.clipped(measured, y), lines, ideal, regimes]).reindex(columns=[*COLUMNS, "network", "storage"]),
-        COLUMNS,
-    )
-    tips = marks.tips(batch="B", shown="steps (90 % interval)", regime="doubling B", runs="of them")
-    base = marks.only("measured").encode(x=x, color=alt.value(theme.BLUE))
-    names = [PERFECT, DIMINISHING, NO_GAIN]
-    colour = alt.Color(
-        "regime:N",
-        scale=alt.Scale(domain=names, range=[theme.GREEN, theme.ORANGE, theme.VERMILION]),
-        legend=alt.Legend(title="doubling B", symbolOpacity=0.4),
-    )
-    layers = [
-        marks.only("regime").mark_rect(opacity=0.13).encode(x=x, x2="until:Q", color=colour),
-        marks.ideal(x, y),
-        marks.only("fitted")
-        .mark_line(clip=True, strokeDash=theme.DASHED)
-        .encode(x=x, y=y, color=alt.value(theme.BLUE)),
-        marks.error_bars(base, y),
-        base.mark_point(filled=True, size=45, opacity=1).encode(y=y, tooltip=tips),
-    ]
-    return marks.panels(layers, frame)
+    fewest = measured.groupby("panel")["batch"].transform("min")
+    ideal = measured[["panel", "batch"]].assign(basis="ideal", start=fewest)
+    ideal["value"] = measured["value"].where(measured["batch"] == fewest).groupby(measured["panel"]).transform("max")
+    ideal["value"] *= fewest / ideal["batch"]
+    colours = alt.Scale(domain=[PERFECT, DIMINISHING, NO_GAIN], range=[theme.GREEN, theme.ORANGE, theme.VERMILION])
+    colour = alt.Color("regime:N", scale=colours, legend=alt.Legend(title="doubling B", symbolOpacity=0.4))
+    regimes = marks.only("regime").mark_rect(opacity=0.13).encode(x=x, x2="until:Q", color=colour)
+    tips = {"batch": "B", "shown": "steps (90 % interval)", "runs": "of them"}
+    frame = pd.concat([measured, lines, ideal, _regimes(critical, measured)])
+    return shapes.curves(frame, x, y, tips, LINES, colour=alt.value(theme.BLUE), behind=[regimes])
 
 
 def panel(frame: pd.DataFrame) -> pd.Series[str]:
@@ -105,7 +89,7 @@ def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
     """Where each regime begins and ends in each panel, among the B that were trained; none of too few B."""
     sure = critical[critical["critical_batch_low"].notna()]
     if sure.empty:
-        return pd.DataFrame(columns=COLUMNS)
+        return pd.DataFrame(columns=["panel", "until", "regime"])
     named = panel(sure)
     trained = measured.groupby("panel")["batch"].agg(["min", "max"]).loc[list(named)].set_index(sure.index)
     smallest, largest = trained["min"], trained["max"]

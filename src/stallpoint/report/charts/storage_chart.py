@@ -6,12 +6,11 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.records.origins import in_words
-from stallpoint.report.charts import Tables, axes, marks, theme
-from stallpoint.report.charts.labels import compact, estimate, rows, with_interval
+from stallpoint.report.charts import Tables, axes, shapes
+from stallpoint.report.charts.labels import estimate, rows, with_interval
 from stallpoint.text import number
 
 PERCENTILES = {"latency_p50": "median of a sample", "latency_p95": "95th percentile", "latency_p99": "99th percentile"}
-ROW = 26
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -20,31 +19,13 @@ def draw(tables: Tables) -> alt.FacetChart:
     A point for each number of nodes; where some have several workers, for each number of workers.
     """
     frame = _rates(tables)
-    order = list(frame.groupby("reading", sort=False)["value"].max().sort_values(ascending=False, kind="stable").index)
     scale, axis = axes.log10(axes.reach(frame), "~s")
     x = alt.X("value:Q", title="reading rate of all nodes together [samples/s]", scale=scale, axis=axis)
-    shown = ["shown", "bytes_read", "resident", "came", "of_storage"]
-    columns = ["panel", "reading", "storage", "nodes", "value", "low", "high", *shown]
-    clipped = frame.assign(low=frame["low"].clip(*scale["domain"]), high=frame["high"].clip(*scale["domain"]))
-    frame = compact(clipped, [*columns, *PERCENTILES])
-    colour = marks.colour(frame, "nodes", "nodes")
-    beside = alt.YOffset("nodes:N", sort=list(colour["scale"]["domain"]))
-    y = alt.Y("reading:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, grid=True))
-    base = alt.Chart().encode(y=y, yOffset=beside, color=colour)
-    tips = marks.tips(
-        reading="reading", nodes="nodes", shown="rate (90 % interval)", bytes_read="bytes (90 % interval)",
-        came="the bytes came", resident="in the page cache before", **PERCENTILES,
-    )  # fmt: skip
-    shape = alt.Shape("nodes:N", scale=theme.shapes("nodes", colour["scale"]), legend=colour["legend"])
-    filled = alt.when("datum.of_storage").then(alt.value(1)).otherwise(alt.value(0))
-    fill = alt.Fill("nodes:N", scale=colour["scale"], legend=colour["legend"])
-    layers = [
-        base.mark_rule(strokeWidth=1.6).encode(x=marks.at(x, "low"), x2="high:Q"),
-        base.mark_point(size=50, opacity=1).encode(x=x, shape=shape, tooltip=tips, fill=fill, fillOpacity=filled),
-    ]
-    chart = marks.panels(layers, frame)
-    chart.spec.height = max(120, ROW * len(order))
-    return chart
+    tips = {
+        "reading": "reading", "nodes": "nodes", "shown": "rate (90 % interval)", "bytes_read": "bytes (90 % interval)",
+        "came": "the bytes came", "resident": "in the page cache before", **PERCENTILES,
+    }  # fmt: skip
+    return shapes.dots(frame, x, "reading", "nodes", tips, title="nodes", height=26, width=260, sure="of_storage")
 
 
 def _rates(tables: Tables) -> pd.DataFrame:

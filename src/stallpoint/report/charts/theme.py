@@ -159,7 +159,8 @@ COLOURS: dict[str, dict[str, str]] = {
 }
 """Fixed colours: what is coloured -> its value -> colour."""
 
-SOLID, DASHED, DOTTED = [1, 0], [6, 4], [2, 3]
+SOLID, DASHED, DOTTED = (1, 0), (6, 4), (2, 3)
+DASHES = {"measured": SOLID, "predicted": DASHED}
 """Measured lines are solid, predicted and fitted ones dashed, in every chart that has both."""
 
 FONT = "Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, marks
-from stallpoint.report.charts.labels import at_place, compact, estimate, label, leading_first, most, rows
+from stallpoint.report.charts import NoData, Tables, axes, shapes
+from stallpoint.report.charts.labels import at_place, estimate, label, leading_first, most, rows
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import number
 
@@ -15,26 +15,14 @@ MEASURES = ("samples per second", "efficiency [%]", "node-hours per million samp
 PER_MILLION = 1e6 / 3600
 LABELS = "datum.value < 1e4 ? format(datum.value, '~g') : format(datum.value, '~s')"
 """Thousands are shortened; thousandths are not, as 200m reads like millions."""
-COLUMNS = ["panel", "network", "series", "ranks", "basis", "value", "low", "high", "shown"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each measure (and hardware entry), a line for each network."""
     frame = _measures(tables)
-    counted = axes.workers(frame)
-    x, y = axes.ranks_x(frame), y_axis()
-    frame = compact(frame, COLUMNS)
-    colour = marks.colour(frame, "network")
-    tips = marks.tips(network="network", series="curve", ranks=counted, basis="basis", shown="(90 % interval)")
-    measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
-    layers = [
-        marks.band(predicted, y),
-        alt.Chart().mark_line().encode(x=x, y=y, color=colour, strokeDash=marks.dashes()),
-        marks.hover(predicted, y).encode(tooltip=tips),
-        marks.error_bars(measured, y),
-        marks.points(measured, y).encode(tooltip=tips),
-    ]
-    return marks.panels(layers, frame, independent_y=True)
+    tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "basis": "basis",
+            "shown": "(90 % interval)"}  # fmt: skip
+    return shapes.curves(frame, axes.ranks_x(frame), y_axis(), tips, colour="network", own=["y"])
 
 
 def y_axis() -> alt.Y:
@@ -49,7 +37,7 @@ def fastest(tables: Tables, table: str) -> pd.DataFrame:
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    leads = leading_first(frame, tables).query("lead")
+    leads = leading_first(frame, tables).query("lead").drop(columns="lead")
     return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, marks, theme
-from stallpoint.report.charts.labels import AXES, arrange, compact, estimate, leading_first, most, rows
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import AXES, arrange, estimate, leading_first, most, rows
 from stallpoint.text import number
 
 CELLS = (
@@ -22,27 +22,14 @@ STEPS = ["steps_storage", "steps_sync", "recipe", "target"]
 def draw(tables: Tables) -> alt.FacetChart:
     """Two lines for each curve and target: both speedups, relative to the fewest workers."""
     frame = _speedups(tables)
-    x = axes.ranks_x(frame)
     y = axes.ratio_y(axes.reach(frame), "speedup over the fewest workers")
-    frame = axes.clipped(frame, y)
     colours = alt.Scale(domain=[THROUGHPUT, TIME], range=[theme.GREY, theme.BLUE])
     colour = alt.Color("series:N", scale=colours, legend=alt.Legend(title=None, symbolOpacity=1))
-    ideal = marks.ideal_rows(frame, "ranks")
-    columns = ["panel", "series", "ranks", "basis", "value", "low", "high", "shown", "start", "way"]
-    drawn = compact(pd.concat([frame, ideal]).reindex(columns=[*columns, "network", "hardware", "storage"]), columns)
-    tips = marks.tips(series="speedup of", ranks=axes.workers(frame), shown="speedup (90 % interval)", way="at",
-                      basis="iterations")  # fmt: skip
-    lines = alt.Chart().transform_filter("datum.basis != 'ideal'").encode(x=x, color=colour)
-    measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
-    layers = [
-        marks.ideal(x, y),
-        marks.band(predicted, y),
-        lines.mark_line().encode(y=y, strokeDash=marks.dashes()),
-        marks.error_bars(measured, y),
-        marks.points(measured, y).encode(tooltip=tips),
-        marks.hover(predicted, y).encode(tooltip=tips),
-    ]
-    return marks.panels(layers, drawn)
+    tips = {"series": "speedup of", "ranks": axes.workers(frame), "shown": "speedup (90 % interval)", "way": "at",
+            "basis": "iterations"}  # fmt: skip
+    return shapes.curves(
+        pd.concat([frame, marks.ideal_rows(frame, "ranks")]), axes.ranks_x(frame), y, tips, colour=colour
+    )
 
 
 def finding(tables: Tables) -> str:
@@ -71,5 +58,5 @@ def _speedups(tables: Tables) -> pd.DataFrame:
         told="\n" + times["recipe"] + [f", to {100 * target:.3g} %" for target in times["target"]],
     )
     frame = leading_first(arrange(times, single=True), tables)
-    frame = frame.assign(panel=frame["panel"] + frame["told"])
+    frame = frame.assign(panel=frame["panel"] + frame["told"]).drop(columns="lead")
     return pd.concat([estimate(frame, column).assign(series=name) for name, column in SPEEDUPS.items()])

@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import altair as alt
 import pandas as pd
 
 from stallpoint.models.answers.target_times import FASTEST, NOT_REACHED
-from stallpoint.report.charts import NoData, Tables, axes, marks
-from stallpoint.report.charts.labels import at_place, compact, estimate, rows
+from stallpoint.report.charts import NoData, Tables, axes, shapes
+from stallpoint.report.charts.labels import at_place, estimate, rows
 from stallpoint.text import number
 
 CELLS = "convergence cells that reach their target"
 RACE = ["network", "hardware", "storage", "target"]
 PLACE = ["workers_per_node", "ranks"]
+LINES = (replace(shapes.MEASURED, opacity=0.6), shapes.PREDICTED)
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """A line for each preset, which takes its best recipe and B at each place."""
     trained = best(tables)
-    known = _known(tables, trained)
-    every = pd.concat([trained, known])
-    x = axes.ranks_x(every)
+    every = pd.concat([trained, _known(tables, trained)])
     y = axes.log10_y(axes.reach(every), "time to the target [s]")
-    colour, shape = marks.by_preset(every)
-    columns = ["panel", "series", "basis", "ranks", "value", "low", "high", "shown", "way", "why"]
-    frame = compact(axes.clipped(every, y), columns)
-    tips = marks.tips(
-        series="preset", ranks=axes.workers(every), way="with", shown="time (90 % interval)", why="that is"
-    )
-    measured, predicted = (marks.only(basis).encode(x=x, color=colour) for basis in ("measured", "predicted"))
-    layers = [
-        marks.band(predicted, y),
-        predicted.mark_line().encode(y=y, strokeDash=marks.dashes()),
-        marks.hover(predicted, y).encode(tooltip=tips),
-        measured.mark_line(opacity=0.6).encode(y=y, strokeDash=marks.dashes()),
-        marks.error_bars(measured, y),
-        marks.points(measured, y, shape).encode(tooltip=tips),
-    ]
-    return marks.panels(layers, frame)
+    tips = {"series": "preset", "ranks": axes.workers(every), "way": "with", "shown": "time (90 % interval)",
+            "why": "that is"}  # fmt: skip
+    return shapes.curves(every, axes.ranks_x(every), y, tips, LINES)
 
 
 def best(tables: Tables) -> pd.DataFrame:

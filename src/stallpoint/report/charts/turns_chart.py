@@ -43,13 +43,6 @@ def draw(tables: Tables) -> alt.FacetChart:
     frame = pd.concat([bars, points, ticks, usual])
     frame = frame.astype(dict.fromkeys(("visit", "turn", "iterations"), float))
     frame = frame.assign(panel=frame["hardware"], below=frame["place"] - 0.36, above=frame["place"] + 0.36)
-    frame = compact(
-        frame,
-        [
-            "panel", "basis", "what", "start", "end", "place", "below", "above", "at_low", "at_high", "of", "nodes",
-            "visit", "turn", "seconds", "share", "value", "when", "shown", "reason", "iterations",
-        ],
-    )  # fmt: skip
     chart = _chart(frame, labels, [-0.75, top]).properties(width=WIDTH, height=round(ROW * (top + 0.75)))
     facet: alt.FacetChart = chart.facet(
         facet=alt.Facet("panel:N", title=None, header=alt.Header(labelAnchor="start")), columns=1
@@ -59,7 +52,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -> alt.LayerChart:
     """All marks on one axis of time; `labels` stand beside the lanes, at their places."""
-    span = alt.Scale(domain=[0, float(frame["end"].max())], nice=False)
+    span = alt.Scale(domain=[0, float(f"{frame['end'].max():.5g}")], nice=False)
     x = alt.X("start:Q", title="time since the first visit, pauses left out [min]", scale=span)
     texts = {f"{place:.3f}": text for place, text in labels.items()}
     axis = alt.Axis(
@@ -100,7 +93,7 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
         sentinel.mark_point(filled=True, size=22, opacity=1, color=theme.GREY).encode(y=y),
         ticks.mark_rule(strokeWidth=2),
     )
-    chart: alt.LayerChart = alt.LayerChart(layer=layers, data=frame)
+    chart: alt.LayerChart = alt.LayerChart(layer=layers, data=compact(frame, marks.fields(layers, frame)))
     return chart
 
 

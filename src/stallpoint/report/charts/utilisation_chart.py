@@ -5,31 +5,21 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, marks
-from stallpoint.report.charts.labels import at_place, compact, estimate, most
+from stallpoint.report.charts import NoData, Tables, axes, shapes
+from stallpoint.report.charts.labels import at_place, estimate, most
 from stallpoint.report.charts.throughput_chart import CELLS, fastest, y_axis
 from stallpoint.text import number
 
 FLOPS, LINK = "model FLOP/s of a worker", "bandwidth of the gradients"
 MEASURES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
 """Measure -> column, and the unit where nothing is rated."""
-COLUMNS = ["panel", "network", "series", "ranks", "value", "low", "high", "shown"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """A panel for each measure (and hardware entry), a line for each network."""
-    frame = _measures(tables)
-    counted = axes.workers(frame)
-    x, y = axes.ranks_x(frame), y_axis()
-    frame = compact(frame, COLUMNS)
-    colour = marks.colour(frame, "network")
-    tips = marks.tips(network="network", series="curve", ranks=counted, shown="(90 % interval)")
-    layers = [
-        alt.Chart().mark_line().encode(x=x, y=y, color=colour),
-        marks.error_bars(alt.Chart().encode(x=x, color=colour), y),
-        marks.points(alt.Chart().encode(x=x, color=colour), y).encode(tooltip=tips),
-    ]
-    return marks.panels(layers, frame, independent_y=True)
+    frame = _measures(tables).assign(basis="measured")
+    tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "shown": "(90 % interval)"}
+    return shapes.curves(frame, axes.ranks_x(frame), y_axis(), tips, [shapes.MEASURED], colour="network", own=["y"])
 
 
 def _measures(tables: Tables) -> pd.DataFrame:

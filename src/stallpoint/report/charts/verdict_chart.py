@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import Tables, marks
-from stallpoint.report.charts.labels import AXES, label, rows, varies
+from stallpoint.report.charts.labels import AXES, compact, label, rows, varies
 from stallpoint.report.charts.speedup_chart import CELLS, curves
 
 WIDTH, HEIGHT = 320, 130
@@ -22,8 +22,9 @@ def draw(tables: Tables, network: str, hardware: str) -> alt.TopLevelMixin:
     predictions = here["predictions"].merge(fastest, on=list(AXES))
     varying = [axis for axis in AXES if varies(predictions, axis)]
     named = predictions.assign(panel="", series=label(predictions, varying or ["sync"]))
-    layers, frame = curves(here, named, title="speedup", dashes=marks.dashes(legend=False))
-    chart: alt.TopLevelMixin = alt.layer(*layers, data=frame).properties(width=WIDTH, height=HEIGHT)
+    layers, frame = curves(here, named, title="speedup", legend=False)
+    rows_drawn = compact(frame, marks.fields(layers, frame))
+    chart: alt.TopLevelMixin = alt.layer(*layers, data=rows_drawn).properties(width=WIDTH, height=HEIGHT)
     return chart
 
 

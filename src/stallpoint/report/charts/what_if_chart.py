@@ -5,11 +5,10 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, marks, theme
+from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
 from stallpoint.report.charts.labels import (
     arrange,
     at_place,
-    compact,
     estimate,
     leading_first,
     most,
@@ -20,34 +19,17 @@ from stallpoint.report.charts.labels import (
 BASELINE = "as measured"
 SHOWN = 3
 """Numbers of workers shown: the fewest beyond one, the most, and one between them."""
-ROW = 34
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """For each scenario the gain in throughput over the measured cluster on as many workers, the best one first."""
     frame = _gains(tables)
     counted = axes.workers(frame)
-    frame = frame.assign(time=with_interval(frame, "iteration", "s"), ranks=frame["ranks"].astype(str))
-    columns = ["panel", "scenario", "ranks", "value", "low", "high", "shown", "time", "lead"]
     x = _axis(frame)
-    order = frame.groupby("scenario")["value"].max().sort_values(ascending=False, kind="stable").index
-    frame = compact(frame, columns)
-    colour = marks.colour(frame, "ranks", counted)
-    y = alt.Y("scenario:N", title=None, sort=list(order), axis=alt.Axis(labelLimit=220, grid=True))
-    base = alt.Chart().encode(y=y, yOffset=alt.YOffset("ranks:N", sort=list(colour["scale"]["domain"])), color=colour)
-    tips = marks.tips(scenario="scenario", ranks=counted, shown="gain (90 % interval)", time="iteration")
-    shape = alt.Shape("ranks:N", scale=theme.shapes("ranks", colour["scale"]), legend=colour["legend"])
-    layers = [
-        marks.line_at(1, "x"),
-        base.mark_rule(strokeWidth=1.6).encode(x=marks.at(x, "low"), x2="high:Q"),
-        base.mark_point(filled=True, size=50, opacity=1).encode(x=x, shape=shape, tooltip=tips),
-    ]
-    return _tall(marks.panels(layers, frame), rows_of=len(order))
-
-
-def _tall(chart: alt.FacetChart, rows_of: int) -> alt.FacetChart:
-    chart.spec.height = max(120, ROW * rows_of)
-    return chart
+    frame = frame.assign(time=with_interval(frame, "iteration", "s"), ranks=frame["ranks"].astype(str))
+    tips = {"scenario": "scenario", "ranks": counted, "shown": "gain (90 % interval)", "time": "iteration"}
+    behind = [marks.line_at(1, "x")]
+    return shapes.dots(frame, x, "scenario", "ranks", tips, title=counted, height=34, width=220, behind=behind)
 
 
 def _gains(tables: Tables) -> pd.DataFrame:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import altair as alt
 import pandas as pd
 
 from stallpoint.models.base.measured import MATRIX_LAYERS
-from stallpoint.report.charts import amdahl_chart, axes, theme
-from stallpoint.report.charts import marks as chart_marks
-from stallpoint.report.charts.labels import compact
+from stallpoint.report.charts import amdahl_chart, axes, marks, shapes, theme
+from stallpoint.report.charts.shapes import Line
 from stallpoint.report.exhibits import Made, Material
-from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, lacking, marks, rows, said, with_marks
+from stallpoint.report.exhibits.of_study import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
 from stallpoint.text import number
 
-FILE = "keuper-2016-exhibits"
 CELLS = "train cells with scaling: compute at three mini-batches or more"
-BASES = ["measured", "published"]
+LINES = (Line("measured", theme.SOLID, points=True), Line("published", theme.DASHED))
 NODES = [2**power for power in range(9)]
 
 
@@ -38,23 +35,13 @@ def figure(material: Material) -> Made:
     panels = list(dict.fromkeys(ours["hardware"])) or ["published"]
     everywhere = pd.concat([published.assign(panel=panel) for panel in panels])
     frame = pd.concat([measured.assign(panel=measured["hardware"]), everywhere])
-    frame["series"] = frame["network"]
     x, y = axes.nodes_x(frame), axes.ratio_y([1, NODES[-1]], "speedup by Amdahl's law")
-    columns = ["panel", "network", "nodes", "basis", "value", "fraction", "start"]
-    drawn = compact(pd.concat([frame, chart_marks.ideal_rows(frame, "nodes")]), columns)
-    dash = alt.StrokeDash(
-        "basis:N", scale=alt.Scale(domain=BASES, range=[theme.SOLID, theme.DASHED]),
-        legend=alt.Legend(title=None, symbolType="stroke", symbolSize=chart_marks.DASH_SIZE),
-    )  # fmt: skip
-    tips = chart_marks.tips(network="network", basis="basis", fraction="serial fraction", nodes="nodes")
-    curve = alt.Chart().transform_filter("datum.basis != 'ideal'").mark_line()
-    curve = curve.encode(x=x, y=y, color=chart_marks.colour(frame, "network"), strokeDash=dash, tooltip=tips)
-    points = chart_marks.only("measured").encode(x=x, color=chart_marks.colour(frame, "network"))
-    layers = [chart_marks.ideal(x, y), curve, chart_marks.points(points, y)]
-    places = marks(said(material, FILE, "fig-12"), "nodes", "nodes", "nodes")
+    tips = {"network": "network", "basis": "basis", "fraction": "serial fraction", "nodes": "nodes"}
+    drawn = pd.concat([frame, marks.ideal_rows(frame, "nodes")])
+    chart = shapes.curves(drawn, x, y, tips, LINES, colour="network")
     texts = [f"{row.network} on {row.hardware}: {row.serial_fraction:.2%}" for row in ours.itertuples()]
     shown = f"our serial fractions: {', '.join(texts)}" if texts else "from the paper's serial fractions alone"
-    return Made(with_marks(chart_marks.panels(layers, drawn), places), missing, shown)
+    return Made(with_published(material, "fig-12", chart, BY_NODES), missing, shown)
 
 
 def _fractions(material: Material) -> pd.DataFrame:

@@ -6,9 +6,8 @@ import altair as alt
 
 from stallpoint.report.charts import NoData, paper_times_chart
 from stallpoint.report.exhibits import Made, Material, times_by_nodes_exhibit
-from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, lacking, marks, rows, said, with_marks
+from stallpoint.report.exhibits.of_study import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
 
-FILE = "keuper-2016-exhibits"
 CELLS = "train cells with scaling: strong on two nodes or more"
 THEIR_CLUSTER = ("cpu", "k80")
 """Compute units of the cluster of their distributed experiments (section I-B3)."""
@@ -33,4 +32,4 @@ def _text(reason: LookupError) -> str:
 
 
 def _marked(material: Material, chart: alt.FacetChart) -> alt.FacetChart:
-    return with_marks(chart, marks(said(material, FILE, "fig-03"), "nodes", "nodes", "nodes"))
+    return with_published(material, "fig-03", chart, BY_NODES)

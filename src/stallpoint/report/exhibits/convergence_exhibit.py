@@ -12,9 +12,7 @@ from scipy.stats import t as student_t
 
 from stallpoint.models.base.statistics import INTERVAL
 from stallpoint.models.convergence.early_stopping import compared
-from stallpoint.report.charts import convergence_chart, theme
-from stallpoint.report.charts import marks as chart_marks
-from stallpoint.report.charts.labels import compact
+from stallpoint.report.charts import convergence_chart, marks, theme
 from stallpoint.report.exhibits import Made, Material, Missing
 from stallpoint.report.typeset import Typeset
 
@@ -34,20 +32,13 @@ def figure(material: Material) -> Made:
         run=frame["cell"],
     ).sort_values([*CURVE, "batch", "seed", "step"], kind="stable")
     theirs = _published(material)
-    names = sorted({*frame["series"], *theirs["series"]} if not missing else set(frame["series"]), key=theme.natural)
-    colour = alt.Color("series:N", scale=theme.colours("series", names), legend=alt.Legend(title=None))
-    x = alt.X("step:Q", title="iterations", axis=alt.Axis(format="~s", grid=False))
     y = alt.Y("value:Q", title="validation accuracy [%]")
-    drawn = compact(frame, ["panel", "series", "run", "step", "value"])
-    tips = chart_marks.tips(series="mini-batch", step="iterations", value="accuracy [%]")
-    layers = [
-        alt.Chart().mark_line(strokeWidth=1.2).encode(x=x, y=y, color=colour, detail="run:N"),
-        chart_marks.points(alt.Chart().encode(x=x, color=colour), y).encode(tooltip=tips),
-    ]
-    if not missing:
-        published = alt.Chart(theirs).mark_rule(strokeDash=theme.DOTTED)
-        layers.append(published.encode(y=y, color=colour, tooltip=chart_marks.tips(says="published")))
-    return Made(chart_marks.panels(layers, drawn, independent_x=True), missing, shown)
+    tips = {"series": "mini-batch", "step": "iterations", "value": "accuracy [%]"}
+    others = [] if missing else list(theirs["series"])
+    ends = alt.Chart(theirs).mark_rule(strokeDash=theme.DOTTED).encode(y=y, tooltip=marks.tips(says="published"))
+    layers = [] if missing else [ends]
+    chart = convergence_chart.runs(frame, "step", "iterations", y, tips, names=others, before=layers)
+    return Made(chart, missing, shown)
 
 
 def table(material: Material) -> Made:

@@ -6,9 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.records.tables import SERIES
-from stallpoint.report.charts import marks as chart_marks
-from stallpoint.report.charts import theme
-from stallpoint.report.charts.labels import compact
+from stallpoint.report.charts import layer_share_chart, marks, theme
 from stallpoint.report.exhibits import Made, Material, Missing
 from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, lacking, rows
 from stallpoint.text import number
@@ -35,7 +33,7 @@ def figure(material: Material) -> Made:
     data = waits.assign(layer_type=DATA, seconds=waits["measured_data"]).drop(columns="measured_data")
     types = types.merge(waits[[*POINT, "worker_batch"]], on=POINT)
     frame = pd.concat([data, types]).sort_values(POINT, kind="stable")
-    frame["percent"] = 100 * frame["seconds"] / frame.groupby(POINT)["seconds"].transform("sum")
+    frame["value"] = 100 * frame["seconds"] / frame.groupby(POINT)["seconds"].transform("sum")
     frame["panel"] = frame["network"] + " · " + frame["hardware"] + "\n" + frame["storage"]
     frame["shown"] = [f"{number(value)} s" for value in frame["seconds"]]
     shown = frame.drop_duplicates(["network", "sync", "prefetch", "batch"])
@@ -56,18 +54,10 @@ def _comparable(layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bars(frame: pd.DataFrame) -> alt.FacetChart:
-    drawn = compact(frame, ["panel", "layer_type", "worker_batch", "percent", "shown"])
-    colour = chart_marks.colour(drawn, "layer_type")
-    scale = colour["scale"]
-    domain = [DATA, *(name for name in scale["domain"] if name != DATA)]
-    colour_of = {**dict(zip(scale["domain"], scale["range"], strict=True)), DATA: theme.GREY}
-    drawn["order"] = drawn["layer_type"].map({name: i for i, name in enumerate(domain)})
-    ordered = alt.Scale(domain=domain, range=[colour_of[name] for name in domain])
-    bars = alt.Chart().mark_bar(width={"band": chart_marks.bar_width(drawn, "worker_batch")}).encode(
-        x=chart_marks.bars_x("worker_batch", "mini-batch of one worker, b [samples]", falling=True),
-        y=alt.Y("percent:Q", title="share of compute and data [%]", scale=alt.Scale(domain=[0, 100], nice=False)),
-        color=alt.Color("layer_type:N", scale=ordered, legend=colour["legend"]),
-        order="order:Q",
-        tooltip=chart_marks.tips(layer_type="layer type", worker_batch="b [samples]", shown="time"),
-    )  # fmt: skip
-    return chart_marks.panels([bars], drawn, independent_x=True)
+    """The data layer first, in grey."""
+    colour = marks.colour(frame, "layer_type")
+    known = dict(zip(colour["scale"]["domain"], colour["scale"]["range"], strict=True))
+    colour_of = {DATA: theme.GREY, **{name: known[name] for name in known if name != DATA}}
+    colour["scale"] = alt.Scale(domain=list(colour_of), range=list(colour_of.values()))
+    tips = {"layer_type": "layer type", "worker_batch": "b [samples]", "shown": "time"}
+    return layer_share_chart.shares(frame, "share of compute and data [%]", colour, tips)

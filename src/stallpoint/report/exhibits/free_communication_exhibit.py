@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
-from stallpoint.report.charts import axes
-from stallpoint.report.charts import marks as chart_marks
-from stallpoint.report.charts.labels import compact, estimate
+from stallpoint.report.charts import axes, marks, shapes, theme
+from stallpoint.report.charts.labels import estimate
+from stallpoint.report.charts.shapes import Line
 from stallpoint.report.exhibits import Made, Material, Missing
-from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, lacking, marks, rows, said, with_marks
+from stallpoint.report.exhibits.of_study import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
 from stallpoint.text import number
 
-FILE = "keuper-2016-exhibits"
 CELLS = "train cells with scaling: compute at falling batch"
 SPEEDUP = "speedup over one node"
+BAND = replace(shapes.MEASURED, intervals="band")
 LEAST_POINTS = 3
 """Node counts that a mini-batch B must be measured at to be a curve."""
 
@@ -25,25 +27,14 @@ def default_batch(material: Material) -> Made:
     curves = estimate(frame, "speedup").assign(panel=frame["network"], basis="measured", series=frame["hardware"])
     curves["nodes"] = curves.groupby(["network", "hardware"])["worker_batch"].transform("max") / curves["worker_batch"]
     curves = _whole(curves)
-    ideal = chart_marks.ideal_rows(curves, "nodes")
-    x, y = axes.nodes_x(curves), axes.ratio_y([*axes.reach(curves), ideal["value"].max()], SPEEDUP)
-    drawn = pd.concat([axes.clipped(curves, y), ideal])
-    drawn = compact(
-        drawn, ["panel", "hardware", "worker_batch", "nodes", "basis", "value", "low", "high", "shown", "start"]
-    )
-    measured = chart_marks.only("measured").encode(x=x, color=chart_marks.colour(curves, "hardware", "hardware"))
-    tips = chart_marks.tips(hardware="hardware", nodes="nodes", worker_batch="b [samples]", shown="speedup (90 %)")
-    layers = [
-        chart_marks.ideal(x, y),
-        chart_marks.band(measured, y),
-        measured.mark_line().encode(y=y),
-        chart_marks.points(measured, y).encode(tooltip=tips),
-    ]
-    chart = chart_marks.panels(layers, drawn)
-    places = marks(said(material, FILE, "fig-04"), "nodes", "nodes", "nodes")
+    ideal = marks.ideal_rows(curves, "nodes")
+    y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], SPEEDUP)
+    tips = {"hardware": "hardware", "nodes": "nodes", "worker_batch": "b [samples]", "shown": "speedup (90 %)"}
+    colour = marks.colour(curves, "hardware", "hardware")
+    chart = shapes.curves(pd.concat([curves, ideal]), axes.nodes_x(curves), y, tips, [BAND], colour=colour)
     largest = curves[curves["nodes"] == 1].drop_duplicates(["network", "hardware"])
     shown = ", ".join(f"{r['network']} on {r['hardware']}: B = {r['worker_batch']}" for r in largest.to_dict("records"))
-    return Made(with_marks(chart, places), lacking(frame, KEUPER_NETWORKS, CELLS), shown)
+    return Made(with_published(material, "fig-04", chart, BY_NODES), lacking(frame, KEUPER_NETWORKS, CELLS), shown)
 
 
 def larger_batches(material: Material) -> Made:
@@ -54,21 +45,13 @@ def larger_batches(material: Material) -> Made:
         raise Missing(f"no {CELLS} such that two mini-batches B have {LEAST_POINTS} node counts n = B/b each")
     ends = curves.loc[curves.groupby(["panel", "network", "global_batch"])["nodes"].idxmax()].assign(basis="end")
     x, y = axes.nodes_x(curves), axes.ratio_y([*curves["value"], *curves["nodes"]], SPEEDUP)
-    ideal = chart_marks.ideal_rows(curves.assign(series=""), "nodes")
-    columns = ["panel", "network", "global_batch", "name", "nodes", "basis", "value", "shown", "start"]
-    drawn = compact(pd.concat([curves, ends, ideal]), columns)
-    colour = chart_marks.colour(curves, "network")
-    measured = chart_marks.only("measured").encode(x=x, color=colour, detail="global_batch:N")
-    tips = chart_marks.tips(network="network", global_batch="B", nodes="nodes", shown="speedup")
-    ends_of = chart_marks.only("end").mark_text(align="left", dx=5, dy=-2, fontSize=8)
-    layers = [
-        chart_marks.ideal(x, y),
-        measured.mark_line().encode(y=y),
-        chart_marks.points(measured, y).encode(tooltip=tips),
-        ends_of.encode(x=x, y=y, text="name:N", color=colour),
-    ]
-    places = marks(said(material, FILE, "fig-11"), "nodes", "nodes", "nodes", SPEEDUP)
-    return Made(with_marks(chart_marks.panels(layers, drawn), places), lacking(frame, KEUPER_NETWORKS, CELLS))
+    drawn = pd.concat([curves, ends, marks.ideal_rows(curves.assign(series=""), "nodes")])
+    tips = {"network": "network", "global_batch": "B", "nodes": "nodes", "shown": "speedup"}
+    names = marks.only("end").mark_text(align="left", dx=5, dy=-2, fontSize=8)
+    names = names.encode(x=x, y=y, text="name:N", color=marks.colour(curves, "network"))
+    line = Line("measured", theme.SOLID, points=True)
+    chart = shapes.curves(drawn, x, y, tips, [line], colour="network", detail=["global_batch"], before=[names])
+    return Made(with_published(material, "fig-11", chart, BY_NODES, SPEEDUP), lacking(frame, KEUPER_NETWORKS, CELLS))
 
 
 def _times(material: Material) -> pd.DataFrame:

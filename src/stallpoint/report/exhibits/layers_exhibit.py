@@ -10,20 +10,17 @@ import pandas as pd
 from stallpoint.report.charts import layer_share_chart, layer_speedup_chart
 from stallpoint.report.exhibits import Made, Material, Missing
 from stallpoint.report.exhibits.of_study import (
+    BY_BATCH,
     KEUPER_NETWORKS,
     StudyMachine,
     lacking,
     machines,
-    marks,
     rows,
-    said,
-    with_marks,
+    with_published,
 )
 from stallpoint.text import listed
 
-FILE = "keuper-2016-exhibits"
 CELLS = "train cells with scaling: compute"
-BATCH, SPEEDUP = "mini-batch of one worker, b [samples]", "speedup over the largest b"
 MANY_CORE = ("xeon phi", "knl")
 
 
@@ -89,10 +86,8 @@ def _share(frame: pd.DataFrame, exhibit: str, material: Material) -> alt.FacetCh
 
 
 def _speedup(frame: pd.DataFrame, exhibit: str, material: Material) -> alt.FacetChart:
-    places = said(material, FILE, exhibit)
-    return with_marks(
-        layer_speedup_chart.draw({"layer_scaling": frame}), marks(places, "batch", "worker_batch", BATCH, SPEEDUP)
-    )
+    chart = layer_speedup_chart.draw({"layer_scaling": frame})
+    return with_published(material, exhibit, chart, BY_BATCH, "speedup over the largest b")
 
 
 def _cpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:

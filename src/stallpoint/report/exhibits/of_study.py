@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import theme
+from stallpoint.report.charts import axes, theme
 from stallpoint.report.exhibits import Material, Missing
 
 KEUPER_NETWORKS = ("alexnet", "googlenet")
 SHI_NETWORKS = ("alexnet", "googlenet", "resnet50")
+KEUPER_SAYS = "keuper-2016-exhibits"
+"""The file of what Keuper & Pfreundt say of their exhibits."""
+BY_NODES, BY_BATCH = ("nodes", "nodes", "nodes"), ("batch", "worker_batch", axes.BATCH)
+"""Axes with places that they name."""
 
 
 @dataclass(frozen=True)
@@ -82,17 +86,6 @@ def said(material: Material, file: str, exhibit: str) -> list[dict[str, Any]]:
     return entries
 
 
-def marks(
-    entries: Sequence[Mapping[str, Any]], field: str, axis: str, title: str, y_title: str | None = None
-) -> list[alt.Chart]:
-    """Published places on the axis of a chart: grey bands and lines, and crosses where the speedup is given as well.
-
-    They have data of their own, so that every panel shows them.
-    """
-    x = alt.X(f"{axis}:Q", title=title)
-    return [layer for entry in entries if field in entry for layer in _marks(entry, entry[field], x, axis, y_title)]
-
-
 def _marks(
     entry: Mapping[str, Any], place: float | list[float], x: alt.X, axis: str, y_title: str | None
 ) -> Iterator[alt.Chart]:
@@ -113,8 +106,18 @@ def _marks(
     yield name.encode(x=x, y=alt.value(0), text=alt.value("published"))
 
 
-def with_marks(chart: alt.FacetChart, layers: Sequence[alt.Chart]) -> alt.FacetChart:
-    """The faceted chart with further layers in each panel, behind what is measured."""
+def with_published(
+    material: Material, exhibit: str, chart: alt.FacetChart, axis: tuple[str, str, str], y_title: str | None = None
+) -> alt.FacetChart:
+    """The chart with what Keuper & Pfreundt say of the exhibit, behind what is measured.
+
+    Grey bands and lines stand at places on its `axis` (their field, ours, and its title), crosses where the speedup is
+    given as well. They have data of their own, so that every panel shows them.
+    """
+    field, ours, title = axis
+    x = alt.X(f"{ours}:Q", title=title)
+    entries = said(material, KEUPER_SAYS, exhibit)
+    layers = [one for entry in entries if field in entry for one in _marks(entry, entry[field], x, ours, y_title)]
     layered: alt.FacetChart = chart.copy(deep=True)
     layered.spec.layer = [*layers, *layered.spec.layer]
     return layered

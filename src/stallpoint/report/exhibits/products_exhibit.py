@@ -7,7 +7,7 @@ import pandas as pd
 from stallpoint.records.tables import MACHINE
 from stallpoint.report.charts import sgemm_chart
 from stallpoint.report.exhibits import Made, Material
-from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, marks, rows, said, with_marks
+from stallpoint.report.exhibits.of_study import BY_BATCH, KEUPER_NETWORKS, rows, with_published
 from stallpoint.report.typeset import Typeset
 
 FILE = "keuper-2016-exhibits"
@@ -50,8 +50,4 @@ def figure(material: Material) -> Made:
     frame = rows(material, "sgemm_speedup", KEUPER_NETWORKS, CELLS, keep={"layer": sgemm_chart.REFERENCE})
     first = frame.groupby("hardware")["network"].transform("min")
     frame = frame[frame["network"] == first]
-    places = marks(said(material, FILE, "fig-09"), "batch", "worker_batch", BATCH)
-    return Made(with_marks(sgemm_chart.draw({"sgemm_speedup": frame}), places))
-
-
-BATCH = "mini-batch of one worker, b [samples]"
+    return Made(with_published(material, "fig-09", sgemm_chart.draw({"sgemm_speedup": frame}), BY_BATCH))

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import axes, speedup_chart
-from stallpoint.report.charts import marks as chart_marks
-from stallpoint.report.charts.labels import AXES, arrange, compact, estimate
+from stallpoint.report.charts import axes, marks, shapes, speedup_chart
+from stallpoint.report.charts.labels import AXES, arrange, estimate
+from stallpoint.report.charts.shapes import Line
 from stallpoint.report.exhibits import Made, Material, Missing
-from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, SHI_NETWORKS, lacking, marks, rows, said, with_marks
+from stallpoint.report.exhibits.of_study import (
+    BY_NODES,
+    KEUPER_NETWORKS,
+    SHI_NETWORKS,
+    lacking,
+    rows,
+    said,
+    with_published,
+)
 
 FILE = "shi-2018-exhibits"
 STRONG, WEAK = "train cells with scaling: strong", "train cells with scaling: weak"
+LINES = (shapes.MEASURED, replace(shapes.PREDICTED, intervals=""))
 WORKERS, SPEEDUP = "workers (GPUs)", "speedup over the fewest workers"
 
 
@@ -22,9 +32,8 @@ def strong(material: Material) -> Made:
     """Fig. 1 of Keuper & Pfreundt: the study's own chart, of strong scaling alone."""
     cells = f"{STRONG} on two nodes or more"
     frame = rows(material, "predictions", KEUPER_NETWORKS, cells, keep={"scaling": "strong"})
-    chart = speedup_chart.draw({"predictions": frame})
-    places = marks(said(material, "keuper-2016-exhibits", "fig-01"), "nodes", "nodes", "nodes")
-    return Made(with_marks(chart, places), lacking(frame, KEUPER_NETWORKS, cells))
+    chart = with_published(material, "fig-01", speedup_chart.draw({"predictions": frame}), BY_NODES)
+    return Made(chart, lacking(frame, KEUPER_NETWORKS, cells))
 
 
 def one_machine(material: Material) -> Made:
@@ -35,7 +44,7 @@ def one_machine(material: Material) -> Made:
     curves = _with_several(_speedups(frame, ["measured", "predicted"]))
     if curves.empty:
         raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(arrange(curves), ["measured", "predicted"]), lacking(curves, SHI_NETWORKS, cells))
+    return Made(_chart(arrange(curves), LINES), lacking(curves, SHI_NETWORKS, cells))
 
 
 def several_machines(material: Material) -> Made:
@@ -46,7 +55,7 @@ def several_machines(material: Material) -> Made:
     curves = _over_fewest(frame)
     if curves.empty:
         raise Missing(f"no {cells} of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(arrange(curves), ["measured"]), lacking(curves, SHI_NETWORKS, cells))
+    return Made(_chart(arrange(curves), LINES[:1]), lacking(curves, SHI_NETWORKS, cells))
 
 
 def predicted(material: Material) -> Made:
@@ -61,7 +70,7 @@ def predicted(material: Material) -> Made:
     if curves.empty:
         raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
     return Made(
-        _chart(arrange(curves), ["measured", "predicted"]),
+        _chart(arrange(curves), LINES),
         lacking(curves, SHI_NETWORKS, cells),
         _errors(known, material),
     )
@@ -96,25 +105,9 @@ def _with_several(curves: pd.DataFrame) -> pd.DataFrame:
     return curves[curves.groupby(list(AXES))["ranks"].transform("nunique") > 1]
 
 
-def _chart(curves: pd.DataFrame, bases: Sequence[str]) -> alt.FacetChart:
+def _chart(curves: pd.DataFrame, lines: Sequence[Line]) -> alt.FacetChart:
     x = axes.counts_x(curves, "ranks", WORKERS)
-    ideal = chart_marks.ideal_rows(curves, "ranks")
+    ideal = marks.ideal_rows(curves, "ranks")
     y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], SPEEDUP)
-    drawn = compact(
-        pd.concat([axes.clipped(curves, y), ideal]),
-        ["panel", "series", "ranks", "basis", "value", "low", "high", "shown", "start"],
-    )
-    colour, shape = chart_marks.by_preset(curves)
-    tips = chart_marks.tips(series="series", ranks="workers", basis="basis", shown="speedup (90 % interval)")
-    known = alt.Chart().transform_filter("datum.basis != 'ideal'").encode(x=x, color=colour, detail="basis:N")
-    line = known.mark_line().encode(y=y, tooltip=tips)
-    if len(bases) > 1:
-        line = line.encode(strokeDash=chart_marks.dashes())
-    measured = chart_marks.only("measured").encode(x=x, color=colour)
-    layers = [
-        chart_marks.ideal(x, y),
-        line,
-        chart_marks.error_bars(measured, y),
-        chart_marks.points(measured, y, shape).encode(tooltip=tips),
-    ]
-    return chart_marks.panels(layers, drawn)
+    tips = {"series": "series", "ranks": "workers", "basis": "basis", "shown": "speedup (90 % interval)"}
+    return shapes.curves(pd.concat([curves, ideal]), x, y, tips, lines)

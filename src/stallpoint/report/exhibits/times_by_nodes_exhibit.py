@@ -7,7 +7,7 @@ import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, marks
 from stallpoint.report.charts.communication_chart import CELLS, COMPUTE, EXPOSED
-from stallpoint.report.charts.labels import arrange, compact, rows
+from stallpoint.report.charts.labels import arrange, rows
 from stallpoint.text import number
 
 CURVE = ["network", "hardware", "scaling", "sync", "batch", "workers_per_node", "ranks"]
@@ -25,8 +25,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         raise NoData(f"no {CELLS}")
     # Communication hidden all but completely would stretch the axis over many empty decades.
     times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]
-    arranged = arrange(times.assign(storage="", prefetch=0), single=True)
-    frame = compact(arranged, ["panel", "ranks", "workers_per_node", "basis", "time", "value", "shown"])
+    frame = arrange(times.assign(storage="", prefetch=0), single=True)
     x, y = axes.ranks_x(frame), axes.log10_y(frame["value"], "time in one iteration [s]")
     tips = marks.tips(
         time="time", ranks=axes.workers(frame), basis="basis", shown="median (range over storages and prefetch)"

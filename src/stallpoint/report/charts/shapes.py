@@ -1,0 +1,244 @@
+"""Shapes of charts: what a chart gives is rows, axes and the texts of tooltips; how they are drawn stands here once.
+
+Rows stand in the panel that ``panel`` names and are drawn as their ``basis`` says; an estimate is ``value`` with the
+ends of its interval, ``low`` and ``high``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import axes, marks, theme
+
+PRESET = "preset"
+"""In place of the field of a colour: ``series`` have the colour and shape of their preset, ``sync``."""
+Colour: TypeAlias = "str | alt.Color | Any"
+"""A field with fixed colours, a colour with its scale, or one value for all."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """How the rows of one `basis` are drawn among curves."""
+
+    basis: str
+    dash: Sequence[int] | None = None
+    """Of the line; None: there is none."""
+    intervals: Literal["band", "bars", ""] = ""
+    points: bool = False
+    width: float | str = 0
+    """Of the line, in pixels, or the field that it is in proportion to; 0: as usual."""
+    opacity: float = 1
+    hover: bool = True
+    """Whether a line without points has tooltips."""
+    hollow: bool = False
+    """Whether a line without points has hollow ones in their shape."""
+    legend: bool = True
+    """Whether a legend says what its dashes mean, where there are several."""
+
+    @property
+    def rows(self) -> alt.Chart:
+        """A chart of its rows."""
+        return marks.only(self.basis)
+
+
+MEASURED = Line("measured", theme.SOLID, "bars", points=True)
+PREDICTED = Line("predicted", theme.DASHED, "band")
+BOTH = (MEASURED, PREDICTED)
+
+
+def curves(
+    frame: pd.DataFrame,
+    x: alt.X,
+    y: alt.Y,
+    tips: Mapping[str, str],
+    lines: Sequence[Line] = BOTH,
+    *,
+    colour: Colour = PRESET,
+    detail: Sequence[str] = (),
+    behind: Sequence[alt.Chart] = (),
+    before: Sequence[alt.Chart] = (),
+    own: Sequence[str] = (),
+) -> alt.FacetChart:
+    """Curves with intervals in panels, and the ideal line where `frame` has its rows.
+
+    `detail` are fields beside the colour that tell curves apart, `own` the axes whose scale each panel has for itself.
+    """
+    layers, drawn = curves_in_one(frame, x, y, tips, lines, colour=colour, detail=detail)
+    return marks.panels([*behind, *layers, *before], drawn, own=own)
+
+
+def curves_in_one(
+    frame: pd.DataFrame,
+    x: alt.X,
+    y: alt.Y,
+    tips: Mapping[str, str],
+    lines: Sequence[Line] = BOTH,
+    *,
+    colour: Colour = PRESET,
+    detail: Sequence[str] = (),
+) -> tuple[list[alt.Chart], pd.DataFrame]:
+    """The layers of `curves`, and the rows with intervals that end with the axis.
+
+    From behind: the ideal line, bands, lines, error bars, points.
+    """
+    ours = frame["basis"].isin([line.basis for line in lines])
+    coloured, shape = _coloured(frame[ours], colour)
+    apart: dict[str, Any] = {"detail": [f"{field}:N" for field in detail]} if detail else {}
+    base = {line.basis: line.rows.encode(x=x, color=coloured, **apart) for line in lines}
+    said = marks.tips(**tips)
+    layers = [marks.ideal(x, y)] if (frame["basis"] == "ideal").any() else []
+    layers += [marks.band(base[line.basis], y) for line in lines if line.intervals == "band"]
+    layers += [_line(line, base[line.basis], _dash(line, lines)).encode(y=y) for line in lines if line.dash is not None]
+    layers += [
+        marks.hover(base[line.basis], y).encode(tooltip=said) for line in lines if line.hover and not line.points
+    ]
+    layers += [
+        base[line.basis].mark_point(filled=False, size=40, opacity=1).encode(y=y, shape=shape)
+        for line in lines
+        if line.hollow
+    ]
+    layers += [marks.error_bars(base[line.basis], y) for line in lines if line.intervals == "bars"]
+    layers += [marks.points(base[line.basis], y, shape).encode(tooltip=said) for line in lines if line.points]
+    return layers, axes.clipped(frame, y, ours) if "low" in frame else frame
+
+
+def _coloured(frame: pd.DataFrame, colour: Colour) -> tuple[Any, alt.Shape | None]:
+    if not isinstance(colour, str):
+        return colour, None
+    return marks.by_preset(frame) if colour == PRESET else (marks.colour(frame, colour), None)
+
+
+def _line(line: Line, base: alt.Chart, dash: Any) -> alt.Chart:
+    drawn: alt.Chart
+    if isinstance(line.width, str):
+        weight = alt.Scale(domain=[0, 1], range=[0.8, 7])
+        drawn = base.mark_trail().encode(size=alt.Size(f"{line.width}:Q", scale=weight, legend=None))
+    else:
+        drawn = base.mark_line(clip=True, strokeWidth=line.width or alt.Undefined, opacity=line.opacity)
+    return drawn if dash is None else drawn.encode(strokeDash=dash)
+
+
+def _dash(line: Line, lines: Sequence[Line]) -> Any:
+    """Dashes that a legend explains where several bases have lines."""
+    several = {one.basis: one.dash for one in lines if one.dash is not None}
+    if len(several) > 1 and line.legend:
+        return marks.dashes(several)
+    return None if line.dash == theme.SOLID else alt.value(line.dash)
+
+
+def bars(
+    frame: pd.DataFrame,
+    x: alt.X,
+    y: alt.Y,
+    colour: Colour,
+    tips: Mapping[str, str],
+    *,
+    beside: Sequence[str] = (),
+    until: str = "",
+    order: str = "",
+    width: float = 0.9,
+    hatch: str = "hatch",
+    intervals: bool = False,
+    before: Sequence[alt.Chart] = (),
+    own: Sequence[str] = ("x", "y"),
+) -> alt.FacetChart:
+    """Bars in panels, hatched (in a style of the theme) where they are predicted.
+
+    `beside` is the field whose values have bars beside each other, and the order of these; others stand on each other
+    in the order of the field `order`, or reach from `y` to the field `until`.
+    """
+    coloured, _ = _coloured(frame, colour)
+    base = alt.Chart().encode(x=x, y=y)
+    if beside:
+        base = base.encode(xOffset=alt.XOffset(f"{beside[0]}:N", sort=list(beside[1:])))
+    if until:
+        base = base.encode(y2=f"{until}:Q")
+    if order:
+        base = base.encode(order=f"{order}:Q", detail=coloured["shorthand"])
+    band = {"band": width}
+    layers = [base.mark_bar(width=band).encode(color=coloured, tooltip=marks.tips(**tips))]
+    if "basis" in frame:
+        predicted = alt.when("datum.basis == 'predicted'").then(alt.value(1)).otherwise(alt.value(0))
+        # No filter: with one, panels whose axes are their own would show the values of all.
+        layers.append(base.mark_bar(style=hatch, width=band).encode(opacity=predicted, tooltip=marks.tips(**tips)))
+    ends = [base.mark_rule(style="interval").encode(y=marks.at(y, "low"), y2="high:Q")] if intervals else []
+    return marks.panels([*layers, *before, *ends], frame, own=own)
+
+
+def dots(
+    frame: pd.DataFrame,
+    x: alt.X,
+    field: str,
+    by: str,
+    tips: Mapping[str, str],
+    *,
+    title: str,
+    height: int,
+    width: int,
+    behind: Sequence[alt.Chart] = (),
+    sure: str = "",
+) -> alt.FacetChart:
+    """A row for each value of `field`, the largest on top; in it a point with its interval for each value of `by`.
+
+    `title` is that of the legend, `height` that of a row, `width` that of its name at most. Where the field `sure` is
+    false, points are hollow.
+    """
+    order = list(frame.groupby(field, sort=False)["value"].max().sort_values(ascending=False, kind="stable").index)
+    colour = marks.colour(frame, by, title)
+    shape = alt.Shape(f"{by}:N", scale=theme.shapes(by, colour["scale"]), legend=colour["legend"])
+    base = alt.Chart().encode(
+        y=alt.Y(f"{field}:N", title=None, sort=order, axis=alt.Axis(labelLimit=width, grid=True)),
+        yOffset=alt.YOffset(f"{by}:N", sort=list(colour["scale"]["domain"])),
+        color=colour,
+    )
+    points = base.mark_point(size=50, opacity=1, filled=not sure).encode(x=x, shape=shape, tooltip=marks.tips(**tips))
+    if sure:
+        filled = alt.when(f"datum.{sure}").then(alt.value(1)).otherwise(alt.value(0))
+        fill = alt.Fill(f"{by}:N", scale=colour["scale"], legend=colour["legend"])
+        points = points.encode(fill=fill, fillOpacity=filled)
+    intervals = base.mark_rule(strokeWidth=1.6).encode(x=marks.at(x, "low"), x2="high:Q")
+    chart = marks.panels([*behind, intervals, points], axes.clipped(frame, x))
+    chart.spec.height = max(120, height * len(order))
+    return chart
+
+
+def agreement(
+    frame: pd.DataFrame, what: str, unit: str, tips: Mapping[str, str], *, colour: str = ""
+) -> alt.FacetChart:
+    """A point for each row, what was measured across and what was predicted upwards, with both intervals.
+
+    The diagonal has a band as wide as `marks.NEAR`; points far off have their names, the field ``named``.
+    """
+    scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
+    x = alt.X("measured:Q", title=f"measured{what} [{unit}]", scale=scale, axis=axis)
+    y = alt.Y("predicted:Q", title=f"predicted{what} [{unit}]", scale=scale, axis=axis)
+    least, most = scale["domain"]
+    # The band is straight on logarithmic axes, and cut at their ends.
+    ends = pd.DataFrame({"measured": [least, most], "predicted": [least, most], "basis": "ideal"})
+    ends = ends.assign(near_low=ends["predicted"] * (1 - marks.NEAR), near_high=ends["predicted"] * (1 + marks.NEAR))
+    drawn = pd.concat([frame.assign(basis="measured"), frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
+    diagonal, base = marks.only("ideal"), marks.only("measured")
+    names = base.mark_text(style="row", align="left", dx=8, dy=8).encode(x=x, y=y, text="named:N")
+    point = base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, tooltip=marks.tips(**tips))
+    if colour:
+        coloured = marks.colour(frame, colour)
+        shapes = alt.Scale(domain=coloured["scale"]["domain"])
+        base = base.encode(color=coloured)
+        point = point.encode(color=coloured, shape=alt.Shape(f"{colour}:N", scale=shapes, legend=coloured["legend"]))
+    interval = base.mark_rule(clip=True, opacity=0.5)
+    across = interval.encode(x=marks.at(x, "measured_low"), x2="measured_high:Q", y=y)
+    upwards = interval.encode(x=x, y=marks.at(y, "predicted_low"), y2="predicted_high:Q")
+    layers = [
+        diagonal.mark_area(style="near", clip=True).encode(x=x, y=marks.at(y, "near_low"), y2="near_high:Q"),
+        diagonal.mark_line(style="ideal").encode(x=x, y=y),
+        *([across] if "measured_low" in frame else []),
+        upwards,
+        point,
+        *([names] if "named" in frame else []),
+    ]
+    return marks.panels(layers, drawn)
