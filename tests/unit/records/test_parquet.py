@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
 from stallpoint.records import parquet
-from stallpoint.records.tables import FLAG, ITERATIONS, LAYERS, REAL, TEXT, Table
+from stallpoint.records.tables import FLAG, ITERATIONS, LAYERS, REAL, TEXT, Table, columns
 
 CELLS = ["a", "b", "c", "d"]
 
@@ -50,3 +50,27 @@ def test_rows_where_none_are_expected_are_refused(rows: list[str], tmp_path: Pat
     write(ITERATIONS, rows, tmp_path)
     with pytest.raises(InputError, match=rf"iterations: rows of {rows[-1]} where none are expected"):
         list(parquet.cells_at_once({ITERATIONS: None}, {"iterations": tmp_path / "iterations"}, CELLS))
+
+
+def test_a_line_makes_a_column_and_a_quantity_with_an_interval_three() -> None:
+    found = list(
+        columns("""
+        + repeat
+        gain   | ratio± | s | what is
+            gained
+        status | text   |   | ok | failed
+        """)
+    )
+    assert [(one.name, one.type, one.unit, one.relative) for one in found[1:]] == [
+        ("gain", REAL, "s", True),
+        ("gain_low", REAL, "s", False),
+        ("gain_high", REAL, "s", False),
+        ("status", TEXT, None, False),
+    ]
+    assert (found[0].name, found[1].description, found[4].description) == ("repeat", "what is gained", "ok | failed")
+
+
+@pytest.mark.parametrize("line", ["+ nobody", "x | number | s | no such type", "x | real"])
+def test_a_line_that_makes_no_column_is_an_error(line: str) -> None:
+    with pytest.raises((KeyError, ValueError)):
+        list(columns(line))
