@@ -15,8 +15,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import crc32c
-
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.storage.images import EncodedImages
@@ -80,6 +78,8 @@ def _records(data: memoryview) -> Iterator[Span]:
 
 def _checksum(data: Buffer) -> bytes:
     """CRC-32C, masked as TensorFlow does: turned by 15 bits, and a constant added."""
+    import crc32c  # of the extra `measure`
+
     crc = crc32c.crc32c(data)
     return _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 

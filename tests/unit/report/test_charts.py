@@ -481,11 +481,12 @@ def test_html_loads_nothing(specs: dict[str, Spec]) -> None:
 def test_libraries_that_were_kept_are_those_made_where_nothing_can_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = tmp_path / "folder" / "libraries.js"
-    for place in (kept, kept, tmp_path / "no folder" / "libraries.js"):
+    folder = tmp_path / "folder"
+    for place in (folder, folder, tmp_path / "no folder"):
         (tmp_path / "no folder").write_text("")
         monkeypatch.setattr(web_page, "_KEPT", place)
         assert web_page.libraries.__wrapped__() == web_page.libraries()
+    (kept,) = folder.iterdir()
     assert kept.read_text(encoding="utf-8") == web_page.libraries()
 
 

@@ -25,10 +25,13 @@ def kernel(function: Function, steps: int) -> Function:
 def compiled(function: Function) -> Function:
     """`function` in machine code, kept on disk for later processes where there is a place to write.
 
-    Numbers are known to be finite (graphs are checked), which lets maxima be taken several at a time.
+    Numbers are known to be finite (graphs are checked), which lets maxima be taken several at a time. Without numba
+    (which the extra `workflow` has) it is the function itself, slower.
     """
-    import numba
-
+    try:
+        import numba
+    except ImportError:
+        return function
     options: dict[str, Any] = {"nogil": True, "fastmath": {"nnan", "ninf", "nsz", "reassoc", "contract"}}
     try:
         compiled_one: Function = numba.njit(cache=True, **options)(function)

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
-import vl_convert as vlc
-
 from stallpoint.report.charts import theme
 
 COLUMN, PAGE = 3.3 * 72, 7.0 * 72
@@ -84,6 +82,8 @@ def _place(spec: Spec) -> tuple[float, int]:
 
 def _fitted(spec: Spec, version: str, target: float, across: int, legend_columns: int) -> str:
     """Drawn up to three times: the total width is the panels' and what does not depend on them."""
+    import vl_convert as vlc
+
     config = theme.print_config(legend_columns=legend_columns)
     width = (target - 40 * across) / across
     drawn, before = "", 0.0

@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 
 import altair as alt
 import pandas as pd
-import pikepdf
-import vl_convert as vlc
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
@@ -124,6 +122,8 @@ def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
     `files` holds a path for each of `FORMATS`. Two runs with equal charts write equal files, byte for byte.
     """
     themed = {**chart, "title": title, "config": theme.config()}
+    import vl_convert as vlc
+
     printed = journal.svg(leading(chart), VEGA_LITE)
     content = {
         "html": (empty_page(title, missing(chart)) if missing(chart) else page(themed, title)).encode(),
@@ -138,6 +138,8 @@ def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
 
 def _in_order(pdf: bytes) -> bytes:
     """The same PDF with its objects in an order of their own: that of the converter changes from run to run."""
+    import pikepdf
+
     written = BytesIO()
     with pikepdf.open(BytesIO(pdf)) as document:
         document.save(written, static_id=True)

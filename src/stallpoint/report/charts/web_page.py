@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from html import escape
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from string import Template
 from typing import Any
 
 import altair as alt
-import vl_convert as vlc
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
@@ -22,7 +21,8 @@ VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that Altair writes, as vl-convert names it."""
 _GIVEN = "window.vegaEmbed = vegaEmbed;"
 """What the libraries give to a page."""
-_KEPT = Path(__file__).parent / "__pycache__" / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
+_KEPT = Path(__file__).parent / "__pycache__"
+"""Where the libraries are kept once they are put together."""
 
 _PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
@@ -60,11 +60,17 @@ def libraries() -> str:
     """Vega-Embed with all it needs, as one script.
 
     Putting it together takes longer than drawing a chart, so it is kept beside Python's own compiled files, where there
-    is a place to write, under the version it was made with.
+    is a place to write, under the version it was made with. `InputError` where the package that has them is missing.
     """
+    try:
+        kept = _KEPT / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
+    except PackageNotFoundError:
+        raise InputError("a page with charts needs vl-convert-python: pip install 'stallpoint[report]'") from None
     with suppress(OSError):
-        return _KEPT.read_text(encoding="utf-8")
+        return kept.read_text(encoding="utf-8")
+    import vl_convert as vlc
+
     made: str = vlc.javascript_bundle(_GIVEN, VEGA_LITE).replace("</script", "<\\/script")
-    with suppress(OSError, InputError), atomic(_KEPT) as scratch:
+    with suppress(OSError, InputError), atomic(kept) as scratch:
         scratch.write_text(made, encoding="utf-8")
     return made

@@ -1,0 +1,84 @@
+"""What each way to install needs: reading and modelling, and the probe, do without what the extras add."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+REFUSING = """
+import importlib, pkgutil, sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ImportError(f"{name} is not installed")
+
+sys.meta_path.insert(0, Refused())
+"""
+"""Begins a program in which the modules that its first argument lists cannot be imported."""
+READING = """
+import stallpoint
+
+rooms = "errors text records strategies inputs study slurm schedule models findings explain".split()
+for module in pkgutil.walk_packages(stallpoint.__path__, "stallpoint."):
+    room = module.name.split(".")[1]
+    if room in rooms and module.name != "stallpoint.study.collect" or module.name.startswith((
+        "stallpoint.archive.comparison", "stallpoint.report.own_page", "stallpoint.report.trace_page",
+    )):
+        importlib.import_module(module.name)
+"""
+"""Imports every module of the rooms that read and model; what collects millions of records is the workflow's."""
+PROBING = """
+import torch
+import stallpoint
+
+model = torch.nn.Linear(2, 2)
+with stallpoint.probe(model, folder=sys.argv[2]) as probe:
+    for _ in range(3):
+        model(torch.ones(1, 2)).sum().backward()
+        probe.step()
+"""
+
+
+def modules(requirements: list[str]) -> set[str]:
+    """Names by which the packages of `requirements` are imported, of those that are installed here."""
+    packages = {re.split(r"[\[<>=]", one)[0].lower() for one in requirements}
+    found = importlib.metadata.packages_distributions()
+    return {module for module, owners in found.items() if packages & {owner.lower() for owner in owners}}
+
+
+def of_extras() -> set[str]:
+    extras = PROJECT["optional-dependencies"]
+    return modules([one for requirements in extras.values() for one in requirements]) - {"stallpoint"}
+
+
+def run_without(refused: set[str], code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", REFUSING + code, ",".join(sorted(refused)), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_reading_and_modelling_need_no_package_of_an_extra() -> None:
+    refused = of_extras()
+    assert {"torch", "mpi4py", "polars", "snakemake", "PIL", "vl_convert"} <= refused
+    ended = run_without(refused, READING)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_probe_needs_torch_numpy_and_pyarrow_alone(tmp_path: Path) -> None:
+    refused = (of_extras() | modules(PROJECT["dependencies"])) - {"torch", "torchgen", "functorch", "numpy", "pyarrow"}
+    assert {"pandas", "scipy", "altair", "numba", "snakemake", "mpi4py"} <= refused
+    ended = run_without(refused, PROBING, str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    assert list(tmp_path.glob("rank~0/*/iterations~*.parquet"))
+
+
+@pytest.mark.parametrize("extra", ["measure", "report"])
+def test_the_workflow_has_what_measures_and_draws(extra: str) -> None:
+    (own,) = (one for one in PROJECT["optional-dependencies"]["workflow"] if one.startswith("stallpoint["))
+    assert extra in re.findall(r"\w+", own)[1:]
