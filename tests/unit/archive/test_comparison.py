@@ -6,7 +6,7 @@ import runpy
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -43,6 +43,8 @@ from stallpoint.models.base.frames import frame
 from stallpoint.models.base.measured import POINT, SERIES
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import COMPARISON, DISTURBANCES, ENVIRONMENTS, STALLING
+from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 
 ROOT = Path(__file__).parents[3]
 LAYER = ("layer",)
@@ -233,6 +235,30 @@ def test_studies_without_a_common_point_are_refused_and_say_why() -> None:
 
 def test_points_of_one_study_alone_are_counted() -> None:
     assert compare(results(1), only(results(2), "nodes < 4")).alone == {"old": 2, "new": 0}
+
+
+def composed(one: Results, nodes: int) -> Results:
+    """The study with iterations on so many nodes put together from the times of layers, which a file said."""
+    runs = one.tables["runs"].copy()
+    chosen = (runs["kind"] == "train") & (runs["nodes"] == nodes)
+    parts = {"files": ["rank0.layers"], "read": 0.0, "host_to_device": 0.0, "update": 0.0}
+    for row, text in runs.loc[chosen, "settings"].items():
+        of_cell = asdict(cell_from_json(text)) | parts
+        runs.loc[row, ["kind", "settings"]] = ImportedTrainCell.kind, ImportedTrainCell(**of_cell).to_json()
+    return replace(one, tables={**one.tables, "runs": runs})
+
+
+def test_composed_iterations_are_no_measurement() -> None:
+    found = compare(results(1), composed(results(2), 4))
+    assert found.alone == {"old": 2, "new": 0}
+    assert 4 not in set(found.of("point")["nodes"])
+    followed = history([results(1), composed(results(2), 4), results(3)])
+    assert sorted(followed.rates.query("nodes == 4")["name"].unique()) == ["study 1", "study 3"]
+    everywhere = results(2)
+    for nodes in (1, 2, 4, 8):
+        everywhere = composed(everywhere, nodes)
+    with pytest.raises(InputError, match="study 2 measured no iteration: its own are composed of the times of layers"):
+        compare(results(1), everywhere)
 
 
 def test_without_layers_there_is_no_such_family() -> None:

@@ -16,7 +16,7 @@ from stallpoint.archive.comparison.settings import differences
 from stallpoint.errors import InputError
 from stallpoint.models.base.measured import PLACELESS, POINT, SERIES
 from stallpoint.models.base.statistics import groups
-from stallpoint.records.tables import COMPARISON, STALLING
+from stallpoint.records.tables import COMPARISON, ITERATIONS, STALLING
 from stallpoint.study.workers import curves_of
 
 LOWER, HIGHER = "lower", "higher"
@@ -175,7 +175,10 @@ def _verdict(row: Mapping[str, object], study: str) -> str:
 
 
 def _unlike(known: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:
-    """The first axis in which all points differ, for people."""
+    """Why no point is in both, for people: the first axis in which all of them differ."""
+    for one, points in zip((old, new), known, strict=True):
+        if not points and len(one.tables[ITERATIONS.name]):
+            return f"{one.name} measured no iteration: its own are composed of the times of layers"
     for place, axis in enumerate(POINT):
         first, second = ({point[place] for point in points} for points in known)
         if not first & second:

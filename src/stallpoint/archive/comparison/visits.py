@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import POINT, kept, over_ranks
+from stallpoint.models.base.measured import POINT, composed, kept, over_ranks
 from stallpoint.records.disturbances import without
 
 LAYER = (*POINT, "layer", "layer_type")
@@ -20,9 +20,11 @@ LAYER = (*POINT, "layer", "layer_type")
 def of_points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Columns `POINT`, visit and seconds: the mean of the visit's undisturbed iterations, over ranks.
 
-    `tables` holds iterations, layers and disturbances, as in `stallpoint.records.tables`.
+    `tables` holds runs, iterations, layers and disturbances, as in `stallpoint.records.tables`. Iterations that are
+    composed of the times of their layers are predicted, and none of them is here.
     """
     iterations = without(tables["iterations"], tables["disturbances"])
+    iterations = iterations[~iterations["cell"].isin(composed(tables["runs"]))]
     return of_steps(over_ranks(iterations, tables["layers"].iloc[:0]))
 
 

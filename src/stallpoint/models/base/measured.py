@@ -152,7 +152,7 @@ def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
 
 def composed(runs: pd.DataFrame) -> frozenset[str]:
     """The training cells among `runs`, by their paths, whose iterations are put together from their layers' times."""
-    cells = trained(runs).items()
+    cells = trained(runs[runs["kind"] == ImportedTrainCell.kind]).items()
     return frozenset(path for path, cell in cells if isinstance(cell, ImportedTrainCell) and cell.composed)
 
 
