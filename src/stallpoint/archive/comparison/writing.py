@@ -21,7 +21,7 @@ def write_comparison(comparison: Comparison, files: Mapping[str, Path]) -> None:
     """Write all of it to the `files`, a path for each of `FORMATS`."""
     rows = rows_of(comparison)
     write(COMPARISON, rows, files["parquet"])
-    text = json.dumps(_data(comparison, rows), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(to_data(comparison, rows), indent=1, allow_nan=False) + "\n"
     for name, content in (("md", to_markdown(comparison)), ("json", text), ("html", to_html(comparison))):
         with atomic(files[name]) as scratch:
             scratch.write_text(content, encoding="utf-8")
@@ -36,7 +36,8 @@ def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _data(comparison: Comparison, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def to_data(comparison: Comparison, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """All of it as JSON holds it; `rows` are its rows in the types of their table."""
     return {
         "old": {"name": comparison.old.name, "began": comparison.old.began.isoformat()},
         "new": {"name": comparison.new.name, "began": comparison.new.began.isoformat()},

@@ -1,0 +1,181 @@
+"""Say what is slower in NEW than it was in OLD: two archives, studies, tables of rates or logs that hold repeats.
+
+Rows of a table of rates with the same series and workers are repeats, as are the all-reduces of one size in a log of
+nccl-tests or OSU. Of any other log, `--rate` says what an iteration prints: a regular expression with a group named
+rate, seconds or milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.archive.comparison.change import WORSE, paired
+from stallpoint.archive.comparison.changes import Comparison, compare, rows_of
+from stallpoint.archive.comparison.compared_results import Results, read_results
+from stallpoint.archive.comparison.comparison_files import ARCHIVE
+from stallpoint.archive.comparison.comparison_words import HEADS, summary, table, to_markdown
+from stallpoint.archive.comparison.writing import rows_of as typed_rows
+from stallpoint.archive.comparison.writing import to_data
+from stallpoint.errors import EXIT_BAD_INPUT, InputError
+from stallpoint.inputs.all_reduce_logs import lines_of, read_log
+from stallpoint.inputs.rates import REQUIRED, read_rates
+from stallpoint.models.base.measured import POINT
+from stallpoint.records.tables import RUNS
+from stallpoint.text import read_number
+
+SLOWER = 1
+"""Exit status where something is slower."""
+BLOCKS = 10
+"""Iterations of a log follow each other and are alike: means of so many blocks of them are taken for repeats."""
+FEWEST = 2 * BLOCKS
+"""Iterations of a log from which on there are blocks."""
+_SCALE = {"rate": None, "seconds": 1.0, "milliseconds": 1e-3}
+"""What a group of ``--rate`` is in seconds; a rate is the inverse of it."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run as a program; the exit status: 0, 1 where something is slower, 2 where the two cannot be compared."""
+    parser = argparse.ArgumentParser("stallpoint compare", description=__doc__)
+    parser.add_argument("old", metavar="OLD")
+    parser.add_argument("new", metavar="NEW")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--markdown", action="store_true", help="a page for a pull request")
+    how.add_argument("--json", action="store_true", help="all numbers")
+    parser.add_argument("--rate", metavar="REGEX", default="", help="what an iteration prints in a log")
+    parser.add_argument(
+        "--between", type=float, default=0.0, metavar="DEVIATION", help="how far equal states lie apart"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        found = compare_two(given.old, given.new, rate=given.rate, between=given.between)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    if given.json:
+        print(json.dumps(to_data(found, typed_rows(found)), indent=1, allow_nan=False))
+    else:
+        print(to_markdown(found) if given.markdown else "\n".join(_text(found)))
+    return SLOWER if WORSE in found.moved else 0
+
+
+def compare_two(old: str, new: str, *, rate: str = "", between: float = 0.0) -> Comparison:
+    """Compare what two paths (or names of studies) hold; `InputError` says why they cannot be."""
+    files = [Path(given).is_file() and not given.endswith(ARCHIVE) for given in (old, new)]
+    if not any(files):
+        return compare(read_results(old, "OLD"), read_results(new, "NEW"), between)
+    if not all(files):
+        raise InputError(f"{old} and {new}: a study or an archive is compared with another one, not with a file")
+    first, second = (_repeats(Path(given), rate) for given in (old, new))
+    both = paired(first, second, POINT)
+    if both.empty:
+        raise InputError(f"{old} and {new} have nothing in common: {_points(first)}; {_points(second)}")
+    if both.groupby([*POINT, "study"]).size().max() < 2:
+        raise InputError(
+            f"{old} and {new} have one value of each kind: how far values scatter is not known, so that no difference "
+            "can be told from chance; give repeats, each on its own line"
+        )
+    known = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
+    return Comparison(
+        old=_named(Path(old)),
+        new=_named(Path(new)),
+        between=between,
+        rows=rows_of(both, pd.DataFrame(columns=["hardware"]), between),
+        verdicts=[],
+        settings=[],
+        alone={"old": len(known[0] - known[1]), "new": len(known[1] - known[0])},
+    )
+
+
+def _named(file: Path) -> Results:
+    """A file in the place of a study: its name, and when it was written."""
+    written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+    return Results(file.name, {RUNS.name: pd.DataFrame({"started": [pd.Timestamp(written)]})})
+
+
+def _points(visits: pd.DataFrame) -> str:
+    points = visits[["network", "ranks"]].drop_duplicates()
+    texts = [f"{name} on {workers}" for name, workers in points.itertuples(index=False)]
+    return ", ".join(texts[:5]) + (" and more" if len(texts) > 5 else "")
+
+
+def _text(found: Comparison) -> Iterator[str]:
+    """The summary, and what is said of each point."""
+    yield from summary(found)
+    rows = table(found.of("point"))
+    if rows:
+        widths = [max(map(len, column)) for column in zip(HEADS["point"], *rows, strict=True)]
+        for row in (HEADS["point"], *rows):
+            yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _repeats(file: Path, rate: str) -> pd.DataFrame:
+    """Columns `POINT`, visit and seconds: of a sample where rates are given, of an iteration, or of an all-reduce."""
+    if rate:
+        return _visits([("iteration", 1, seconds) for seconds in _logged(file, rate)])
+    head = [line for _, line in zip(range(_HEAD), lines_of(str(file)), strict=False)]
+    if head and all(name in head[0] for name in REQUIRED[:2]):
+        rates = read_rates(file).dropna(subset=["samples_per_second"])
+        of_rows = zip(rates["series"], rates["workers"], 1 / rates["samples_per_second"], strict=True)
+        return _visits([(str(series), int(workers), float(seconds)) for series, workers, seconds in of_rows])
+    text = "".join(head)
+    for sign, format in _SIGNS.items():
+        if sign in text:
+            ranks = len(set(re.findall(r"#\s+Rank\s+(\d+)", text))) or 2
+            found = read_log(lines_of(str(file)), str(file), format=format, ranks=ranks)
+            return _visits([(f"all-reduce of {one.message_bytes:,} B", ranks, one.seconds) for one in found])
+    raise InputError(
+        f"{file}: neither a table of rates (columns {', '.join(REQUIRED)}) nor a log of nccl-tests or OSU; of a "
+        "training log say by --rate what an iteration prints, such as --rate '(?P<rate>[0-9.]+) images/s'"
+    )
+
+
+_HEAD = 5000
+"""Lines by which a file is recognised."""
+_SIGNS = {"out-of-place": "nccl-tests", "OSU MPI": "osu"}
+
+
+def _logged(file: Path, rate: str) -> Iterator[float]:
+    """Seconds that blocks of iterations took, without the first tenth of them."""
+    try:
+        pattern = re.compile(rate)
+    except re.error as error:
+        raise InputError(f"--rate: {rate!r} is no regular expression: {error}") from None
+    names = [name for name in _SCALE if name in pattern.groupindex]
+    if len(names) != 1:
+        raise InputError(f"--rate: {rate!r} needs one group named {', '.join(_SCALE)}, such as (?P<rate>[0-9.]+)")
+    (name,) = names
+    seconds = []
+    for number, line in enumerate(lines_of(str(file)), start=1):
+        for match in pattern.finditer(line):
+            value = read_number(match[name])
+            if not 0 < value < math.inf:
+                raise InputError(f"{file}, line {number}: {match[name]} is no number above 0")
+            scale = _SCALE[name]
+            seconds.append(value * scale if scale else 1 / value)
+    if len(seconds) < FEWEST:
+        raise InputError(f"{file}: --rate matches {len(seconds)} times; {FEWEST} iterations or more are expected")
+    kept = seconds[len(seconds) // 10 :]
+    for block in np.array_split(kept, BLOCKS):
+        yield float(block.mean())
+
+
+def _visits(rows: Sequence[tuple[str, int, float]]) -> pd.DataFrame:
+    """Columns `POINT`, visit and seconds of what was measured: its name, its workers and its time."""
+    frame = pd.DataFrame(rows, columns=["network", "ranks", "seconds"])
+    texts = dict.fromkeys(("hardware", "storage", "scaling", "sync"), "given") | {"hardware": "all"}
+    frame = frame.assign(**texts, prefetch=0, batch=1, workers_per_node=1, nodes=frame["ranks"], global_batch=1)
+    frame["worker_batch"] = 1
+    return frame.assign(visit=frame.groupby(list(POINT)).cumcount() + 1)

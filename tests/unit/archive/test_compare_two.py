@@ -1,0 +1,107 @@
+"""Two files with repeats beside each other: what is slower is told by words, page, data and exit status."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stallpoint.archive.comparison.change import WORSE
+from stallpoint.archive.comparison.changes import records
+from stallpoint.archive.comparison.compare_two import compare_two, main
+from stallpoint.errors import InputError
+
+HEAD = "series,workers,workers_per_node,samples_per_second"
+REGEX = r"(?P<rate>[0-9.]+) images/s"
+
+
+def rates(path: Path, seed: int, slower: float = 1.0, repeats: int = 5) -> str:
+    random = np.random.default_rng(seed)
+    rows = [
+        f"resnet,{workers},1,{workers * 100 / slower * np.exp(0.01 * random.standard_normal())}"
+        for workers in (1, 2, 4)
+        for _ in range(repeats)
+    ]
+    path.write_text("\n".join([HEAD, *rows]))
+    return str(path)
+
+
+def log(path: Path, seed: int, slower: float = 1.0, iterations: int = 200) -> str:
+    random = np.random.default_rng(seed)
+    found = 250 / slower * np.exp(0.03 * random.standard_normal(iterations))
+    path.write_text("".join(f"step {number}: {rate:.3f} images/s\n" for number, rate in enumerate(found)))
+    return str(path)
+
+
+def all_reduces(path: Path, slower: float) -> str:
+    random = np.random.default_rng(3)
+    lines = ["# Rank 0 Group 0 Pid 1 on a device 0", "# Rank 1 Group 0 Pid 2 on a device 0"]
+    times = "time algbw busbw #wrong"
+    lines += ["# out-of-place in-place", f"# size count type redop root {times} {times}", "# (B) (elements)"]
+    for size in (2**20, 2**22):
+        for _ in range(6):
+            time = slower * size / 1e4 * np.exp(0.01 * random.standard_normal())
+            lines.append(f"{size} {size // 4} float sum -1 {time:.2f} 1.0 1.0 0 {time:.2f} 1.0 1.0 0")
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_a_table_whose_rates_fell_is_slower_and_says_so_by_its_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = rates(tmp_path / "old.csv", 1), rates(tmp_path / "new.csv", 2, 1.1)
+    assert main([old, new]) == 1
+    assert "slower" in capsys.readouterr().out
+    (all_of_it,) = records(compare_two(old, new).of("hardware"))
+    assert all_of_it["ratio_low"] < 1.1 < all_of_it["ratio_high"]
+    assert all_of_it["points"] == 3
+
+
+def test_equal_tables_and_faster_ones_end_with_status_0(tmp_path: Path) -> None:
+    old = rates(tmp_path / "old.csv", 1)
+    assert main([old, rates(tmp_path / "same.csv", 2)]) == 0
+    assert main([old, rates(tmp_path / "faster.csv", 2, 0.8)]) == 0
+
+
+def test_markdown_and_json_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = rates(tmp_path / "old.csv", 1), rates(tmp_path / "new.csv", 2, 1.1)
+    assert main([old, new, "--markdown"]) == 1
+    page = capsys.readouterr().out
+    assert page.startswith("# new.csv")
+    assert main([old, new, "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert all(sentence in page for sentence in data["summary"])
+    assert data["moved"] == [WORSE]
+
+
+def test_a_log_is_read_by_what_an_iteration_prints(tmp_path: Path) -> None:
+    old, new = log(tmp_path / "old.log", 1), log(tmp_path / "new.log", 2, 1.08)
+    assert main([old, new, "--rate", REGEX]) == 1
+    assert main([old, log(tmp_path / "same.log", 3), "--rate", REGEX]) == 0
+
+
+def test_all_reduces_are_compared_by_size(tmp_path: Path) -> None:
+    found = compare_two(all_reduces(tmp_path / "old", 1.0), all_reduces(tmp_path / "new", 1.2))
+    assert list(found.of("point")["change"]) == [WORSE, WORSE]
+
+
+def test_values_without_repeats_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = rates(tmp_path / "old.csv", 1, repeats=1), rates(tmp_path / "new.csv", 2, 1.1, repeats=1)
+    assert main([old, new]) == 2
+    assert "give repeats" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"new": "nothing.csv"}, "a study or an archive is compared with another one"),
+        ({"rate": "(?P<speed>x)"}, "needs one group named rate"),
+        ({"rate": "("}, "is no regular expression"),
+        ({"rate": "step (?P<rate>[a-z]+)"}, "matches 0 times"),
+        ({}, "neither a table of rates"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(tmp_path: Path, arguments: dict[str, str], message: str) -> None:
+    file = log(tmp_path / "a.log", 1)
+    with pytest.raises(InputError, match=message):
+        compare_two(file, arguments.get("new", file), rate=arguments.get("rate", ""))
