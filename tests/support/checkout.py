@@ -6,15 +6,14 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+import forked
 import little
 import numpy as np
-import resident
 import yaml
 
 from stallpoint.models.taskgraph import Kind, Task, schedule
@@ -82,32 +81,37 @@ class Checkout:
         self.study = study
         self.write_study()
 
+    @property
+    def library(self) -> str:
+        """Where modules are looked for first."""
+        return str(self.folder / "src")
+
     def write_study(self, **changes: Any) -> None:
         """Write the study, with some entries changed."""
         (self.folder / "config/config.yaml").write_text(yaml.safe_dump({**self.study, **changes}))
 
     def snakemake(self, *arguments: str) -> Ran:
-        """Run Snakemake with the library that is here, in a copy of a process that has loaded it (`resident`)."""
-        with tempfile.NamedTemporaryFile("r") as output:
-            library = str(self.folder / "src")
-            status = resident.run(resident.Call(str(self.folder), library, output.name, ["--nocolor", *arguments]))
-            return Ran(status, output.read())
+        """Run Snakemake and what it starts with the library that is here, as copies of a process (`forked`)."""
+        variables = {} if "slurm" in arguments else forked.environment(self.library)
+        with self.start_snakemake(*arguments, **variables) as process:
+            text, _ = process.communicate()
+        return Ran(process.returncode, text)
 
     def run_snakemake(self, *arguments: str) -> Ran:
-        """Run Snakemake as a user would, in a process of its own."""
+        """Run Snakemake as a user would, in processes of their own."""
         with self.start_snakemake(*arguments) as process:
             text, _ = process.communicate()
         return Ran(process.returncode, text)
 
     def start_snakemake(
-        self, *arguments: str, said: int | IO[str] = subprocess.PIPE, own_session: bool = False
+        self, *arguments: str, said: int | IO[str] = subprocess.PIPE, own_session: bool = False, **variables: str
     ) -> subprocess.Popen[str]:
         """Start Snakemake as a user would; what it says goes to `said`."""
         program = IMPATIENT if "slurm" in arguments else [str(Path(sys.executable).with_name("snakemake"))]
         return subprocess.Popen(
             [*program, "--nocolor", *arguments],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.folder / "src")},
+            env={**os.environ, "PYTHONPATH": self.library, **variables},
             stdout=said,
             stderr=subprocess.STDOUT,
             text=True,

@@ -24,6 +24,7 @@ ENVIRONMENT = {
 VISITING = {
     **ENVIRONMENT,
     "OMP_NUM_THREADS": "1",
+    "MEASURES_QUICKLY": "1",
     "PYTHONPATH": os.pathsep.join([str(Path(little.__file__).with_name("at_start")), *filter(None, sys.path)]),
 }
 """Of processes that take cells in turns, and measure quickly."""

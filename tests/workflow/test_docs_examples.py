@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import pytest
 from checkout import Checkout, Ran
 from pages import PAGES, ROOT, Block, blocks, commands, shown_commands
@@ -76,7 +77,7 @@ def run(checkout: Checkout, command: str) -> Ran:
     done = subprocess.run(
         [sys.executable if program == "python" else program, *arguments],
         cwd=checkout.folder,
-        env={**os.environ, "PYTHONPATH": str(checkout.folder / "src")},
+        env={**os.environ, **forked.environment(checkout.library)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

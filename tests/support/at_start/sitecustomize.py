@@ -1,12 +1,6 @@
-"""Lets a process of the tests measure quickly; Python runs this when it starts with this folder on its path."""
+"""Lets a program of the tests start as a copy, and measure quickly; Python runs this when its path has this folder."""
 
-import os
+import forked
 
-if "VIRTUAL_TIME" in os.environ:
-    import virtual_time
-
-    virtual_time.install()
-
-import little
-
-little.be_quick()
+forked.hand_over()
+forked.change()

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forked import VARIABLE, address
 from launching import VISITING
 from visiting_cells import agenda, collectives, sgemm, train
 
@@ -70,7 +71,7 @@ def defective():
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with images and networks; the processes run on one core each."""
     monkeypatch.chdir(tmp_path)
-    for name, value in VISITING.items():
+    for name, value in {**VISITING, VARIABLE: address()}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(disturbances, "SLOW", math.inf)  # what is measured so quickly is told from nothing
     (tmp_path / "nets.py").write_text(NETWORKS)
@@ -210,8 +211,9 @@ MANY = 100_000
 
 
 @pytest.fixture
-def started(place: Path) -> Iterator[Callable[[list[Cell]], subprocess.Popen[str]]]:
-    """Starts sessions as jobs do; what is left of them in the end is killed."""
+def started(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[Cell]], subprocess.Popen[str]]]:
+    """Starts sessions as jobs do, none as a copy; what is left of them in the end is killed."""
+    monkeypatch.delenv(VARIABLE)
     sessions = []
 
     def start(cells: list[Cell]) -> subprocess.Popen[str]:
