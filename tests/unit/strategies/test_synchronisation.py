@@ -21,7 +21,7 @@ from stallpoint.measure.synchronisation.communicator import Communicator, Staged
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.fsdp import FullySharded
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
-from stallpoint.measure.synchronisation.rendezvous import common_network
+from stallpoint.measure.synchronisation.rendezvous import chosen, common_network
 from stallpoint.measure.synchronisation.streams import HostStream
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
 from stallpoint.measure.training.optimiser import Sgd
@@ -214,6 +214,31 @@ def test_ranks_meet_in_the_first_network_all_are_in() -> None:
     assert common_network([first, second], same_node=False) == ["eth0", "enp3"]
     assert common_network([first, first], same_node=True) == ["lo", "lo"]
     assert common_network([first, interfaces(lo="127.0.0.1/8")], same_node=False) == []
+
+
+def test_an_address_that_two_nodes_have_is_no_place_to_meet() -> None:
+    bridge = {"docker0": "172.17.0.1/16", "lo": "127.0.0.1/8"}
+    for net, name in (("10.0.0.{}/24", "eth0"), ("142.132.0.{}/32", "enp7s0"), ("10.{}.1.5/24", "bond0")):
+        nodes = [interfaces(**bridge, **{name: net.format(number)}) for number in (1, 2)]
+        assert common_network(nodes, same_node=False) == [name, name]
+    assert common_network([interfaces(**bridge)] * 2, same_node=False) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "names"),
+    [
+        ({}, ["eth0", "eth1", "ib0", "docker0", "lo"]),
+        ({"NCCL_SOCKET_IFNAME": "eth"}, ["eth0", "eth1"]),
+        ({"NCCL_SOCKET_IFNAME": "=ib0"}, ["ib0"]),
+        ({"NCCL_SOCKET_IFNAME": "^docker,lo"}, ["eth0", "eth1", "ib0"]),
+        ({"NCCL_SOCKET_IFNAME": "ib", "GLOO_SOCKET_IFNAME": "eth1"}, ["eth1"]),
+    ],
+)
+def test_the_sites_variables_choose_interfaces(variables: dict[str, str], names: list[str]) -> None:
+    found = interfaces(
+        eth0="10.0.0.1/24", eth1="10.1.0.1/24", ib0="10.2.0.1/16", docker0="172.17.0.1/16", lo="127.0.0.1/8"
+    )
+    assert list(chosen(found, variables)) == names
 
 
 def test_a_process_group_that_a_failed_visit_has_left_is_in_nobodys_way() -> None:

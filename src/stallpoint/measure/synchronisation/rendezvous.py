@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Interface
 
 from stallpoint.measure.world import World
@@ -31,19 +33,41 @@ def addresses() -> dict[str, IPv4Interface]:
     return dict(sorted(found.items(), key=lambda item: item[1].is_loopback))
 
 
-def common_network(nodes: Sequence[dict[str, IPv4Interface]], *, same_node: bool) -> list[str]:
-    """For each rank the name of its interface in the first network that all have; empty where there is none.
+def chosen(found: Mapping[str, IPv4Interface], variables: Mapping[str, str]) -> dict[str, IPv4Interface]:
+    """Interfaces that the site's variables allow; all of them where the variables say nothing.
 
-    `nodes` are the ranks' `addresses`. Ranks of one node meet on its loopback; ranks of different nodes all have
-    one too, but of their own.
+    `GLOO_SOCKET_IFNAME` lists names. `NCCL_SOCKET_IFNAME` lists beginnings of names; names behind ``=``; and what is
+    excluded behind ``^`` (NCCL's documentation, Environment Variables).
     """
-    for name, first in nodes[0].items():
-        if first.is_loopback != same_node:
-            continue
-        found = [[name for name, other in node.items() if other.network == first.network] for node in nodes]
+    if gloo := variables.get("GLOO_SOCKET_IFNAME"):
+        names = gloo.split(",")
+        return {name: one for name, one in found.items() if name in names}
+    nccl = variables.get("NCCL_SOCKET_IFNAME", "")
+    if not nccl:
+        return dict(found)
+    excluded, wanted = nccl.startswith("^"), nccl.lstrip("^")
+    exactly, parts = wanted.startswith("="), wanted.lstrip("=").split(",")
+    matched = {name for name in found if any(name == one if exactly else name.startswith(one) for one in parts)}
+    return {name: one for name, one in found.items() if (name in matched) != excluded}
+
+
+def common_network(nodes: Sequence[Mapping[str, IPv4Interface]], *, same_node: bool) -> list[str]:
+    """For each node the name of its interface in the first network that all have; empty where there is none.
+
+    `nodes` are the nodes' `addresses`. Ranks of one node meet on its loopback. An address that two nodes have (bridges
+    of containers and virtual machines) leads to neither of them from the other. Where no network is shared, as with a
+    netmask of /32 or racks with networks of their own, each node takes its first address that no other node has.
+    """
+    counts = Counter(one.ip for node in nodes for one in node.values())
+    own = [
+        {name: one for name, one in node.items() if one.is_loopback == same_node and (same_node or counts[one.ip] == 1)}
+        for node in nodes
+    ]
+    for name, first in own[0].items():
+        found = [[name for name, other in node.items() if other.network == first.network] for node in own]
         if all(found):
             return [name, *(names[0] for names in found[1:])]
-    return []
+    return [next(iter(node)) for node in own] if all(own) and not same_node else []
 
 
 def interface(world: World) -> tuple[str, str]:
@@ -58,9 +82,11 @@ def reachable(world: World) -> list[str]:
 
 
 def _meeting(world: World) -> tuple[list[str], list[str]]:
-    """As `common_network`, and as `reachable`."""
-    hosts = world.comm.allgather((socket.gethostname(), addresses()))
-    names = common_network([found for _, found in hosts], same_node=len({host for host, _ in hosts}) == 1)
+    """For each rank its interface (none where no node has a network with the others), and as `reachable`."""
+    ranks = world.comm.allgather((socket.gethostname(), addresses(), chosen(addresses(), os.environ)))
+    same_node = len({host for host, *_ in ranks}) == 1
+    nodes = {host: everything if same_node else allowed for host, everything, allowed in ranks}
+    names = dict(zip(nodes, common_network(list(nodes.values()), same_node=same_node), strict=False))
     if not names:
-        return [], [host for host, _ in hosts]
-    return names, [str(found[name].ip) for name, (_, found) in zip(names, hosts, strict=True)]
+        return [], [host for host, *_ in ranks]
+    return [names[host] for host, *_ in ranks], [str(nodes[host][names[host]].ip) for host, *_ in ranks]
