@@ -336,7 +336,7 @@ def _can(precision: str) -> float | None:
 
 def largest(on: Setting) -> Iterator[Row]:
     """Peaks of memory by mini-batch, and the largest mini-batch that they predict, tried."""
-    from stallpoint.models.answers import largest_batch
+    from stallpoint.models.answers.fits import largest_batch
     from stallpoint.models.terms import peaks
 
     def of(batch: int) -> TrainCell:
@@ -352,7 +352,7 @@ def largest(on: Setting) -> Iterator[Row]:
                   f"more than weights, gradients and momenta: {known / MIB:,.0f} MiB", bool(peak > known))  # fmt: skip
     found = [one for one in peaks.fit(frame(PEAK_MEMORY, *folders), frame(RUNS, *folders), 1)
              if one.memory == (peaks.DEVICE if on.gpu else peaks.HOST)]  # fmt: skip
-    (row,) = largest_batch.table(found, frame(RUNS, *folders), frame(ENVIRONMENTS, *folders))
+    (row,) = largest_batch(found, frame(RUNS, *folders), frame(ENVIRONMENTS, *folders))
     wanted, low, high = (row[f"largest_batch{end}"] for end in ("", "_low", "_high"))
     yield Row("memory", "largest mini-batch, predicted", f"{wanted:,.0f} [{low:,.0f}, {high:,.0f}]", str(row["note"]))
     if not on.gpu:

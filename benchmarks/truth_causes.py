@@ -17,7 +17,7 @@ from judging import COVERAGE, Study, holds, shares
 from noises import NOISES, Noise
 from paired import Figure
 
-from stallpoint.models.answers.attribution import DOMINANT, losses, verdicts
+from stallpoint.models.answers.causes import DOMINANT, losses, verdicts
 from stallpoint.models.base.measured import TIMES, Measured, measured, over_ranks
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.terms.effects import IsolatedTimes, Messages

@@ -23,7 +23,7 @@ from stallpoint.findings.claims.quantity import Evidence
 from stallpoint.findings.claims.verdict import UNTESTED
 from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
-from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, NETWORK_LAYERS, TABLES

@@ -7,7 +7,7 @@ import synthetic
 
 from stallpoint.findings.conclusions.numbers import Conclusions
 from stallpoint.models import fitting
-from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.scaling.scaling_tables import extrapolated
 from stallpoint.study.study import LeftOut
 

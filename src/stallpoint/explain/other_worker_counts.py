@@ -23,7 +23,7 @@ from stallpoint.explain.rank import Rank
 from stallpoint.explain.replay import Replay
 from stallpoint.explain.trace_collectives import ALL_GATHER, ALL_REDUCE, ROUNDS, Collectives
 from stallpoint.inputs.all_reduce_logs import AllReduce
-from stallpoint.models.answers.stall_probability import Stall
+from stallpoint.models.answers.stalling import Stall
 from stallpoint.models.base.statistics import (
     REPLICATES,
     Ensemble,

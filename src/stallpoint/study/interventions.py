@@ -18,7 +18,7 @@ NO_UPDATE = "no-update"
 
 @dataclass(frozen=True)
 class Intervention:
-    """What is left out, and which parts of the critical path (`models.answers.critical_path`) should go with it."""
+    """What is left out, and which parts of the critical path (`models.answers.causes`) should go with it."""
 
     description: str
     parts: tuple[str, ...]

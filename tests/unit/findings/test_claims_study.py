@@ -20,7 +20,7 @@ from stallpoint.findings.claims.judge import Judged, judge
 from stallpoint.findings.claims.quantity import Evidence
 from stallpoint.findings.claims.verdict import UNTESTED
 from stallpoint.models import fitting
-from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.records.tables import CONVERGENCE_RUNS, EXTRAPOLATED_TABLES, INSTRUMENTATION
 from stallpoint.report.sections.claims_section import claims_section
 from stallpoint.strategies.presets import PRESETS

@@ -33,8 +33,8 @@ from stallpoint.findings.conclusions.details import details
 from stallpoint.findings.conclusions.numbers import _left_out, _slow_nodes, conclude
 from stallpoint.findings.conclusions.storage_tables import answered, saturation, starving_in_words
 from stallpoint.findings.conclusions.summary import summary
-from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.fitting import fit
+from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.strategies.presets import PRESETS
 
 

@@ -14,7 +14,7 @@ from visiting_cells import train
 
 from stallpoint.measure.training.pipeline import InputPipeline
 from stallpoint.measure.training.substitutes import FixedMiniBatch, SyntheticData
-from stallpoint.models.answers.critical_path import CAUSE_OF
+from stallpoint.models.answers.causes import CAUSE_OF
 from stallpoint.models.fitting import fit
 from stallpoint.networks import find
 from stallpoint.report.sections.interventions_section import interventions as section

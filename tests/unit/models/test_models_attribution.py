@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from synthetic import Layer, Truth, study
 
-from stallpoint.models.answers.attribution import verdicts
+from stallpoint.models.answers.causes import verdicts
 from stallpoint.models.base.statistics import Ensemble
 from stallpoint.models.fitting import fit
 

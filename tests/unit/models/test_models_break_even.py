@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from visiting_cells import train
 
-from stallpoint.models.answers import break_even
-from stallpoint.models.answers.break_even import NEVER, PAYS, UNDECIDED
+from stallpoint.models.answers import feeding
+from stallpoint.models.answers.feeding import NEVER, PAYS, UNDECIDED
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
@@ -54,7 +54,7 @@ NO_CONVERSION = pd.DataFrame(columns=["hardware", "storage", "source", "samples"
 
 def row(shared_wait: float, staged_wait: float, spread: float = 1e-6) -> dict[str, Any]:
     points = [point("shared", shared_wait, spread), point("staged", staged_wait, spread)]
-    (found,) = break_even.table(points, runs(shared="", staged="/disk"), staging(30.0, 40.0), NO_CONVERSION, seed=0)
+    (found,) = feeding.break_even(points, runs(shared="", staged="/disk"), staging(30.0, 40.0), NO_CONVERSION, seed=0)
     return found
 
 
@@ -81,7 +81,7 @@ def test_it_never_pays_where_the_copy_is_read_slower(shared: float, staged: floa
 
 def test_it_is_undecided_where_the_difference_may_be_none() -> None:
     points = [point("shared-storage", 0.5, spread=0.1), point("staged", 0.49, spread=0.1)]
-    (found,) = break_even.table(
+    (found,) = feeding.break_even(
         points, runs(**{"shared-storage": "", "staged": "/disk"}), staging(30.0), NO_CONVERSION, seed=0
     )
     assert found["verdict"] == UNDECIDED
@@ -100,7 +100,7 @@ def test_it_is_undecided_where_the_difference_may_be_none() -> None:
 )
 def test_what_was_not_measured_is_not_said(stage_to: dict[str, str], rows: pd.DataFrame) -> None:
     points = [point("shared", 0.5), point("staged", 0.1)]
-    assert break_even.table(points, runs(**stage_to), rows, NO_CONVERSION, seed=0) == []
+    assert feeding.break_even(points, runs(**stage_to), rows, NO_CONVERSION, seed=0) == []
 
 
 def test_packing_pays_over_what_it_was_made_of_alone() -> None:
@@ -116,6 +116,6 @@ def test_packing_pays_over_what_it_was_made_of_alone() -> None:
         [{"hardware": "cpu", "storage": "packed", "source": "set/./jpeg", "samples": SAMPLES, "seconds": 60.0}]
     )
     points = [point("jpeg", 0.5), point("packed", 0.2), point("other", 0.9)]
-    (found,) = break_even.table(points, known, staging().reindex(columns=staging(1.0).columns), made, seed=0)
+    (found,) = feeding.break_even(points, known, staging().reindex(columns=staging(1.0).columns), made, seed=0)
     assert (found["storage"], found["before"], found["remedy"], found["verdict"]) == ("packed", "jpeg", "packing", PAYS)
     assert found["epochs"] == pytest.approx(60.0 / (20 * 0.3), rel=1e-3)

@@ -7,10 +7,10 @@ from synthetic import Truth, study
 
 from stallpoint.findings.conclusions.details import details
 from stallpoint.findings.conclusions.numbers import conclude
-from stallpoint.models.answers import comparisons, traffic
-from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.answers import comparisons, utilisation
 from stallpoint.models.base.measured import Measured, measured, over_ranks
 from stallpoint.models.fitting import fit
+from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.terms.trainings import trainings
 from stallpoint.report.charts import overlap_chart
 from stallpoint.text import interval, number
@@ -119,7 +119,7 @@ def test_training_without_communication_is_predicted_and_answers_nothing(quiet: 
 
 
 def test_an_iteration_moves_its_samples_and_two_models_for_each_further_worker(points: list[Measured]) -> None:
-    rows: list[dict[str, Any]] = traffic.table(points, NETWORKS, RECORDS["storage_reads"], EPOCH)
+    rows: list[dict[str, Any]] = utilisation.bytes_moved(points, NETWORKS, RECORDS["storage_reads"], EPOCH)
     row = only(rows, scaling="strong", storage="shared", sync="wfbp", prefetch=0)
     model = 140_000 + 1_230_000 + 30_000_000 + 12_000_000
     assert (row["data_bytes"], row["gradient_bytes"]) == (64 * 100_000, 2 * model)
@@ -132,5 +132,5 @@ def test_traffic_of_a_cluster_is_not_of_another_one_with_a_storage_of_that_name(
 ) -> None:
     reads = RECORDS["storage_reads"]
     elsewhere = reads.assign(hardware="other", bytes=3 * reads["bytes"])
-    both = traffic.table(points, NETWORKS, pd.concat([reads, elsewhere]), EPOCH)
-    assert both == traffic.table(points, NETWORKS, reads, EPOCH) != []
+    both = utilisation.bytes_moved(points, NETWORKS, pd.concat([reads, elsewhere]), EPOCH)
+    assert both == utilisation.bytes_moved(points, NETWORKS, reads, EPOCH) != []

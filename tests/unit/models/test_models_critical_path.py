@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import Layer, Truth, study
 
-from stallpoint.models.answers.attribution import causes
-from stallpoint.models.answers.critical_path import CAUSE_OF, by_cause, path, undivided
+from stallpoint.models.answers.causes import CAUSE_OF, by_cause, causes, path, undivided
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble

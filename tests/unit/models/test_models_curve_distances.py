@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from synthetic import Layer, Truth, study
 
-from stallpoint.models.answers.curve_distances import distance, table
+from stallpoint.models.answers.halvings import curve_distances, distance
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.matrix_products import products
@@ -31,7 +31,7 @@ def test_noise_alone_is_no_distance() -> None:
 def rows_of(truth: Truth) -> dict[str, dict[str, float]]:
     records = study(truth, nodes=(1,), storages=("local",), syncs=("wfbp",), prefetches=(0,), repeats=2)
     compute = Compute(trainings(records["iterations"], records["layers"]), 0)
-    return {str(row["layer"]): row for row in table(compute, products(records["sgemm"], 0))}  # type: ignore[misc]
+    return {str(row["layer"]): row for row in curve_distances(compute, products(records["sgemm"], 0))}  # type: ignore[misc]
 
 
 def test_a_network_as_slow_as_its_products_has_their_shape() -> None:

@@ -10,9 +10,9 @@ from once import Once
 from synthetic import CRITICAL, study
 
 from stallpoint.models import fitting
-from stallpoint.models.answers.what_if import scenarios
 from stallpoint.models.base.frames import Tables
 from stallpoint.models.base.measured import SERIES
+from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.terms.trainings import COLUMNS
 from stallpoint.records import parquet
 from stallpoint.records.tables import MODEL_TABLES, TIDY_TABLES

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from synthetic import Truth, study
 
-from stallpoint.models.answers.grid import INTERPOLATED, interpolated
-from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.answers.what_if import INTERPOLATED, interpolated
 from stallpoint.models.fitting import fit
+from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.records.tables import WHAT_IF_GRID
 
 OFF_GRID = {

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from synthetic import study
 
-from stallpoint.models.answers.halvings import gains, table
+from stallpoint.models.answers.halvings import gains, halvings
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.matrix_products import products
 from stallpoint.models.terms.trainings import trainings
@@ -27,7 +27,7 @@ def test_layers_and_products_of_the_made_up_study() -> None:
     compute = Compute(trainings(records["iterations"], records["layers"]), 0)
     rows = {
         (row["basis"], row["layer"], row["layer_type"], row["worker_batch"], row["to_batch"]): row
-        for row in table(compute, products(records["sgemm"], 0))
+        for row in halvings(compute, products(records["sgemm"], 0))
     }
     # Fully-connected layers take 3·(18 ms + 0.15 ms·b), the products 1 ms + 0.2 ms·b.
     layers = rows["layers", "", "fully-connected", 64, 32]

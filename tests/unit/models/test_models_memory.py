@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import Truth, study
 
-from stallpoint.models.answers import fits, largest_batch
+from stallpoint.models.answers import fits
 from stallpoint.models.base.measured import Point
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms import peaks
@@ -34,7 +34,7 @@ def tables() -> Tables:
 def found(tables: Tables) -> pd.DataFrame:
     """The largest_batch table, as records of this study give it."""
     known = peaks.fit(tables["peak_memory"], tables["runs"], seed=0)
-    rows = largest_batch.table(known, tables["runs"], tables["environments"])
+    rows = fits.largest_batch(known, tables["runs"], tables["environments"])
     assert all(set(row) == {column.name for column in LARGEST_BATCH.columns} for row in rows)
     return pd.DataFrame(rows).set_index(["sync", "prefetch", "memory"])
 

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stallpoint.models.answers.what_if import Link, Scenario, changed
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.iteration.scenarios import Link, Scenario, changed
 from stallpoint.models.terms.communication import WhileComputing, all_reduce_parts, nominal
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.trainings import Layers

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from test_models_steps import LABELS, PRESETS_KNOWN, runs
 
-from stallpoint.models.answers import target_times
+from stallpoint.models.answers import time_to_accuracy
 from stallpoint.models.answers.time_to_accuracy import matched
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
@@ -26,8 +26,8 @@ def trained(sync: str, more_steps: float, step_seconds: float, seed: int, ranks:
 
 
 def table(*of: pd.DataFrame) -> pd.DataFrame:
-    found = target_times.runs_to_target(pd.concat(of), [], seed=0)
-    return pd.DataFrame(target_times.table(found)).set_index("sync")
+    found = time_to_accuracy.runs_to_target(pd.concat(of), [], seed=0)
+    return pd.DataFrame(time_to_accuracy.target_times(found)).set_index("sync")
 
 
 def test_the_fastest_is_named_and_the_others_have_more_steps_or_longer_ones() -> None:
@@ -52,8 +52,8 @@ def test_a_target_that_was_never_reached_is_said() -> None:
 
 def test_more_workers_that_save_nothing_stall() -> None:
     of = [trained("wfbp", 1, seconds, ranks, ranks) for ranks, seconds in ((1, 0.2), (2, 0.1), (4, 0.1))]
-    found = target_times.runs_to_target(pd.concat(of), [], seed=0)
-    (row,) = target_times.stalling(found, [], 0.1)
+    found = time_to_accuracy.runs_to_target(pd.concat(of), [], seed=0)
+    (row,) = time_to_accuracy.target_stalling(found, [], 0.1)
     assert (row["of"], row["verdict"], row["verdict_ranks"]) == ("trained", "stalls", 2)
 
 
@@ -76,7 +76,7 @@ def test_a_place_that_was_measured_is_predicted_without_its_own_measurement() ->
     steps = steps_of(found, PRESETS_KNOWN, seed=0)
     for curves in ([measuring, other], [other, measuring]):
         pairs = matched(curves, steps, PRESETS_KNOWN)
-        trained = target_times.runs_to_target(found[found["batch"] == 64], pairs, seed=0)
+        trained = time_to_accuracy.runs_to_target(found[found["batch"] == 64], pairs, seed=0)
         assert trained[0].predicted[0] == pytest.approx(0.5 * 400 * (1 + 100 / 64), rel=0.02)
 
 

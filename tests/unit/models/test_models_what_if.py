@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from synthetic import Layer, Truth, study
 
-from stallpoint.models.answers.what_if import AS_MEASURED, Link, Scenario, _with_launches, scenarios
 from stallpoint.models.fitting import fit
+from stallpoint.models.iteration.scenarios import AS_MEASURED, Link, Scenario, _with_launches, scenarios
 from stallpoint.models.terms.compute import Times
 from stallpoint.strategies.presets import PRESETS
 

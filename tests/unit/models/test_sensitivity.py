@@ -33,7 +33,7 @@ from stallpoint.measure import constants
 from stallpoint.measure.jobs.sgemm import settled
 from stallpoint.measure.synchronisation.merging import calibrated
 from stallpoint.models.answers import next_cells
-from stallpoint.models.answers.attribution import DOMINANT, losses, verdicts
+from stallpoint.models.answers.causes import DOMINANT, losses, verdicts
 from stallpoint.models.answers.stalling import tables as stalling
 from stallpoint.models.base import statistics
 from stallpoint.models.base.measured import measured

@@ -25,7 +25,7 @@ from once import Once
 
 from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
-from stallpoint.models.answers.what_if import scenarios
+from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.scaling.scaling_tables import MEASURED, extrapolated
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, TABLES
 from stallpoint.report.charts import CHARTS, PAPERS, axes, journal, theme, web_page

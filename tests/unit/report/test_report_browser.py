@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser, Download, Page, sync_playwright
 from report_samples import NOTHING, Tables
 
-from stallpoint.models.answers.grid import interpolated
+from stallpoint.models.answers.what_if import interpolated
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts.render import FORMATS, render
 from stallpoint.report.report import write_report

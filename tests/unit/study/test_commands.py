@@ -20,7 +20,7 @@ from stallpoint.measure.jobs import command
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.models.answers import remedies
-from stallpoint.models.answers.what_if import Scenario
+from stallpoint.models.iteration.scenarios import Scenario
 from stallpoint.records.disturbances import members
 from stallpoint.records.tables import ITERATIONS, LAYERS, PROBES
 from stallpoint.schedule.processes import _environment

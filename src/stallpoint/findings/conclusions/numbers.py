@@ -15,7 +15,7 @@ from stallpoint.findings.conclusions.answers import answers
 from stallpoint.findings.conclusions.target_findings import targets
 from stallpoint.models.answers.fits import UNKNOWN
 from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
-from stallpoint.models.answers.stall_probability import Stall
+from stallpoint.models.answers.stalling import Stall
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
 from stallpoint.models.convergence.steps import TO_TARGET

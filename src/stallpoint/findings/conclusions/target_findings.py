@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.models.answers.target_times import ALIKE, TARGET, WAY
+from stallpoint.models.answers.time_to_accuracy import ALIKE, TARGET, WAY
 from stallpoint.models.base.statistics import groups
 
 CURVE = [*TARGET, "workers_per_node"]

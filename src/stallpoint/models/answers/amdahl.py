@@ -1,6 +1,6 @@
 """Amdahl's law, S(n) = 1 / (s + (1 - s)/n): the serial fraction s, and where doubling stops paying.
 
-Fitted as T(n) = t_serial + t_parallel/n, both non-negative (`non_negative_fit`); s = t_serial / T(1).
+FittedStudy as T(n) = t_serial + t_parallel/n, both non-negative (`non_negative_fit`); s = t_serial / T(1).
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from stallpoint.models.answers.fitted import Question
 from stallpoint.models.base.statistics import Ensemble, Reals, columns, non_negative_fit
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.compute import Compute
+from stallpoint.records.tables import AMDAHL
 
 
 def serial_fraction(n: Sequence[float], seconds: Reals) -> Reals:
@@ -81,3 +83,6 @@ def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, 
         stall, limit, note = stall_ranks(serial, threshold) * base, speedup_limit(serial), ""
     quantities = columns("serial_fraction", serial) | columns("stall_ranks", stall) | columns("speedup_limit", limit)
     return {**quantities, "points": len(set(n)), "note": note}
+
+
+QUESTIONS = (Question(AMDAHL, lambda fitted: table(fitted.compute, fitted.training, fitted.asked.threshold)),)

@@ -11,8 +11,10 @@ from itertools import permutations
 
 import numpy as np
 
+from stallpoint.models.answers.fitted import Question
 from stallpoint.models.base.measured import Measured
 from stallpoint.models.base.statistics import columns
+from stallpoint.records.tables import COMPARISONS
 
 AXES = ("storage", "sync", "prefetch")
 
@@ -44,3 +46,6 @@ def _rows(axis: str, alike: Iterable[Measured]) -> Iterator[dict[str, object]]:
             **columns("throughput", throughput),
             **columns("exposed", np.full_like(exposed, np.nan) if alone else exposed),
         }
+
+
+QUESTIONS = (Question(COMPARISONS, lambda fitted: table(fitted.communicating)),)

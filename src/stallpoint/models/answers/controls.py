@@ -14,9 +14,11 @@ from itertools import pairwise
 import numpy as np
 from scipy.stats import norm
 
+from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import Measured, point_key
 from stallpoint.models.base.statistics import Ensemble, columns, estimate, is_duration
 from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.records.tables import CONTROLS
 from stallpoint.schedule.next_visit import ALIKE, SUPERLINEAR
 
 LEVEL = 0.05
@@ -128,3 +130,11 @@ def superlinear(curve: ScalingCurve, few: int, many: int) -> bool:
 
 def _gain(curve: ScalingCurve, few: int, many: int) -> Ensemble:
     return np.asarray(curve.speedup(many, "measured") / curve.speedup(few, "measured"))
+
+
+def checked(fitted: FittedStudy) -> list[dict[str, object]]:
+    """Rows of the controls table of a study."""
+    return table(fitted.seen)
+
+
+QUESTIONS = (Question(CONTROLS, lambda fitted: fitted.once(checked)),)

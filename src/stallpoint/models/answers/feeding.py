@@ -1,30 +1,54 @@
-"""Whether the training data keeps workers busy: the time they do not wait for it, and the readers that takes.
+"""Training data: whether workers are kept busy, where a storage gives no more, and when staging or packing has paid.
 
-Accelerator utilisation is what MLPerf Storage calls so (MLCommons, benchmark rules v2.0, section 3): the time that
+*Accelerator utilisation* is what MLPerf Storage calls so (MLCommons, benchmark rules v2.0, section 3): the time that
 accelerators compute over the time that training takes. The benchmark replaces computing by a pause; here it is the
 iteration without its wait for data, communication included.
+
+*Saturation*: at how many workers doubling those that read at once stops paying.
+
+*Break-even*: Keuper & Pfreundt (2016, section IV) advise to copy a training set to the nodes' own disks, and to convert
+it. Each costs its time once, and saves in each epoch what workers wait less for data: break-even = seconds / (wait
+before - wait after), both in an epoch of the set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import trained
+from stallpoint.models.answers.fitted import Question
+from stallpoint.models.answers.stalling import Stall
+from stallpoint.models.base.measured import Measured, trained
 from stallpoint.models.base.parts import Parts
-from stallpoint.models.base.statistics import Ensemble, columns, unknown_ensemble
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    bootstrap,
+    columns,
+    estimate,
+    generator,
+    groups,
+    unknown_ensemble,
+)
 from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.terms.data import ReadTogether
+from stallpoint.records.tables import BREAK_EVEN, FEEDING, SATURATION
+from stallpoint.study.kinds.train_kind import TrainCell
+from stallpoint.study.workers import counts, curves_of, place_of
 
 BUSY = 0.9
 """Accelerator utilisation from which on a worker counts as kept busy: the same rules' table 1 asks it of ResNet-50."""
 
 
-def table(curves: Iterable[ScalingCurve], runs: pd.DataFrame) -> list[dict[str, object]]:
+def feeding(curves: Iterable[ScalingCurve], runs: pd.DataFrame) -> list[dict[str, object]]:
     """Rows of the feeding table, for every place of a curve; `runs` is the tidy table of this name."""
     readers = {path: cell.readers if cell.prefetch else 1 for path, cell in trained(runs).items()}
-    return [row for curve in curves for row in _rows(curve, readers)]
+    return [row for curve in curves for row in _fed(curve, readers)]
 
 
 def utilisation(parts: Parts) -> Ensemble:
@@ -33,7 +57,7 @@ def utilisation(parts: Parts) -> Ensemble:
         return 1 - parts.data_wait / parts.iteration_time
 
 
-def _rows(curve: ScalingCurve, readers: Mapping[str, int]) -> Iterator[dict[str, object]]:
+def _fed(curve: ScalingCurve, readers: Mapping[str, int]) -> Iterator[dict[str, object]]:
     has = readers[curve.points[curve.base].cells[0]]
     for place in curve.known:
         here, predicted = curve.at(place), curve.predicted.get(place)
@@ -51,3 +75,152 @@ def _rows(curve: ScalingCurve, readers: Mapping[str, int]) -> Iterator[dict[str,
             **columns("busy_time", busy),
             **columns("readers_needed", by_one / busy),
         }
+
+
+FEWEST_VISITS = 2
+"""To a place, without which nothing is decided: one visit does not tell how far visits lie apart."""
+UNDECIDED = "undecided"
+
+
+def saturation(readings: Iterable[ReadTogether], nodes: Collection[int], threshold: float) -> list[dict[str, object]]:
+    """Rows of the saturation table, for every curve of places that fills nodes.
+
+    A storage saturates where twice the workers read less than `threshold` more samples in the same time, all of them
+    together. Nothing is decided where a place was visited once. `nodes` are looked at beside those measured.
+    """
+    return [row for reading in readings for row in _saturating(reading, nodes, threshold)]
+
+
+def _saturating(reading: ReadTogether, nodes: Collection[int], threshold: float) -> Iterator[dict[str, object]]:
+    for per_node, places in curves_of(reading.visits).items():
+        measured = [n * workers for n, workers in places]
+        seldom = [n * workers for n, workers in places if reading.visits[n, workers] < FEWEST_VISITS]
+        ranks = sorted({*counts(nodes, per_node), *measured})
+        rates = {n: n / reading.slowdown(place_of(n, per_node)) for n in ranks}
+        gains = {n: np.log(rates[2 * n] / rates[n])[1:] for n in ranks if 2 * n in rates}
+        stall = Stall.of(gains, max(ranks), threshold)
+        verdict, where = (UNDECIDED, 0) if seldom else stall.verdict
+        ends = (stall.columns[f"stall_ranks{end}"] for end in ("", "_low", "_high"))
+        yield {
+            "hardware": reading.hardware,
+            "storage": reading.storage,
+            "readers": reading.readers,
+            "workers_per_node": per_node,
+            **dict(zip(("saturation_ranks", "saturation_ranks_low", "saturation_ranks_high"), ends, strict=True)),
+            "reached": stall.reached,
+            "verdict": {"stalls": "saturates", "scales": "keeps pace"}.get(verdict, verdict),
+            "verdict_ranks": where,
+            "deciding": _deciding(verdict, seldom or stall.deciding),
+            "largest_measured": max(measured),
+            "largest_considered": max(ranks),
+        }
+
+
+def _deciding(verdict: str, ranks: Sequence[int]) -> str:
+    """What would decide it; empty where that is decided."""
+    if verdict != UNDECIDED:
+        return ""
+    return f"more visits to {', '.join(map(str, ranks))} workers" if ranks else "a number of workers and its double"
+
+
+PAYS, NEVER, UNDECIDED = "pays", "never pays", "undecided"
+STAGING, PACKING = "staging", "packing"
+
+
+@dataclass(frozen=True)
+class _Remedy:
+    """What was done to the set of a storage, once."""
+
+    name: str
+    samples: int
+    seconds: Ensemble
+    source: str = ""
+    """Path of what was packed."""
+
+    def is_between(self, before: TrainCell, after: TrainCell) -> bool:
+        """Whether `after` reads what this made of that which `before` reads."""
+        if before.stage_to:
+            return False
+        if self.name == STAGING:
+            here, there = ((one.storage_path, one.storage_format) for one in (before, after))
+            return bool(after.stage_to) and here == there
+        return not after.stage_to and os.path.normpath(before.storage_path) == os.path.normpath(self.source)
+
+
+def break_even(
+    points: Sequence[Measured], runs: pd.DataFrame, staging: pd.DataFrame, conversions: pd.DataFrame, seed: int
+) -> list[dict[str, object]]:
+    """Rows of the break_even table: points with staging or packing beside those without.
+
+    The two agree in everything but the storage. `staging` holds what copying took on each node, `conversions` what
+    converting took.
+    """
+    cells = trained(runs)
+    done: dict[tuple[str, str], list[_Remedy]] = {}
+    for place, rows in groups(staging, ["hardware", "storage"]):
+        done.setdefault(place, []).append(_staged(place, rows, seed))
+    for place, rows in groups(conversions, ["hardware", "storage"]):
+        done.setdefault(place, []).append(_packed(rows))
+    return [
+        _break_even(remedy, after, before)
+        for after, before in permutations(points, 2)
+        if _without_storage(after) == _without_storage(before)
+        for remedy in done.get((after.point.hardware, after.point.storage), [])
+        if remedy.is_between(cells[before.cells[0]], cells[after.cells[0]])
+    ]
+
+
+def _staged(place: tuple[str, str], rows: pd.DataFrame, seed: int) -> _Remedy:
+    rows = rows[rows["job_nodes"] == rows["job_nodes"].max()]
+    times = rows.groupby(["cell", "visit"])
+    # A job has staged when its slowest node has.
+    seconds = bootstrap(rows["seconds"], times.ngroup(), generator(seed, "staging", *place), np.max)
+    return _Remedy(STAGING, int(rows["samples"].iloc[-1]), seconds)
+
+
+def _packed(rows: pd.DataFrame) -> _Remedy:
+    last = rows.iloc[-1]
+    return _Remedy(PACKING, int(last["samples"]), np.full(1 + REPLICATES, float(last["seconds"])), str(last["source"]))
+
+
+def _without_storage(measured: Measured) -> dict[str, object]:
+    return {name: value for name, value in vars(measured.point).items() if name != "storage"}
+
+
+def _break_even(remedy: _Remedy, measured: Measured, other: Measured) -> dict[str, object]:
+    iterations = remedy.samples / measured.point.global_batch
+    after, before = (iterations * one.parts.data_wait for one in (measured, other))
+    gain = before - after
+    verdict = verdict_of(gain)
+    epochs = remedy.seconds / gain if verdict == PAYS else unknown_ensemble()
+    return {
+        **measured.point.labels(),
+        "remedy": remedy.name,
+        "before": other.point.storage,
+        **columns("seconds", remedy.seconds),
+        **columns("wait_before", before),
+        **columns("wait_after", after),
+        "verdict": verdict,
+        **columns("epochs", np.where(epochs > 0, epochs, np.inf) if verdict == PAYS else epochs),
+    }
+
+
+def verdict_of(gain: Ensemble) -> str:
+    """Whether an epoch surely waits less (`gain`, s), surely does not, or neither."""
+    _, low, high = estimate(gain)
+    return PAYS if low > 0 else NEVER if high < 0 else UNDECIDED
+
+
+QUESTIONS = (
+    Question(FEEDING, lambda fitted: feeding(fitted.training, fitted.tidy["runs"])),
+    Question(
+        SATURATION,
+        lambda fitted: saturation(fitted.reading.together(), fitted.asked.nodes, fitted.asked.threshold),
+    ),
+    Question(
+        BREAK_EVEN,
+        lambda fitted: break_even(
+            fitted.seen, fitted.tidy["runs"], fitted.tidy["staging"], fitted.tidy["conversions"], fitted.asked.seed
+        ),
+    ),
+)

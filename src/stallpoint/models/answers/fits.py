@@ -20,6 +20,9 @@ Where outputs are split the part S of all weights that these layers have is divi
 
 Rajbhandari et al. (2020), section 3, for what is divided. Activation checkpointing is predicted from such training
 alone: how much of the slope the blocks are was not measured.
+
+The largest mini-batch that fits is (available - fixed) / slope, between what was tried: a b that was trained fits, and
+one that ran out of memory does not, whatever the line says.
 """
 
 from __future__ import annotations
@@ -31,15 +34,108 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import Point
-from stallpoint.models.base.statistics import Ensemble, columns, estimate, unknown_ensemble
+from stallpoint.models.answers.fitted import FittedStudy, Question
+from stallpoint.models.base.measured import Point, trained
+from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.peaks import AVAILABLE, BESIDE_BATCH, DEVICE, HOST, Peaks, predicted
 from stallpoint.models.terms.trainings import Layers
+from stallpoint.records.tables import FITS, LARGEST_BATCH
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.messages import blocks
 from stallpoint.strategies.presets import NONE, Preset
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.workers import Place
+
+MEASURED, PREDICTED, UNKNOWN_BASIS = "measured", "predicted", "unknown"
+OUT_OF_MEMORY = "out of memory"
+"""Words in the reason of a cell that failed for want of memory."""
+
+_Key = tuple[str | int, ...]
+"""Values of `BESIDE_BATCH`, and the memory."""
+
+
+class _Tried(NamedTuple):
+    ran: float
+    """Largest b that was trained; not a number where none was."""
+    failed: float
+    """Smallest b above it that ran out of memory; infinite where none did."""
+
+
+def largest_batch(memory: Iterable[Peaks], runs: pd.DataFrame, environments: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows of the largest_batch table; also of training that always ran out of memory."""
+    known = {(*peaks.training, peaks.memory): peaks for peaks in memory}
+    failed = _failed(runs)
+    return [_largest_row(key, known.get(key), failed.get(key, []), environments) for key in sorted({*known, *failed})]
+
+
+def _failed(runs: pd.DataFrame) -> Mapping[_Key, list[int]]:
+    """Each b that ran out of which memory."""
+    reasons = dict(zip(runs["cell"], runs["reason"], strict=True))
+    found: dict[_Key, list[int]] = {}
+    for path, cell in trained(runs[runs["reason"].str.contains(OUT_OF_MEMORY, regex=False)]).items():
+        key = (*training_of(cell), _ran_out_of(cell, reasons[path]))
+        found.setdefault(key, []).append(cell.worker_batch)
+    return found
+
+
+def training_of(cell: TrainCell) -> _Key:
+    """Values of `BESIDE_BATCH` of a cell."""
+    return tuple(getattr(cell, name) for name in BESIDE_BATCH)
+
+
+def _ran_out_of(cell: TrainCell, reason: str) -> str:
+    """Which memory a cell lacked: a system kills for want of its own, and a GPU's allocator says so."""
+    return DEVICE if cell.device == "cuda" and "killed" not in reason else HOST
+
+
+def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], environments: pd.DataFrame) -> dict[str, object]:
+    ran = float(max(peaks.batches)) if peaks else np.nan
+    # What failed at a b that was trained elsewhere (another job, another node) is no limit of the hardware.
+    tried = _Tried(ran, min((b for b in failed if not b <= ran), default=np.inf))
+    here = environments[environments["cell"].isin(peaks.cells if peaks else [])]
+    available = float(here[AVAILABLE[str(key[-1])]].min()) if len(here) else np.nan
+    line = np.full((1 + REPLICATES, 2), np.nan) if peaks is None or peaks.line is None else peaks.line
+    off = peaks.off if peaks else np.ones(1 + REPLICATES)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_line = np.floor((available / off - line[:, 0]) / line[:, 1])
+    basis, note = _basis(tried, line, available)
+    return {
+        **dict(zip((*BESIDE_BATCH, "memory"), key, strict=True)),
+        "available": available,
+        **columns("fixed", line[:, 0]),
+        **columns("slope", line[:, 1]),
+        "largest_measured": tried.ran,
+        "smallest_failed": tried.failed if np.isfinite(tried.failed) else np.nan,
+        **_largest(tried, basis, by_line),
+        "basis": basis,
+        "note": note,
+    }
+
+
+def _basis(tried: _Tried, line: Ensemble, available: float) -> tuple[str, str]:
+    """Where the largest b is from, and what is missing where it is unknown."""
+    if tried.ran < tried.failed < np.inf:
+        return MEASURED, ""
+    if np.isnan(tried.ran):
+        return UNKNOWN_BASIS, "every b that was tried ran out of memory"
+    if np.isnan(available):
+        return UNKNOWN_BASIS, "the memory that a worker may use was not recorded"
+    if np.isnan(line).any():
+        return UNKNOWN_BASIS, "one b was measured; two tell how memory grows with b"
+    if not (line[:, 1] > 0).all():
+        return UNKNOWN_BASIS, "memory does not grow measurably with the b that were measured"
+    return PREDICTED, ""
+
+
+def _largest(tried: _Tried, basis: str, by_line: Ensemble) -> dict[str, float]:
+    if basis == UNKNOWN_BASIS:
+        return columns("largest_batch", by_line * np.nan)
+    if not np.isfinite(by_line).all():
+        low, high = tried.ran, tried.failed - 1
+        return {"largest_batch": low, "largest_batch_low": low, "largest_batch_high": high}
+    return columns("largest_batch", np.clip(by_line, tried.ran, tried.failed - 1))
+
 
 YES, NO, UNDECIDED, UNKNOWN = "yes", "no", "undecided", "unknown"
 _OF_ALONE = ("network", "hardware", "prefetch", "memory")
@@ -142,12 +238,12 @@ class Memory:
         return float(self._environments.loc[self._environments["cell"].isin(cells), AVAILABLE[memory]].min())
 
 
-def table(curves: Iterable[ScalingCurve], memory: Memory) -> list[dict[str, object]]:
+def fits(curves: Iterable[ScalingCurve], memory: Memory) -> list[dict[str, object]]:
     """Rows of the fits table: every point of every curve."""
-    return [row for curve in curves for row in _rows(curve, memory)]
+    return [row for curve in curves for row in _fit_rows(curve, memory)]
 
 
-def _rows(curve: ScalingCurve, memory: Memory) -> Iterator[dict[str, object]]:
+def _fit_rows(curve: ScalingCurve, memory: Memory) -> Iterator[dict[str, object]]:
     for ranks, one in sorted(curve.predicted.items()):
         found = memory.held_out(one.point)
         cells = curve.measured[ranks].cells if ranks in curve.measured else ()
@@ -259,3 +355,22 @@ def _messages(preset: Preset, layers: Layers, shards: float) -> float:
 
 def _sums(sizes: Sequence[int], groups: Iterable[Sequence[int]]) -> list[float]:
     return [float(sum(sizes[layer] for layer in members)) for members in groups]
+
+
+def largest(fitted: FittedStudy) -> list[dict[str, object]]:
+    """Rows of the largest_batch table of a study."""
+    return largest_batch(fitted.memory, fitted.tidy["runs"], fitted.tidy["environments"])
+
+
+def memory(fitted: FittedStudy) -> Memory:
+    """What a worker at any point of a study takes."""
+    return Memory(
+        fitted.memory, fitted.once(largest), fitted.reduced.trainings.networks, fitted.presets,
+        fitted.tidy["peak_memory"], fitted.tidy["environments"], fitted.asked.cuts,
+    )  # fmt: skip
+
+
+QUESTIONS = (
+    Question(LARGEST_BATCH, lambda fitted: fitted.once(largest)),
+    Question(FITS, lambda fitted: fits(fitted.training, fitted.once(memory))),
+)

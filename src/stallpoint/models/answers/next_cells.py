@@ -18,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import PLACELESS
 from stallpoint.models.base.statistics import NORMAL_INTERVAL, Reals, generator
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
+from stallpoint.records.tables import NEXT_CELLS
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
@@ -336,3 +338,19 @@ def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator
             hours = train_seconds(curve, jobs, alone) / 3600
             measures = np.log(seconds)[samples.replicates]
             yield Candidate("compute", 1, 1, predicted.point.worker_batch, measures, hours)
+
+
+def jobs(fitted: FittedStudy) -> Jobs:
+    """How long the jobs of a study took."""
+    return jobs_of(fitted.tidy["runs"])
+
+
+QUESTIONS = (
+    Question(
+        NEXT_CELLS,
+        lambda fitted: table(
+            fitted.training, fitted.once(jobs), fitted.links, fitted.presets, fitted.asked.threshold,
+            fitted.asked.available, fitted.asked.seed,
+        ),
+    ),
+)  # fmt: skip

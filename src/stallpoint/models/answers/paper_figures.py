@@ -19,13 +19,13 @@ import numpy as np
 
 from stallpoint.errors import InputError
 from stallpoint.models.answers.stalling import communication_ratio, crossing, predicted_stall, throughput
-from stallpoint.models.answers.what_if import Link, Scenario, predict
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.iteration.scenarios import Link, Scenario, predict
 from stallpoint.models.terms.communication import Communication, Scheme, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.link import Traffic

@@ -8,34 +8,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from stallpoint.errors import InputError
-from stallpoint.models.answers.fits import NO, Memory
-from stallpoint.models.answers.next_cells import Jobs, train_seconds
+from stallpoint.models.answers.fits import NO, Memory, memory
+from stallpoint.models.answers.fitted import Question
+from stallpoint.models.answers.next_cells import Jobs, jobs, train_seconds
 from stallpoint.models.answers.stalling import throughput
-from stallpoint.models.answers.what_if import Scenario, changed_point, predict
+from stallpoint.models.answers.variants import RAISED, Variant
 from stallpoint.models.base.measured import Point, trained
 from stallpoint.models.base.statistics import SAME_WITHIN, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.iteration.scenarios import Scenario, changed_point, predict
 from stallpoint.models.terms.communication import scheme_of
+from stallpoint.records.tables import REMEDIES
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.interventions import EMPTY_MESSAGES, NO_COMMUNICATION, possible
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
-RAISED = 4
-"""Factor on a setting that a remedy raises: mini-batch, mini-batches accumulated, readers, bucket size."""
 FASTER_LINK = 10.0
 """Factor on the links' bandwidth, and on 1 over their latency: from one generation of networks to the next but one."""
-FUSED_BYTES = 25 * 2**20
-"""Bucket size where layers are sent one by one: DistributedDataParallel's."""
 LOSSY, LARGER = "gradients lose precision", "a target may take more samples"
 TRAINS_OTHERWISE = (LOSSY, LARGER)
 """What else remedies change that train something else: to be said wherever one is named."""
@@ -70,25 +68,6 @@ class Remedy:
     """Whether a cell can confirm it at all."""
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A preset that differs from another one in one remedy."""
-
-    like: str
-    changes: Mapping[str, Any]
-    preset: Preset
-
-
-def variants(used: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Variant]:
-    """The variants of the presets that are `used`, by names that are not `taken`."""
-    return {
-        name: Variant(like, changes, varied)
-        for like, preset in used.items()
-        for suffix, changes in _changes(preset)
-        if (name := f"{like}-{suffix}") not in taken and (varied := _varied(preset, changes))
-    }
-
-
 def table(
     cluster: Cluster,
     curves: Iterable[ScalingCurve],
@@ -116,37 +95,6 @@ class _Study(NamedTuple):
     memory: Memory
     storages: Mapping[tuple[str, str], Mapping[str, TrainCell]]
     """As `_storages` gives them."""
-
-
-def _changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Suffix of the name, and changed fields."""
-    if not (preset.communicates and preset.synchronous):
-        return
-    if preset.staged:
-        count = preset.micro_batches * RAISED
-        yield f"micro-batches-{count}", {"micro_batches": count}
-        return
-    if preset.lossless:
-        yield "16-bit", {"gradient_bits": 16}
-    if preset.grouping == "layer":
-        yield _mebibytes(FUSED_BYTES), {"grouping": "fused", "fusion_bytes": FUSED_BYTES}
-    elif preset.grouping == "fused":
-        for size in (preset.fusion_bytes // RAISED, preset.fusion_bytes * RAISED):
-            yield _mebibytes(size), {"fusion_bytes": size}
-    parts = preset.accumulate * RAISED
-    yield f"accumulate-{parts}", {"accumulate": parts}
-
-
-def _mebibytes(size: int) -> str:
-    return f"{size / 2**20:g}-mib"
-
-
-def _varied(preset: Preset, changes: Mapping[str, Any]) -> Preset | None:
-    """`preset` with `changes`; None where they do not go together."""
-    try:
-        return replace(preset, **changes)
-    except InputError:
-        return None
 
 
 # --- which remedies there are -------------------------------------------------------------------
@@ -365,3 +313,13 @@ def _scalar(value: Any) -> str:
 
 
 _NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+
+
+QUESTIONS = (
+    Question(
+        REMEDIES,
+        lambda fitted: table(
+            fitted.cluster, fitted.training, fitted.varied, fitted.tidy["runs"], fitted.once(jobs), fitted.once(memory)
+        ),
+    ),
+)

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from stallpoint.models.answers.fitted import Question
 from stallpoint.models.base.statistics import bootstrap, columns, generator, groups
+from stallpoint.records.tables import STALENESS_SHARES, WORKER_STALENESS
 
 TRAINING = ("network", "hardware", "storage", "sync", "batch", "nodes", "workers_per_node", "ranks")
 """Which training; all visits and runs of it together."""
@@ -49,3 +51,9 @@ def _workers(staleness: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
             **columns("over_workers", (mean + 1) / place[TRAINING.index("ranks")]),
             "largest_staleness": int(rows["staleness"].max()),
         }
+
+
+QUESTIONS = (
+    Question(STALENESS_SHARES, lambda fitted: shares(fitted.tidy["staleness"])),
+    Question(WORKER_STALENESS, lambda fitted: workers(fitted.tidy["staleness"], fitted.asked.seed)),
+)

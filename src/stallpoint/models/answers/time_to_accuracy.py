@@ -4,24 +4,41 @@ With X the throughput and E(B) the samples that B needs, it is E(B) / X: a doubl
 what throughput gains, less what more samples cost. Goodput is throughput times statistical efficiency, the samples
 that the smallest B needs over those that B needs (Qiao et al. 2021, "Pollux", section 3). Pollux has that efficiency
 from the noise scale φ, (φ + B₀) / (φ + B), which is the same where φ is the critical mini-batch.
+
+*As trained*: where one way takes k times as long as another, its steps are more by one factor and longer by the other:
+k is their product. A way is a preset, a recipe and a mini-batch; the fastest of them is chosen at each place anew, as
+whoever wants the target soon would.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from stallpoint.models.answers.stall_probability import Stall
-from stallpoint.models.answers.stalling import Gains
+from stallpoint.models.answers.fitted import FittedStudy, Question
+from stallpoint.models.answers.stalling import Gains, Stall, doublings
 from stallpoint.models.base.measured import SERIES, Measured, Point
-from stallpoint.models.base.statistics import Ensemble, Reals, columns, unknown_ensemble
-from stallpoint.models.convergence.steps import ANY, TO_TARGET, Steps
+from stallpoint.models.base.statistics import (
+    Ensemble,
+    Reals,
+    Scatter,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    scatter,
+    unknown_ensemble,
+)
+from stallpoint.models.convergence.steps import ANY, TO_TARGET, Steps, best_trial
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.records.tables import ACCURACY_STALLING, TARGET_STALLING, TARGET_TIMES, TIME_TO_ACCURACY
 from stallpoint.strategies.presets import Preset
 
-_LABELS = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe", "target": "target"}
+_STEPS_OF = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe", "target": "target"}
 """Columns that say which training the steps are of, and what they are called there."""
 
 
@@ -50,7 +67,7 @@ def tables(
     `gains_of` is `gains` of throughput or remembers them; `noise` gives the noise scale of a training.
     """
     times = [row for pair in pairs for row in _times(pair, noise)]
-    return times, [_stalling(pair, gains_of(pair.curve), threshold) for pair in pairs]
+    return times, [_accuracy_stalling(pair, gains_of(pair.curve), threshold) for pair in pairs]
 
 
 def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
@@ -103,7 +120,7 @@ def _times(pair: Matched, noise: Callable[[Steps], Ensemble]) -> Iterator[dict[s
         more = steps.samples(batch) / base[1].samples(base[0].point.global_batch) if base else unknown_ensemble()
         yield {
             **here.point.labels("global_batch"),
-            **{column: steps.training[name] for column, name in _LABELS.items()},
+            **{column: steps.training[name] for column, name in _STEPS_OF.items()},
             "steps_ranks": steps.ranks,
             "basis": curve.basis(ranks),
             **columns("steps", needed),
@@ -129,17 +146,198 @@ def _gains(pair: Matched, of_throughput: Gains) -> dict[int, Reals]:
     return found
 
 
-def _stalling(pair: Matched, of_throughput: Gains, threshold: float) -> dict[str, object]:
+def _accuracy_stalling(pair: Matched, of_throughput: Gains, threshold: float) -> dict[str, object]:
     gained = _gains(pair, of_throughput)
     stall = Stall.of(gained, 2 * max(gained, default=0), threshold)
     verdict, place = stall.verdict
     labels = {name: value for name, value in _first(pair.curve).labels().items() if name in SERIES}
     return {
         **labels,
-        **{column: pair.training[name] for column, name in _LABELS.items()},
+        **{column: pair.training[name] for column, name in _STEPS_OF.items()},
         **stall.columns,
         "reached": stall.reached,
         "verdict": verdict,
         "verdict_ranks": place,
         "largest_considered": stall.largest,
     }
+
+
+TARGET = ("network", "hardware", "storage", "target")
+_PLACE = ("nodes", "workers_per_node", "ranks")
+WAY = ("sync", "recipe", "batch")
+_LABELS = (*TARGET, *_PLACE, *WAY)
+_AT_POINT = ("hardware", "storage", "sync", *_PLACE, "batch")
+FASTEST, SLOWER, ALIKE, NOT_REACHED = "fastest", "slower", "not distinguishable", "not reached"
+_QUANTITIES = ("time", "steps", "step_time")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Runs to a target, alike in all but trial and seed."""
+
+    labels: Mapping[str, Any]
+    """Values of `TARGET`, `_PLACE` and `WAY`."""
+    runs: int
+    reached: int
+    trial: int
+    """-1 where no trial reached the target with every seed."""
+    time: Ensemble
+    """Seconds of training until then; not a number where it was not reached, as below."""
+    steps: Ensemble
+    predicted: Ensemble
+    """`time` as expected of a B that nobody trained, at a place that nobody measured."""
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Values of `TARGET` and `_PLACE`: what reaches one target at one place is compared."""
+        return tuple(self.labels[name] for name in (*TARGET, *_PLACE))
+
+    @property
+    def step_time(self) -> Ensemble:
+        """Seconds of a step."""
+        return self.time / self.steps
+
+
+def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> list[Trained]:
+    """Of ``convergence_runs`` with a target; predictions are of the `pairs` of scaling curves and steps."""
+    done = runs[runs["reached"].astype(bool)]
+    usual = scatter(done.assign(repeat=done["seed"], visit=1), [*_LABELS, "trial"], "seconds_to_target")
+    known: dict[tuple[Any, ...], tuple[Steps, Ensemble]] = {}
+    for pair in pairs:
+        for ranks, steps in pair.steps.items():
+            point = pair.curve.at(ranks).point
+            key = (*pair.training.values(), *_of_point(point))
+            # One place may be of several curves: where any of them measured it, its prediction does without.
+            if ranks in pair.curve.held_out:
+                known[key] = steps, pair.curve.held_out[ranks].parts.iteration_time
+            elif ranks not in pair.curve.measured:
+                known.setdefault(key, (steps, pair.curve.predicted[ranks].parts.iteration_time))
+    return [
+        _trained(dict(zip(_LABELS, key, strict=True)), rows, known, usual, seed) for key, rows in groups(runs, _LABELS)
+    ]
+
+
+def _of_point(point: Point) -> tuple[Any, ...]:
+    """What a point of a curve says of `_AT_POINT`."""
+    place = (point.nodes, point.workers_per_node, point.ranks)
+    return (point.hardware, point.storage, point.sync, *place, point.global_batch)
+
+
+def _trained(
+    labels: Mapping[str, Any],
+    rows: pd.DataFrame,
+    known: Mapping[tuple[Any, ...], tuple[Steps, Ensemble]],
+    usual: Scatter,
+    seed: int,
+) -> Trained:
+    key = tuple(labels[name] for name in (*TO_TARGET, *_AT_POINT))
+    best = best_trial(rows)
+    unknown = unknown_ensemble()
+    time, steps, trial = unknown, unknown, -1
+    if best is not None:
+        random = generator(seed, "time to target", *labels.values())
+        # What differs between seeds differs in steps and seconds together.
+        both = bootstrap(best[["steps_to_target", "seconds_to_target"]], best["seed"], random, np.mean, usual)
+        steps, time, trial = both[:, 0], both[:, 1], int(best["trial"].iloc[0])
+    if key in known:
+        others, iteration = known[key]
+        predicted = others.without(labels["batch"]).expected(labels["batch"]) * iteration
+    else:
+        predicted = unknown
+    return Trained(labels, len(rows), int(rows["reached"].sum()), trial, time, steps, predicted)
+
+
+def target_times(found: Sequence[Trained]) -> list[dict[str, object]]:
+    """Rows of the target_times table."""
+    fastest: dict[tuple[Any, ...], Trained] = {}
+    for one in sorted((one for one in found if not np.isnan(one.time[0])), key=lambda one: float(one.time[0])):
+        fastest.setdefault(one.place, one)
+    return [_target_time(one, fastest.get(one.place)) for one in found]
+
+
+def _target_time(one: Trained, fastest: Trained | None) -> dict[str, object]:
+    unknown = unknown_ensemble()
+    over = {name: getattr(one, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
+    slower = columns("slower", over["time"])
+    # As many seeds deviate from what is expected as they do here.
+    expected = one.predicted * one.time / one.time[0]
+    return {
+        **one.labels,
+        "runs": one.runs,
+        "runs_reached": one.reached,
+        "trial": one.trial,
+        **{name: value for of in _QUANTITIES for name, value in columns(of, getattr(one, of)).items()},
+        **slower,
+        **columns("more_steps", over["steps"]),
+        **columns("longer_steps", over["step_time"]),
+        "verdict": _verdict(one, fastest, slower["slower_low"]),
+        **columns("predicted", expected),
+        "error": float(expected[0] / one.time[0] - 1),
+    }
+
+
+def _verdict(one: Trained, fastest: Trained | None, low: float) -> str:
+    if np.isnan(one.time[0]):
+        return NOT_REACHED
+    if one is fastest:
+        return FASTEST
+    return SLOWER if low > 1 else ALIKE
+
+
+def target_stalling(found: Sequence[Trained], pairs: Iterable[Matched], threshold: float) -> list[dict[str, object]]:
+    """Rows of the target_stalling table: of what was trained, and of steps times iteration time on any curve."""
+    times: dict[tuple[Any, ...], dict[int, list[Ensemble]]] = {}
+    for one in found:
+        key = (*(one.labels[name] for name in TARGET), one.labels["workers_per_node"], "trained")
+        times.setdefault(key, {}).setdefault(one.labels["ranks"], []).append(one.time)
+    for pair in pairs:
+        for ranks, steps in pair.steps.items():
+            here = pair.curve.at(ranks)
+            key = (
+                here.point.network, here.point.hardware, pair.training["storage"], pair.training["target"],
+                pair.curve.per_node, "known",
+            )  # fmt: skip
+            seconds = steps.at(here.point.global_batch) * here.parts.iteration_time
+            times.setdefault(key, {}).setdefault(ranks, []).append(seconds)
+    return [_target_stalling(key, by_ranks, threshold) for key, by_ranks in times.items()]
+
+
+def _target_stalling(key: tuple[Any, ...], times: Mapping[int, list[Ensemble]], threshold: float) -> dict[str, object]:
+    best: dict[int, Reals] = {}
+    for ranks, several in times.items():
+        if reached := [one for one in several if np.isfinite(one).all()]:
+            best[ranks] = min(reached, key=lambda one: float(one[0]))[1:]
+    gains = {ranks: np.log(best[ranks] / best[2 * ranks]) for ranks in sorted(best) if 2 * ranks in best}
+    stall = Stall.of(gains, 2 * max(gains, default=0), threshold)
+    verdict, place = stall.verdict
+    return {
+        **dict(zip((*TARGET, "workers_per_node", "of"), key, strict=True)),
+        **stall.columns,
+        "reached": stall.reached,
+        "verdict": verdict,
+        "verdict_ranks": place,
+        "largest_considered": stall.largest,
+    }
+
+
+def _matched_curves(fitted: FittedStudy) -> list[Matched]:
+    return matched(fitted.training, fitted.to_target, fitted.presets)
+
+
+def _times_and_stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    return tables(fitted.once(_matched_curves), fitted.once(doublings), fitted.noise, fitted.asked.threshold)
+
+
+def _runs(fitted: FittedStudy) -> list[Trained]:
+    return runs_to_target(fitted.tidy["convergence_runs"], fitted.once(_matched_curves), fitted.asked.seed)
+
+
+QUESTIONS = (
+    Question(TIME_TO_ACCURACY, lambda fitted: fitted.once(_times_and_stalls)[0]),
+    Question(ACCURACY_STALLING, lambda fitted: fitted.once(_times_and_stalls)[1]),
+    Question(TARGET_TIMES, lambda fitted: target_times(fitted.once(_runs))),
+    Question(
+        TARGET_STALLING,
+        lambda fitted: target_stalling(fitted.once(_runs), fitted.once(_matched_curves), fitted.asked.threshold),
+    ),
+)

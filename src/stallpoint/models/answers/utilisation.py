@@ -3,6 +3,12 @@
 Model FLOP/s utilisation as Chowdhery et al. define it (PaLM, 2022, section 4.1): the operations that the network needs,
 recomputed ones not counted, over what the device is rated for. The share of a link's bandwidth as Shi et al. (2018)
 count their 9.6 % in section V-C2: the gradients' bytes over the time of communication and the rated bandwidth.
+
+*Traffic*: bytes that an iteration moves: training data against gradients (Keuper & Pfreundt, 2016, section IV-A).
+
+As there, gradients are those of n workers that share a parameter server: n - 1 send their gradients to it and receive
+the weights, 2(n-1) times the size of the model. A whole training moves what an epoch does times its epochs: their
+AlexNet 100 x 150 GB = 15 TB of images, and 450,000 x 250 MB x 2(n-1) of gradients.
 """
 
 from __future__ import annotations
@@ -10,20 +16,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+import pandas as pd
 
-from stallpoint.models.base.measured import Measured
+from stallpoint.models.answers.fitted import Question
+from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
 from stallpoint.models.terms.trainings import Layers
+from stallpoint.records.tables import TRAFFIC, UTILISATION
 
 FLOPS_OF_PASSES = 6
 """Operations of an iteration for each multiply-add of a forward pass; the backward pass takes twice as many."""
-IMAGENET = 1_281_167
-"""Training images of ILSVRC-2012."""
 FLOPS, LINK, POWER = "flops", "link", "power"
 """FLOP/s a worker's device is rated for, B/s a node's link is rated for in one direction, W a node draws."""
 
 
-def table(
+def utilisation(
     points: Iterable[Measured],
     networks: Mapping[str, Layers],
     multiply_adds: Mapping[str, float],
@@ -38,12 +45,12 @@ def table(
     hardware.
     """
     return [
-        _row(measured, networks, multiply_adds, tokens, rated.get(measured.point.hardware, {}), epoch_samples)
+        _utilised(measured, networks, multiply_adds, tokens, rated.get(measured.point.hardware, {}), epoch_samples)
         for measured in points
     ]
 
 
-def _row(
+def _utilised(
     measured: Measured,
     networks: Mapping[str, Layers],
     multiply_adds: Mapping[str, float],
@@ -81,3 +88,43 @@ def _gradient_bytes(network: str, networks: Mapping[str, Layers]) -> float:
 def _possible(seconds: Ensemble) -> Ensemble:
     """Times that can be; not numbers where any of them cannot."""
     return seconds if is_duration(seconds) else unknown_ensemble()
+
+
+def bytes_moved(
+    points: Iterable[Measured], networks: Mapping[str, Layers], storage_reads: pd.DataFrame, epoch_samples: int
+) -> list[dict[str, object]]:
+    """Rows of the traffic table; `storage_reads` as the tidy table of this name."""
+    sample = storage_reads.groupby(["hardware", "storage"])["bytes"].mean()
+    return [
+        _moved(point, float(sample[point.hardware, point.storage]), networks[point.network], epoch_samples)
+        for point in (measured.point for measured in points)
+        if point.ranks > 1 and (point.hardware, point.storage) in sample.index and point.network in networks
+    ]
+
+
+def _moved(point: Point, sample_bytes: float, layers: Layers, epoch_samples: int) -> dict[str, object]:
+    gradients = 2 * (point.ranks - 1) * int(layers.gradient_bytes.sum())
+    return {
+        **point.labels(),
+        "data_bytes": round(point.global_batch * sample_bytes),
+        "gradient_bytes": gradients,
+        "epoch_data_bytes": epoch_samples * sample_bytes,
+        "epoch_gradient_bytes": epoch_samples / point.global_batch * gradients,
+    }
+
+
+QUESTIONS = (
+    Question(
+        UTILISATION,
+        lambda fitted: utilisation(
+            fitted.placed, fitted.reduced.trainings.networks, fitted.asked.multiply_adds, fitted.asked.tokens,
+            fitted.asked.rated, fitted.asked.epoch_samples,
+        ),
+    ),
+    Question(
+        TRAFFIC,
+        lambda fitted: bytes_moved(
+            fitted.placed, fitted.reduced.trainings.networks, fitted.tidy["storage_reads"], fitted.asked.epoch_samples
+        ),
+    ),
+)  # fmt: skip

@@ -11,13 +11,15 @@ from itertools import combinations
 
 import numpy as np
 
-from stallpoint.models.answers import closure
+from stallpoint.models.answers import trust
+from stallpoint.models.answers.fitted import Question
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import columns, estimate
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.terms.trainings import Trainings
+from stallpoint.records.tables import VALIDATION
 
 CALIBRATED_ON = 2
 """Worker counts to calibrate on, unless nodes are named."""
@@ -55,7 +57,7 @@ def table(
         if (seen := [one for one in measured if belongs(one.point)])
         and (truth := {one.point.ranks: one for one in measured if larger(one.point) and not one.composed})
     ]
-    errors = closure.errors([curve for curve, _ in curves])
+    errors = trust.errors([curve for curve, _ in curves])
     label = ", ".join(map(str, sorted({one.point.ranks for one in known if one.point.scaling in SCALINGS})))
     return [row for curve, truth in curves for row in _rows(curve, truth, label, errors)]
 
@@ -67,7 +69,7 @@ def _rows(
         predicted = curve.predicted.get(ranks)
         if predicted is None:
             continue
-        seconds = closure.widened(predicted, errors)
+        seconds = trust.widened(predicted, errors)
         value, low, high = estimate(seconds)
         found = float(measured.parts.iteration_time[0])
         if value > 0 and found > 0:
@@ -94,3 +96,13 @@ def _difference(seconds: Sequence[float]) -> float:
     """Slower over faster, minus 1, on average over pairs of those that took any time; NaN without a pair."""
     pairs = [max(pair) / min(pair) - 1 for pair in combinations([some for some in seconds if some > 0], 2)]
     return float(np.mean(pairs)) if pairs else float("nan")
+
+
+QUESTIONS = (
+    Question(
+        VALIDATION,
+        lambda fitted: table(
+            fitted.reduced.trainings, fitted.points, fitted.asked.calibration_nodes, fitted.cluster_of
+        ),
+    ),
+)

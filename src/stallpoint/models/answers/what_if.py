@@ -1,258 +1,41 @@
-"""What if: the same model of a cluster that differs in its links, compute units, gradients, mini-batch, preset or data.
+"""What if: every scenario of a study for every curve; and the same model on a grid of factors, for a page's sliders.
 
-A scenario changes what the model is given, never the model. What it changes is scaled from what was measured, so a
-scenario is as good as the prediction without it: compare scenarios with the scenario ``as measured``, which is
-predicted too.
+Iteration times are asked at every combination of factors on computing (1 / speed), latency, and transfer (1 /
+bandwidth), all at once: each takes the place of a replicate. Gradient bytes and the mini-batch change what is sent and
+computed, and are asked one by one. Between its points the logarithm of the time is interpolated linearly over the
+logarithms of the factors (`interpolated`); only the mini-batch is not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
+from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.stalling import predicted_stall, throughput
-from stallpoint.models.base.measured import MATRIX_LAYERS, Measured, Point
-from stallpoint.models.base.statistics import Ensemble, columns, unknown_ensemble
-from stallpoint.models.iteration.cluster import Cluster, ComputingTimes, DataTimes, LearnedEffects
+from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns, unknown_ensemble
+from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.terms.communication import law_name, nominal, scheme_of
+from stallpoint.models.iteration.scenarios import CHANGED_BY_FACTOR, Scenario, changed_point, predict
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
-from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.study.workers import Place, counts
+from stallpoint.records.tables import WHAT_IF, WHAT_IF_GRID
+from stallpoint.study.workers import Place
 
-AS_MEASURED = "as measured"
-
-
-@dataclass(frozen=True)
-class Link:
-    """A link known from what is published of it."""
-
-    latency: float
-    """Of one step of a reduction, s."""
-    bandwidth: float
-    """B/s."""
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """What is different; numbers are factors on what was measured."""
-
-    bandwidth: float = 1.0
-    latency: float = 1.0
-    compute_speed: float = 1.0
-    """Forward and backward pass and update; not the copy to the device."""
-    gradient_bytes: float = 1.0
-    batch: float = 1.0
-    straggling: float = 1.0
-    """Factor on waiting for the slowest worker; 0: the one that lags, if it is one, is as fast as the others."""
-    launches: float = 1.0
-    """Factor on what layers take however small the mini-batch, as far as layers without matrix products take it too:
-    starting kernels, which compiling or CUDA graphs avoid."""
-    prefetch: int | None = None
-    """Mini-batches read ahead; None: as it was."""
-    readers: int | None = None
-    """Threads of a worker that read ahead; None: as it was."""
-    storage: str | None = None
-    """Storage; None: as it was."""
-    staged: bool = False
-    """Each node reads a copy of its own, as fast as one worker alone reads the storage now."""
-    workers_per_node: int | None = None
-    """Workers of a full node; None: as it was."""
-    sync: str | None = None
-    """Preset; None: as it was."""
-    link: Link | None = None
-    """In place of the measured links, before the factors on bandwidth and latency."""
-
-    @property
-    def label(self) -> str:
-        """The scenario in words."""
-        link = self.link and f"link {1e6 * self.link.latency:g} µs, {self.link.bandwidth / 1e9:.3g} GB/s"
-        factors = {name: getattr(self, name) for name in CHANGED_BY_FACTOR}
-        changed = [f"{name.replace('_', ' ')} × {factor:g}" for name, factor in factors.items() if factor != 1]
-        ahead = "" if self.prefetch is None else f"prefetch {self.prefetch}" if self.prefetch else "no prefetch"
-        readers = self.readers and f"{self.readers} reader{'s' if self.readers > 1 else ''}"
-        staged = "staged copies" if self.staged else ""
-        workers = self.workers_per_node and f"{self.workers_per_node} workers per node"
-        named = (link, *changed, ahead, readers, self.storage, staged, workers, self.sync)
-        return ", ".join(name for name in named if name) or AS_MEASURED
-
-
-QUANTITIES = ("iteration", "speedup", "gain", "stall_ranks")
-CHANGED_BY_FACTOR = ("bandwidth", "latency", "compute_speed", "gradient_bytes", "batch", "straggling", "launches")
-CHANGES = (*CHANGED_BY_FACTOR, "prefetch", "readers", "storage", "sync", "link")
-"""What a study's ``what_if`` may name."""
 _OF_POINT = ("batch", "prefetch", "storage", "workers_per_node", "sync")
 """Changes of what is trained, not of where."""
+QUANTITIES = ("iteration", "speedup", "gain", "stall_ranks")
 
 
-def scenarios(blocks: Iterable[Mapping[str, Any]]) -> list[Scenario]:
-    """The scenarios of a study's ``what_if``: each block multiplied out, ``as measured`` first, none twice."""
-    found = dict.fromkeys([Scenario()])
-    for block in blocks:
-        values = {name: _as_list(block[name]) for name in CHANGES if name in block}
-        for combination in product(*values.values()):
-            changes = dict(zip(values, combination, strict=True))
-            if isinstance(changes.get("link"), Mapping):
-                changes["link"] = Link(**changes["link"])
-            found[Scenario(**changes)] = None
-    return list(found)
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
-    """`cluster` under `scenario`, for curves on `hardware`."""
-    links = cluster.communication
-    if scenario.link:
-        measured, links = links, {}
-        for preset in cluster.presets.values():
-            for operation in preset.operations:
-                scheme = scheme_of(hardware, preset, operation)
-                known = measured.get(scheme)
-                link = nominal(law_name(scheme), latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
-                links[scheme] = replace(link, while_computing=known.while_computing if known else None)
-    links = {
-        scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth) for scheme, link in links.items()
-    }
-    compute = _Changed(cluster.compute, scenario.compute_speed, scenario.gradient_bytes, scenario.launches)
-    data = _ChangedData(cluster.data, scenario.readers, scenario.staged)
-    effects: LearnedEffects = cluster.effects
-    if scenario.straggling != 1:
-        effects = _ChangedEffects(cluster.effects, scenario.straggling)
-    return replace(cluster, compute=compute, communication=links, data=data, effects=effects)
-
-
-@dataclass(frozen=True)
-class _ChangedData:
-    """Data that other numbers of threads read, or each node from a copy of its own."""
-
-    original: DataTimes
-    readers: int | None
-    staged: bool
-
-    def seconds(
-        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
-    ) -> Ensemble:
-        there = (1, 1) if self.staged else place
-        return self.original.seconds(measured, there, batch, without=without, readers=self.readers or readers)
-
-    def beside_gradients(
-        self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
-    ) -> tuple[Ensemble, Ensemble | float]:
-        on_link = None if self.staged else traffic
-        return self.original.beside_gradients(measured, isolated, ranks_per_node, batch, on_link)
-
-
-@dataclass(frozen=True)
-class _ChangedEffects:
-    """What training takes where waiting for the slowest worker takes `factor` times as long; the others stay as they
-    are."""
-
-    original: LearnedEffects
-    factor: float
-
-    def __call__(self, point: Point, held_out: bool = False) -> Effects:
-        known = self.original(point, held_out)
-        return replace(known, straggling=known.straggling * self.factor)
-
-
-@dataclass(frozen=True)
-class _Changed:
-    """Layer times of compute units `speed` times as fast, of other gradients, and with other times to start kernels."""
-
-    original: ComputingTimes
-    speed: float
-    gradient_bytes: float
-    launches: float
-    layers: Mapping[str, Layers] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "layers", {name: self._layers(old) for name, old in self.original.layers.items()})
-
-    def _layers(self, old: Layers) -> Layers:
-        # What is learned stays learned, however few bytes it takes.
-        sizes = np.maximum(np.rint(old.gradient_bytes * self.gradient_bytes), old.gradient_bytes > 0)
-        return replace(old, gradient_bytes=sizes.astype(np.int64))
-
-    def times(
-        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
-    ) -> Times | None:
-        found = self.original.times(network, hardware, batch, prefetch=prefetch, without=without)
-        if found is not None and self.launches != 1:
-            twice = self.original.times(network, hardware, 2 * batch, prefetch=prefetch, without=without)
-            found = twice and _with_launches(found, twice, self.original.layers[network].types, self.launches)
-        return found and found.scaled(1 / self.speed)
-
-
-def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], factor: float) -> Times:
-    """`times` with starting kernels taking `factor` times as long; `twice` are those of twice the mini-batch.
-
-    What a layer takes however small the mini-batch: twice its time less that of twice the mini-batch. Of layers without
-    matrix products that is starting kernels; of the others it may be bringing weights through the memory too, and as
-    much counts as the median of those without takes.
-    """
-    matrix = np.isin(types, MATRIX_LAYERS)
-    changed, saved = {}, {}
-    for name in ("forward", "backward"):
-        here, larger = (getattr(at, f"layers_{name}") for at in (times, twice))
-        fixed = np.clip(2 * here - larger, 0.0, here)
-        others = ~matrix & (here[0] > 0)
-        usual = np.median(fixed[:, others], axis=-1, keepdims=True) if others.any() else np.zeros((len(here), 1))
-        started = (1 - factor) * np.where(matrix, np.minimum(fixed, usual), fixed)
-        changed[f"layers_{name}"] = here - started
-        # Of disturbed records a pass may be shorter than its layers together.
-        saved[name] = np.maximum(getattr(times, name) - started.sum(-1), 0.0)
-    return replace(times, **changed, **saved)
-
-
-def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Iterable[int]) -> ScalingCurve | None:
-    """The curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole number.
-
-    Its ``points`` are those of `curve` under their new names: they say what was measured, not the scenario.
-    """
-    points = {n: (measured, changed_point(measured.point, scenario)) for n, measured in curve.points.items()}
-    renamed = [replace(measured, point=point) for measured, point in points.values() if point is not None]
-    if curve.base not in {measured.point.ranks for measured in renamed}:
-        return None
-    elsewhere = changed(cluster, scenario, curve.origin.hardware)
-    per_node = scenario.workers_per_node or curve.per_node
-    return DagModel(elsewhere).curve(renamed, counts(nodes, per_node), held_out=False)
-
-
-def changed_point(point: Point, scenario: Scenario) -> Point | None:
-    """`point` as `scenario` has it; None where its mini-batch is no whole number, or its node has too many workers."""
-    per_node = scenario.workers_per_node or point.workers_per_node
-    if point.place[1] > per_node:
-        return None
-    whole = point.global_batch if point.scaling == "strong" else point.worker_batch
-    batch = whole * scenario.batch
-    workers = point.ranks if point.scaling == "strong" else 1
-    if batch < workers or batch != int(batch) or int(batch) % workers:
-        return None
-    worker_batch = int(batch) // workers
-    return replace(
-        point,
-        batch=int(batch),
-        global_batch=worker_batch * point.ranks,
-        worker_batch=worker_batch,
-        workers_per_node=per_node,
-        prefetch=point.prefetch if scenario.prefetch is None else scenario.prefetch,
-        storage=scenario.storage or point.storage,
-        sync=scenario.sync or point.sync,
-    )
-
-
-def table(
+def what_if(
     cluster: Cluster,
     curves: Iterable[ScalingCurve],
     grid: Sequence[Scenario],
@@ -266,10 +49,12 @@ def table(
     if len(grid) < 2:
         return []
     told = [curve for curve in curves if not curve.withheld]
-    return [row for curve in told for scenario in grid for row in _rows(cluster, curve, scenario, nodes, threshold)]
+    return [
+        row for curve in told for scenario in grid for row in _scenario_rows(cluster, curve, scenario, nodes, threshold)
+    ]
 
 
-def _rows(
+def _scenario_rows(
     cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Sequence[int], threshold: float
 ) -> Iterator[dict[str, object]]:
     measured, before = curve.origin, throughput(curve)
@@ -279,13 +64,15 @@ def _rows(
         return  # what the curve has anyway
     predicted = predict(cluster, curve, scenario, nodes)
     if predicted is None:
-        yield _row(measured, measured, scenario) | {"note": "its mini-batch is no whole number for every worker"}
+        yield _scenario_row(measured, measured, scenario) | {
+            "note": "its mini-batch is no whole number for every worker"
+        }
         return
     after = throughput(predicted)
     # Presets whose collectives nobody measured are known on one worker alone.
     if curve.base not in before or curve.base not in after or len(after) < 2:
         point = predicted.points[curve.base].point
-        yield _row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
+        yield _scenario_row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
         return
     stall = predicted_stall(after, threshold)
     for n, rate in sorted(after.items()):
@@ -295,10 +82,10 @@ def _rows(
             **(columns("gain", rate / before[n]) if n in before else {}),
             **stall.columns,
         }
-        yield _row(measured, predicted.predicted[n].point, scenario) | quantities | {"reached": stall.reached}
+        yield _scenario_row(measured, predicted.predicted[n].point, scenario) | quantities | {"reached": stall.reached}
 
 
-def _row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:
+def _scenario_row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:
     """A row without results for `point`, which `scenario` makes of the curve of `measured`."""
     unknown = unknown_ensemble()
     return {
@@ -319,3 +106,150 @@ def _row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]
         "reached": False,
         "note": "",
     }
+
+
+# --- on a grid of factors ---------------------------------------------------------------------------
+
+BATCHES, GRADIENT_BYTES = (1.0, 2.0, 4.0), (0.25, 0.5, 1.0)
+"""Factors on the mini-batch and on the size of the gradients."""
+STEPS = {
+    "compute": (0.1, 0.2, 0.35, 0.6, 1.0, 2.0),
+    "latency": (0.1, 1.0, 3.0, 10.0),
+    "transfer": (0.01, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.5, 2.2, 3.5, 6.0, 10.0),
+}
+"""Factors on the times of computing, of a message's latency and of moving its bytes."""
+INTERPOLATED = ("gradient_bytes", *STEPS)
+"""Columns of the table over which is interpolated, in the order of its rows."""
+POINTS = np.array(list(product(*STEPS.values())))
+
+
+def what_if_grid(cluster: Cluster, curves: Iterable[ScalingCurve], nodes: Sequence[int]) -> list[dict[str, object]]:
+    """Rows of the what_if_grid table, for the fastest curve of each network and hardware."""
+    fastest: dict[tuple[str, str], ScalingCurve] = {}
+    for curve in sorted((curve for curve in curves if not curve.withheld), key=_rate, reverse=True):
+        point = curve.origin
+        fastest.setdefault((point.network, point.hardware), curve)
+    return [row for curve in fastest.values() for row in _grid_rows(cluster, curve, nodes)]
+
+
+def _rate(curve: ScalingCurve) -> float:
+    """Most samples per second that were measured; 0 where none were."""
+    rates = (one.point.global_batch / float(one.parts.iteration_time[0]) for one in curve.measured.values())
+    return max(rates, default=0.0)
+
+
+def _grid_rows(cluster: Cluster, curve: ScalingCurve, nodes: Sequence[int]) -> Iterator[dict[str, object]]:
+    measured = curve.origin
+    for batch, size in product(BATCHES, GRADIENT_BYTES):
+        asked = predict(_asked(cluster), curve, Scenario(batch=batch, gradient_bytes=size), nodes)
+        for n, predicted in sorted(asked.predicted.items()) if asked else ():
+            seconds = predicted.parts.iteration_time[: len(POINTS)]
+            labels = {
+                **measured.labels(),
+                "nodes": predicted.point.nodes,
+                "ranks": n,
+                "global_batch": predicted.point.global_batch,
+                "batch_factor": batch,
+                "gradient_bytes": size,
+            }
+            if np.isfinite(seconds).all():
+                for factors, value in zip(POINTS, seconds, strict=True):
+                    yield {**labels, **dict(zip(STEPS, map(float, factors), strict=True)), "iteration": float(value)}
+
+
+def interpolated(grid: pd.DataFrame, factors: Mapping[str, float]) -> float:
+    """Iteration time [s] of the rows of one curve, worker count and mini-batch, at the factors `INTERPOLATED`."""
+    ordered = grid.sort_values(list(INTERPOLATED))
+    ticks = [np.unique(ordered[name]) for name in INTERPOLATED]
+    value = np.log(ordered["iteration"].to_numpy()).reshape([len(at) for at in ticks])
+    for name, at in zip(INTERPOLATED, ticks, strict=True):
+        factor = np.clip(factors.get(name, 1.0), at[0], at[-1])
+        below = int(np.clip(np.searchsorted(at, factor, side="right") - 1, 0, len(at) - 2))
+        part = np.log(factor / at[below]) / np.log(at[below + 1] / at[below])
+        value = (1 - part) * value[below] + part * value[below + 1]
+    return float(np.exp(value))
+
+
+# --- the model at all points at once -------------------------------------------------------------
+
+
+def _asked(cluster: Cluster) -> Cluster:
+    """`cluster` without uncertainty, and each of its replicates at a point of the grid."""
+    factors = np.ones((1 + REPLICATES, len(STEPS)))
+    factors[: len(POINTS)] = POINTS
+    computing, latency, transfer = factors.T
+    links = {
+        scheme: _central(link).changed(latency=latency, bandwidth=1 / transfer)
+        for scheme, link in cluster.communication.items()
+    }
+    known = cluster.effects
+
+    def effects(point: Point, held_out: bool = True) -> Effects:
+        found: Effects = _central(known(point, held_out))
+        return found
+
+    compute = _Compute(cluster.compute, computing)
+    return replace(cluster, compute=compute, communication=links, data=_Data(cluster.data), effects=effects)
+
+
+def _central(thing: Any) -> Any:
+    """A copy whose ensembles hold the estimate alone, as often as there are replicates."""
+    if isinstance(thing, np.ndarray):
+        return np.repeat(thing[:1], len(thing), axis=0) if thing.shape[:1] == (1 + REPLICATES,) else thing
+    if isinstance(thing, Mapping):
+        return {key: _central(value) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return type(thing)(map(_central, thing))
+    if is_dataclass(thing) and not isinstance(thing, type):
+        found = copy(thing)
+        for field in fields(thing):
+            object.__setattr__(found, field.name, _central(getattr(thing, field.name)))
+        return found
+    return thing
+
+
+@dataclass(frozen=True)
+class _Compute:
+    """Layer times times a factor for each replicate."""
+
+    original: ComputingTimes
+    factor: Ensemble
+
+    @property
+    def layers(self) -> Mapping[str, Layers]:
+        return self.original.layers
+
+    def times(
+        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
+    ) -> Times | None:
+        found = self.original.times(network, hardware, batch, prefetch=prefetch, without=without)
+        central: Times | None = _central(found)
+        return central and central.scaled(self.factor)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Reading without uncertainty."""
+
+    original: Any
+
+    def seconds(
+        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+    ) -> Ensemble:
+        found: Ensemble = _central(self.original.seconds(measured, place, batch, without=without, readers=readers))
+        return found
+
+    def beside_gradients(self, *args: Any) -> Any:
+        return _central(self.original.beside_gradients(*args))
+
+
+def _scenarios(fitted: FittedStudy) -> list[dict[str, object]]:
+    asked = fitted.asked
+    return what_if(fitted.cluster, fitted.training, asked.scenarios, asked.nodes, asked.threshold)
+
+
+def _sliders(fitted: FittedStudy) -> list[dict[str, object]]:
+    return what_if_grid(fitted.cluster, fitted.training, fitted.asked.nodes) if fitted.asked.scenarios else []
+
+
+QUESTIONS = (Question(WHAT_IF, _scenarios), Question(WHAT_IF_GRID, _sliders))

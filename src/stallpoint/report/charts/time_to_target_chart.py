@@ -7,7 +7,7 @@ from dataclasses import replace
 import altair as alt
 import pandas as pd
 
-from stallpoint.models.answers.target_times import FASTEST, NOT_REACHED
+from stallpoint.models.answers.time_to_accuracy import FASTEST, NOT_REACHED
 from stallpoint.report.charts import NoData, Tables, axes, shapes
 from stallpoint.report.charts.labels import at_place, estimate, rows
 from stallpoint.text import number

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.models.answers.grid import INTERPOLATED
+from stallpoint.models.answers.what_if import INTERPOLATED
 from stallpoint.report.charts import Tables
 from stallpoint.report.charts.labels import AXES, label
 from stallpoint.report.html import Section, paragraph

@@ -9,7 +9,7 @@ import pandas as pd
 from stallpoint.findings.conclusions.numbers import Conclusions
 from stallpoint.findings.conclusions.target_findings import CURVE, FACTORS
 from stallpoint.findings.conclusions.target_words import STALLING, STALLING_HEAD, lead, stalling_rows
-from stallpoint.models.answers.target_times import FASTEST
+from stallpoint.models.answers.time_to_accuracy import FASTEST
 from stallpoint.report.charts import Tables
 from stallpoint.report.charts.labels import with_interval
 from stallpoint.report.charts.time_to_target_chart import best

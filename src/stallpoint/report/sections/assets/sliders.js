@@ -1,4 +1,4 @@
-// What if, by sliders: iteration times on a grid of factors, interpolated as stallpoint.models.answers.grid does.
+// What if, by sliders: iteration times on a grid of factors, interpolated as stallpoint.models.answers.what_if does.
 
 let whatIf = [];  // curves: {name, network, hardware, ticks: [bytes, compute, latency, transfer], points}
 

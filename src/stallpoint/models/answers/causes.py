@@ -1,0 +1,316 @@
+"""Why an iteration is not n times faster: its critical path, what is lost against ideal scaling, and by intervention.
+
+The critical path is split into parts that add up to the iteration time; each part belongs to one *cause*, the word in
+which losses and conclusions speak.
+
+*Loss*, against ideal scaling from the fewest workers n0: what each cause takes of the iteration at n, less what that
+would be if it had scaled (its time at n0 divided by n/n0 for strong scaling, as it was for weak scaling). Layers
+count with their isolated times; what training adds to them is interference. Where they are not known, computing is one
+cause.
+
+*Hidden communication*, by differences between cells: a preset's iteration, less that of the same cell without any
+communication, is what communicating costs: the messages that nothing hides, what the backward pass loses beside them,
+and waiting for each other. What the same messages take on idle workers, less that cost, is hidden (Shi et al., 2018,
+section IV-C, ask for it as t_c - t_c^no). It is negative where overlapping costs more than it hides.
+
+*Interventions*: what leaving a thing out saves, a difference of cells that took turns, beside what the critical path of
+one cell says that it takes. Where the two disagree, what was left out also changed something else, or the decomposition
+is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.answers.fitted import Question
+from stallpoint.models.base.measured import Measured, Point, measured
+from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.statistics import Ensemble, columns, estimate, groups, unknown_ensemble
+from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
+from stallpoint.records.tables import CAUSES as CAUSES_TABLE
+from stallpoint.records.tables import CRITICAL_PATH, HIDDEN_COMMUNICATION
+from stallpoint.records.tables import INTERVENTIONS as INTERVENTIONS_TABLE
+from stallpoint.strategies.presets import Preset
+from stallpoint.study.interventions import INTERVENTIONS, NO_COMMUNICATION
+
+CAUSES: dict[str, tuple[str, ...]] = {
+    "communication": ("communication latency", "communication bandwidth", "communication, undivided"),
+    "matrix shapes": ("fully-connected layers", "other matrix layers"),
+    "non-scaling layers": ("non-scaling layers",),
+    "interference": ("co-running ranks", "communication thread"),
+    "compute, undivided": ("compute, undivided",),
+    "training data": ("data", "host-to-device"),
+    "model update": ("update",),
+    "straggling": ("straggling",),
+    "pipeline bubble": ("bubble",),
+}
+"""Causes and their parts. ``undivided``: no fit says how much of the communication is latency, no isolated time how
+much of computing is interference."""
+
+CAUSE_OF = {part: cause for cause, members in CAUSES.items() for part in members}
+
+UNDIVIDED = "compute, undivided"
+COMPUTING = ("matrix shapes", "non-scaling layers", "interference", UNDIVIDED)
+"""Causes that are parts of the forward and the backward pass."""
+
+
+def path(curve: ScalingCurve, ranks: int, basis: Basis) -> dict[str, Ensemble]:
+    """Seconds of the iteration by part, [1 + REPLICATES] each; they add up to the iteration time.
+
+    Only what nothing hides is on the path: of the communication what is exposed after the backward pass, of reading
+    ahead what the workers wait for. Layers count with their isolated times, on one rank at the same b;
+    ``non-scaling layers``: all but convolution, attention and fully-connected layers, and the time between layers.
+    What computing takes beyond that is interference: by the ``communication thread`` what the backward pass loses
+    beside messages, by ``co-running ranks`` the rest. The latency of measured communication is its share in the fit of
+    the same scheme and worker count. In a pipeline ranks wait for other stages: what else is straggling is ``bubble``.
+    """
+    point: Measured | Predicted = (curve.measured if basis == "measured" else curve.predicted)[ranks]
+    parts, model = point.parts, curve.predicted[ranks]
+    return {
+        **_communication(parts.exposed_communication, model.latency_share),
+        **_computing(point.point.ranks, parts, model),
+        "update": parts.update,
+        "data": parts.data_wait,
+        "host-to-device": parts.host_to_device,
+        "bubble" if model.staged else "straggling": parts.straggling,
+    }
+
+
+def _computing(ranks: int, parts: Parts, model: Predicted) -> dict[str, Ensemble]:
+    computing = parts.forward + parts.backward
+    if ranks == 1:
+        return _layers(computing, parts.matrix, parts.fully_connected)
+    isolated = model.isolated
+    if isolated is None:
+        return {UNDIVIDED: computing}
+    whole = isolated.forward + isolated.backward
+    thread = np.zeros_like(whole)
+    if model.backward_over_forward is not None:
+        forward = parts.forward
+        slower = np.divide(forward, isolated.forward, out=np.ones_like(forward), where=isolated.forward > 0)
+        thread = parts.backward - isolated.backward * slower * model.backward_over_forward
+    return {
+        **_layers(whole, isolated.matrix, isolated.fully_connected),
+        "co-running ranks": computing - whole - thread,
+        "communication thread": thread,
+    }
+
+
+def _layers(computing: Ensemble, matrix: Ensemble, fully_connected: Ensemble) -> dict[str, Ensemble]:
+    return {
+        "fully-connected layers": fully_connected,
+        "other matrix layers": matrix - fully_connected,
+        "non-scaling layers": computing - matrix,
+    }
+
+
+def undivided(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
+    """The same with all parts of computing as one, to compare with a point whose isolated times are not known."""
+    computing = [seconds for part, seconds in of_parts.items() if CAUSE_OF[part] in COMPUTING]
+    others = {part: seconds for part, seconds in of_parts.items() if CAUSE_OF[part] not in COMPUTING}
+    return {UNDIVIDED: np.sum(computing, axis=0), **others}
+
+
+def _communication(exposed: Ensemble, latency_share: Ensemble) -> dict[str, Ensemble]:
+    if np.isnan(latency_share).any():
+        return {"communication, undivided": exposed}
+    latency = exposed * latency_share
+    return {"communication latency": latency, "communication bandwidth": exposed - latency}
+
+
+def by_cause(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
+    """Parts of one cause together, in the order of `CAUSES`."""
+    return {
+        cause: np.sum([of_parts[part] for part in members if part in of_parts], axis=0)
+        for cause, members in CAUSES.items()
+        if any(part in of_parts for part in members)
+    }
+
+
+def critical_path(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
+    """Rows of the critical_path table: every part at every known worker count."""
+    return [row for curve in curves for ranks in curve.known for row in _parts_at(curve, ranks)]
+
+
+def _parts_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
+    point, basis = curve.at(ranks), curve.basis(ranks)
+    whole = point.parts.iteration_time
+    found = path(curve, ranks, basis)
+    for part in (part for part in CAUSE_OF if part in found):
+        yield {
+            **point.point.labels(),
+            "basis": basis,
+            "part": part,
+            "cause": CAUSE_OF[part],
+            **columns("seconds", found[part]),
+            **columns("share", found[part] / whole),
+        }
+
+
+DOMINANT, MINOR, NOT_DISTINGUISHABLE = "dominant", "minor", "not distinguishable"
+
+
+def losses(curve: ScalingCurve, ranks: int) -> dict[str, Ensemble]:
+    """Seconds lost against ideal scaling by cause; measured where `ranks` were measured, else predicted."""
+    basis = curve.basis(ranks)
+    both = [path(curve, at, basis) for at in (ranks, curve.base)]
+    if any(UNDIVIDED in of_parts for of_parts in both):
+        both = [undivided(of_parts) for of_parts in both]
+    here, base = map(by_cause, both)
+    ideal = ranks / curve.base if curve.strong else 1.0
+    return {cause: seconds - base.get(cause, 0.0) / ideal for cause, seconds in here.items()}
+
+
+def verdicts(lost: Mapping[str, Ensemble]) -> dict[str, str]:
+    """Which cause stands out: ``dominant`` where its interval lies above zero and above all others.
+
+    ``minor`` lies below the largest; what overlaps the largest, and then the largest too, is ``not distinguishable``.
+    """
+    intervals = {cause: estimate(ensemble) for cause, ensemble in lost.items()}
+    largest = max(intervals, key=lambda cause: intervals[cause][0])
+    floor = intervals[largest][1]
+    found = {cause: MINOR if high < floor else NOT_DISTINGUISHABLE for cause, (_, _, high) in intervals.items()}
+    alone = all(verdict == MINOR for cause, verdict in found.items() if cause != largest)
+    return found | {largest: DOMINANT if alone and floor > 0 else NOT_DISTINGUISHABLE}
+
+
+def dominant(curve: ScalingCurve, ranks: int) -> str:
+    """The dominant cause at `ranks`, or ``not distinguishable``."""
+    found = verdicts(losses(curve, ranks))
+    return next((cause for cause, verdict in found.items() if verdict == DOMINANT), NOT_DISTINGUISHABLE)
+
+
+def causes(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
+    """Rows of the causes table; the fewest workers lose nothing by definition and have none."""
+    return [row for curve in curves for ranks in curve.known if ranks > curve.base for row in _causes_at(curve, ranks)]
+
+
+def _causes_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
+    point, lost = curve.at(ranks), losses(curve, ranks)
+    if any(np.isnan(ensemble).any() for ensemble in lost.values()):
+        return  # rates alone were recorded: what an iteration was spent on is not known
+    found = verdicts(lost)
+    for cause, ensemble in lost.items():
+        yield {
+            **point.point.labels(),
+            "basis": curve.basis(ranks),
+            "cause": cause,
+            **columns("lost", ensemble),
+            "share": float(ensemble[0] / point.parts.iteration_time[0]),
+            "verdict": found[cause],
+        }
+
+
+def hidden_communication(
+    curves: Iterable[ScalingCurve], points: Sequence[Measured], presets: Mapping[str, Preset]
+) -> list[dict[str, object]]:
+    """Rows of the hidden_communication table: every measured point of several ranks that communicate."""
+    without = Without(points, presets)
+    return [row for curve in curves for row in _hidden_rows(curve, without, presets)]
+
+
+class Without:
+    """Points of several ranks that do not communicate, to be found by those that do."""
+
+    def __init__(self, points: Iterable[Measured], presets: Mapping[str, Preset]) -> None:
+        self._presets = presets
+        several = [one for one in points if one.point.ranks > 1]
+        self._found = {self._way(one.point): one for one in several if not presets[one.point.sync].communicates}
+
+    def of(self, point: Point) -> Measured | None:
+        """The point that differs from `point` in nothing but that it does not communicate, if it is data-parallel."""
+        return None if self._presets[point.sync].model_parallel else self._found.get(self._way(point))
+
+    def _way(self, point: Point) -> tuple[Point, bool]:
+        return replace(point.alone, sync=""), self._presets[point.sync].device_prefetch
+
+
+def _hidden_rows(curve: ScalingCurve, without: Without, presets: Mapping[str, Preset]) -> Iterator[dict[str, object]]:
+    for ranks, one in curve.measured.items():
+        point = one.point
+        if point.ranks > 1 and presets[point.sync].communicates:
+            yield _hidden(one, without.of(point), curve.predicted[ranks].isolated_communication)
+
+
+def _hidden(measured: Measured, without: Measured | None, isolated: Ensemble) -> dict[str, object]:
+    quiet = without.parts.iteration_time if without else unknown_ensemble()
+    cost = measured.parts.iteration_time - quiet
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quantities = {
+            "communication": measured.parts.communication,
+            "exposed": measured.parts.exposed_communication,
+            "isolated": isolated,
+            "without": quiet,
+            "cost": cost,
+            "hidden": isolated - cost,
+            "hidden_share": 1 - cost / isolated,
+            "of_backward": measured.parts.communication / measured.parts.backward,
+        }
+    of_columns = (columns(name, ensemble) for name, ensemble in quantities.items())
+    return measured.point.labels() | {column: value for found in of_columns for column, value in found.items()}
+
+
+def interventions(
+    curves: Iterable[ScalingCurve],
+    points: Sequence[Measured],
+    intervened: pd.DataFrame,
+    presets: Mapping[str, Preset],
+    seed: int,
+) -> list[dict[str, object]]:
+    """Rows of the interventions table: each measured point with each intervention on it.
+
+    `points` are all measured ones; `intervened` are steps as `measured.over_ranks` gives them, and the intervention.
+    """
+    without = Without(points, presets)
+    changed = {
+        (name, one.point): one
+        for name, rows in groups(intervened, "intervention")
+        for one in measured(rows, seed, name)
+    }
+    return [row for curve in curves for row in _saved_rows(curve, without, changed, presets)]
+
+
+def _saved_rows(
+    curve: ScalingCurve,
+    without: Without,
+    changed: Mapping[tuple[str, Point], Measured],
+    presets: Mapping[str, Preset],
+) -> Iterator[dict[str, object]]:
+    for ranks, whole in curve.measured.items():
+        quiet = without.of(whole.point) if presets[whole.point.sync].communicates else None
+        for name in INTERVENTIONS:
+            left = quiet if name == NO_COMMUNICATION else changed.get((name, whole.point.alone))
+            if left is not None:
+                yield _saved(whole, left, name, path(curve, ranks, "measured"))
+
+
+def _saved(whole: Measured, left: Measured, name: str, on_path: Mapping[str, Ensemble]) -> dict[str, object]:
+    named = [part for part in INTERVENTIONS[name].parts if part in on_path]
+    saved = whole.parts.iteration_time - left.parts.iteration_time
+    parted = np.sum([on_path[part] for part in named], axis=0)
+    (_, low, high), (_, low_of_parts, high_of_parts) = estimate(saved), estimate(parted)
+    return {
+        **whole.point.labels(),
+        "intervention": name,
+        "parts": "; ".join(named),
+        **columns("saved", saved),
+        **columns("parted", parted),
+        "agrees": low <= high_of_parts and low_of_parts <= high,
+    }
+
+
+QUESTIONS = (
+    Question(CRITICAL_PATH, lambda fitted: critical_path(fitted.curves)),
+    Question(CAUSES_TABLE, lambda fitted: causes(fitted.training)),
+    Question(HIDDEN_COMMUNICATION, lambda fitted: hidden_communication(fitted.curves, fitted.seen, fitted.presets)),
+    Question(
+        INTERVENTIONS_TABLE,
+        lambda fitted: interventions(
+            fitted.curves, fitted.seen, fitted.reduced.intervened, fitted.presets, fitted.asked.seed
+        ),
+    ),
+)

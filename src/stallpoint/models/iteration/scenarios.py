@@ -1,0 +1,248 @@
+"""What if: the same model of a cluster that differs in its links, compute units, gradients, mini-batch, preset or data.
+
+A scenario changes what the model is given, never the model. What it changes is scaled from what was measured, so a
+scenario is as good as the prediction without it: compare scenarios with the scenario ``as measured``, which is
+predicted too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.models.base.measured import MATRIX_LAYERS, Measured, Point
+from stallpoint.models.base.statistics import Ensemble
+from stallpoint.models.iteration.cluster import Cluster, ComputingTimes, DataTimes, LearnedEffects
+from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.terms.communication import law_name, nominal, scheme_of
+from stallpoint.models.terms.compute import Times
+from stallpoint.models.terms.effects import Effects
+from stallpoint.models.terms.link import Traffic
+from stallpoint.models.terms.trainings import Layers
+from stallpoint.study.workers import Place, counts
+
+AS_MEASURED = "as measured"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link known from what is published of it."""
+
+    latency: float
+    """Of one step of a reduction, s."""
+    bandwidth: float
+    """B/s."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is different; numbers are factors on what was measured."""
+
+    bandwidth: float = 1.0
+    latency: float = 1.0
+    compute_speed: float = 1.0
+    """Forward and backward pass and update; not the copy to the device."""
+    gradient_bytes: float = 1.0
+    batch: float = 1.0
+    straggling: float = 1.0
+    """Factor on waiting for the slowest worker; 0: the one that lags, if it is one, is as fast as the others."""
+    launches: float = 1.0
+    """Factor on what layers take however small the mini-batch, as far as layers without matrix products take it too:
+    starting kernels, which compiling or CUDA graphs avoid."""
+    prefetch: int | None = None
+    """Mini-batches read ahead; None: as it was."""
+    readers: int | None = None
+    """Threads of a worker that read ahead; None: as it was."""
+    storage: str | None = None
+    """Storage; None: as it was."""
+    staged: bool = False
+    """Each node reads a copy of its own, as fast as one worker alone reads the storage now."""
+    workers_per_node: int | None = None
+    """Workers of a full node; None: as it was."""
+    sync: str | None = None
+    """Preset; None: as it was."""
+    link: Link | None = None
+    """In place of the measured links, before the factors on bandwidth and latency."""
+
+    @property
+    def label(self) -> str:
+        """The scenario in words."""
+        link = self.link and f"link {1e6 * self.link.latency:g} µs, {self.link.bandwidth / 1e9:.3g} GB/s"
+        factors = {name: getattr(self, name) for name in CHANGED_BY_FACTOR}
+        changed = [f"{name.replace('_', ' ')} × {factor:g}" for name, factor in factors.items() if factor != 1]
+        ahead = "" if self.prefetch is None else f"prefetch {self.prefetch}" if self.prefetch else "no prefetch"
+        readers = self.readers and f"{self.readers} reader{'s' if self.readers > 1 else ''}"
+        staged = "staged copies" if self.staged else ""
+        workers = self.workers_per_node and f"{self.workers_per_node} workers per node"
+        named = (link, *changed, ahead, readers, self.storage, staged, workers, self.sync)
+        return ", ".join(name for name in named if name) or AS_MEASURED
+
+
+CHANGED_BY_FACTOR = ("bandwidth", "latency", "compute_speed", "gradient_bytes", "batch", "straggling", "launches")
+CHANGES = (*CHANGED_BY_FACTOR, "prefetch", "readers", "storage", "sync", "link")
+"""What a study's ``what_if`` may name."""
+
+
+def scenarios(blocks: Iterable[Mapping[str, Any]]) -> list[Scenario]:
+    """The scenarios of a study's ``what_if``: each block multiplied out, ``as measured`` first, none twice."""
+    found = dict.fromkeys([Scenario()])
+    for block in blocks:
+        values = {name: _as_list(block[name]) for name in CHANGES if name in block}
+        for combination in product(*values.values()):
+            changes = dict(zip(values, combination, strict=True))
+            if isinstance(changes.get("link"), Mapping):
+                changes["link"] = Link(**changes["link"])
+            found[Scenario(**changes)] = None
+    return list(found)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
+    """`cluster` under `scenario`, for curves on `hardware`."""
+    links = cluster.communication
+    if scenario.link:
+        measured, links = links, {}
+        for preset in cluster.presets.values():
+            for operation in preset.operations:
+                scheme = scheme_of(hardware, preset, operation)
+                known = measured.get(scheme)
+                link = nominal(law_name(scheme), latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
+                links[scheme] = replace(link, while_computing=known.while_computing if known else None)
+    links = {
+        scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth) for scheme, link in links.items()
+    }
+    compute = _Changed(cluster.compute, scenario.compute_speed, scenario.gradient_bytes, scenario.launches)
+    data = _ChangedData(cluster.data, scenario.readers, scenario.staged)
+    effects: LearnedEffects = cluster.effects
+    if scenario.straggling != 1:
+        effects = _ChangedEffects(cluster.effects, scenario.straggling)
+    return replace(cluster, compute=compute, communication=links, data=data, effects=effects)
+
+
+@dataclass(frozen=True)
+class _ChangedData:
+    """Data that other numbers of threads read, or each node from a copy of its own."""
+
+    original: DataTimes
+    readers: int | None
+    staged: bool
+
+    def seconds(
+        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+    ) -> Ensemble:
+        there = (1, 1) if self.staged else place
+        return self.original.seconds(measured, there, batch, without=without, readers=self.readers or readers)
+
+    def beside_gradients(
+        self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
+    ) -> tuple[Ensemble, Ensemble | float]:
+        on_link = None if self.staged else traffic
+        return self.original.beside_gradients(measured, isolated, ranks_per_node, batch, on_link)
+
+
+@dataclass(frozen=True)
+class _ChangedEffects:
+    """What training takes where waiting for the slowest worker takes `factor` times as long; the others stay as they
+    are."""
+
+    original: LearnedEffects
+    factor: float
+
+    def __call__(self, point: Point, held_out: bool = False) -> Effects:
+        known = self.original(point, held_out)
+        return replace(known, straggling=known.straggling * self.factor)
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """Layer times of compute units `speed` times as fast, of other gradients, and with other times to start kernels."""
+
+    original: ComputingTimes
+    speed: float
+    gradient_bytes: float
+    launches: float
+    layers: Mapping[str, Layers] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", {name: self._layers(old) for name, old in self.original.layers.items()})
+
+    def _layers(self, old: Layers) -> Layers:
+        # What is learned stays learned, however few bytes it takes.
+        sizes = np.maximum(np.rint(old.gradient_bytes * self.gradient_bytes), old.gradient_bytes > 0)
+        return replace(old, gradient_bytes=sizes.astype(np.int64))
+
+    def times(
+        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
+    ) -> Times | None:
+        found = self.original.times(network, hardware, batch, prefetch=prefetch, without=without)
+        if found is not None and self.launches != 1:
+            twice = self.original.times(network, hardware, 2 * batch, prefetch=prefetch, without=without)
+            found = twice and _with_launches(found, twice, self.original.layers[network].types, self.launches)
+        return found and found.scaled(1 / self.speed)
+
+
+def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], factor: float) -> Times:
+    """`times` with starting kernels taking `factor` times as long; `twice` are those of twice the mini-batch.
+
+    What a layer takes however small the mini-batch: twice its time less that of twice the mini-batch. Of layers without
+    matrix products that is starting kernels; of the others it may be bringing weights through the memory too, and as
+    much counts as the median of those without takes.
+    """
+    matrix = np.isin(types, MATRIX_LAYERS)
+    changed, saved = {}, {}
+    for name in ("forward", "backward"):
+        here, larger = (getattr(at, f"layers_{name}") for at in (times, twice))
+        fixed = np.clip(2 * here - larger, 0.0, here)
+        others = ~matrix & (here[0] > 0)
+        usual = np.median(fixed[:, others], axis=-1, keepdims=True) if others.any() else np.zeros((len(here), 1))
+        started = (1 - factor) * np.where(matrix, np.minimum(fixed, usual), fixed)
+        changed[f"layers_{name}"] = here - started
+        # Of disturbed records a pass may be shorter than its layers together.
+        saved[name] = np.maximum(getattr(times, name) - started.sum(-1), 0.0)
+    return replace(times, **changed, **saved)
+
+
+def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Iterable[int]) -> ScalingCurve | None:
+    """The curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole number.
+
+    Its ``points`` are those of `curve` under their new names: they say what was measured, not the scenario.
+    """
+    points = {n: (measured, changed_point(measured.point, scenario)) for n, measured in curve.points.items()}
+    renamed = [replace(measured, point=point) for measured, point in points.values() if point is not None]
+    if curve.base not in {measured.point.ranks for measured in renamed}:
+        return None
+    elsewhere = changed(cluster, scenario, curve.origin.hardware)
+    per_node = scenario.workers_per_node or curve.per_node
+    return DagModel(elsewhere).curve(renamed, counts(nodes, per_node), held_out=False)
+
+
+def changed_point(point: Point, scenario: Scenario) -> Point | None:
+    """`point` as `scenario` has it; None where its mini-batch is no whole number, or its node has too many workers."""
+    per_node = scenario.workers_per_node or point.workers_per_node
+    if point.place[1] > per_node:
+        return None
+    whole = point.global_batch if point.scaling == "strong" else point.worker_batch
+    batch = whole * scenario.batch
+    workers = point.ranks if point.scaling == "strong" else 1
+    if batch < workers or batch != int(batch) or int(batch) % workers:
+        return None
+    worker_batch = int(batch) // workers
+    return replace(
+        point,
+        batch=int(batch),
+        global_batch=worker_batch * point.ranks,
+        worker_batch=worker_batch,
+        workers_per_node=per_node,
+        prefetch=point.prefetch if scenario.prefetch is None else scenario.prefetch,
+        storage=scenario.storage or point.storage,
+        sync=scenario.sync or point.sync,
+    )
