@@ -28,6 +28,8 @@ NOTHING: Conclusions = {
             "machines",
             "interventions",
             "storages",
+            "storage_operations",
+            "extrapolations",
             "saturation",
             "break_even",
             "controls",

@@ -40,10 +40,6 @@ TERMS = (
     Question(
         records.SGEMM_SPEEDUP, lambda fitted: matrix_products.sgemm_speedup(fitted.tidy["sgemm"], fitted.asked.seed)
     ),
-    Question(
-        records.MATRIX_PRODUCTS,
-        lambda fitted: matrix_products.table(fitted.tidy["sgemm"], fitted.libraries, fitted.asked.seed),
-    ),
     Question(records.COMMUNICATION, lambda fitted: communication.table(fitted.links)),
     Question(
         records.PREDICTIONS,

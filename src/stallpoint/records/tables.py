@@ -606,24 +606,6 @@ SGEMM_SPEEDUP = _table("""
     roofline | real   | s       | larger of operations / peak and bytes / bandwidth, where the product has b rows
 """)
 
-MATRIX_PRODUCTS = _table("""
-    matrix_products: each layer's matrix products by the law t(b) = (floor^s + (each · B)^s)^(1/s), B: b in whole blocks
-        of rows
-    + network hardware
-    layer          | text  |   | layer, or reference (b x 4096 · 4096 x 9216)
-    + layer_type
-    floor          | real± | s | time that does not fall with b
-    each           | real± | s | time for each further sample
-    traffic        | real± |   | floor over the time to read the weights once at the measured bandwidth
-    efficiency     | real± |   | operations of a sample over each, as a part of the measured peak
-    block          | int   |   | rows computed at once
-    sharpness      | real  |   | s: 1 where floor and arithmetic follow each other, large where they overlap
-    by_row         | int   |   | fewer rows than this are multiplied one by one
-    bent           | flag  |   | the law is floor + each · b, bent as that of the machine's product `rows`
-    points         | int   |   | mini-batches measured
-    left_out_error | real  |   | median of |log(predicted / measured)| at each b, from the others
-""")
-
 COMMUNICATION = _table("""
     communication: time of a collective operation by message size, fitted for each place, and over places by its law:
         alpha + the sum over pieces of beta · (bytes of the message in that piece); one row for each piece
@@ -1027,17 +1009,6 @@ EXTRAPOLATIONS = _table("""
     measured | real | 1/s | median of what was measured there; empty where nothing was
 """)
 
-LAW_PARAMETERS = _table("""
-    law_parameters: coefficients of each scaling law, fitted to each series of the study and of external tables
-    + table
-    series      | text  |  | series of the table
-    law         | text  |  | scaling law
-    weight      | real  |  | how well the law predicts larger worker counts from smaller ones, over all laws
-    coefficient | text  |  | name of the coefficient in docs/models/scaling-laws.md
-    value       | real± |  | the coefficient: median
-    note        | text  |  | not identifiable, where the interval is hardly narrower than before measuring
-""")
-
 LAW_VALIDATION = _table("""
     law_validation: predicted against measured at counts left out: each series fitted up to a quarter of its largest
         count
@@ -1353,7 +1324,7 @@ WORKER_STALENESS = _table("""
 """)
 
 MODEL_TABLES: tuple[Table, ...] = (
-    LAYER_SCALING, SGEMM_SPEEDUP, MATRIX_PRODUCTS, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
+    LAYER_SCALING, SGEMM_SPEEDUP, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, REMEDIES,
     NEXT_CELLS, STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
@@ -1362,7 +1333,7 @@ MODEL_TABLES: tuple[Table, ...] = (
     STALENESS_SHARES, WORKER_STALENESS, TARGET_TIMES, TARGET_STALLING, EARLY_STOPPING,
 )  # fmt: skip
 
-EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION)
+EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_VALIDATION)
 """What scaling laws say of external tables and of the study's own rates."""
 
 # --- networks, as they are before anything is measured ---------------------------------------------

@@ -31,7 +31,7 @@ from stallpoint.findings.conclusions.conclusion_words import (
 from stallpoint.findings.conclusions.conclusions_page import page
 from stallpoint.findings.conclusions.details import details
 from stallpoint.findings.conclusions.numbers import _left_out, _slow_nodes, conclude
-from stallpoint.findings.conclusions.storage_tables import answered, saturation, starving_in_words
+from stallpoint.findings.conclusions.storage_tables import answered, external, saturation, starving_in_words
 from stallpoint.findings.conclusions.summary import summary
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
@@ -281,9 +281,24 @@ def test_what_would_decide_where_a_storage_saturates_is_said() -> None:
 
 def test_what_storages_answer_stands_in_details_with_a_table_each(conclusions: dict[str, Any]) -> None:
     found = {one.title: one for one in answered(conclusions)}
-    assert list(found) == ["Storages", "Saturation of storages", "Accelerator utilisation"]
+    assert list(found) == ["Storages", "Operations on storages", "Saturation of storages", "Accelerator utilisation"]
     assert all(len(row) == len(one.head) for one in found.values() for row in one.rows)
     assert all(f"## {title}" in details(conclusions) for title in found)
+    # Planted: 0.05 ms to open a file; on the most nodes alone.
+    opened = [row for row in found["Operations on storages"].rows if row[2] == "open, warm"]
+    assert [(row[0], row[1], row[3].split()[0]) for row in opened] == [
+        (name, "4 nodes of cpu", "0.050") for name in ("local", "shared")
+    ]
+
+
+def test_external_tables_are_told_at_the_most_workers_of_each_series() -> None:
+    rows = [
+        {"table": "elsewhere", "series": "made up", "workers": workers, "predicted": rate, "lower": low, "upper": 99.0,
+         "law": "ring", "measured": measured}
+        for workers, rate, low, measured in ((8, 50.0, 40.0, None), (4, 30.0, 25.0, 31.0), (16, None, None, None))
+    ]  # fmt: skip
+    assert external(rows[:2]).rows == [["elsewhere", "made up", "4", "8", "50 (40–99)", "ring"]]
+    assert external(rows).rows == [["elsewhere", "made up", "4", "16", "not known", "ring"]]
 
 
 def test_a_study_without_runs_to_a_target_says_nothing_of_them() -> None:

@@ -108,7 +108,7 @@ OF_TRAINING = {
     "validation", "controls", "stall_probabilities", "time_to_accuracy", "accuracy_stalling", "fits",
 }  # fmt: skip
 EMPTIED = {
-    "sgemm": {"sgemm_speedup", "matrix_products", "curve_distances"},
+    "sgemm": {"sgemm_speedup", "curve_distances"},
     "collectives": {"communication", "validation", "remedies"},
     "storage_reads": {"storage_rates", "saturation", "traffic"},
     "storage_passes": {"storage_rates"},

@@ -6,6 +6,7 @@ from synthetic import study
 
 from stallpoint.errors import InputError
 from stallpoint.models.terms import matrix_products
+from stallpoint.models.terms.batch_law import BatchLaw
 from stallpoint.records.tables import MACHINE
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
 
@@ -40,13 +41,11 @@ def test_numbers_of_bf16_have_two_bytes(measured: pd.DataFrame) -> None:
     assert machine is not None
     assert (machine.peak, machine.bandwidth) == pytest.approx((PEAK, BANDWIDTH / 2))
     assert machine.roofline(1, 4096, 9216) == pytest.approx(2 * 4096 * 9216 / (BANDWIDTH / 2), rel=1e-3)
-    in_bf16 = matrix_products.in_precision(measured, runs)
-    traffic = [table[0]["traffic"] for table in (laws(measured), laws(in_bf16))]
-    assert traffic[0] == pytest.approx(traffic[1])  # how often the weights are read is a ratio of times
 
 
-def laws(sgemm: pd.DataFrame) -> list[dict[str, object]]:
-    return matrix_products.table(sgemm, matrix_products.libraries(sgemm, seed=0), seed=0)
+def law(sgemm: pd.DataFrame, layer: str) -> BatchLaw:
+    (shape,) = (shape for shape in matrix_products.shapes(sgemm, seed=0) if shape.name == layer)
+    return shape.curve(matrix_products.libraries(sgemm, seed=0)["cpu"]).law
 
 
 def test_the_kernel_and_left_out_mini_batches(measured: pd.DataFrame) -> None:
@@ -68,17 +67,17 @@ def test_a_library_that_changes_between_kernels_is_followed_where_its_rows_were_
     for b in (3, 8, 24, 128, 160, 192, 384):
         assert float(at["reference"](b)[0, 0]) == pytest.approx(changing(b, 4096, 9216), rel=0.02)
         assert float(at["fc8"](b)[0, 0]) == pytest.approx(changing(b, 1024, 1000), rel=0.02)
-    table = pd.DataFrame(laws(pd.DataFrame(found))).set_index("layer")
-    assert table["bent"].to_dict() == {"reference": True, "fc8": False}
+    bent = matrix_products.libraries(pd.DataFrame(found), seed=0)["cpu"].bent
+    laws = {layer: law(pd.DataFrame(found), layer) for layer in ("reference", "fc8")}
+    assert {layer: one.kernel == bent for layer, one in laws.items()} == {"reference": True, "fc8": False}
 
 
 def test_the_law_of_each_shape_in_terms_of_the_machine(measured: pd.DataFrame) -> None:
-    (row,) = laws(measured)
-    assert row["layer"] == "reference"
-    assert row["traffic"] == pytest.approx(2.0, rel=0.01)
-    assert row["efficiency"] == pytest.approx(0.9, rel=0.01)
-    assert (row["block"], row["by_row"], row["bent"], row["points"]) == (4, 4, False, len(CALIBRATED))
-    assert row["left_out_error"] < 0.02
+    found = law(measured, "reference")
+    weights_read = 4 * 4096 * 9216 / BANDWIDTH
+    assert found.floor[0, 0] / weights_read == pytest.approx(2.0, rel=0.01)
+    assert 2 * 4096 * 9216 / found.each[0, 0] / PEAK == pytest.approx(0.9, rel=0.01)
+    assert (found.kernel.block, found.kernel.by_row) == (4, 4)
 
 
 def test_speedup_of_matrix_products() -> None:

@@ -459,18 +459,6 @@ def test_equal_rates_are_a_limit_that_is_reached() -> None:
     assert found["predicted"] == pytest.approx(100, rel=0.02)
 
 
-def test_coefficients_that_three_counts_do_not_tell_are_named() -> None:
-    few = extrapolated({"t": table([1, 2, 4], [100, 190, 370])})["law_parameters"]
-    vague = few[few["note"] != ""]
-    assert ("ring", "latency") in set(zip(vague["law"], vague["coefficient"], strict=True))
-    assert set(vague["note"]) == {"not identifiable from workers 1, 2, 4"}
-    many = extrapolated({"t": table(COUNTS, exact(BY_NAME["amdahl"], COUNTS, 0.1))})["law_parameters"]
-    serial = many[many["coefficient"] == "serial"].iloc[0]
-    assert serial["note"] == ""
-    assert serial["value_low"] <= 0.1 <= serial["value_high"]
-    assert serial["value"] == pytest.approx(0.1, rel=0.05)
-
-
 def test_a_long_series_is_thinned_and_predicted_at_every_count() -> None:
     workers = list(range(1, 3001))
     rates = table(workers, exact(BY_NAME["log"], workers, 0.05, 0.5))

@@ -21,7 +21,6 @@ CELLS = {
     "halvings": f"{_TRAIN} on one worker or {_SGEMM}, at two b",
     "amdahl": f"{_TRAIN} on one worker at two b (scaling compute), or on two numbers of workers (strong)",
     "sgemm_speedup": _SGEMM,
-    "matrix_products": _SGEMM,
     "curve_distances": f"{_SGEMM} and {_TRAIN} on one worker that share two b",
     "communication": _COLLECTIVES,
     "storage_rates": _STORAGE,

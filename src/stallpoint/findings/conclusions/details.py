@@ -28,7 +28,7 @@ from stallpoint.findings.conclusions.conclusion_words import (
     worthwhile_in_words,
 )
 from stallpoint.findings.conclusions.numbers import Conclusions, Estimate
-from stallpoint.findings.conclusions.storage_tables import answered
+from stallpoint.findings.conclusions.storage_tables import answered, external
 from stallpoint.findings.conclusions.target_words import STALLING, STALLING_HEAD, stalling_rows
 from stallpoint.models.answers.fits import YES
 from stallpoint.text import interval, number, plain
@@ -303,7 +303,8 @@ def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _data_blocks(conclusions: Conclusions) -> Iterator[str]:
-    for one in answered(conclusions):
+    tables = (*answered(conclusions), external(conclusions["extrapolations"]))
+    for one in (table for table in tables if table.rows):
         yield f"## {one.title}"
         yield one.text
         yield markdown_table(one.head, one.rows)

@@ -37,6 +37,34 @@ slower than others (`disturbances.SLOW`); nodes alike differ by less."""
 FEWEST_VISITS = 2
 """Visits on several nodes before a node is called slow."""
 
+CONTROLS = ("hardware", "network", "worker_batch", "first", "second", "agrees", "ratio")
+AMDAHL = (
+    "network", "hardware", "basis", "layer_type", "series", "note", "serial_fraction", "speedup_limit", "stall_ranks",
+    "points",
+)  # fmt: skip
+MEMORY = (
+    *BESIDE_BATCH, "memory", "basis", "note", "available", "largest_measured", "smallest_failed", "fixed", "slope",
+    "largest_batch",
+)  # fmt: skip
+FITS = (*SERIES, "nodes", "ranks", "worker_batch", "memory", "fits", "predicted", "available")
+STORAGE_OPERATIONS = (
+    "storage", "hardware", "nodes", "workers_per_node", "operation", "metadata", "seconds", "latency_p95",
+    "latency_p99",
+)  # fmt: skip
+EXTRAPOLATIONS = ("table", "series", "workers", "predicted", "lower", "upper", "law", "measured")
+BREAK_EVEN = (*SERIES, "remedy", "before", "verdict", "nodes", "seconds", "wait_before", "wait_after", "epochs")
+CRITICAL_BATCHES = (
+    *TO_TARGET, "ranks", "batches", "largest_reaching", "least_steps", "critical_batch", "noise_scale",
+)  # fmt: skip
+STALENESS = (
+    "network", "hardware", "sync", "ranks", "batch", "worker", "gradients", "largest_staleness", "mean_staleness",
+)  # fmt: skip
+INTERVENTIONS = (*SERIES, "nodes", "ranks", "intervention", "parts", "agrees", "saved", "parted")
+FEEDING = (
+    "nodes", "ranks", "worker_batch", "readers", "basis", "utilisation", "predicted_utilisation", "readers_needed",
+)  # fmt: skip
+"""Columns of tables that the conclusions hold as they are."""
+
 Conclusions = dict[str, Any]
 Estimate = dict[str, float | None]
 
@@ -61,26 +89,22 @@ def conclude(
         "claims": list(claims),
         "answers": answers(curves, errors),
         "curves": curves,
-        "amdahl": list(_amdahl(tables["amdahl"])),
+        "amdahl": entries(tables["amdahl"], *AMDAHL),
         "dag_errors": errors,
-        "memory": list(_memory(tables["largest_batch"])),
-        "fits": list(_fits(tables["fits"])),
+        "memory": entries(tables["largest_batch"], *MEMORY),
+        "fits": [row for row in entries(tables["fits"], *FITS) if row["fits"] != UNKNOWN],
         "storages": list(_storages(tables["storage_rates"])),
+        "storage_operations": entries(tables["storage_operation_rates"], *STORAGE_OPERATIONS),
         "saturation": list(_saturation(tables["saturation"])),
-        "break_even": list(_break_even(tables["break_even"])),
-        "critical_batches": list(_critical_batches(tables["critical_batches"])),
-        "worker_staleness": list(_worker_staleness(tables["worker_staleness"])),
+        "break_even": entries(tables["break_even"], *BREAK_EVEN),
+        "critical_batches": entries(tables["critical_batches"], *CRITICAL_BATCHES),
+        "worker_staleness": entries(tables["worker_staleness"], *STALENESS),
         "targets": list(targets(tables["target_times"], tables["target_stalling"])),
         "accuracy_stalling": list(_accuracy_stalling(tables["accuracy_stalling"])),
-        "interventions": list(_interventions(tables["interventions"])),
+        "extrapolations": entries(tables["extrapolations"], *EXTRAPOLATIONS) if "extrapolations" in tables else [],
+        "interventions": entries(tables["interventions"], *INTERVENTIONS),
         "machines": list(_machines(tables["runs"], tables["environments"])),
-        "controls": [
-            {
-                **{name: row[name] for name in ("hardware", "network", "worker_batch", "first", "second", "agrees")},
-                "ratio": _estimate(row, "ratio"),
-            }
-            for row in _rows(tables["controls"])
-        ],
+        "controls": entries(tables["controls"], *CONTROLS),
         "alike": list(alike(tables["runs"])),
         "disturbances": list(_disturbances(tables["disturbances"])),
         "slow_nodes": list(_slow_nodes(tables["visits"], tables["environments"])),
@@ -102,6 +126,19 @@ def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
     if math.isnan(row[name]):
         return None
     return {"value": _number(row[name]), "low": _number(row[f"{name}_low"]), "high": _number(row[f"{name}_high"])}
+
+
+def entries(table: pd.DataFrame, *names: str) -> list[dict[str, Any]]:
+    """Rows with these columns for JSON; a quantity with an interval is an object of the three."""
+    return [_entry(row, *names) for row in _rows(table)]
+
+
+def _entry(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: _estimate(row, name) if f"{name}_low" in row else _known(row[name]) for name in names}
+
+
+def _known(value: Any) -> Any:
+    return _number(value) if isinstance(value, float) else value
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -153,7 +190,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
                 "ranks": int(widest["ranks"] if widest else row["largest_considered"]),
                 "share": _estimate(widest, "share") if widest else None,
             },
-            "feeding": list(_feeding(fed.get(key, []))),
+            "feeding": [_entry(at, *FEEDING) for at in fed.get(key, [])],
             "causes": list(_causes(causes.get(key, []))),
             "critical_path": list(_critical_path(paths.get(key, []))),
             "communication": list(_communication(costs.get(key, []))),
@@ -219,17 +256,7 @@ def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _communication(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """What communicating costs, where the same was also measured without."""
-    for row in rows:
-        if cost := _estimate(row, "cost"):
-            isolated, hidden = _estimate(row, "isolated"), _estimate(row, "hidden")
-            yield {"ranks": int(row["ranks"]), "cost": cost, "isolated": isolated, "hidden": hidden}
-
-
-def _interventions(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """What leaving each thing out saves, and what the critical path says of it."""
-    for row in _rows(table):
-        labels = {name: row[name] for name in (*SERIES, "nodes", "ranks", "intervention", "parts", "agrees")}
-        yield labels | {name: _estimate(row, name) for name in ("saved", "parted")}
+    yield from (one for row in rows if (one := _entry(row, "ranks", "cost", "isolated", "hidden"))["cost"])
 
 
 def _what_if(rows: list[dict[str, Any]], ranks: int) -> Iterator[dict[str, Any]]:
@@ -287,13 +314,6 @@ def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _amdahl(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for row in _rows(table):
-        labels = {name: row[name] for name in ("network", "hardware", "basis", "layer_type", "series", "note")}
-        quantities = {name: _estimate(row, name) for name in ("serial_fraction", "speedup_limit", "stall_ranks")}
-        yield {**labels, **quantities, "points": int(row["points"])}
-
-
 def _dag_errors(predictions: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Median size of the error by network and hardware, and by preset, where more than one rank ran."""
     compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
@@ -315,36 +335,6 @@ def _dag_error(network: str, hardware: str, sync: str, rows: pd.DataFrame) -> di
         "points": len(sizes),
         "published": PUBLISHED_ERRORS.get(network),
     }
-
-
-def _feeding(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """How busy training data keeps the workers of a curve, and by how many readers."""
-    for row in rows:
-        yield {
-            **{name: int(row[name]) for name in ("nodes", "ranks", "worker_batch", "readers")},
-            "basis": row["basis"],
-            **{name: _estimate(row, name) for name in ("utilisation", "predicted_utilisation", "readers_needed")},
-        }
-
-
-def _memory(largest: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The largest mini-batch of each training, and what memory it needs."""
-    for row in _rows(largest):
-        yield {
-            **{name: row[name] for name in (*BESIDE_BATCH, "memory", "basis", "note")},
-            **{name: _number(row[name]) for name in ("available", "largest_measured", "smallest_failed")},
-            **{name: _estimate(row, name) for name in ("fixed", "slope", "largest_batch")},
-        }
-
-
-def _fits(fits: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Whether each place of each curve fits into memory, where that is known."""
-    for row in _rows(fits[fits["fits"] != UNKNOWN]):
-        yield {
-            **{name: row[name] for name in (*SERIES, "nodes", "ranks", "worker_batch", "memory", "fits")},
-            "predicted": _estimate(row, "predicted"),
-            "available": float(row["available"]),
-        }
 
 
 def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -370,16 +360,6 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
             }
 
 
-def _break_even(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Whether, and after how many epochs, staging or packing a storage has paid."""
-    for row in _rows(rows):
-        yield {
-            **{name: row[name] for name in (*SERIES, "remedy", "before", "verdict")},
-            "nodes": int(row["nodes"]),
-            **{name: _estimate(row, name) for name in ("seconds", "wait_before", "wait_after", "epochs")},
-        }
-
-
 def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Of each storage, at how many workers that read at once it gives no more."""
     for row in _rows(saturation):
@@ -388,26 +368,6 @@ def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
             **{name: int(row[name]) for name in ("readers", "workers_per_node", "verdict_ranks", "largest_measured")},
             "saturation_ranks": _estimate(row, "saturation_ranks") if row["reached"] else None,
             "largest_considered": int(row["largest_considered"]),
-        }
-
-
-def _worker_staleness(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """How stale the gradients of each worker of each training were."""
-    for row in _rows(table):
-        yield {
-            **{name: row[name] for name in ("network", "hardware", "sync")},
-            **{name: int(row[name]) for name in ("ranks", "batch", "worker", "gradients", "largest_staleness")},
-            "mean_staleness": _estimate(row, "mean_staleness"),
-        }
-
-
-def _critical_batches(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Of each training to a target, up to which mini-batch larger ones pay, by its steps and by its gradients."""
-    for row in _rows(table):
-        yield {
-            **{name: row[name] for name in TO_TARGET},
-            **{name: int(row[name]) for name in ("ranks", "batches", "largest_reaching")},
-            **{name: _estimate(row, name) for name in ("least_steps", "critical_batch", "noise_scale")},
         }
 
 

@@ -34,6 +34,7 @@ def answered(conclusions: Conclusions) -> Iterator[Answered]:
     """The questions that the study has records for."""
     tables = (
         _rates(conclusions["storages"]),
+        operations(conclusions["storage_operations"]),
         saturation(conclusions["saturation"]),
         _feeding(conclusions["curves"]),
         break_even(conclusions["break_even"]),
@@ -51,8 +52,7 @@ def _rates(rows: list[dict[str, Any]]) -> Answered:
             f" MLPerf Storage asks for sets of {number(BEYOND_CACHE)} times the memory of the nodes, of which caches "
             f"hold little; smaller: {', '.join(small)}."
         )
-    largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: row["nodes"])}
-    shown = [row for row in rows if row["nodes"] == largest[row["hardware"]]]
+    shown = _on_most_nodes(rows)
     shown.sort(key=lambda row: (row["order"] != "shuffled", row["cache"] != "cold"))  # as training reads comes first
     return Answered(
         "Storages",
@@ -66,6 +66,52 @@ def _rates(rows: list[dict[str, Any]]) -> Answered:
             for row in shown
         ],
         shown,
+    )  # fmt: skip
+
+
+def _on_most_nodes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the largest node count of each hardware entry."""
+    largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: row["nodes"])}
+    return [row for row in rows if row["nodes"] == largest[row["hardware"]]]
+
+
+def operations(rows: list[dict[str, Any]]) -> Answered:
+    """How long a file takes to be looked up and opened, and a sample to be decoded, of ``storage_operations``."""
+    shown = _on_most_nodes(rows)
+    return Answered(
+        "Operations on storages",
+        "What one worker waits beside the reading of a sample, while all do the same, at the largest node count. Cold: "
+        "the node knew nothing of the file before.",
+        ["storage", "by", "operation", "ms each", "of 100 the 95th", "the 99th"],
+        [
+            [
+                row["storage"], _place(row), f"{row['operation']}, {row['metadata']}", interval(row["seconds"], 1e3),
+                *(number(1e3 * row[name]) for name in ("latency_p95", "latency_p99")),
+            ]
+            for row in shown
+        ],
+        shown,
+    )  # fmt: skip
+
+
+def external(rows: list[dict[str, Any]]) -> Answered:
+    """Rates that scaling laws predict of the study's external tables, at the most workers asked of each series."""
+    last = {(row["table"], row["series"]): row for row in sorted(rows, key=lambda row: int(row["workers"]))}
+    known = {(row["table"], row["series"]): row["workers"] for row in rows if row["measured"] is not None}
+    return Answered(
+        "External tables",
+        "Rates of other sources, carried to more workers by scaling laws (90 % interval of a new measurement).",
+        ["table", "series", "measured up to n", "at n", "predicted /s", "by"],
+        [
+            [
+                *key, str(known.get(key, "–")), str(row["workers"]),
+                interval({"value": row["predicted"], "low": row["lower"], "high": row["upper"]})
+                if row["predicted"] is not None else "not known",
+                row["law"],
+            ]
+            for key, row in last.items()
+        ],
+        list(last.values()),
     )  # fmt: skip
 
 

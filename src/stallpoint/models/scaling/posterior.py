@@ -106,17 +106,6 @@ class Posterior:
         draw, grid = np.unravel_index(chosen, self.log_weight.shape)
         return draw, grid
 
-    def marginal(self) -> tuple[Reals, Reals]:
-        """Coefficients [draws, coefficients] and their weights [draws]."""
-        return self.model.coefficients(self.z), np.exp(log_sum(self.log_weight))
-
-    @property
-    def narrowing(self) -> Reals:
-        """For each coefficient, the posterior's standard deviation over the prior's, of its logarithm."""
-        _, weights = self.marginal()
-        mean = weights @ self.z
-        return np.sqrt(weights @ (self.z - mean) ** 2)
-
 
 def posterior(model: Model, series: Series, likelihood: Likelihood) -> Posterior:
     """The posterior of the coefficients of `model` after `series`."""

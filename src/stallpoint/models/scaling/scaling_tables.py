@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
 from stallpoint.models.base.frames import frame
-from stallpoint.models.base.statistics import INTERVAL, Reals, groups
+from stallpoint.models.base.statistics import groups
 from stallpoint.models.scaling.extrapolation import Fitted, fit
-from stallpoint.models.scaling.scaling_law_choice import unidentifiable
-from stallpoint.records.tables import EXTRAPOLATED_TABLES, EXTRAPOLATIONS, LAW_PARAMETERS, LAW_VALIDATION
+from stallpoint.records.tables import EXTRAPOLATED_TABLES, EXTRAPOLATIONS, LAW_VALIDATION
 
 MEASURED = "measured"
 """Name of the study's own rates among the tables."""
@@ -19,10 +18,6 @@ VALIDATED_UP_TO = 0.25
 """Part of the largest count that is fitted to check the laws by what is left out."""
 DOUBLINGS = 3
 """How often the largest count is doubled for predictions beyond an external table."""
-NARROWED = 0.7
-"""Spread of a coefficient's logarithm over that of its prior above which the data do not tell the coefficient."""
-
-_QUANTILES = ((1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2)
 
 
 def extrapolated(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
@@ -31,7 +26,6 @@ def extrapolated(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     for name, rates in tables.items():
         for series in fit(rates if name == MEASURED else _further(rates)):
             label = {"table": name, "series": series.name}
-            parts[LAW_PARAMETERS.name].append(pd.DataFrame(list(_parameters(series))).assign(**label))
             if name != MEASURED:
                 parts[EXTRAPOLATIONS.name].append(_with_measured(series).assign(**label))
         for series in fit(rates, VALIDATED_UP_TO):
@@ -59,27 +53,3 @@ def _further(rates: pd.DataFrame) -> pd.DataFrame:
 def _with_measured(series: Fitted) -> pd.DataFrame:
     measured = series.rows.groupby("workers")["samples_per_second"].median().rename("measured")
     return series.predict().join(measured, on="workers")
-
-
-def _parameters(series: Fitted) -> Iterator[dict[str, object]]:
-    """A row for each coefficient of each law; one row that says why where nothing was fitted."""
-    if series.choice is None:
-        unknown = {"weight": np.nan, "value": np.nan, "value_low": np.nan, "value_high": np.nan}
-        yield {"law": "", "coefficient": "", **unknown, "note": unidentifiable(series.counts)}
-        return
-    vague = unidentifiable(series.counts)
-    for posterior, weight in zip(series.choice.posteriors, series.choice.weights, strict=True):
-        values, shares = posterior.marginal()
-        for index, prior in enumerate(posterior.model.priors):
-            low, value, high = _weighted(values[:, index], shares)
-            note = vague if posterior.narrowing[index] > NARROWED else ""
-            estimate = {"value": value, "value_low": low, "value_high": high}
-            yield {
-                "law": posterior.model.name, "weight": weight, "coefficient": prior.name, **estimate, "note": note,
-            }  # fmt: skip
-
-
-def _weighted(values: Reals, weights: Reals) -> Reals:
-    order = np.argsort(values)
-    passed = np.searchsorted(np.cumsum(weights[order]) / weights.sum(), _QUANTILES)
-    return np.asarray(values[order][np.minimum(passed, len(values) - 1)])

@@ -202,45 +202,5 @@ def _speedup_rows(key: tuple[str, str], rows: pd.DataFrame, seed: int) -> Iterat
             yield {**labels, "worker_batch": b, **_columns(quantities), "roofline": roofline}
 
 
-def table(sgemm: pd.DataFrame, libraries: Mapping[str, Library], seed: int) -> list[dict[str, object]]:
-    """Rows of the matrix_products table: the law of each shape, in terms of the machine.
-
-    `libraries` by hardware, as the function of that name finds them.
-    """
-    return [
-        row
-        for (network, hardware), rows in groups(sgemm, ["network", "hardware"])
-        for row in _law_rows({"network": network, "hardware": hardware}, rows, libraries[hardware], seed)
-    ]
-
-
-def _law_rows(
-    labels: Mapping[str, object], rows: pd.DataFrame, library: Library, seed: int
-) -> Iterator[dict[str, object]]:
-    known = machine(rows)
-    for shape in shapes(rows[rows["layer_type"] != MACHINE], seed):
-        law = shape.curve(library).law
-        floor, each = law.floor[:, 0], law.each[:, 0]
-        work = shape.operations[-1] / shape.batches[-1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            efficiency = work / each / known.peak if known else np.full_like(each, np.nan)
-            weights = shape.k * shape.n if shape.degenerate else np.nan
-            reading = known.value_bytes * weights / known.bandwidth if known else np.nan
-            traffic = floor / reading
-        left_out = left_out_errors(shape.batches, shape.seconds, law.kernel) if len(shape.batches) > 2 else [np.nan]
-        yield {
-            **labels,
-            "layer": shape.name,
-            "layer_type": shape.layer_type,
-            **_columns({"floor": floor, "each": each, "traffic": traffic, "efficiency": efficiency}),
-            "block": law.kernel.block,
-            "sharpness": law.kernel.sharpness,
-            "by_row": law.kernel.by_row,
-            "bent": law.kernel == library.bent,
-            "points": len(shape.batches),
-            "left_out_error": float(np.median(left_out)),
-        }
-
-
 def _columns(quantities: Mapping[str, Ensemble]) -> dict[str, object]:
     return {column: value for name, ensemble in quantities.items() for column, value in columns(name, ensemble).items()}
