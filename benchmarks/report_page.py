@@ -35,7 +35,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
     from playwright.sync_api import sync_playwright
     from report_samples import study
 
-    from stallpoint.findings.conclusions.numbers import conclude
+    from stallpoint.findings.conclusions.conclude import conclude
     from stallpoint.report.report import write_report
 
     tables = study()

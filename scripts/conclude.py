@@ -8,9 +8,9 @@ from stallpoint.findings.claims.claim_files import read_claims
 from stallpoint.findings.claims.facts import facts
 from stallpoint.findings.claims.judge import judge, rows
 from stallpoint.findings.claims.quantity import Evidence
+from stallpoint.findings.conclusions.conclude import conclude
 from stallpoint.findings.conclusions.conclusions_page import page
 from stallpoint.findings.conclusions.details import details
-from stallpoint.findings.conclusions.numbers import conclude
 from stallpoint.findings.conclusions.systems import systems
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read_frames, write

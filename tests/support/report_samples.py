@@ -5,7 +5,7 @@ from typing import TypeAlias
 import pandas as pd
 import synthetic
 
-from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.scaling.scaling_tables import extrapolated

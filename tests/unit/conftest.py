@@ -16,7 +16,8 @@ import once as once_for_all
 from report_samples import LEFT_OUT, Tables, study
 from resident_ranks import Ranks
 
-from stallpoint.findings.conclusions.numbers import Conclusions, conclude
+from stallpoint.findings.conclusions.answers import Conclusions
+from stallpoint.findings.conclusions.conclude import conclude
 from stallpoint.report.report import write_report
 
 

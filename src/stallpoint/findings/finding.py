@@ -34,6 +34,8 @@ class Finding:
     """What it rests on: measured or predicted, by which rows of which table or file."""
     ask: str = ""
     """What would decide it, where it is undecided: a cell, a file, a count of visits."""
+    label: str = ""
+    """What readers see before the words, where one is needed: ``beyond 4 nodes``."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Network, hardware and storage that it belongs to, for pages that filter by them."""
 

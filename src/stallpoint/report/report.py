@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.records.atomic import atomic
 from stallpoint.report.charts import Tables
 from stallpoint.report.sections.answer_section import answer

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
 
 import vl_convert as vlc
 
-from stallpoint.findings.conclusions.answers import Answer
-from stallpoint.findings.conclusions.conclusion_words import (
-    batch_in_words,
-    beyond_in_words,
-    cause_in_words,
-    gain_in_words,
-    helps_in_words,
-    likely_in_words,
-    machine_in_words,
-    sentence,
-    throughput_in_words,
-    trust_in_words,
+from stallpoint.findings.conclusions.answer_findings import (
+    CARD,
+    FIRST,
+    GAIN,
+    RATE,
+    VERDICT,
+    answer_findings,
 )
-from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.answers import Answer, Conclusions
+from stallpoint.findings.finding import Finding
 from stallpoint.records.atomic import atomic
 from stallpoint.report.charts import Tables, theme, verdict_chart
 from stallpoint.report.charts.render import Spec, to_spec
@@ -33,6 +29,7 @@ WIDTH, HEIGHT = 1280, 720
 _MARGIN = 40
 _TITLE, _TEXT = 34, 19
 """Heights of letters, pixels."""
+CHART = "chart: solid: measured; dashed: predicted, with 90 % intervals; grey: ideal"
 _LINE = 118
 """Characters of a line of text."""
 
@@ -49,7 +46,7 @@ def write_slides(conclusions: Conclusions, tables: Tables, folder: Path) -> None
 
 def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
     """The slide of one answer as a Vega-Lite spec: what the card says, and the speedup over workers."""
-    lines = list(_lines(answer, conclusions))
+    found = answer_findings(answer, conclusions)
     chart = to_spec(verdict_chart.draw(tables, answer["network"], answer["hardware"]))
     config = theme.config()
     letters = {"labelFontSize": _TEXT - 3, "titleFontSize": _TEXT - 2}
@@ -59,7 +56,7 @@ def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
         "height": HEIGHT,
         "autosize": {"type": "fit", "contains": "padding"},
         "title": {
-            "text": sentence(answer, conclusions["machines"]), "subtitle": lines, "anchor": "start", "frame": "bounds",
+            "text": found[VERDICT].words, "subtitle": list(_lines(found)), "anchor": "start", "frame": "bounds",
             "fontSize": _TITLE, "subtitleFontSize": _TEXT, "subtitleLineHeight": _TEXT + 6, "subtitlePadding": 10,
         },
         "config": {
@@ -69,22 +66,9 @@ def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
     }  # fmt: skip
 
 
-def _lines(answer: Answer, conclusions: Conclusions) -> Iterator[str]:
+def _lines(found: Mapping[str, Finding]) -> Iterator[str]:
     """What stands below the title, a line each; long ones go on in the next."""
-    machines: Sequence[dict[str, object]] = conclusions["machines"]
-    where, beyond = beyond_in_words(answer, machines)
-    on = next((machine_in_words(one) for one in machines if one["hardware"] == answer["hardware"]), "")
-    named = {
-        "": f"{throughput_in_words(answer)}; {gain_in_words(answer)}",
-        "most likely": likely_in_words(answer),
-        "largest loss": "" if answer["why_withheld"] else cause_in_words(answer),
-        where: beyond,
-        "would help": helps_in_words(answer),
-        "curve": f"{answer['scaling']} scaling, {batch_in_words(answer)}, {answer['sync']}, {answer['storage']}",
-        "measured on": f"{answer['hardware']}: {on}" if on else "",
-        "trust": trust_in_words(answer, conclusions),
-        "chart": "solid: measured; dashed: predicted, with 90 % intervals; grey: ideal",
-    }
-    for name, text in named.items():
-        if text:
-            yield from wrap(f"{name}: {text}" if name else text, _LINE)
+    yield from wrap(f"{found[RATE].words}; {found[GAIN].words}", _LINE)
+    for one in (found[kind] for kind in CARD if kind in found and kind != FIRST):
+        yield from wrap(f"{one.label}: {one.words}" if one.label else one.words, _LINE)
+    yield CHART

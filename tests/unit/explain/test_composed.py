@@ -15,12 +15,9 @@ from stallpoint.findings.claims.facts import facts
 from stallpoint.findings.claims.judge import judge
 from stallpoint.findings.claims.quantity import Evidence
 from stallpoint.findings.claims.verdict import UNTESTED
-from stallpoint.findings.conclusions.conclusion_words import (
-    beyond_in_words,
-    sentence,
-    verdict_in_words,
-)
-from stallpoint.findings.conclusions.numbers import conclude
+from stallpoint.findings.conclusions.answer_findings import beyond_in_words, sentence
+from stallpoint.findings.conclusions.conclude import conclude
+from stallpoint.findings.conclusions.conclusion_words import verdict_in_words
 from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, to_text
 from stallpoint.models import fitting
 from stallpoint.records.parquet import read_frames

@@ -11,28 +11,29 @@ from sample_cells import TRAIN
 from synthetic import CRITICAL, Layer, Truth, study
 
 from stallpoint.findings.conclusions.alike import alike
-from stallpoint.findings.conclusions.answers import answers, as_chosen, leading
-from stallpoint.findings.conclusions.conclusion_words import (
+from stallpoint.findings.conclusions.answer_findings import (
     beyond_in_words,
     cause_in_words,
     gain_in_words,
     heading,
     helps_in_words,
-    left_out_in_words,
-    next_in_words,
     rivals_in_words,
     sentence,
-    stall_in_words,
     throughput_in_words,
-    trust_lines,
+)
+from stallpoint.findings.conclusions.answers import answers, as_chosen, leading
+from stallpoint.findings.conclusions.conclude import _left_out, _slow_nodes, conclude
+from stallpoint.findings.conclusions.conclusion_words import (
+    next_in_words,
+    stall_in_words,
     verdict_in_short,
     verdict_in_words,
 )
 from stallpoint.findings.conclusions.conclusions_page import page
 from stallpoint.findings.conclusions.details import details
-from stallpoint.findings.conclusions.numbers import _left_out, _slow_nodes, conclude
 from stallpoint.findings.conclusions.storage_tables import answered, external, saturation, starving_in_words
 from stallpoint.findings.conclusions.summary import summary
+from stallpoint.findings.conclusions.trust_findings import left_out_in_words, trust_lines
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.strategies.presets import PRESETS

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from synthetic import Truth, study
 
+from stallpoint.findings.conclusions.conclude import conclude
 from stallpoint.findings.conclusions.details import details
-from stallpoint.findings.conclusions.numbers import conclude
 from stallpoint.models.answers import comparisons, utilisation
 from stallpoint.models.base.measured import Measured, measured, over_ranks
 from stallpoint.models.fitting import fit

@@ -8,7 +8,7 @@ from report_samples import LEFT_OUT, NOTHING, Tables
 from table_vi import TABLE_VI
 
 from stallpoint.explain.importing import describe_traced
-from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.target_words import lead
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
@@ -98,7 +98,7 @@ def test_a_withheld_answer_says_why_and_nothing_is_called_measured(conclusions: 
 
 def test_further_answers_of_a_card_take_a_line_each(conclusions: Conclusions) -> None:
     text = card(conclusions, {}, {"scaling": "weak", "storage": "tar", "batch": 32})
-    assert "weak scaling, b = 32, tar Scales to 4 nodes: " in text
+    assert "weak scaling, b = 32, wfbp, tar Scales to 4 nodes: " in text
 
 
 def test_how_sure_an_answer_is_stands_on_its_card(conclusions: Conclusions) -> None:
@@ -145,7 +145,7 @@ def test_how_sure_it_is_has_a_section(conclusions: Conclusions) -> None:
 
 def test_what_makes_verdicts_unsure_is_said_above_them(conclusions: Conclusions) -> None:
     found = answer({**conclusions, "controls": [{**CONTROL, "agrees": False}], "disturbances": [DISTURBED]}, {})[0].html
-    assert '<a href="#sure">cpu: cells that do the same differ, so verdicts are withheld</a>' in found
+    assert '<a href="#sure">cpu: verdicts are withheld, as cells that do the same differ</a>' in found
     assert '<a href="#sure">3 iterations disturbed, 1 of them count for want of others</a>' in found
 
 

@@ -13,6 +13,8 @@ from stallpoint.models.base.statistics import INTERVAL, NORMAL_INTERVAL, as_of_o
 Curve: TypeAlias = Mapping[str, Any]
 """An entry of ``curves`` in the conclusions."""
 Answer: TypeAlias = dict[str, Any]
+Conclusions: TypeAlias = dict[str, Any]
+Estimate: TypeAlias = dict[str, float | None]
 
 PLACE = ("network", "hardware", "scaling", "storage")
 """Curves alike in these compete; the fastest of them answers."""

@@ -8,24 +8,26 @@ from typing import Any
 
 from stallpoint.findings.claims import claim_words as claims
 from stallpoint.findings.conclusions import target_words
-from stallpoint.findings.conclusions.conclusion_words import (
-    batch_in_words,
-    beyond_in_words,
+from stallpoint.findings.conclusions.answer_findings import (
+    BEYOND,
+    HEADLINE,
+    HELP,
+    VERDICT,
+    answer_findings,
     cause_in_words,
-    count,
-    heading,
-    helps_in_words,
-    instrumentation_warnings,
     machine_in_words,
+    rivals_in_words,
+    source_in_words,
+)
+from stallpoint.findings.conclusions.answers import Conclusions
+from stallpoint.findings.conclusions.conclusion_words import (
+    count,
     markdown_table,
     next_in_words,
     prefetch_in_words,
-    rivals_in_words,
-    sentence,
-    source_in_words,
-    trust_lines,
 )
-from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings, trust_lines
+from stallpoint.findings.finding import Finding
 from stallpoint.records.origins import in_words
 from stallpoint.text import interval, number
 
@@ -34,12 +36,13 @@ HEAD = ["network", "verdict", "samples/s", "speedup (90 % CI)", "efficiency", "l
 
 def page(conclusions: Conclusions) -> str:
     """The page as Markdown."""
+    found = [answer_findings(answer, conclusions) for answer in conclusions["answers"]]
     blocks = [
         "# Conclusions",
-        *_answers(conclusions),
+        *_answers(conclusions, found),
         *_listed("Time to accuracy", chain.from_iterable(map(target_words.lines, conclusions["targets"]))),
-        *_listed("Beyond what was measured", _beyond(conclusions)),
-        *_listed("What would help most", _helps(conclusions["answers"])),
+        *_listed("Beyond what was measured", _lines(found, BEYOND)),
+        *_listed("What would help most", _lines(found, HELP)),
         *_listed("Training data", _data(conclusions)),
         *_listed("How sure this is", _trust(conclusions)),
         *_listed("What to measure next", _next(conclusions["curves"])),
@@ -55,7 +58,14 @@ def _listed(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
         yield "\n".join(f"- {line}" for line in found)
 
 
-def _answers(conclusions: Conclusions) -> Iterator[str]:
+def _lines(answers: Sequence[Mapping[str, Finding]], kind: str) -> Iterator[str]:
+    """What is found of this kind, answer by answer."""
+    for one in (answer[kind] for answer in answers if kind in answer):
+        label = f", {one.label}" if one.label != kind else ""
+        yield f"{one.subject}{label}: {one.words}"
+
+
+def _answers(conclusions: Conclusions, found: Sequence[Mapping[str, Finding]]) -> Iterator[str]:
     machines, answers = conclusions["machines"], conclusions["answers"]
     if machines:
         yield "; ".join(f"{at['hardware']}: {machine_in_words(at)}" for at in machines) + "."
@@ -63,8 +73,8 @@ def _answers(conclusions: Conclusions) -> Iterator[str]:
         yield "No scaling curve was measured."
         return
     # Answers for several storages or hardware entries may be the same sentence; the table tells them apart.
-    yield " ".join(dict.fromkeys(f"**{sentence(answer, machines)}.**" for answer in answers))
-    yield markdown_table(HEAD, (_row(answer, machines) for answer in answers))
+    yield " ".join(dict.fromkeys(f"**{one[VERDICT].words}.**" for one in found))
+    yield markdown_table(HEAD, map(_row, answers, found))
     threshold = f"{100 * conclusions['threshold']:.0f} %"
     yield (
         f"Training stalls where doubling the workers gains less than {threshold} in throughput. All of this was "
@@ -77,34 +87,15 @@ def _sources(answers: Sequence[Mapping[str, Any]], machines: Sequence[Mapping[st
     return "measured, here or elsewhere" if len(found) > 1 else found.pop()
 
 
-def place(answer: Mapping[str, Any]) -> str:
-    """``alexnet on cpu, strong, B = 64, local``."""
-    on = f"{answer['network']} on {answer['hardware']}"
-    return f"{on}, {answer['scaling']}, {batch_in_words(answer)}, {answer['storage']}"
-
-
-def _row(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> list[str]:
+def _row(answer: Mapping[str, Any], found: Mapping[str, Finding]) -> list[str]:
     at, base = answer["at"], answer["base"]
     rates = [number(point["samples_per_second"]["value"]) for point in (base, at) if point]
     efficiency = f"{100 * at['efficiency']['value']:.0f} %" if at else "–"
     return [
-        place(answer), heading(answer, machines), " → ".join(rates) or "–",
-        interval(at["speedup"]) if at else "–", efficiency, cause_in_words(answer) or "–",
+        found[HEADLINE].subject, found[HEADLINE].words, " → ".join(rates) or "–", found[VERDICT].estimate or "–",
+        efficiency, cause_in_words(answer) or "–",
         f"{answer['sync']}, {prefetch_in_words(answer)}{rivals_in_words(answer)}",
     ]  # fmt: skip
-
-
-def _beyond(conclusions: Conclusions) -> Iterator[str]:
-    for answer in conclusions["answers"]:
-        where, words = beyond_in_words(answer, conclusions["machines"])
-        if words:
-            yield f"{place(answer)}, {where}: {words}"
-
-
-def _helps(answers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for answer in answers:
-        if words := helps_in_words(answer):
-            yield f"{place(answer)}: {words}"
 
 
 def _data(conclusions: Conclusions) -> Iterator[str]:

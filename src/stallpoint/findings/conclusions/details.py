@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stallpoint.findings.claims import claim_words as claims
+from stallpoint.findings.conclusions.answers import Conclusions, Estimate
 from stallpoint.findings.conclusions.conclusion_words import (
     INSTRUMENTATION_CAPTION,
     INSTRUMENTATION_HEAD,
@@ -15,7 +16,6 @@ from stallpoint.findings.conclusions.conclusion_words import (
     crossing_in_words,
     error_in_words,
     instrumentation_rows,
-    instrumentation_warnings,
     intervention_in_words,
     markdown_table,
     next_in_words,
@@ -23,13 +23,12 @@ from stallpoint.findings.conclusions.conclusion_words import (
     remedy_in_words,
     series,
     stall_in_words,
-    trust_lines,
     verdict_in_words,
     worthwhile_in_words,
 )
-from stallpoint.findings.conclusions.numbers import Conclusions, Estimate
 from stallpoint.findings.conclusions.storage_tables import answered, external
 from stallpoint.findings.conclusions.target_words import STALLING, STALLING_HEAD, stalling_rows
+from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings, trust_lines
 from stallpoint.models.answers.fits import YES
 from stallpoint.text import interval, number, plain
 

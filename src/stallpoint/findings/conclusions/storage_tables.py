@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import at_count, count, percent, series
-from stallpoint.findings.conclusions.numbers import Conclusions
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.records.origins import BEYOND_CACHE, in_words
 from stallpoint.study.workers import place_in_words

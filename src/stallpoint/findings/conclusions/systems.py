@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 import stallpoint
-from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.answers import Conclusions
 
 COLUMNS = {
     "system": "hardware entry",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import at_count, series, verdict_in_short
-from stallpoint.findings.conclusions.numbers import Conclusions
 from stallpoint.findings.conclusions.target_findings import FACTORS
 from stallpoint.models.answers.time_to_accuracy import SLOWER
 from stallpoint.models.base.measured import SERIES

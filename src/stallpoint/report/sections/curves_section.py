@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import (
     at_count,
     crossing_in_words,
@@ -15,7 +16,6 @@ from stallpoint.findings.conclusions.conclusion_words import (
     verdict_in_words,
     worthwhile_in_words,
 )
-from stallpoint.findings.conclusions.numbers import Conclusions
 from stallpoint.report.charts.labels import AXES, label
 from stallpoint.report.html import Section, paragraph, table
 from stallpoint.text import interval

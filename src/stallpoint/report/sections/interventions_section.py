@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import INTERVENTIONS_HEAD, intervention_in_words
-from stallpoint.findings.conclusions.numbers import Conclusions
 from stallpoint.report.html import Section, paragraph, table
 
 

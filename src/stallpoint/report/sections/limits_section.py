@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import (
     INSTRUMENTATION_CAPTION,
     INSTRUMENTATION_HEAD,
     instrumentation_rows,
-    instrumentation_warnings,
 )
-from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings
 from stallpoint.report.html import Section, of_cell, paragraph, table
 from stallpoint.study.study import LeftOut
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.findings.conclusions.answers import PLACE, leading
+from stallpoint.findings.conclusions.answers import PLACE, Conclusions, leading
 from stallpoint.findings.conclusions.conclusion_words import (
     REMEDIES_HEAD,
     at_count,
@@ -16,7 +16,6 @@ from stallpoint.findings.conclusions.conclusion_words import (
     named_in_words,
     remedy_in_words,
 )
-from stallpoint.findings.conclusions.numbers import Conclusions
 from stallpoint.models.base.statistics import SAME_WITHIN
 from stallpoint.report.charts.labels import AXES, label
 from stallpoint.report.html import Section, belongs_to, paragraph, table

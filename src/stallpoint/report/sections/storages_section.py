@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.storage_tables import answered
 from stallpoint.report.html import Section, paragraph, table
 

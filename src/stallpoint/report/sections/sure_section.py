@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.findings.conclusions.alike import alike_in_words
-from stallpoint.findings.conclusions.conclusion_words import ENDED, disturbed_in_words, mistrusted
-from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.answers import Conclusions
+from stallpoint.findings.conclusions.trust_findings import ENDED, disturbed_in_words, mistrusted
 from stallpoint.report.charts.labels import AXES, label
 from stallpoint.report.html import Section, paragraph, table
 from stallpoint.study.dry_run import in_place

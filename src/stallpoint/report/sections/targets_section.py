@@ -6,7 +6,7 @@ from html import escape
 
 import pandas as pd
 
-from stallpoint.findings.conclusions.numbers import Conclusions
+from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.target_findings import CURVE, FACTORS
 from stallpoint.findings.conclusions.target_words import STALLING, STALLING_HEAD, lead, stalling_rows
 from stallpoint.models.answers.time_to_accuracy import FASTEST

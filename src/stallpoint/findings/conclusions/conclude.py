@@ -11,8 +11,11 @@ import pandas as pd
 
 from stallpoint.findings.claims.judge import Judged
 from stallpoint.findings.conclusions.alike import alike
-from stallpoint.findings.conclusions.answers import answers
+from stallpoint.findings.conclusions.answer_findings import answer_findings
+from stallpoint.findings.conclusions.answers import Conclusions, Estimate, answers
 from stallpoint.findings.conclusions.target_findings import targets
+from stallpoint.findings.conclusions.trust_findings import warnings
+from stallpoint.findings.finding import in_json
 from stallpoint.models.answers.fits import UNKNOWN
 from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
 from stallpoint.models.answers.stalling import Stall
@@ -65,9 +68,6 @@ FEEDING = (
 )  # fmt: skip
 """Columns of tables that the conclusions hold as they are."""
 
-Conclusions = dict[str, Any]
-Estimate = dict[str, float | None]
-
 
 def conclude(
     tables: Mapping[str, pd.DataFrame],
@@ -82,7 +82,7 @@ def conclude(
     are objects with value, low and high. `claims` are those judged by the same tables.
     """
     curves, errors = list(_curves(tables)), list(_dag_errors(tables["predictions"]))
-    return {
+    found: Conclusions = {
         "interval": INTERVAL,
         "threshold": threshold,
         "efficiency": efficiency,
@@ -115,6 +115,8 @@ def conclude(
         "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
     }
+    told = [one for answer in found["answers"] for one in answer_findings(answer, found).values()]
+    return {"findings": in_json([*told, *warnings(found)]), **found}
 
 
 def _number(value: float) -> float | None:
@@ -205,7 +207,7 @@ def _probabilities(rows: list[dict[str, Any]], undecided: int) -> dict[str, Any]
 
     Where one outcome is likely alone, but `undecided` from so many workers on, these and their double would.
     """
-    found = {
+    found: Conclusions = {
         of: {int(row["ranks"]): float(row["probability"]) for row in rows if row["of"] == of}
         for of in ("measured", "known")
     }
