@@ -12,7 +12,7 @@ import yaml
 from paired import Figure, Timing
 from slow_nodes import NotHere, slow_nodes
 
-from stallpoint.models.answers import accuracy
+from stallpoint.findings.conclusions import accuracy
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import VALIDATION
 from stallpoint.schedule.agenda import Agenda, Limits

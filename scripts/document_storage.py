@@ -13,14 +13,14 @@ from typing import Any
 
 import yaml
 
-from stallpoint.findings.conclusions.conclusion_words import markdown_table, percent
+from stallpoint.findings.conclusions.conclusion_words import percent
 from stallpoint.findings.conclusions.storage_tables import (
-    Answered,
     break_even,
     came_in_words,
     saturation,
     starving_in_words,
 )
+from stallpoint.findings.listing import Listing, markdown_table
 from stallpoint.text import interval
 
 STUDY = Path("benchmarks/storage_volume.yaml")
@@ -63,7 +63,7 @@ def lines(results: Path) -> Iterator[str]:
     yield f"![Share of the data layer, by storage](images/{PICTURE.name})"
 
 
-def _answered(found: Answered) -> Iterator[str]:
+def _answered(found: Listing) -> Iterator[str]:
     yield f"{found.text}\n"
     yield from _table(found.head, found.rows)
 

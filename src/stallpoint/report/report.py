@@ -18,18 +18,16 @@ from stallpoint.report.sections.curves_section import curves
 from stallpoint.report.sections.environment_section import environment
 from stallpoint.report.sections.evidence_section import evidence
 from stallpoint.report.sections.filters_section import filters
-from stallpoint.report.sections.interventions_section import interventions
 from stallpoint.report.sections.limits_section import not_measured, timing
+from stallpoint.report.sections.listings_section import intervened, storages, validation
 from stallpoint.report.sections.networks_section import networks
 from stallpoint.report.sections.page import page
 from stallpoint.report.sections.papers_section import papers_section
 from stallpoint.report.sections.raw_tables_section import raw_tables
 from stallpoint.report.sections.remedies_section import remedies
 from stallpoint.report.sections.sliders_section import sliders
-from stallpoint.report.sections.storages_section import storages
 from stallpoint.report.sections.sure_section import sure
 from stallpoint.report.sections.targets_section import targets
-from stallpoint.report.sections.validation_section import validation
 from stallpoint.study.study import LeftOut
 
 
@@ -44,7 +42,7 @@ def write_report(
 ) -> None:
     """Write the page to `path`, whole or not at all.
 
-    `conclusions` is from `numbers.conclude`; `tables` are by name the model tables, the tidy tables
+    `conclusions` is from `conclude.conclude`; `tables` are by name the model tables, the tidy tables
     ``runs``, ``environments``, ``collectives``, ``contention`` and ``visits``, and ``network_layers`` and
     ``published``; `study` is its name and `left_out` what it does not run, `papers` are folders of the papers'
     exhibits, below that of `path`.
@@ -64,7 +62,7 @@ def write_report(
         *topics[1:],
         *storages(conclusions),
         curves(conclusions),
-        interventions(conclusions),
+        intervened(conclusions),
         validation(tables),
         networks(tables),
         papers_section(papers, path.parent),

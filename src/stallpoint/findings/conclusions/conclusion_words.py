@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stallpoint.findings.conclusions.answers import Estimate, no_stall
+from stallpoint.findings.listing import Listing
 from stallpoint.models.answers.fits import NO, UNKNOWN, YES
 from stallpoint.models.answers.fits import UNDECIDED as MAY_FIT
 from stallpoint.models.answers.remedies import TRAINS_OTHERWISE
@@ -130,12 +131,6 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}{ending}"
 
 
-def markdown_table(head: list[str], rows: Iterable[list[str]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
 def percent(estimate: Estimate | None) -> str:
     """A share with its interval, in per cent."""
     return interval(estimate, 100, " %")
@@ -199,14 +194,38 @@ def worthwhile_in_words(curve: Mapping[str, Any]) -> str:
     return f"{interval(ranks)}{' or more' if ranks['value'] == curve['largest_considered'] else ''}"
 
 
-INTERVENTIONS_HEAD = ["cell", "left out", "saves", "parts that should go with it", "they take", "agree"]
+def interventions(rows: Sequence[Mapping[str, Any]]) -> Listing:
+    """What leaving each thing out saves, of rows of ``interventions`` in the conclusions."""
+    return Listing(
+        "Causes by intervention",
+        "What training saves with one thing left out for real, beside what the critical path says that it takes:",
+        ["cell", "left out", "saves", "parts that should go with it", "they take", "agree"],
+        [
+            [
+                f"{row['network']} on {row['hardware']}, {series(row)}, {at_count(row, row['ranks'])}",
+                row["intervention"], interval(row["saved"], 1e3, " ms"), row["parts"],
+                interval(row["parted"], 1e3, " ms"), "yes" if row["agrees"] else "no",
+            ]
+            for row in rows
+        ],
+        rows,
+    )  # fmt: skip
 
 
-def intervention_in_words(row: Mapping[str, Any]) -> list[str]:
-    """The cells of a row under `INTERVENTIONS_HEAD`."""
-    where = f"{row['network']} on {row['hardware']}, {series(row)}, {at_count(row, row['ranks'])}"
-    saved, parted = (interval(row[name], 1e3, " ms") for name in ("saved", "parted"))
-    return [where, row["intervention"], saved, row["parts"], parted, "yes" if row["agrees"] else "no"]
+CURVE_HEAD = (
+    "as measured", "stalls at n", "dominant cause there (or at the largest n)", "communication reaches compute at n",
+    "worth paying for up to n", "best speedup", "waiting for data",
+)  # fmt: skip
+
+
+def curve_in_words(curve: Mapping[str, Any]) -> list[str]:
+    """The cells of a curve under `CURVE_HEAD`."""
+    wait = curve["data_wait"]
+    return [
+        verdict_in_words(curve), stall_in_words(curve), curve["dominant_cause"], crossing_in_words(curve),
+        worthwhile_in_words(curve), interval(curve["best_speedup"]),
+        f"{percent(wait['share'])} at {at_count(curve, wait['ranks'])}",
+    ]  # fmt: skip
 
 
 def next_in_words(curve: Mapping[str, Any]) -> str:

@@ -22,12 +22,12 @@ from stallpoint.findings.conclusions.answer_findings import (
 from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import (
     count,
-    markdown_table,
     next_in_words,
     prefetch_in_words,
 )
 from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings, trust_lines
 from stallpoint.findings.finding import Finding
+from stallpoint.findings.listing import markdown_table
 from stallpoint.records.origins import in_words
 from stallpoint.text import interval, number
 

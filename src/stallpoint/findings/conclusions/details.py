@@ -8,27 +8,24 @@ from typing import Any
 from stallpoint.findings.claims import claim_words as claims
 from stallpoint.findings.conclusions.answers import Conclusions, Estimate
 from stallpoint.findings.conclusions.conclusion_words import (
+    CURVE_HEAD,
     INSTRUMENTATION_CAPTION,
     INSTRUMENTATION_HEAD,
-    INTERVENTIONS_HEAD,
     REMEDIES_HEAD,
     at_count,
-    crossing_in_words,
+    curve_in_words,
     error_in_words,
     instrumentation_rows,
-    intervention_in_words,
-    markdown_table,
+    interventions,
     next_in_words,
     percent,
     remedy_in_words,
     series,
-    stall_in_words,
-    verdict_in_words,
-    worthwhile_in_words,
 )
 from stallpoint.findings.conclusions.storage_tables import answered, external
 from stallpoint.findings.conclusions.target_words import STALLING, STALLING_HEAD, stalling_rows
 from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings, trust_lines
+from stallpoint.findings.listing import markdown_table
 from stallpoint.models.answers.fits import YES
 from stallpoint.text import interval, number, plain
 
@@ -47,7 +44,7 @@ def details(conclusions: Conclusions) -> str:
         "by the DAG model, not measured; its intervals hold the uncertainty of its inputs, not that of the model.",
         *_trust_blocks(conclusions),
         *_scaling_blocks(conclusions["curves"]),
-        *_intervention_blocks(conclusions["interventions"]),
+        *interventions(conclusions["interventions"]).markdown,
         *claims.blocks(conclusions["claims"]),
         *_amdahl_blocks(conclusions["amdahl"]),
         *_memory_blocks(conclusions["memory"]),
@@ -74,21 +71,9 @@ def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
         here = [curve for curve in curves if (curve["network"], curve["hardware"]) == (network, hardware)]
         yield f"## {network} on {hardware}"
         yield markdown_table(
-            [
-                "curve", "as measured", "stalls at n", "dominant cause there (or at the largest n)",
-                "communication reaches compute at n", "worth paying for up to n", "best speedup", "waiting for data",
-            ],
+            ["curve", *CURVE_HEAD],
             (
-                [
-                    series(curve),
-                    verdict_in_words(curve),
-                    stall_in_words(curve),
-                    curve["dominant_cause"],
-                    crossing_in_words(curve),
-                    worthwhile_in_words(curve),
-                    interval(curve["best_speedup"]),
-                    f"{percent(curve['data_wait']['share'])} at {at_count(curve, curve['data_wait']['ranks'])}",
-                ]
+                [series(curve), *curve_in_words(curve)]
                 for curve in here
             ),
         )  # fmt: skip
@@ -111,13 +96,6 @@ def _path_in_words(curve: Mapping[str, Any]) -> str:
     at = path[doubled if doubled in path else max(path)]
     parts = [f"{part['part']} {percent(part['share'])}" for part in at["parts"] if _counts(part["share"])]
     return f"{at_count(curve, at['ranks'])} ({at['basis']}): {', '.join(parts)}"
-
-
-def _intervention_blocks(found: list[dict[str, Any]]) -> Iterator[str]:
-    if found:
-        yield "## Causes by intervention"
-        yield "What training saves with one thing left out for real, beside what the critical path says that it takes:"
-        yield markdown_table(INTERVENTIONS_HEAD, map(intervention_in_words, found))
 
 
 def _communication_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
@@ -302,11 +280,8 @@ def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _data_blocks(conclusions: Conclusions) -> Iterator[str]:
-    tables = (*answered(conclusions), external(conclusions["extrapolations"]))
-    for one in (table for table in tables if table.rows):
-        yield f"## {one.title}"
-        yield one.text
-        yield markdown_table(one.head, one.rows)
+    for one in (*answered(conclusions), external(conclusions["extrapolations"])):
+        yield from one.markdown
 
 
 def _target_blocks(conclusions: Conclusions) -> Iterator[str]:

@@ -6,31 +6,19 @@ busy, and by how many readers; after how many epochs staging or packing has paid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import at_count, count, percent, series
+from stallpoint.findings.listing import Listing
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.records.origins import BEYOND_CACHE, in_words
 from stallpoint.study.workers import place_in_words
 from stallpoint.text import interval, number
 
 
-@dataclass(frozen=True)
-class Answered:
-    """A question about training data, and its table."""
-
-    title: str
-    text: str
-    head: list[str]
-    rows: list[list[str]]
-    about: Sequence[Mapping[str, Any]]
-    """To which network, hardware and storage each row belongs."""
-
-
-def answered(conclusions: Conclusions) -> Iterator[Answered]:
+def answered(conclusions: Conclusions) -> Iterator[Listing]:
     """The questions that the study has records for."""
     tables = (
         _rates(conclusions["storages"]),
@@ -42,7 +30,7 @@ def answered(conclusions: Conclusions) -> Iterator[Answered]:
     yield from (table for table in tables if table.rows)
 
 
-def _rates(rows: list[dict[str, Any]]) -> Answered:
+def _rates(rows: list[dict[str, Any]]) -> Listing:
     text = (
         "Samples per second read by all nodes together, at the largest node count. What came from a cache, or may "
         "have, is not the storage's speed."
@@ -54,7 +42,7 @@ def _rates(rows: list[dict[str, Any]]) -> Answered:
         )
     shown = _on_most_nodes(rows)
     shown.sort(key=lambda row: (row["order"] != "shuffled", row["cache"] != "cold"))  # as training reads comes first
-    return Answered(
+    return Listing(
         "Storages",
         text,
         ["storage", "read by", "read", "samples/s", "beside others", "the bytes came"],
@@ -75,10 +63,10 @@ def _on_most_nodes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["nodes"] == largest[row["hardware"]]]
 
 
-def operations(rows: list[dict[str, Any]]) -> Answered:
+def operations(rows: list[dict[str, Any]]) -> Listing:
     """How long a file takes to be looked up and opened, and a sample to be decoded, of ``storage_operations``."""
     shown = _on_most_nodes(rows)
-    return Answered(
+    return Listing(
         "Operations on storages",
         "What one worker waits beside the reading of a sample, while all do the same, at the largest node count. Cold: "
         "the node knew nothing of the file before.",
@@ -94,11 +82,11 @@ def operations(rows: list[dict[str, Any]]) -> Answered:
     )  # fmt: skip
 
 
-def external(rows: list[dict[str, Any]]) -> Answered:
+def external(rows: list[dict[str, Any]]) -> Listing:
     """Rates that scaling laws predict of the study's external tables, at the most workers asked of each series."""
     last = {(row["table"], row["series"]): row for row in sorted(rows, key=lambda row: int(row["workers"]))}
     known = {(row["table"], row["series"]): row["workers"] for row in rows if row["measured"] is not None}
-    return Answered(
+    return Listing(
         "External tables",
         "Rates of other sources, carried to more workers by scaling laws (90 % interval of a new measurement).",
         ["table", "series", "measured up to n", "at n", "predicted /s", "by"],
@@ -126,9 +114,9 @@ def came_in_words(row: Mapping[str, Any]) -> str:
     return f"{in_words(row['origin'], row['server_cache'])} ({row['filesystem']}, {row['locality']})"
 
 
-def saturation(rows: list[dict[str, Any]]) -> Answered:
+def saturation(rows: list[dict[str, Any]]) -> Listing:
     """Where storages give no more, of rows of ``saturation`` in the conclusions."""
-    return Answered(
+    return Listing(
         "Saturation of storages",
         "A storage saturates where doubling the workers that read at once brings less than the threshold more samples "
         "in the same time.",
@@ -158,9 +146,9 @@ def _saturating(row: Mapping[str, Any]) -> str:
     return interval(found) if found else f"not up to {row['largest_considered']}"
 
 
-def _feeding(curves: list[dict[str, Any]]) -> Answered:
+def _feeding(curves: list[dict[str, Any]]) -> Listing:
     fed = [curve for curve in curves if _measured(curve)]
-    return Answered(
+    return Listing(
         "Accelerator utilisation",
         "The part of an iteration in which workers do not wait for training data, of each curve at the most workers "
         f"measured, and as predicted without these cells; below {100 * BUSY:.0f} % workers starve. As many readers as "
@@ -198,9 +186,9 @@ def starving_in_words(curve: Mapping[str, Any]) -> str:
     return f"not up to {at_count(curve, curve['feeding'][-1]['ranks'])}"
 
 
-def break_even(rows: list[dict[str, Any]]) -> Answered:
+def break_even(rows: list[dict[str, Any]]) -> Listing:
     """What staging and packing take and save, of rows of ``break_even`` in the conclusions."""
-    return Answered(
+    return Listing(
         "Staging and packing",
         "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "
         "and saves in each epoch what workers wait less for data. Undecided: an epoch may save nothing.",

@@ -1,10 +1,12 @@
-"""How well larger node counts were predicted, in a few numbers: rows of a table for the report and the benchmark."""
+"""How well larger node counts were predicted, in a few numbers, for the report and the benchmark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pandas as pd
+
+from stallpoint.findings.listing import Listing
 
 HEAD = (
     "network", "preset", "workers", "predicted / measured", "median |error|", "90th percentile",
@@ -59,3 +61,15 @@ def _numbers(part: pd.DataFrame) -> list[str]:
         " ".join(f"{mean:+.1%}" for mean in means),
         f"{int(part['covered'].sum())} of {len(part)}",
     ]
+
+
+def accuracy(validation: pd.DataFrame | None) -> Listing:
+    """Errors of the predictions from fewer workers, beside published ones."""
+    found = [] if validation is None else rows(validation)
+    text = "No training on more workers than the fewest two counts was measured."
+    if validation is not None and found:
+        known = ", ".join(sorted(set(validation["calibration"])))
+        words = f"Predicted with the training on {known} workers known, and nothing of the training on more."
+        text = " ".join([words, repeatability(validation), f"{PUBLISHED}."])
+    about = [{} if network == EVERY else {"network": network} for network, *_ in found]
+    return Listing("Validation", text, HEAD, found, about, "models/validation.parquet")

@@ -1,6 +1,6 @@
 import pandas as pd
 
-from stallpoint.models.answers.accuracy import HEAD, repeatability, rows
+from stallpoint.findings.conclusions.accuracy import HEAD, repeatability, rows
 
 
 def test_each_network_and_preset_then_networks_then_all() -> None:

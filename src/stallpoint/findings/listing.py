@@ -1,0 +1,35 @@
+"""Findings of one question as a table of texts, which ``details.md`` and the report write alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A question, and a row for each answer."""
+
+    title: str
+    text: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    about: Sequence[Mapping[str, Any]] = ()
+    """To which network, hardware and storage each row belongs."""
+    file: str = "conclusions.json"
+    """What holds all of its numbers."""
+
+    @property
+    def markdown(self) -> Iterator[str]:
+        """Blocks of a page: the title, the text and the table; nothing without rows."""
+        if self.rows:
+            yield f"## {self.title}"
+            yield self.text
+            yield markdown_table(self.head, self.rows)
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
