@@ -6,7 +6,7 @@ A renderer asks a finding for its fields alone: whichever network, preset or fil
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -47,17 +47,11 @@ class Finding:
         return interval({"value": self.value, "low": self.low, "high": self.high}, 1.0, self.unit and f" {self.unit}")
 
 
-def on_terminal(findings: Iterable[Finding]) -> list[str]:
-    """A line for each: its words, what they rest on, and what would decide it."""
-    return [
-        f"{one.words}{f' ({one.evidence})' if one.evidence else ''}{f'; {one.ask} would decide' if one.ask else ''}"
-        for one in findings
-    ]
-
-
-def in_markdown(findings: Iterable[Finding]) -> str:
-    """A list of the subjects with their words."""
-    return "\n".join(f"- {one.subject}: {one.words}" if one.subject else f"- {one.words}" for one in findings)
+def in_markdown(findings: Iterable[Finding]) -> Iterator[str]:
+    """A line for each: its subject, its label where that says more than its kind, and its words."""
+    for one in findings:
+        about = ", ".join(filter(None, (one.subject, one.label if one.label != one.kind else "")))
+        yield f"{about}: {one.words}" if about else one.words
 
 
 def in_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:

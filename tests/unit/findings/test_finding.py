@@ -1,7 +1,8 @@
 import json
 import math
+from dataclasses import replace
 
-from stallpoint.findings.finding import Finding, in_json, in_markdown, on_terminal
+from stallpoint.findings.finding import Finding, in_json, in_markdown
 
 UNSURE = Finding(
     "verdict", "alexnet on cpu", "undecided whether 4 nodes gain", "undecided", value=1.2, low=1.0, high=1.5, unit="s",
@@ -9,11 +10,15 @@ UNSURE = Finding(
 )  # fmt: skip
 
 
-def test_a_line_says_what_it_rests_on_and_what_would_decide_it() -> None:
-    sure = Finding("trust", "", "2 visits")
-    told = "undecided whether 4 nodes gain (3 visits); visits to n = 2, 4 would decide"
-    assert on_terminal([UNSURE, sure]) == [told, "2 visits"]
-    assert in_markdown([UNSURE, sure]) == "- alexnet on cpu: undecided whether 4 nodes gain\n- 2 visits"
+def test_a_line_names_its_subject_and_a_label_that_says_more_than_the_kind() -> None:
+    beyond = replace(UNSURE, kind="beyond", label="beyond 4 nodes", words="withheld")
+    helped = replace(UNSURE, kind="would help", label="would help", words="faster links")
+    assert list(in_markdown([UNSURE, Finding("trust", "", "2 visits"), beyond, helped])) == [
+        "alexnet on cpu: undecided whether 4 nodes gain",
+        "2 visits",
+        "alexnet on cpu, beyond 4 nodes: withheld",
+        "alexnet on cpu: faster links",
+    ]
 
 
 def test_an_estimate_has_its_interval_and_unit() -> None:

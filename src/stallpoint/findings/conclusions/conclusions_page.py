@@ -26,7 +26,7 @@ from stallpoint.findings.conclusions.conclusion_words import (
     prefetch_in_words,
 )
 from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings, trust_lines
-from stallpoint.findings.finding import Finding
+from stallpoint.findings.finding import Finding, in_markdown
 from stallpoint.findings.listing import markdown_table
 from stallpoint.records.origins import in_words
 from stallpoint.text import interval, number
@@ -60,9 +60,7 @@ def _listed(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
 
 def _lines(answers: Sequence[Mapping[str, Finding]], kind: str) -> Iterator[str]:
     """What is found of this kind, answer by answer."""
-    for one in (answer[kind] for answer in answers if kind in answer):
-        label = f", {one.label}" if one.label != kind else ""
-        yield f"{one.subject}{label}: {one.words}"
+    return in_markdown(answer[kind] for answer in answers if kind in answer)
 
 
 def _answers(conclusions: Conclusions, found: Sequence[Mapping[str, Finding]]) -> Iterator[str]:
