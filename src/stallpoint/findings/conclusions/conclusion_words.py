@@ -253,28 +253,24 @@ def error_in_words(error: Mapping[str, Any]) -> str:
     return f"{number(100 * median_error['value'])} %" if median_error["low"] is None else percent(median_error)
 
 
-INSTRUMENTATION_HEAD = ["network", "hardware", "cells", "timing a layer", "of an iteration", "forward", "backward"]
-INSTRUMENTATION_CAPTION = (
-    "Measured in each training job beside its data; here the worst of all ranks and cells: what timing one layer (its "
-    "forward and its backward pass) adds to an iteration, how much of an iteration that is, and what part of the "
-    "forward and the backward pass its layers add up to."
-)
-
-
-def instrumentation_rows(entries: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    """Texts below `INSTRUMENTATION_HEAD`."""
-    return [
+def instrumentation(entries: Sequence[Mapping[str, Any]]) -> Listing:
+    """What timing the layers costs, and whether they add up, of ``instrumentation`` in the conclusions."""
+    return Listing(
+        "What the timing of layers costs",
+        "Measured in each training job beside its data; here the worst of all ranks and cells: what timing one layer "
+        "(its forward and its backward pass) adds to an iteration, how much of an iteration that is, and what part of "
+        "the forward and the backward pass its layers add up to.",
+        ["network", "hardware", "cells", "timing a layer", "of an iteration", "forward", "backward"],
         [
-            entry["network"],
-            entry["hardware"],
-            str(entry["cells"]),
-            f"{number(1e6 * entry['timing_cost'])} µs",
-            f"{number(100 * entry['timing_share'])} %",
-            _closure(entry["forward_closure"]),
-            _closure(entry["backward_closure"]),
-        ]
-        for entry in entries
-    ]
+            [
+                entry["network"], entry["hardware"], str(entry["cells"]), f"{number(1e6 * entry['timing_cost'])} µs",
+                f"{number(100 * entry['timing_share'])} %", _closure(entry["forward_closure"]),
+                _closure(entry["backward_closure"]),
+            ]
+            for entry in entries
+        ],
+        entries,
+    )  # fmt: skip
 
 
 def _closure(value: float) -> str:

@@ -9,13 +9,11 @@ from stallpoint.findings.claims import claim_words as claims
 from stallpoint.findings.conclusions.answers import Conclusions, Estimate
 from stallpoint.findings.conclusions.conclusion_words import (
     CURVE_HEAD,
-    INSTRUMENTATION_CAPTION,
-    INSTRUMENTATION_HEAD,
     REMEDIES_HEAD,
     at_count,
     curve_in_words,
     error_in_words,
-    instrumentation_rows,
+    instrumentation,
     interventions,
     next_in_words,
     percent,
@@ -25,7 +23,7 @@ from stallpoint.findings.conclusions.conclusion_words import (
 from stallpoint.findings.conclusions.storage_tables import answered, external
 from stallpoint.findings.conclusions.target_words import STALLING, STALLING_HEAD, stalling_rows
 from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings, trust_lines
-from stallpoint.findings.listing import markdown_table
+from stallpoint.findings.listing import Listing, markdown_table
 from stallpoint.models.answers.fits import YES
 from stallpoint.text import interval, number, plain
 
@@ -46,15 +44,15 @@ def details(conclusions: Conclusions) -> str:
         *_scaling_blocks(conclusions["curves"]),
         *interventions(conclusions["interventions"]).markdown,
         *claims.blocks(conclusions["claims"]),
-        *_amdahl_blocks(conclusions["amdahl"]),
-        *_memory_blocks(conclusions["memory"]),
+        *_amdahl(conclusions["amdahl"]).markdown,
+        *_memory(conclusions["memory"]).markdown,
         *_fits_blocks(conclusions["fits"]),
         *_error_blocks(conclusions["dag_errors"]),
         *_data_blocks(conclusions),
         *_target_blocks(conclusions),
-        *_staleness_blocks(conclusions),
+        *_staleness(conclusions["worker_staleness"]).markdown,
         *_instrumentation_blocks(conclusions["instrumentation"]),
-        *_imported_blocks(conclusions["imported"]),
+        *_imported(conclusions["imported"]).markdown,
         *_failed_blocks(conclusions["failed"]),
     ]
     return "\n\n".join(blocks) + "\n"
@@ -185,14 +183,13 @@ def _leading(at: Mapping[str, Any]) -> str:
     return f"*{text}*" if at["basis"] == "predicted" else text
 
 
-def _amdahl_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    if not rows:
-        return
-    yield "## Amdahl's law"
-    yield "By layer type on one worker at falling mini-batch (free communication), and over measured strong scaling."
-    yield markdown_table(
+def _amdahl(rows: list[dict[str, Any]]) -> Listing:
+    return Listing(
+        "Amdahl's law",
+        "By layer type on one worker at falling mini-batch (free communication), and over measured strong scaling.",
         ["network", "hardware", "of", "serial fraction", "speedup limit", "doubling stops paying at n"],
-        ([row["network"], row["hardware"], _what(row), *_limits(row)] for row in rows),
+        [[row["network"], row["hardware"], _what(row), *_limits(row)] for row in rows],
+        rows,
     )
 
 
@@ -206,29 +203,27 @@ def _limits(row: Mapping[str, Any]) -> list[str]:
     return [interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_ranks")]
 
 
-def _memory_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    if rows:
-        yield "## Memory"
-        yield (
-            "The largest mini-batch b of a worker that fits into its memory: *measured* between what was trained and "
-            "what ran out of memory, or *predicted* by fixed + slope · b."
-        )
-        yield markdown_table(
-            ["network", "hardware", "workers a node", "preset", "shards", "prefetch", "memory", "GiB available",
-             "GiB fixed", "MiB a sample", "largest b", ""],
-            (
-                [
-                    row["network"], row["hardware"], str(row["workers_per_node"]), row["sync"], str(row["shards"]),
-                    str(row["prefetch"]), row["memory"],
-                    number(row["available"] / 2**30) if row["available"] else "",
-                    interval(row["fixed"], 2**-30) if row["fixed"] else "",
-                    interval(row["slope"], 2**-20) if row["slope"] else "",
-                    interval(row["largest_batch"]) if row["largest_batch"] else "",
-                    f"{row['basis']}: {row['note']}" if row["note"] else row["basis"],
-                ]
-                for row in rows
-            ),
-        )  # fmt: skip
+def _memory(rows: list[dict[str, Any]]) -> Listing:
+    return Listing(
+        "Memory",
+        "The largest mini-batch b of a worker that fits into its memory: *measured* between what was trained and "
+        "what ran out of memory, or *predicted* by fixed + slope · b.",
+        ["network", "hardware", "workers a node", "preset", "shards", "prefetch", "memory", "GiB available",
+         "GiB fixed", "MiB a sample", "largest b", ""],
+        [
+            [
+                row["network"], row["hardware"], str(row["workers_per_node"]), row["sync"], str(row["shards"]),
+                str(row["prefetch"]), row["memory"],
+                number(row["available"] / 2**30) if row["available"] else "",
+                interval(row["fixed"], 2**-30) if row["fixed"] else "",
+                interval(row["slope"], 2**-20) if row["slope"] else "",
+                interval(row["largest_batch"]) if row["largest_batch"] else "",
+                f"{row['basis']}: {row['note']}" if row["note"] else row["basis"],
+            ]
+            for row in rows
+        ],
+        rows,
+    )  # fmt: skip
 
 
 def _fits_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -310,44 +305,38 @@ def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
         yield markdown_table(STALLING_HEAD, rows)
 
 
-def _staleness_blocks(conclusions: Conclusions) -> Iterator[str]:
+def _staleness(rows: list[dict[str, Any]]) -> Listing:
     """How stale the gradients were that servers applied, worker by worker."""
-    if not conclusions["worker_staleness"]:
-        return
-    yield "## Staleness"
-    yield (
+    return Listing(
+        "Staleness",
         "How many updates came between a worker's taking the weights and the update with its gradient. With "
-        "n equally fast workers that is n - 1; a slow worker's gradients are staler."
-    )
-    yield markdown_table(
+        "n equally fast workers that is n - 1; a slow worker's gradients are staler.",
         ["network", "hardware", "preset", "workers", "B or b", "worker", "gradients", "mean staleness", "largest"],
-        (
+        [
             [
                 row["network"], row["hardware"], row["sync"],
                 *(str(row[name]) for name in ("ranks", "batch", "worker", "gradients")),
                 interval(row["mean_staleness"]), str(row["largest_staleness"]),
             ]
-            for row in conclusions["worker_staleness"]
-        ),
+            for row in rows
+        ],
+        rows,
     )  # fmt: skip
 
 
 def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:
-    if entries:
-        yield "## What the timing of layers costs"
-        yield INSTRUMENTATION_CAPTION
-        yield markdown_table(INSTRUMENTATION_HEAD, instrumentation_rows(entries))
-        yield from (f"**{line[0].upper()}{line[1:]}.**" for line in instrumentation_warnings(entries))
+    yield from instrumentation(entries).markdown
+    yield from (f"**{line[0].upper()}{line[1:]}.**" for line in instrumentation_warnings(entries))
 
 
-def _imported_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    if rows:
-        yield "## Imported"
-        yield (
-            "Not measured here, but read from files. Where these say how long layers took, and not the whole "
-            "iteration, that is predicted from them."
-        )
-        yield markdown_table(["cell", "files"], ([f"`{row['cell']}`", plain(row["source"])] for row in rows))
+def _imported(rows: list[dict[str, Any]]) -> Listing:
+    return Listing(
+        "Imported",
+        "Not measured here, but read from files. Where these say how long layers took, and not the whole iteration, "
+        "that is predicted from them.",
+        ["cell", "files"],
+        [[f"`{row['cell']}`", plain(row["source"])] for row in rows],
+    )
 
 
 def _failed_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -8,11 +8,7 @@ from html import escape
 from typing import Any
 
 from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.conclusions.conclusion_words import (
-    INSTRUMENTATION_CAPTION,
-    INSTRUMENTATION_HEAD,
-    instrumentation_rows,
-)
+from stallpoint.findings.conclusions.conclusion_words import instrumentation
 from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings
 from stallpoint.report.html import Section, of_cell, paragraph, table
 from stallpoint.study.study import LeftOut
@@ -20,12 +16,12 @@ from stallpoint.study.study import LeftOut
 
 def timing(entries: Sequence[Mapping[str, Any]]) -> Section:
     """What the timing cost and whether layers add up, with warnings first."""
+    found = instrumentation(entries)
     html = paragraph("No training job ran.")
-    if entries:
+    if found.rows:
         warnings = "".join(f"<p><strong>{escape(line)}</strong></p>" for line in instrumentation_warnings(entries))
-        caption = f'<p class="soft">{escape(INSTRUMENTATION_CAPTION)}</p>'
-        html = warnings + caption + table(INSTRUMENTATION_HEAD, instrumentation_rows(entries), entries)
-    return Section("timing", "What the timing of layers costs", html)
+        html = f'{warnings}<p class="soft">{escape(found.text)}</p>{table(found.head, found.rows, found.about)}'
+    return Section("timing", found.title, html)
 
 
 def not_measured(conclusions: Conclusions, left_out: Sequence[LeftOut]) -> Section:
