@@ -1,17 +1,11 @@
 # The study, expanded once, and the few functions that rules look things up with.
 import gc
 import inspect
-import io
 import os
 import shlex
-import sys
-from contextlib import redirect_stderr
-from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
-from snakemake.cli import parse_args
-from snakemake.common import overwrite_function_params
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
@@ -42,18 +36,6 @@ PAPERS_CLAIMS = [file_of_workflow(f"resources/claims/{name}") for name in PAPERS
 RETRY = config.pop("retry", None)
 if RETRY not in (None, "failed"):
     raise WorkflowError(f"retry: {RETRY!r} is not known; --config retry=failed measures failed cells again")
-
-
-@cache
-def command_line():
-    """What the command line and the profile say: Snakemake tells it to rules only once all of them exist, or never."""
-    if not workflow.is_main_process:
-        return None
-    try:
-        with redirect_stderr(io.StringIO()):
-            return parse_args(sys.argv[1:])[1]
-    except SystemExit:  # started by another program than Snakemake's own
-        return None
 
 
 def expanded(more=()):
@@ -155,7 +137,7 @@ def of_cell(kind, value):
             ) from None
 
     # Snakemake inspects the parameters several times for each job; found ready-made, planning is a tenth faster.
-    overwrite_function_params(lookup_cell, inspect.signature(lookup_cell).parameters)
+    lookup_cell.__signature__ = inspect.signature(lookup_cell)
     return lookup_cell
 
 
@@ -207,9 +189,10 @@ def blocks():
     """The measurements that are to be made now, by job. A job itself goes by what the workflow wrote down for it."""
     if workflow.is_main_process:
         return requested.blocks(MEASUREMENTS.values(), asked(), RESULTS)
-    names = {requested.block_of(one.cell) for one in MEASUREMENTS.values()}
-    called = {name for name in names if any(f"take_turns_{name}:" in word for word in sys.argv)}
-    return {name: list(Agenda.read(agenda_file(name)).measurements()) for name in called}
+    names = {
+        f"take_turns_{name}": name for name in (requested.block_of(one.cell) for one in MEASUREMENTS.values())
+    }
+    return {names[rule]: list(Agenda.read(agenda_file(names[rule])).measurements()) for rule in called(names)}
 
 
 def done_pattern(measurement):

@@ -32,14 +32,13 @@ def asked_of_slurm(command):
 
 def cancel_left_jobs():
     """Jobs in Slurm's queue of a run that was killed would be submitted twice."""
-    executor = getattr(workflow.scheduler, "_executor", None)
-    if name := getattr(executor, "run_uuid", ""):  # the name of all its jobs, where jobs go to Slurm
+    if name := run_of_executor():
         this = left_jobs.Run.this(name)
         for line in left_jobs.cancel(Path(RESULTS, "turns", left_jobs.FILE), this, asked_of_slurm):
             logger.warning(f"! {line}")
 
 
-def before_jobs(log):
+def prepare_jobs(log):
     gc.enable()
     try:
         cancel_left_jobs()
@@ -65,8 +64,7 @@ def tasks_of(shape):
     }
 
 
-# What `onstart:` does in the main Snakefile; in that of a module Snakemake does not hear it.
-workflow._onstart = before_jobs
+before_jobs(prepare_jobs)
 
 
 for name, block in BLOCKS.items():

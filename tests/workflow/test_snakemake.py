@@ -1,0 +1,87 @@
+"""What the workflow takes from Snakemake that has no documented way (workflow/rules/snakemake.smk) is there.
+
+It needs Snakemake alone: CONTRIBUTING.md says how to run it with another version than the installed one.
+"""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OURS = Path(__file__).parents[2] / "workflow/rules/snakemake.smk"
+SNAKEFILE = f"""
+import json
+from pathlib import Path
+
+include: "{OURS}"
+
+def first(log):
+    told = command_line()
+    said = {{name: sorted(map(str, getattr(told, name) or ())) for name in ("targets", "forcerun")}}
+    said |= {{"force": told.force, "dryrun": told.dryrun, "executor": told.executor, "run": run_of_executor(),
+             "executed": type(workflow.scheduler._executor).__name__, "made": Path("made").exists()}}
+    Path("said.json").write_text(json.dumps(said))
+
+before_jobs(first)
+
+rule make:
+    output: "made"
+    run:
+        Path(output[0]).write_text(" ".join(sorted(called(["make", "other"]))) + str(command_line()))
+
+rule other:
+    output: "other"
+    shell: "touch {{output}}"
+"""
+
+
+def run(folder: Path, *arguments: str) -> dict[str, Any]:
+    """What the hook was told; empty where it was not called."""
+    command = [sys.executable, "-m", "snakemake", *arguments, "--cores", "1", "--scheduler", "greedy", "--quiet"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""})
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    said = folder / "said.json"
+    found: dict[str, Any] = json.loads(said.read_text()) if said.exists() else {}
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    return tmp_path
+
+
+def test_the_command_line_is_known_and_the_hook_comes_before_the_first_job(folder: Path) -> None:
+    said = run(folder, "make", "--forcerun", "other")
+    assert said == {
+        "targets": ["make"], "forcerun": ["other"], "force": False, "dryrun": False, "executor": None, "run": "",
+        "executed": "Executor", "made": False,
+    }  # fmt: skip
+
+
+def test_a_dry_run_calls_no_hook(folder: Path) -> None:
+    assert run(folder, "make", "-n") == {}
+
+
+def test_a_job_of_its_own_process_knows_for_which_rule_it_was_started(folder: Path) -> None:
+    run(folder, "make", "--force")
+    assert (folder / "made").read_text() == "makeNone", "the command line is the main process's alone"
+
+
+def test_the_hook_is_called_of_a_module_too(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("deployed")
+    (other / "Snakefile").write_text(
+        f'module ours:\n    snakefile: "{folder}/Snakefile"\n\nuse rule * from ours\n', encoding="utf-8"
+    )
+    assert run(other, "make")["targets"] == ["make"]
+
+
+def test_the_executor_of_slurm_names_its_runs() -> None:
+    import snakemake_executor_plugin_slurm as slurm
+
+    assert "self.run_uuid = " in inspect.getsource(slurm.Executor)

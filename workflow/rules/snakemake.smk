@@ -1,0 +1,35 @@
+# What the workflow takes from Snakemake that has no documented way: all of it stands here, and
+# tests/workflow/test_snakemake.py asks the installed version whether it is as expected.
+import io
+import sys
+from contextlib import redirect_stderr
+from functools import cache
+
+from snakemake.cli import parse_args
+
+
+@cache
+def command_line():
+    """What the command line and the profile say: Snakemake tells it to rules only once all of them exist, or never."""
+    if not workflow.is_main_process:
+        return None
+    try:
+        with redirect_stderr(io.StringIO()):
+            return parse_args(sys.argv[1:])[1]
+    except SystemExit:  # started by another program than Snakemake's own
+        return None
+
+
+def called(rules):
+    """Those of the rules that this process, a job's own, was started for."""
+    return {name for name in rules if any(f"{name}:" in word for word in sys.argv)}
+
+
+def before_jobs(call):
+    """`call` once before the first job, as `onstart:` does; in the Snakefile of a module Snakemake does not hear that."""
+    workflow._onstart = call
+
+
+def run_of_executor():
+    """The name that the executor gives to all jobs of this run, where jobs go to Slurm; empty elsewhere."""
+    return getattr(getattr(workflow.scheduler, "_executor", None), "run_uuid", "")
