@@ -1,27 +1,211 @@
-"""What MkDocs does beyond its settings: config/README.md, which lies beside the studies, is a page of the site too."""
+"""What MkDocs does beyond its settings: parts of pages are generated, and config/README.md is a page of the site too.
+
+``python docs/hooks.py`` writes the generated parts into the pages, for whoever reads them in the repository. They stand
+between ``<!-- generated: NAME WORDS -->`` and ``<!-- end -->``; `PARTS` says what each is made from.
+"""
 
 import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
+import pyarrow as pa
+import yaml
 
+from stallpoint.networks import NETWORKS
+from stallpoint.records import tables as records
+from stallpoint.records.tables import Column, Table
+from stallpoint.storage import FORMATS
+from stallpoint.strategies.presets import CHOICES, PRESETS, Preset
+from stallpoint.study.catalogue import REGISTRIES
+from stallpoint.study.kinds import KINDS
+from stallpoint.text import listed
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
 OUTSIDE = {"../config/README.md": "configuration.md"}
 """Files outside docs/, seen from there, and the pages they become."""
+MARKED = re.compile(r"(<!-- generated: (\w+) ?(\w*) -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
+SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
+TYPES = {
+    records.TEXT: "text",
+    records.INT: "integer",
+    records.REAL: "number",
+    records.FLAG: "true or false",
+    pa.timestamp("us", tz="UTC"): "time (UTC)",
+}
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add them."""
+def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
+    """Add the pages from `OUTSIDE`."""
+    from mkdocs.structure.files import File
+
     for outside, page in OUTSIDE.items():
         source = posixpath.normpath(posixpath.join(config.docs_dir, outside))
         files.append(File.generated(config, page, abs_src_path=source))
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Let links to them, which also work where the repository is looked at, lead to their pages."""
+def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
+    """Fill the generated parts; links to files outside, which work in the repository too, lead to their pages."""
     folder = posixpath.dirname(page.file.src_uri)
     for outside, target in OUTSIDE.items():
         there, here = posixpath.relpath(outside, folder or "."), posixpath.relpath(target, folder or ".")
         markdown = markdown.replace(f"]({there}", f"]({here}")
-    return markdown
+    return filled(markdown)
+
+
+def filled(markdown: str) -> str:
+    """The text with its generated parts as they are to be now."""
+    return MARKED.sub(lambda part: part[1] + "\n".join(PARTS[part[2]](*part[3].split())) + part[4], markdown)
+
+
+def pages() -> Iterator[Path]:
+    """The pages with generated parts."""
+    for page in (*sorted(ROOT.glob("docs/**/*.md")), *(ROOT / "docs" / outside for outside in OUTSIDE)):
+        if MARKED.search(page.read_text(encoding="utf-8")):
+            yield page
+
+
+def presets() -> Iterator[str]:
+    """What each preset does, and how it differs from wait-free back-propagation layer by layer."""
+    plain = Preset()
+    yield "| preset | what it does | differs from `wfbp` in | source |"
+    yield "| --- | --- | --- | --- |"
+    for name, known in PRESETS.items():
+        of = {field.name: getattr(known.preset, field.name) for field in fields(Preset)}
+        changed = [f"`{key}: {str(value).lower()}`" for key, value in of.items() if value != getattr(plain, key)]
+        differs = ", ".join(changed) or "none: it is `wfbp`"
+        yield f"| `{name}` | {known.description} | {differs} | {known.source} |"
+
+
+def alike() -> Iterator[str]:
+    """The presets that do the same on a CPU."""
+    does: dict[Preset, list[str]] = {}
+    for name, known in PRESETS.items():
+        does.setdefault(known.preset.on("cpu"), []).append(f"`{name}`")
+    several = "; ".join(listed(names) for names in does.values() if len(names) > 1)
+    yield f"On a CPU some differ in name alone: {several}."
+
+
+def choices() -> Iterator[str]:
+    """The choices that have a name for each of their values."""
+    yield "| choice | value | meaning |"
+    yield "| --- | --- | --- |"
+    for choice, values in CHOICES.items():
+        yield from (f"| `{choice}` | `{value}` | {meaning} |" for value, meaning in values.items())
+
+
+def networks() -> Iterator[str]:
+    """What each network is made of."""
+    yield "| network | what it is | takes | parameters | multiply-adds of a sample's forward pass | source |"
+    yield "| --- | --- | --- | ---: | ---: | --- |"
+    for network in NETWORKS.values():
+        size = f"{network.parameters:,} | {network.multiply_adds / 1e9:.3g} billion"
+        yield f"| `{network.name}` | {network.description} | {network.takes} | {size} | {network.source} |"
+
+
+def sizes() -> Iterator[str]:
+    """How large others say the networks are."""
+    yield "| network | parameters | multiply-adds |"
+    yield "| --- | --- | --- |"
+    for network in NETWORKS.values():
+        told = " | ".join(f"{said.text} ({said.source})" for said in network.published)
+        yield f"| `{network.name}` | {told} |"
+
+
+def formats() -> Iterator[str]:
+    """What a storage can hold."""
+    yield "| format | samples | what the folder holds |"
+    yield "| --- | --- | --- |"
+    for name, kind in FORMATS.items():
+        yield f"| `{name}` | {kind.kind} | {kind.layout} |"
+
+
+def tables(name: str) -> Iterator[str]:
+    """The tables of one constant of `stallpoint.records.tables`."""
+    found = getattr(records, name)
+    for place, table in enumerate([found] if isinstance(found, Table) else found):
+        kinds = [f"`{kind.replace('-', '_')}`" for kind, of in KINDS.items() if table in of.tables]
+        written = f" In cells of: {', '.join(kinds)}." if table in records.TIDY_TABLES else ""
+        yield f"{chr(10) if place else ''}### {table.name}"
+        yield f"\n{table.description[0].upper()}{table.description[1:]}.{written}"
+        yield "\n| column | type | unit | meaning |\n| --- | --- | --- | --- |"
+        yield from _columns(table)
+
+
+def _columns(table: Table) -> Iterator[str]:
+    """A line for each column; a quantity and the ends of its interval share one."""
+    names = {column.name for column in table.columns}
+    for column in table.columns:
+        if not any(column.name.endswith(end) and column.name.removesuffix(end) in names for end in ("_low", "_high")):
+            yield _column(column, ("", "_low", "_high") if f"{column.name}_low" in names else ("",))
+
+
+def _column(column: Column, ends: tuple[str, ...]) -> str:
+    name = ", ".join(f"`{column.name}{end}`" for end in ends)
+    meaning = column.description.replace("|", "\\|").replace("<", "&lt;")
+    return f"| {name} | {TYPES[column.type]} | {column.unit or ''} | {meaning} |"
+
+
+def configuration() -> Iterator[str]:
+    """Every key of a study, from the schema that validates it and the registries of names."""
+    yield "| key | value | default | meaning |"
+    yield "| --- | --- | --- | --- |"
+    yield from _keys(SCHEMA)
+
+
+def _keys(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """A table row for each key below `schema`, depth first."""
+    required = schema.get("required", [])
+    for name, part in schema.get("properties", {}).items():
+        entry = _resolved(part)
+        default = "required" if name in required else f"`{entry['default']}`" if "default" in entry else ""
+        if prefix and name not in required and name in SCHEMA["properties"] and "$ref" in part:
+            default = "the study's"
+        meaning = entry.get("description", "").replace("<", "&lt;")  # <study> would be taken for HTML
+        yield f"| `{prefix}{name}` | {_values(entry, prefix + name)} | {default} | {meaning} |"
+        inner = entry.get("additionalProperties")
+        if isinstance(inner, Mapping):
+            yield from _keys(inner, f"{prefix}{name}.<name>.")
+        elif entry.get("type") == "array":
+            yield from _keys(_resolved(entry["items"]), f"{prefix}{name}[].")
+        else:
+            yield from _keys(entry, f"{prefix}{name}.")
+
+
+def _resolved(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of the schema with its reference put in."""
+    if "$ref" not in schema:
+        return dict(schema)
+    return {**SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[1]], **schema}
+
+
+def _values(schema: Mapping[str, Any], key: str) -> str:
+    """The allowed values, for people."""
+    if values := REGISTRIES.get(key, schema.get("enum")):
+        return " or ".join(f"`{value}`" for value in values)
+    if "oneOf" in schema:
+        return f"{_values(_resolved(schema['oneOf'][0]), key)}, or a list of them"
+    if schema.get("type") == "array":
+        return "list"
+    bounds = [f"≥ {schema[key]}" for key in ("minimum",) if key in schema]
+    bounds += [f"> {schema[key]}" for key in ("exclusiveMinimum",) if key in schema]
+    bounds += [f"< {schema[key]}" for key in ("exclusiveMaximum",) if key in schema]
+    return " ".join([schema.get("type", "").replace("object", "entries"), *bounds])
+
+
+PARTS: dict[str, Callable[..., Iterator[str]]] = {
+    part.__name__: part for part in (presets, alike, choices, networks, sizes, formats, tables, configuration)
+}
+"""What generated parts are made by; their words are its arguments."""
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -12,6 +12,7 @@ import yaml
 from pages import PAGES, ROOT, anchors, blocks, links, prose, shown_commands
 from snakemake.cli import get_argument_parser
 
+from stallpoint.records.tables import TABLES
 from stallpoint.study.study import expand
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -114,27 +115,19 @@ def test_studies_shown_for_a_cluster_are_valid() -> None:
         assert expand(yaml.safe_load(block.text), SCHEMA).cells
 
 
-@pytest.mark.parametrize(
-    ("script", "page"),
-    [
-        ("document_config.py", "config/README.md"),
-        ("document_networks.py", "docs/networks.md"),
-        ("document_presets.py", "docs/presets.md"),
-        ("document_records.py", "docs/records.md"),
-    ],
-)
-def test_generated_pages_are_up_to_date(script: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert written_by(script, capsys) == (ROOT / page).read_text()
+def test_generated_parts_are_up_to_date() -> None:
+    hooks = runpy.run_path(str(ROOT / "docs/hooks.py"))
+    pages = {page.resolve().relative_to(ROOT).as_posix(): page.read_text() for page in hooks["pages"]()}
+    assert {"config/README.md", "docs/records.md", "docs/networks.md", "docs/extending/storage.md"} < set(pages)
+    assert [page for page, text in pages.items() if hooks["filled"](text) != text] == []
+    used = {part for text in pages.values() for _, part, *_ in hooks["MARKED"].findall(text)}
+    assert used == set(hooks["PARTS"])
+    assert hooks["filled"]("<!-- generated: alike -->\n\nold\n\n<!-- end -->") in pages["docs/presets.md"]
 
 
-def test_the_table_of_formats_is_that_of_the_registry(capsys: pytest.CaptureFixture[str]) -> None:
-    assert written_by("document_formats.py", capsys) in (ROOT / "docs/extending/storage.md").read_text()
-
-
-def written_by(script: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a script prints."""
-    runpy.run_path(str(ROOT / "scripts" / script), run_name="__main__")
-    return capsys.readouterr().out
+def test_every_table_is_on_the_page_about_records() -> None:
+    page = (ROOT / "docs/records.md").read_text()
+    assert set(re.findall(r"^### (\w+)", page, re.MULTILINE)) == set(TABLES)
 
 
 def test_records_name_rules_that_exist() -> None:
