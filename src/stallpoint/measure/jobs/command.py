@@ -34,7 +34,7 @@ from stallpoint.measure.job import all_arrive
 from stallpoint.measure.machine.sensors import Reading, between, cpu_list
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.parallelism import DDP, FSDP2
-from stallpoint.measure.probe.probe import MOST
+from stallpoint.measure.probe.probe import BOX, MOST
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.rendezvous import interface
 from stallpoint.measure.world import World
@@ -154,7 +154,7 @@ def _run(
                 os.sched_setaffinity(0, cpus)
 
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    variables = {**without_mpi(os.environ), "PATH": path, probe_files.FOLDER: str(folder), **process.variables}
+    variables = {**without_mpi(os.environ), "PATH": path, probe_files.FOLDER: str(folder), BOX: "0"} | process.variables
     if not cell.rate:
         variables[MOST] = str(cell.warmup + cell.iterations)
     if interface_name:

@@ -11,14 +11,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
+from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from stallpoint.measure.clock import Mark
-from stallpoint.measure.training.bucket_timing import BucketTiming, mean
+from stallpoint.measure.training.bucket_timing import BucketTiming, summed
 from stallpoint.measure.training.sent import Gathered, Sent
 from stallpoint.networks.layers import Layer
 
@@ -71,19 +72,29 @@ def parallelism_of(
         return Parallelism(NONE)
     for module in model.modules():
         if isinstance(module, DistributedDataParallel):
-            return _of_buckets(module, layers, mark)
+            return _of_buckets(module, layers, mark, waiting)
     if shards := _of_shards(model, layers, mark, waiting):
         return shards
     return Parallelism(UNKNOWN, "messages: neither DistributedDataParallel nor fully_shard sends them")
 
 
-def _of_buckets(model: DistributedDataParallel, layers: Sequence[Layer], mark: Callable[[], Mark]) -> Parallelism:
+def _of_buckets(
+    model: DistributedDataParallel, layers: Sequence[Layer], mark: Callable[[], Mark], waiting: Callable[[bool], None]
+) -> Parallelism:
     group = model.process_group
-    buckets = BucketTiming(layers, mark, partial(mean, group=group))
+    calling = waiting if next(model.parameters()).device.type == "cpu" else None  # elsewhere a call is only queued
+
+    def mean(bucket: GradBucket) -> torch.futures.Future[Any]:
+        bucket.buffer().div_(group.size())
+        with buckets.call():
+            return summed(bucket, group)
+
+    buckets = BucketTiming(layers, mark, mean)
+    buckets.calling = calling
     if hooks := getattr(model, "_comm_hooks", None):
         earlier = getattr(hooks[0][0], "__self__", None)
         if isinstance(earlier, BucketTiming):  # of a probe before this one
-            earlier.timed = True
+            earlier.timed, earlier.calling = True, calling
             return Buckets(earlier)
         return Parallelism(DDP, "messages: the script has a communication hook of its own")
     try:
@@ -103,6 +114,10 @@ class Buckets(Parallelism):
     def sent(self, seconds: Seconds) -> Mapping[int, Sent]:
         """As `Parallelism.sent`."""
         return self._buckets.sent(seconds)
+
+    def last_ready(self, noted: Mark) -> Mark:
+        """The end of the last call that sends, where that is waited for; else as noted."""
+        return noted if self._buckets.called is None else max(noted or 0, self._buckets.called)
 
     def clear(self) -> None:
         """As `Parallelism.clear`."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.hooks import RemovableHandle
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
@@ -23,6 +25,7 @@ from stallpoint.measure.machine.sensors import Sensors, between
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.gradient_evidence import checksum, collectives
 from stallpoint.measure.probe.parallelism import parallelism_of
+from stallpoint.measure.probe.probe_box import box
 from stallpoint.measure.probe.probe_memory import Memory
 from stallpoint.measure.probe.probe_phases import BACKWARD, BETWEEN, DATA, EXPOSED, FORWARD, UPDATE, Phases, watched
 from stallpoint.measure.probe.ranks import rank_and_size
@@ -32,6 +35,8 @@ from stallpoint.records.tables import PEAK_MEMORY, PROBES
 
 MOST = "STALLPOINT_PROBE_ITERATIONS"
 """Variable that says how many iterations are wanted: then the script is ended, on all ranks at the same one."""
+BOX = "STALLPOINT_PROBE_BOX"
+"""Variable that is 0 where nobody reads what rank 0 prints at the end."""
 WARMUP = 1
 """First iterations that are marked as warm-up, unless a study says how many: buckets are built again, memory found."""
 ITERATIONS_AT_ONCE, SECONDS_AT_ONCE = 1000, 10.0
@@ -93,6 +98,7 @@ class Probe:
             for hook in (
                 self._model.register_forward_pre_hook(lambda *_: self.called()),
                 self._model.register_forward_hook(self._returned),
+                *self._hooks_of_buffers(),
             ):
                 undo.callback(hook.remove)
             undo.callback(register_optimizer_step_post_hook(self._updated).remove)
@@ -102,7 +108,9 @@ class Probe:
             self._loaded = self._forwards = False
             self._depth, self._bookkeeping, self._updates = 0, 0.0, 0
             self._first, self._written = host_mark(), time.monotonic()
-            self._count()
+            self._first_collectives = self._collectives = collectives()
+            self._reading = self._sensors.read()
+            self._cpu_times = self._first_cpu_times = 0.0, 0.0
             self._describe(ended="")
             self._begin()
             self._undo = undo.pop_all()
@@ -127,6 +135,7 @@ class Probe:
             or time.monotonic() - self._written > SECONDS_AT_ONCE
         ):
             self.write()
+            self._reading = self._sensors.read()  # writing is no part of the next iteration
         self._bookkeeping += time.perf_counter() - begin
         self._begin()
         return enough
@@ -149,11 +158,25 @@ class Probe:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        now = collectives()
+        if now is None or now >= (self._collectives or 0):  # less where the script has ended its process group
+            self._collectives = now
         self._undo.close()
         self.write()
         self._recording.write_once(PEAK_MEMORY, self._memory.row())
         enough = kind is SystemExit and self._done == self._most
-        self._describe(ended=COMPLETE if kind is None or enough else f"{kind.__name__}: {error}"[:200])
+        ended = COMPLETE if kind is None or enough else f"{kind.__name__}: {error}"[:200]
+        self._describe(ended=ended)
+        if ended == COMPLETE and self._recording.rank == 0 and os.environ.get(BOX) != "0":
+            self._say()
+
+    def _say(self) -> None:
+        """Print what was found. A script that has trained to its end does not fail for that."""
+        try:
+            said = box(self._folder, self._ranks)
+        except (InputError, OSError) as error:
+            said = [f"stallpoint: no summary: {error}"]
+        print(*said, sep="\n", end="\n" if said else "", file=sys.stderr, flush=True)
 
     def _found(self) -> Sequence[Layer]:
         """The layers of the model; none where they cannot be told apart."""
@@ -164,26 +187,25 @@ class Probe:
             self._unseen.append(f"layers: {error}")
             return []
 
+    def _hooks_of_buffers(self) -> Iterator[RemovableHandle]:
+        """Hooks for a wait in front of the forward pass: until rank 0 has sent its buffers (of batch normalisation)."""
+        if isinstance(self._model, DistributedDataParallel) and self._model.will_sync_module_buffers():  # type: ignore[no-untyped-call]
+            mark = self._clock.mark
+            yield self._model.register_forward_pre_hook(lambda *_: self._phases.begin(EXPOSED, mark()))
+            yield self._model.module.register_forward_pre_hook(lambda *_: self._phases.begin(FORWARD, mark()))
+
     def _begin(self) -> None:
         self._evaluated = False
         self._start = (host_mark() - self._first) * 1e-9
-        self._reading = self._sensors.read()
-        self._count()
-        self._clock.start()
-
-    def _count(self) -> None:
-        """Note CPU times and collectives so far; the first iterations are no part of the CPU times."""
-        self._cpu_times = time.process_time(), time.thread_time()
-        self._collectives = collectives()
-        if self._done == 0:
-            self._first_collectives = self._collectives
-        if self._done <= WARMUP:
+        self._cpu_times = self._reading.process_time or 0.0, self._reading.thread_time or 0.0
+        if self._done <= WARMUP:  # the first iterations are no part of them
             self._first_cpu_times = self._cpu_times
+        self._clock.start()
 
     def _keep(self, end: Mark) -> None:
         """Record the iteration that has ended."""
         seconds = self._clock.seconds
-        phases = self._phases.seconds(seconds, end)
+        phases, reading = self._phases.seconds(seconds, end), self._sensors.read()
         sent = self._parallelism.sent(seconds)
         iteration = {
             "iteration": self._done,
@@ -195,8 +217,9 @@ class Probe:
             "communication": covered(self._parallelism.under_way(seconds)),
             "iteration_time": seconds(end),
             "loss": float("nan"),
-            **between(self._reading, self._sensors.read()),
+            **between(self._reading, reading),
         }
+        self._reading = reading  # as the next one begins
         gathered = self._parallelism.gathered(seconds)
         self._recording.add(iteration, self._timer.times().columns(self._layers, sent, gathered))
         self._parallelism.clear()

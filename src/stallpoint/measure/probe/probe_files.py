@@ -95,23 +95,34 @@ class Found:
     """Its iterations, layers and peak memory by name, as it wrote them; those that it has not are empty."""
 
 
-def read(folder: Path, rank: int) -> Found | None:
-    """What a rank recorded below `folder`, the latest time; None where it did not. `InputError` for damaged files."""
-    recordings = sorted((folder / f"rank~{rank}").glob(f"*/{PROBES.name}.parquet"))
-    if not recordings:
-        return None
-    latest = recordings[-1].parent
-    tables = {table.name: _together(table, latest) for table in (*_MANY, PEAK_MEMORY)}
-    (row,) = _together(PROBES, latest).to_pylist()
+def recordings(folder: Path, rank: int) -> list[Path]:
+    """The folders of what a rank recorded below `folder`, in the order of time."""
+    return [file.parent for file in sorted((folder / f"rank~{rank}").glob(f"*/{PROBES.name}.parquet"))]
+
+
+def read(folder: Path, rank: int, parts: int | None = None) -> Found | None:
+    """What a rank recorded below `folder`, the latest time; None where it did not. `InputError` for damaged files.
+
+    With `parts`, only the last so many files of each table.
+    """
+    found = recordings(folder, rank)
+    return read_recording(found[-1], parts) if found else None
+
+
+def read_recording(folder: Path, parts: int | None = None) -> Found:
+    """The same of one of the `recordings`."""
+    tables = {table.name: _together(table, folder, parts) for table in (*_MANY, PEAK_MEMORY)}
+    (row,) = _together(PROBES, folder).to_pylist()
     return Found(row, tables)
 
 
-def _together(table: Table, folder: Path) -> pa.Table:
-    return pa.concat_tables([of_script(table).schema.empty_table(), *_parts(table, folder)])
+def _together(table: Table, folder: Path, parts: int | None = None) -> pa.Table:
+    return pa.concat_tables([of_script(table).schema.empty_table(), *_parts(table, folder, parts)])
 
 
-def _parts(table: Table, folder: Path) -> Iterator[pa.Table]:
-    for file in sorted([*folder.glob(f"{table.name}.parquet"), *folder.glob(f"{table.name}~*.parquet")]):
+def _parts(table: Table, folder: Path, parts: int | None) -> Iterator[pa.Table]:
+    files = sorted([*folder.glob(f"{table.name}.parquet"), *folder.glob(f"{table.name}~*.parquet")])
+    for file in files[-parts:] if parts else files:
         try:
             yield parquet.read(of_script(table), file)
         except InputError as error:

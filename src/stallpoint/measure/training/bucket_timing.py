@@ -1,7 +1,8 @@
 """When the messages of DistributedDataParallel begin and end, by its communication hook."""
 
 # No annotations as texts here: DistributedDataParallel compares those of the hook with its own types.
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -32,6 +33,10 @@ class BucketTiming:
         self._mark, self._send, self._bytes_of = mark, send, bytes_of
         self.timed = True
         """Whether buckets are noted: the hook stays with DistributedDataParallel for ever."""
+        self.calling: Callable[[bool], None] | None = None
+        """Told when a `call` begins and ends, where the computing thread waits for it."""
+        self.called: Mark = None
+        """The end of the last such call."""
         self._layer_of = {
             id(weights): index for index, layer in reversed(list(enumerate(layers))) for weights in layer.parameters
         }
@@ -54,6 +59,18 @@ class BucketTiming:
         future: torch.futures.Future[torch.Tensor] = self._send(bucket).then(ended)
         return future
 
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """A block within `send` that hands the bucket over; where that is waited for, its message begins behind it."""
+        if not (self.timed and self.calling):
+            yield
+            return
+        self.calling(True)
+        yield
+        self.calling(False)
+        self.called = self._mark()
+        self._messages[-1] = self._messages[-1][0], self.called, self.called
+
     def sent(self, seconds: Callable[[Mark], float]) -> Mapping[int, Sent]:
         """What was sent since the last `clear`, by layer; a layer's parameters may go apart."""
         found: dict[int, Sent] = {}
@@ -67,7 +84,7 @@ class BucketTiming:
 
     def clear(self) -> None:
         """Forget what was sent; messages that have not ended do not count."""
-        self._messages = []
+        self._messages, self.called = [], None
 
 
 def summed(bucket: GradBucket, group: dist.ProcessGroup | None = None) -> torch.futures.Future[Any]:
@@ -76,9 +93,3 @@ def summed(bucket: GradBucket, group: dist.ProcessGroup | None = None) -> torch.
     assert work is not None
     future: torch.futures.Future[Any] = work.get_future()
     return future
-
-
-def mean(bucket: GradBucket, group: dist.ProcessGroup) -> torch.futures.Future[Any]:
-    """The mean, which DistributedDataParallel takes while it fills its buckets, and leaves to a hook if it has one."""
-    bucket.buffer().div_(group.size())
-    return summed(bucket, group)

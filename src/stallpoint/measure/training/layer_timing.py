@@ -24,6 +24,7 @@ gradient, are like all others, because it is operations that are followed and no
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
@@ -54,6 +55,8 @@ class LayerTimes:
     """Marks of the forward pass: one for each call of a layer, and for each return into a layer around it."""
     waits: list[tuple[float, float]]
     """When a collective was waited for in the middle of computing: begin and end, since the start of the iteration."""
+    known: Mapping[str, Sequence[Any]]
+    """Columns that are the same in every iteration."""
 
     def columns(
         self, layers: Sequence[Layer], sent: Mapping[int, Sent], gathered: Mapping[int, Sequence[Gathered]]
@@ -64,15 +67,13 @@ class LayerTimes:
         gathers = [
             [
                 next((one for one in reversed(gathered.get(index, ())) if one.backward == again), None)
-                for index in range(len(layers))
+                for index in range(len(layers) if gathered else 0)
             ]
+            or [None] * len(layers)
             for again in (False, True)
         ]
         return {
-            "layer_index": list(range(len(layers))),
-            "layer": [layer.name for layer in layers],
-            "layer_type": [layer.type for layer in layers],
-            "gradient_bytes": [layer.gradient_bytes for layer in layers],
+            **self.known,
             "forward": self.forward,
             "backward": self.backward,
             # Sharded parameters get theirs behind the message: what it carries is complete when it begins.
@@ -107,6 +108,12 @@ class LayerTimer:
 
     def __init__(self, layers: Sequence[Layer], clock: Clock, gradients_ready: Callable[[int], None]) -> None:
         self._layers = layers
+        self._known: dict[str, Sequence[Any]] = {
+            "layer_index": list(range(len(layers))),
+            "layer": [layer.name for layer in layers],
+            "layer_type": [layer.type for layer in layers],
+            "gradient_bytes": [layer.gradient_bytes for layer in layers],
+        }
         self._clock = clock
         self._gradients_ready = gradients_ready
         # Two lists, of numbers alone: tuples would wake the garbage collector in the middle of the pass.
@@ -190,14 +197,15 @@ class LayerTimer:
         forward, backward, turns = [0.0] * count, [0.0] * count, 0
         for one in self._passes:
             marks, middle = [*map(seconds, one.marks)], seconds(one.forward)
-            before = sum(mark < middle for mark in marks)
+            before = bisect_left(marks, middle)
             last = one.turns[before - 1] if before else count  # its turn goes on behind the forward pass
             self._add(forward, one.turns[:before], [*marks[:before], middle])
             self._add(backward, [last, *one.turns[before:]], [middle, *marks[before:], seconds(one.backward)])
             turns += before
         times = LayerTimes(
-            forward, backward, [None] * count, turns, [(seconds(begin), seconds(end)) for begin, end in self._waits]
-        )
+            forward, backward, [None] * count, turns, [(seconds(begin), seconds(end)) for begin, end in self._waits],
+            self._known,
+        )  # fmt: skip
         for index, mark in self._ready:
             times.gradient_ready[index] = seconds(mark)
         self._passes.clear()

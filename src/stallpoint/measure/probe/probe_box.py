@@ -1,0 +1,339 @@
+"""What a probe found, in at most six lines at the end of a script: verdict, why, and what to do next.
+
+`diagnose` makes a typed row of the records of all ranks, `lines` renders it, `box` reads what was recorded last. Ranks
+are compared iteration by iteration: by what each does itself, as waiting for the others makes all of them as slow as
+the slowest one. Nothing is sent between ranks: each wrote its own files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.measure.probe import probe_files
+from stallpoint.measure.probe.probe_files import Found
+from stallpoint.measure.probe.probe_phases import BACKWARD, BETWEEN, DATA, EXPOSED, FORWARD, UPDATE
+from stallpoint.records.tables import PHASES
+from stallpoint.text import number
+
+Reals: TypeAlias = npt.NDArray[np.float64]
+
+LEAST_SHARE = 0.1
+"""Of an iteration: a rank that takes less than this longer than the others holds nobody up."""
+FEWEST = 5
+"""Iterations behind the warm-up without which nothing is said."""
+PATIENCE = 5.0
+"""How long rank 0 waits for the other ranks' last records, s."""
+PARTS = 2
+"""Files of each table that are read, the last ones: up to 2000 iterations."""
+COMPUTING = (FORWARD, BACKWARD, UPDATE, BETWEEN)
+WORDS = {
+    DATA: "waiting for data",
+    BETWEEN: "what it does between data and forward pass",
+    FORWARD: "the forward pass",
+    BACKWARD: "the backward pass",
+    EXPOSED: "communication",
+    UPDATE: "the update",
+}
+ADVICE = {
+    DATA: "more DataLoader workers (num_workers, prefetch_factor), or a faster storage or decoding",
+    BETWEEN: "time what the loop does between its mini-batch and the model's call: copies, logging, validation",
+    FORWARD: "a profile of {layer}: its shapes and kernels, or work of its own on the host",
+    BACKWARD: "a profile of {layer}: its shapes and kernels, or work of its own on the host",
+    EXPOSED: "measure one all-reduce of {bytes} alone: all_reduce_perf -b {bytes} -e {bytes}; then a larger mini-batch",
+    UPDATE: "time the optimizer and what the loop does behind it: logging, checkpoints, collectives of its own",
+}
+ADVICE_FOR_ONE = {
+    DATA: "rank {rank}: its storage, CPU cores, and how much data it has beside the others",
+    BETWEEN: "rank {rank}: what it alone does between its mini-batch and the model's call (logging, validation)",
+    FORWARD: "rank {rank}: its shapes in {layer}, its clock and temperature, and other processes on its node",
+    BACKWARD: "rank {rank}: its shapes in {layer}, its clock and temperature, and other processes on its node",
+    EXPOSED: "rank {rank}: what keeps its host from sending (CPU cores, other processes), and its network card",
+    UPDATE: "rank {rank}: what it alone does behind the backward pass (logging, checkpoints)",
+}
+
+
+@dataclass(frozen=True)
+class Doubling:
+    """What twice as many workers would give, by two worker counts that were recorded."""
+
+    fewer: int
+    workers: int
+    low: float
+    high: float
+    """Samples per second with twice the `workers`, over those with `workers`."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the iterations of a script were spent on, and what held them up."""
+
+    workers: int
+    lacking: int
+    """Ranks without records here."""
+    iterations: int
+    seconds: float
+    """An iteration, median."""
+    phase: str
+    """That costs most: one of `PHASES`."""
+    rank: int | None
+    """That alone takes so long for it; None where all ranks do alike."""
+    here: float
+    """Time of that phase on the rank, or on the typical one, s."""
+    others: float
+    """The same on the typical one of the other ranks; nan where none stands out."""
+    layer: str
+    """That most of it is spent in; empty where no layer is, or where none was timed."""
+    of_layer: float
+    """Time of the layer (beyond that on the others), s."""
+    shares: Mapping[str, float]
+    """Parts of an iteration on the typical rank: computing, communication, data and waiting for the rank."""
+    gradients: int
+    """Bytes of all gradients."""
+    doubling: Doubling | None
+
+
+def diagnose(ranks: Mapping[int, Found], fewer: Found | None = None) -> Diagnosis | None:
+    """What the records of some `ranks` say; None where too few iterations were recorded.
+
+    `fewer` is what rank 0 recorded of the same script on fewer workers.
+    """
+    tables = {rank: _iterations(found) for rank, found in ranks.items()}
+    steps = sorted(set.intersection(*map(set, tables.values())))
+    if len(steps) < FEWEST:
+        return None
+    times = np.array([[table[step] for step in steps] for table in tables.values()])  # rank, iteration, phase
+    own = times.copy()
+    own[..., _EXPOSED] = [_entering(found, steps) for found in ranks.values()]
+    seconds = float(np.median(times.sum(axis=2)))
+    slowest, excess = _slowest(own)
+    held_up = slowest is not None and excess.sum() > LEAST_SHARE * seconds
+    usual = np.median(np.delete(times, slowest, axis=0) if held_up else times, axis=(0, 1))
+    costs = dict(zip(PHASES, map(float, usual), strict=True))
+    waiting = min(float(excess.sum()), costs[EXPOSED]) if held_up else 0.0
+    costs[EXPOSED] -= waiting
+    computing = sum(costs[phase] for phase in COMPUTING)
+    largest = max((DATA, EXPOSED), key=costs.__getitem__)
+    names, rank, of_rank = list(ranks), None, next(iter(ranks.values()))
+    if held_up and 2 * excess.sum() >= costs[largest]:  # one rank is more easily mended than what all have
+        rank, phase = names[slowest], PHASES[int(np.argmax(excess))]
+        here, others = (float(np.median(of[..., PHASES.index(phase)])) for of in _apart(own, slowest))
+        layer, of_layer = _layer(phase, ranks[rank], ranks[names[slowest - 1]])
+        if 2 * of_layer < here - others:
+            layer, of_layer = "", 0.0
+    else:
+        phase = largest if costs[largest] > computing else max(COMPUTING, key=costs.__getitem__)
+        here, others = costs[phase], np.nan
+        layer, of_layer = _layer(phase, of_rank)
+    shares = {"computing": computing, "communication": costs[EXPOSED], "data": costs[DATA], "waiting": waiting}
+    return Diagnosis(
+        workers=int(of_rank.probe["script_ranks"]),
+        lacking=int(of_rank.probe["script_ranks"]) - len(ranks),
+        iterations=len(steps),
+        seconds=seconds,
+        phase=phase,
+        rank=rank,
+        here=here,
+        others=others,
+        layer=layer,
+        of_layer=of_layer,
+        shares={name: value / sum(shares.values()) for name, value in shares.items()},
+        gradients=_gradients(of_rank),
+        doubling=_doubling(fewer, of_rank) if fewer else None,
+    )
+
+
+_EXPOSED = PHASES.index(EXPOSED)
+
+
+def _apart(times: Reals, place: int) -> tuple[Reals, Reals]:
+    """Those of one rank, and those of the others."""
+    return times[place], np.delete(times, place, axis=0)
+
+
+def _slowest(own: Reals) -> tuple[int, Reals]:
+    """The rank that takes longest by itself, and how much longer than the median of the others, by phase."""
+    if len(own) == 1:
+        return 0, np.zeros(len(PHASES))
+    beyond = np.array([here - np.median(others, axis=0) for here, others in (_apart(own, k) for k in range(len(own)))])
+    slowest = int(np.argmax(np.median(beyond.sum(axis=2), axis=1)))
+    return slowest, np.median(beyond[slowest], axis=0)
+
+
+def _iterations(found: Found) -> dict[int, Reals]:
+    """Phases of each iteration behind the warm-up, by its number."""
+    table = found.tables["iterations"]
+    table = table.filter(np.logical_not(table["warmup"].to_numpy()))
+    steps = table["iteration"].to_pylist()
+    if steps and steps[0] == 0:  # where a study says how many are wanted, none is marked
+        steps, table = steps[1:], table.slice(1)
+    phases = np.stack([table[phase].to_numpy() for phase in PHASES], axis=1)
+    return dict(zip(steps, phases, strict=True))
+
+
+def _entering(found: Found, steps: Sequence[int]) -> Reals:
+    """How long a rank took in each iteration from complete gradients until it had entered the collectives of these."""
+    table = found.tables["layers"]
+    sent = table.filter(table["message"].to_numpy() >= 0)
+    late = np.zeros(len(steps))
+    if not len(sent):
+        return late
+    step, message = (sent[name].to_numpy() for name in ("iteration", "message"))
+    ready, start = (sent[name].to_numpy(zero_copy_only=False) for name in ("gradient_ready", "all_reduce_start"))
+    keys, which = np.unique(np.stack([step, message]), axis=1, return_inverse=True)
+    last, begun = np.full(keys.shape[1], -np.inf), np.full(keys.shape[1], -np.inf)
+    np.maximum.at(last, which.ravel(), np.nan_to_num(ready, nan=-np.inf))
+    np.maximum.at(begun, which.ravel(), start)
+    waited = np.where(np.isfinite(last), np.maximum(0.0, begun - last), 0.0)
+    place = np.searchsorted(steps, keys[0]).clip(max=len(steps) - 1)
+    known = np.asarray(steps)[place] == keys[0]
+    np.add.at(late, place[known], waited[known])
+    return late
+
+
+def _layer(phase: str, here: Found, other: Found | None = None) -> tuple[str, float]:
+    """The layer that takes longest in a pass, beyond what it takes on the other rank if there is one."""
+    if phase not in (FORWARD, BACKWARD):
+        return "", 0.0
+    usual = _of_layers(other, phase) if other else {}
+    beyond = {name: seconds - usual.get(name, 0.0) for name, seconds in _of_layers(here, phase).items()}
+    return max(beyond.items(), key=lambda item: item[1], default=("", 0.0))
+
+
+def _of_layers(found: Found, phase: str) -> dict[str, float]:
+    table = found.tables["layers"]
+    table = table.filter(table["iteration"].to_numpy() > 0)
+    names, which = np.unique(table["layer"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
+    seconds = table[phase].to_numpy()
+    return {str(name): float(np.median(seconds[which == place])) for place, name in enumerate(names)}
+
+
+def _gradients(found: Found) -> int:
+    table = found.tables["layers"]
+    if not len(table):
+        return 0
+    step = table["iteration"].to_numpy()
+    return int(table["gradient_bytes"].to_numpy()[step == step[-1]].sum())
+
+
+def _doubling(fewer: Found, found: Found) -> Doubling | None:
+    """By what rank 0 recorded on two worker counts.
+
+    Its own work says whether its mini-batch stayed as it was or became smaller. Communication stays at least what it
+    is, as in a ring, and grows at most as it did from the one count to the other.
+    """
+    few, workers = (int(one.probe["script_ranks"]) for one in (fewer, found))
+    tables = [_iterations(one) for one in (fewer, found)]
+    if not all(tables):
+        return None
+    before, now = (np.median(list(table.values()), axis=0) for table in tables)
+    sent_before, sent = float(before[_EXPOSED]), float(now[_EXPOSED])
+    own_before, own = float(before.sum()) - sent_before, float(now.sum()) - sent
+    strong = own_before / own > (workers / few) ** 0.5
+    growth = max(0.0, sent - sent_before) * workers / (workers - few)
+    samples, part = (1.0, 0.5) if strong else (2.0, 1.0)
+    low, high = (samples * (own + sent) / (own * part + later) for later in (sent + growth, sent))
+    return Doubling(few, workers, low, high)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def lines(found: Diagnosis) -> list[str]:
+    """The box: at most six lines."""
+    milliseconds = f"{number(1e3 * found.seconds)} ms"
+    head = f"{found.workers} worker{'s' * (found.workers > 1)}, {found.iterations} iterations of {milliseconds}"
+    lacking = f" ({found.lacking} ranks left no records here)" if found.lacking else ""
+    texts = {
+        "verdict": _verdict(found),
+        "why": _why(found),
+        "shares": ", ".join(_shares(found)),
+        "doubling": _gain(found.doubling) if found.doubling else "",
+        "next": _next(found),
+    }
+    return [
+        f"stallpoint: {head}{lacking}",
+        *(f"  {name:<9}{text}" for name, text in texts.items() if text),
+    ]
+
+
+def _verdict(found: Diagnosis) -> str:
+    layer = f", layer {found.layer}" if found.layer else ""
+    if found.rank is not None:
+        return f"rank {found.rank} holds the others up: {WORDS[found.phase]}{layer}"
+    if found.phase in (DATA, EXPOSED):
+        return (
+            f"mostly {WORDS[found.phase]}, on every rank alike" if found.workers > 1 else f"mostly {WORDS[found.phase]}"
+        )
+    return f"mostly computing: {WORDS[found.phase]} takes longest{layer}"
+
+
+def _why(found: Diagnosis) -> str:
+    def in_ms(seconds: float) -> str:
+        return f"{number(1e3 * seconds)} ms"
+
+    said = f"{WORDS[found.phase]} takes {in_ms(found.here)} of {in_ms(found.seconds)}"
+    if found.phase == EXPOSED and found.rank is not None:
+        said = f"it enters its all-reduces {in_ms(found.here)} behind its gradients, the others {in_ms(found.others)}"
+    elif found.rank is not None:
+        said = f"{WORDS[found.phase]} takes {in_ms(found.here)} there, {in_ms(found.others)} on the others"
+    return f"{said}; {in_ms(found.of_layer)} of it in layer {found.layer}" if found.layer else said
+
+
+def _shares(found: Diagnosis) -> Iterator[str]:
+    for name, share in found.shares.items():
+        whom = f" for rank {found.rank}" if name == "waiting" and found.rank is not None else ""
+        if name != "waiting" or round(100 * share):
+            yield f"{name}{whom} {100 * share:.0f} %"
+
+
+def _gain(found: Doubling) -> str:
+    return (
+        f"{found.workers} -> {2 * found.workers} workers: {number(found.low, 2)} to {number(found.high, 2)} times the "
+        f"samples/s (from {found.fewer} and {found.workers})"
+    )
+
+
+def _next(found: Diagnosis) -> str:
+    advice = ADVICE if found.rank is None else ADVICE_FOR_ONE
+    size = f"{max(1, round(found.gradients / 2**20))}M"
+    return advice[found.phase].format(
+        rank=found.rank, layer=f"layer {found.layer}" if found.layer else "the model", bytes=size
+    )
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def box(folder: Path, workers: int, patience: float = PATIENCE) -> list[str]:
+    """The box of what was recorded last below `folder`; nothing where too little was.
+
+    Ranks whose records are not finished are waited for, as they end about when this one does.
+    """
+    until = time.monotonic() + patience
+    ranks: dict[int, Found] = {}
+    for rank in range(workers):
+        while (of_rank := probe_files.read(folder, rank, parts=PARTS)) and not of_rank.probe["ended"]:
+            if time.monotonic() > until:
+                break
+            time.sleep(0.05)
+        if of_rank and of_rank.probe["script_ranks"] == workers:
+            ranks[rank] = of_rank
+    found = diagnose(ranks, _on_fewer(folder, ranks[0])) if 0 in ranks else None
+    return lines(found) if found else []
+
+
+def _on_fewer(folder: Path, found: Found) -> Found | None:
+    """The newest records of rank 0 of the same model on fewer workers."""
+    for recording in reversed(probe_files.recordings(folder, rank=0)):
+        of_rank = probe_files.read_recording(recording, parts=PARTS)
+        same = of_rank.probe["layers"] == found.probe["layers"] and _gradients(of_rank) == _gradients(found)
+        if same and of_rank.probe["script_ranks"] < found.probe["script_ranks"]:
+            return of_rank
+    return None

@@ -1,0 +1,179 @@
+"""What a probe says at the end of a script: the rank, the phase and the layer where a wait was planted."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import planted_waits
+import pytest
+
+from stallpoint.measure.probe import probe_files
+from stallpoint.measure.probe.probe_box import box, diagnose, lines
+from stallpoint.measure.probe.probe_files import Found, of_script
+from stallpoint.records.parquet import to_arrow
+from stallpoint.records.tables import ITERATIONS, LAYERS, PHASES
+
+STEPS = 30
+BUSY = {"data_wait": 1.0, "host_to_device": 0.2, "forward": 6.0, "backward": 12.0, "update": 0.8}
+"""What a rank does in an iteration, ms."""
+SENDING = 2.0
+"""What the communication of an iteration takes beyond the backward pass, ms."""
+NAMES = ("conv", "fc")
+
+
+def made(
+    workers: int, seconds: Mapping[str, float], layers: Mapping[str, float], *, waits: float, late: float
+) -> Found:
+    """The records of a rank: phases and layers as given, in ms, with a scatter of 2 %."""
+    random = np.random.default_rng(len(seconds))
+    scatter = 1e-3 * np.exp(0.02 * random.standard_normal(STEPS))
+    phases = {phase: scatter * seconds.get(phase, waits) for phase in PHASES}
+    iterations: dict[str, Any] = {column.name: [None] * STEPS for column in of_script(ITERATIONS).columns}
+    iterations |= phases | {"iteration": np.arange(STEPS), "warmup": np.arange(STEPS) == 0, "rank": [0] * STEPS}
+    empty = {column.name: [None] * STEPS * len(NAMES) for column in of_script(LAYERS).columns}
+    of_layers = empty | {
+        "rank": [0] * STEPS * 2, "iteration": np.repeat(np.arange(STEPS), 2), "warmup": [False] * STEPS * 2,
+        "layer_index": [0, 1] * STEPS, "layer": list(NAMES) * STEPS, "layer_type": ["linear"] * STEPS * 2,
+        "forward": np.outer(scatter, [layers["conv"] / 3, layers["fc"] / 3]).ravel(),
+        "backward": np.outer(scatter, [layers["conv"], layers["fc"]]).ravel(),
+        "gradient_ready": [0.018, 0.012] * STEPS, "all_reduce_start": [0.018 + 1e-3 * late] * STEPS * 2,
+        "all_reduce_end": [0.02] * STEPS * 2, "gradient_bytes": [2**20] * STEPS * 2, "message": [0] * STEPS * 2,
+        "message_bytes": [2**20] * STEPS * 2,
+    }  # fmt: skip
+    probe = {"script_ranks": workers, "layers": 2, "iterations": STEPS, "ended": "complete"}
+    tables = ((ITERATIONS, iterations), (LAYERS, of_layers))
+    return Found(probe, {table.name: to_arrow(of_script(table), rows) for table, rows in tables})
+
+
+def ranks(workers: int, slow: int | None, phase: str, wait: float = 50.0) -> dict[int, Found]:
+    """All ranks, with `wait` ms planted in the phase of one rank, or of all of them."""
+    found = {}
+    for rank in range(workers):
+        here = slow in (rank, None)
+        seconds, layers = dict(BUSY), {"conv": 4.0, "fc": 8.0}
+        sends = phase == "exposed_communication"
+        if here and not sends:
+            seconds[phase] += wait
+        if here and phase == "backward":
+            layers["conv"] += wait
+        if here and phase == "forward":
+            layers["conv"] += 3 * wait
+        waits = SENDING + wait * (sends or (slow is not None and not here))
+        found[rank] = made(workers, seconds, layers, waits=waits, late=wait * (sends and here))
+    return found
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("slow", [0, 1, None])
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_rank_and_the_phase_of_a_wait_are_named(workers: int, slow: int | None, phase: str) -> None:
+    found = diagnose(ranks(workers, slow, phase))
+    assert found is not None
+    assert (found.rank, found.phase) == (slow, phase)
+    assert found.layer == ("conv" if phase in ("forward", "backward") else "")
+    assert sum(found.shares.values()) == pytest.approx(1.0)
+    assert (found.shares["waiting"] > 0.5) == (slow is not None)
+    assert len(lines(found)) <= 6
+    assert all(len(line) <= 140 for line in lines(found))
+
+
+def test_ranks_that_differ_by_less_than_a_tenth_hold_nobody_up() -> None:
+    found = diagnose(ranks(4, 2, "backward", wait=1.0))
+    assert found is not None
+    assert (found.rank, found.phase) == (None, "backward")
+
+
+def test_a_layer_that_takes_little_of_the_wait_is_not_named() -> None:
+    found = ranks(2, 1, "forward")
+    quiet = made(2, BUSY | {"forward": 56.0}, {"conv": 4.0, "fc": 8.0}, waits=SENDING, late=0.0)
+    said = diagnose({0: found[0], 1: quiet})
+    assert said is not None
+    assert (said.rank, said.phase, said.layer) == (1, "forward", "")
+
+
+def test_ranks_without_records_are_counted_and_few_iterations_say_nothing() -> None:
+    found = ranks(4, 1, "forward")
+    said = diagnose({rank: found[rank] for rank in (0, 1, 2)})
+    assert said is not None
+    assert said.lacking == 1
+    short = {
+        rank: Found(one.probe, {**one.tables, "iterations": one.tables["iterations"][:4]})
+        for rank, one in found.items()
+    }
+    assert diagnose(short) is None
+
+
+@pytest.mark.parametrize(("batch", "high"), [(1.0, 2.0), (0.5, 2.0)], ids=["weak", "strong"])
+def test_a_doubling_is_between_a_ring_and_communication_that_grows(batch: float, high: float) -> None:
+    whole = sum(BUSY.values())
+    before = made(
+        2, {name: value / batch for name, value in BUSY.items()}, {"conv": 4.0, "fc": 8.0}, waits=2.0, late=0.0
+    )
+    now = {0: made(4, BUSY, {"conv": 4.0, "fc": 8.0}, waits=5.0, late=0.0)}
+    found = diagnose(now, before)
+    assert found is not None
+    assert found.doubling is not None
+    assert (found.doubling.fewer, found.doubling.workers) == (2, 4)
+    ring = (whole + 5) / (whole * batch + 5) * (2 if batch == 1 else 1)
+    grown = (whole + 5) / (whole * batch + 5 + 6) * (2 if batch == 1 else 1)
+    assert found.doubling.high == pytest.approx(ring, rel=0.02)
+    assert found.doubling.low == pytest.approx(grown, rel=0.02)
+    assert found.doubling.high <= high
+
+
+PLANTED = [f"{where}:0.1:{who}" for where in planted_waits.WHERE for who in ("last", "all")]
+PHASE_OF = dict(zip(planted_waits.WHERE, ("data_wait", "forward", "backward", "exposed_communication"), strict=True))
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path, str]:
+    """Workers, the folder of their records, and what rank 0 printed, of training with a wait planted in each case."""
+    workers: int = request.param
+    folder = tmp_path_factory.mktemp(f"planted{workers}")
+    with socket.socket() as any_socket:
+        any_socket.bind(("127.0.0.1", 0))
+        port = any_socket.getsockname()[1]
+    common = {
+        "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo", "STALLPOINT_PROBE_BOX": "1",
+    }  # fmt: skip
+    cases = [case.replace("last", str(workers - 1)) for case in PLANTED]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, planted_waits.__file__, "probe", "12", str(folder), *cases],
+            env={**os.environ, **common, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(workers)
+    ]
+    try:
+        said = [process.communicate(timeout=600)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert not any(process.returncode for process in processes), "\n".join(said)
+    assert not any("verdict" in text for text in said[1:]), "rank 0 speaks for all"
+    return workers, folder, said[0]
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("case", PLANTED)
+def test_a_wait_in_real_training_is_found(case: str, trained: tuple[int, Path, str]) -> None:
+    workers, folder, said = trained
+    where, _, who = case.replace("last", str(workers - 1)).split(":")
+    of_case = folder / case.replace("last", str(workers - 1))
+    records = {rank: probe_files.read(of_case, rank) for rank in range(workers)}
+    found = diagnose({rank: one for rank, one in records.items() if one})
+    assert found is not None
+    assert (found.phase, found.rank) == (PHASE_OF[where], None if who == "all" else int(who))
+    assert found.layer == (planted_waits.PLANTED if where in ("forward", "backward") else "")
+    shown = box(of_case, workers)
+    assert 4 <= len(shown) <= 6
+    assert all(line in said for line in shown)
