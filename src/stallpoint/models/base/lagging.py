@@ -27,21 +27,45 @@ def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: p
 
     The reference rank of a cell is the lower median of its ranks by their means: of two ranks the faster one.
     """
-    rows = pd.DataFrame({
-        "cell": cells.to_numpy(), "step": steps.to_numpy(), "rank": ranks.to_numpy(), "seconds": np.asarray(seconds),
-    })  # fmt: skip
-    means = rows.groupby(["cell", "rank"], observed=True)["seconds"].mean().reset_index()
-    place = means.groupby("cell", observed=True)["seconds"].rank(method="first")
-    count = means.groupby("cell", observed=True)["seconds"].transform("size")
-    reference = means[place == (count + 1) // 2]
-    of_reference = rows.merge(reference[["cell", "rank"]], on=["cell", "rank"])[["cell", "step", "seconds"]]
-    rows = rows.merge(of_reference, on=["cell", "step"], how="left", suffixes=("", "_of_reference"))
-    rows["longer"] = rows["seconds"] - rows["seconds_of_reference"]
-    found = rows.groupby(["cell", "rank"], observed=True).agg(
-        longer=("longer", "mean"), error=("longer", "sem"), reference=("seconds_of_reference", "mean")
-    )
-    lags = found["longer"] > np.maximum(SURE * found["error"], _ROUNDING * found["reference"])
-    return lags.reindex(pd.MultiIndex.from_frame(rows[["cell", "rank"]])).to_numpy(dtype=np.bool_)
+    times = np.asarray(seconds, dtype=np.float64)
+    cell, of_step, of_rank = _codes(cells), _codes(cells, steps), _codes(cells, ranks)
+    means = _means(times, of_rank)
+    cell_of = np.zeros(len(means), dtype=np.intp)
+    cell_of[of_rank] = cell
+    order = np.lexsort((means, cell_of))
+    count = np.bincount(cell_of)
+    is_reference = np.zeros(len(means), dtype=np.bool_)
+    is_reference[order[np.cumsum(count) - count + (count - 1) // 2]] = True
+    of_reference = np.full(1 + of_step.max(initial=-1), np.nan)
+    rows = is_reference[of_rank]
+    of_reference[of_step[rows]] = times[rows]
+    reference = of_reference[of_step]
+    longer = times - reference
+    mean, known = _means(longer, of_rank), _counts(longer, of_rank)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.sqrt(_means((longer - mean[of_rank]) ** 2, of_rank) / (known - 1))  # of one step nothing is known
+        lags = mean > np.maximum(SURE * error, _ROUNDING * _means(reference, of_rank))
+    return np.asarray(lags[of_rank], dtype=np.bool_)
+
+
+def _codes(*columns: pd.Series) -> npt.NDArray[np.intp]:
+    """Number the combinations of values in rows of these columns, in their order."""
+    codes = np.zeros(len(columns[0]), dtype=np.intp)
+    for column in columns:
+        each, values = pd.factorize(column, sort=True)
+        codes = codes * len(values) + each
+    return np.unique(codes, return_inverse=True)[1]
+
+
+def _counts(values: npt.NDArray[np.float64], group: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Return how many values each group has that are numbers."""
+    return np.bincount(group, ~np.isnan(values)).astype(np.intp)
+
+
+def _means(values: npt.NDArray[np.float64], group: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+    """Return the mean of each group's values that are numbers; no number where it has none."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.bincount(group, np.nan_to_num(values)) / _counts(values, group))
 
 
 def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
