@@ -9,6 +9,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import forked
 import little
 import pytest
 from resident_ranks import Ranks
@@ -28,6 +29,7 @@ VISITING = {
     "PYTHONPATH": os.pathsep.join([str(Path(little.__file__).with_name("at_start")), *filter(None, sys.path)]),
 }
 """Of processes that take cells in turns, and measure quickly."""
+PLANTED_JOB = str(Path(little.__file__).with_name("planted_job.py"))
 Measure = Callable[..., None]
 Plant = Callable[[pytest.MonkeyPatch], None]
 """Changes what a job does, on each of its ranks."""
@@ -60,32 +62,19 @@ def visit(world: Any, cell: Cell, folder: Path, plant: Plant | None, measure: Me
         return status, printed.getvalue()
 
 
-JOB = """
-import sys
-from pathlib import Path
-from stallpoint.study.kinds import cell_from_json, kind_of
-from stallpoint.errors import CannotRun, InputError
-from stallpoint.measure import job
-from stallpoint.records.tables import COLLECTIVES
-text, folder = sys.argv[1:]
-cell = cell_from_json(text)
-measure = kind_of(cell).measure()
-{body}
-job.run(cell, measure, Path(folder))
-"""
-
-
-def start_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> subprocess.Popen[str]:
+def start_job(cell: Cell, folder: Path, *, ranks: int, body: str = "", **variables: str) -> subprocess.Popen[str]:
     """Start `cell` on `ranks` processes; `body` is Python that may put another function in place of `measure`."""
-    program = [sys.executable, "-c", JOB.format(body=body), cell.to_json(), str(folder)]
+    program = [sys.executable, PLANTED_JOB, cell.to_json(), str(folder), body]
     launcher = [*MPIRUN, "-n", str(ranks)] if ranks > 1 else []
+    environment = {**ENVIRONMENT, **variables}
     return subprocess.Popen(
-        [*launcher, *program], env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*launcher, *program], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
 
 
 def end_of_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> tuple[int, str]:
-    """Start `cell` on processes of its own; their exit status and what they printed."""
-    with start_job(cell, folder, ranks=ranks, body=body) as job:
+    """Run `cell` to its end on processes of its own, copies (`forked`); exit status, and what they printed."""
+    copied = {forked.VARIABLE: forked.address(), "PYTHONPATH": VISITING["PYTHONPATH"]}
+    with start_job(cell, folder, ranks=ranks, body=body, **copied) as job:
         output, errors = job.communicate(timeout=600)
     return job.returncode, output + errors
