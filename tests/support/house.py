@@ -28,6 +28,7 @@ ROOMS = {
     "explain": "what files of others say without a study, and cells imported from them",
     "report": "page, slides, charts, the papers' exhibits",
     "archive": "results in one file for others; what changed between studies",
+    "cli": "the program `stallpoint`, for whoever has no study",
 }
 """From the ground up: a room uses those before it and none after it."""
 

@@ -1,8 +1,8 @@
-"""All-reduce times from what other programs print: ``all_reduce_perf`` of nccl-tests and ``osu_allreduce``.
+"""All-reduce times from what other programs print: nccl-tests and rccl-tests, ``osu_allreduce``, Intel MPI Benchmarks.
 
-Both print averages over their iterations, one line for each message size. Before the names of the columns anything
-may stand (launchers and libraries say much); after them a line that is neither a measurement nor a remark is an error,
-for it most likely says that the run did not end well.
+They print averages over their iterations, one line for each message size. What launchers put before a line is read
+past, and anything may stand between tables (several runs in one file are repeats). In a table a line that begins with a
+digit and is no measurement, or that speaks of a failure, is an error: the run most likely did not end well.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from stallpoint.errors import InputError
+from stallpoint.inputs.documents import Document, without_launcher
 from stallpoint.text import read_number
 
 
@@ -24,6 +25,21 @@ class AllReduce:
 
     message_bytes: int
     seconds: float
+
+
+@dataclass
+class AllReduceRun:
+    """One run of such a program: what took part, and the all-reduces in its order."""
+
+    program: str
+    """The format, by its name in `FORMATS`."""
+    ranks: int | None = None
+    """None where the log does not say it."""
+    hosts: Sequence[str] = ()
+    """The node of each rank, where the log names it."""
+    devices: Sequence[str] = ()
+    """What each rank computes on, as `NVIDIA A100-SXM4-40GB`."""
+    rows: list[AllReduce] = field(default_factory=list)
 
 
 LONGEST_LINE = 100_000
@@ -48,15 +64,43 @@ def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Ite
     Raises `InputError` naming `path`, the line and what is wrong with it; also where the log shows that other than
     `ranks` workers took part, or that results were wrong.
     """
+    return _all_reduces(lines, path, format, FORMATS[format](ranks))
+
+
+def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduceRun]:
+    """The runs in the lines that the program `format` printed; each has as many ranks as the log says."""
+    reader = FORMATS[format](None)
+    runs: dict[int, AllReduceRun] = {}
+    for row in _all_reduces(lines, path, format, reader):
+        if reader.run not in runs:
+            runs[reader.run] = reader.describe(format)
+        runs[reader.run].rows.append(row)
+        if reader.factor:
+            # busbw is algbw times 2(n-1)/n; ranks that a shortened log does not list show in it.
+            runs[reader.run].ranks = max(runs[reader.run].ranks or 0, round(2 / (2 - reader.factor)))
+    return list(runs.values())
+
+
+def recognised(document: Document) -> str:
+    """The format of `FORMATS` that the text has, by its columns; empty where it has none."""
+    for line in document.lines:
+        for format, reader in FORMATS.items():
+            if reader.heading.search(line):
+                return format
+    return ""
+
+
+def _all_reduces(lines: Iterable[str], path: str, format: str, reader: _Reader) -> Iterator[AllReduce]:
     found = False
-    reader: _Reader = FORMATS[format](ranks)
     for number, line in enumerate(lines, start=1):
         try:
-            rows = list(reader.rows(line.strip()))
+            rows = list(reader.rows(without_launcher(line).strip(), number))
         except ValueError as error:
             raise InputError(f"{path}, line {number}: {error}") from None
         found |= bool(rows)
         yield from rows
+    if not found and reader.other:
+        raise InputError(f"{path}, line {reader.other[0]}: {reader.other[1]}")
     if not found:
         raise InputError(f"{path}: no all-reduce of {format} found; expected are its columns and a line for each size")
 
@@ -66,19 +110,31 @@ class _Reader:
 
     backend: ClassVar[str]
     """Backend of presets that its all-reduces stand for, unless the study says otherwise."""
+    heading: ClassVar[re.Pattern[str]]
+    """The line with the names of the columns, which may lack its ``#``."""
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks: int | None) -> None:
         self._ranks = ranks
         self._columns: list[str] = []
+        self.run = 0
+        """Tables begun so far."""
+        self.other: tuple[int, str] | None = None
+        """Line of another benchmark than an all-reduce, and what is said of it."""
+        self.factor = 0.0
+        """Bytes that pass a link over those of the message, where the last row shows it to three digits."""
 
-    def rows(self, line: str) -> Iterator[AllReduce]:
+    def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
         """The measurement in the line, if it is one."""
-        if line.startswith("#"):
-            self._remark(line)
-        elif line and self._columns:
+        if self.heading.search(line) or line.startswith("#"):
+            self._remark(line, number)
+        elif line and self._columns and (line[0].isdigit() or _FAILED.search(line)):
             yield from self._measurement(line)
 
-    def _remark(self, line: str) -> None:
+    def describe(self, format: str) -> AllReduceRun:
+        """The run that is read, without its rows."""
+        return AllReduceRun(format, self._ranks)
+
+    def _remark(self, line: str, number: int) -> None:
         raise NotImplementedError
 
     def _measurement(self, line: str) -> Iterator[AllReduce]:
@@ -93,6 +149,12 @@ class _Reader:
         return dict(reversed(list(zip(self._columns, fields, strict=True))))
 
 
+_FAILED = re.compile(
+    r"fail|error|abort|exited|signal|killed|terminat|segmentation|traceback|cancel|not found", re.IGNORECASE
+)
+"""Words of lines that say that a run did not end well."""
+
+
 class _NcclTests(_Reader):
     """``all_reduce_perf``: times out of place and, which training does, in place.
 
@@ -101,23 +163,53 @@ class _NcclTests(_Reader):
     """
 
     backend = "torch"
+    heading = re.compile(r"^\s*#?\s*size\s+count\s")
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks: int | None) -> None:
         super().__init__(ranks)
-        self._devices: list[int] = []
+        self._devices: list[tuple[int, str, str]] = []
+        """Number, host and device of each rank."""
+        self._skipped = False
 
-    def _remark(self, line: str) -> None:
-        words = line.lstrip("#").split()
-        if words[:3] == ["Collective", "test", "starting:"] and words[3:] != ["all_reduce_perf"]:
-            raise ValueError(f"a log of {' '.join(words[3:])}, expected is one of all_reduce_perf")
-        if rank := re.match(r"#\s+Rank\s+(\d+)\s", line):
-            self._devices.append(int(rank[1]))
-        if words[:2] == ["size", "count"]:
+    def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
+        if rank := self._RANK.match(line):
+            if self._columns:
+                self._end()
+            self._devices.append((int(rank[1]), rank[2] or "", rank[3] or ""))
+        elif not _NCCL.search(line):
+            yield from super().rows(line, number)
+
+    _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+\[[^]]*\]\s*(.*))?")
+
+    def describe(self, format: str) -> AllReduceRun:
+        return AllReduceRun(
+            format,
+            self._ranks or len(self._devices) or None,
+            [host for _, host, _ in self._devices],
+            [device.strip() for _, _, device in self._devices],
+        )
+
+    def _end(self) -> None:
+        """End a table: what follows is another run's."""
+        self._columns, self._devices, self._skipped = [], [], False
+
+    def _remark(self, line: str, number: int) -> None:
+        words = line.lstrip("# ").split()
+        if words[:3] == ["Collective", "test", "starting:"]:
+            self._end()
+            # NAME_SUFFIX, as the Makefile of nccl-tests has it, ends the name: all_reduce_perf_mpi.
+            self._skipped = not (words[3:] and words[3].startswith("all_reduce_perf"))
+            if self._skipped:
+                self.other = number, f"a log of {' '.join(words[3:])}, expected is one of all_reduce_perf"
+        elif words[:4] == ["Out", "of", "bounds", "values"] or words[:3] == ["Avg", "bus", "bandwidth"]:
+            self._end()
+        elif words[:2] == ["size", "count"] and not self._skipped:
             self._begin(words)
 
     def _begin(self, words: list[str]) -> None:
         """The names of the columns; the last one may be a time stamp (two words in each line)."""
         self._check_ranks()
+        self.run += not self._columns
         if "time" not in words:
             raise ValueError(f"no column time among {' '.join(words)}; the CPU's time (-C) is not the call's")
         names = [word.replace("error", "#wrong") for word in words if word != "timestamp"]
@@ -127,15 +219,15 @@ class _NcclTests(_Reader):
         self._stamped = "timestamp" in words
 
     def _check_ranks(self) -> None:
-        together = len(set(self._devices))
-        if not self._devices or together == len(self._devices) == self._ranks:
+        numbers = [number for number, _, _ in self._devices]
+        together = len(set(numbers))
+        if not numbers or together == len(numbers) == (self._ranks or together):
             return
-        alone = f", though {len(self._devices)} processes started: built without MPI?" if together == 1 else ""
-        raise ValueError(f"{together} rank(s) took part{alone}; nodes × workers_per_node are {self._ranks}")
+        alone = f", though {len(numbers)} processes started: built without MPI?" if together == 1 else ""
+        wanted = f"; nodes × workers_per_node are {self._ranks}" if self._ranks else "; build nccl-tests with MPI=1"
+        raise ValueError(f"{together} rank(s) took part{alone}{wanted}")
 
     def _measurement(self, line: str) -> Iterator[AllReduce]:
-        if re.search(r"\bNCCL (INFO|WARN|TRACE)\b", line):
-            return
         fields = line.split()
         row = self._named(fields[: len(self._columns)] if self._stamped else fields)
         if row.get("redop", "sum") == "none":
@@ -144,10 +236,13 @@ class _NcclTests(_Reader):
         wrong = row.get(f"{prefix}#wrong", "N/A")
         if wrong != "N/A" and _number(wrong, "#wrong", least=-math.inf) > _ROUNDING:
             raise ValueError(f"#wrong is {wrong}: the all-reduce gave wrong results")
+        along, through = (read_number(row.get(f"{prefix}{name}", "")) for name in ("algbw", "busbw"))
+        self.factor = through / along if along >= 1 and along < through < 1.99 * along else 0.0
         if size := _number(row["size"], "size"):
             yield AllReduce(int(size), 1e-6 * _positive(row[f"{prefix}time"], "time"))
 
 
+_NCCL = re.compile(r"\bNCCL (INFO|WARN|TRACE|version)\b")
 _ROUNDING = 1e-3
 """Old versions print the largest error instead of the number of wrong values; float16 rounds by so much."""
 
@@ -159,11 +254,30 @@ class _Osu(_Reader):
     """
 
     backend = "mpi"
+    heading = re.compile(r"^#\s*Size\s{2,}\S*.*\(us\)")
 
-    def _remark(self, line: str) -> None:
-        if re.match(r"#\s*OSU\s", line) and not re.search(r"\bAllreduce Latency Test\b", line):
-            raise ValueError(f"{line.lstrip('# ')!r}: expected is the Allreduce Latency Test")
-        if re.match(r"#\s*Size\b", line):
+    def __init__(self, ranks: int | None) -> None:
+        super().__init__(ranks)
+        self._skipped = False
+        self._asked: int | None = None
+
+    def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
+        if started := re.search(r"\b(?:mpirun|mpiexec|srun)\b.*?\s-(?:n|np)[ =]?(\d+)\b", line):
+            self._columns, self._asked = [], int(started[1])
+        else:
+            yield from super().rows(line, number)
+
+    def describe(self, format: str) -> AllReduceRun:
+        return AllReduceRun(format, self._ranks or self._asked)
+
+    def _remark(self, line: str, number: int) -> None:
+        if re.match(r"#\s*OSU\s", line):
+            self._columns = []
+            self._skipped = not re.search(r"\bAllreduce Latency Test\b", line)
+            if self._skipped:
+                self.other = number, f"{line.lstrip('# ')!r}: expected is the Allreduce Latency Test"
+        if re.match(r"#\s*Size\b", line) and not self._skipped:
+            self.run += 1
             self._columns = re.split(r"\s{2,}|\t", line.lstrip("# "))
             for column in ("Size", "Avg Latency(us)"):
                 if column not in self._columns:
@@ -177,7 +291,40 @@ class _Osu(_Reader):
         yield AllReduce(int(_positive(row["Size"], "Size")), 1e-6 * _positive(row[column], column))
 
 
-FORMATS: dict[str, type[_Reader]] = {"nccl-tests": _NcclTests, "osu": _Osu}
+class _Imb(_Reader):
+    """``Allreduce`` of Intel MPI Benchmarks: the largest time of any rank, as an all-reduce ends with its slowest."""
+
+    backend = "mpi"
+    heading = re.compile(r"^\s*#bytes\s+#repetitions\s+t_min\[usec\]")
+
+    def __init__(self, ranks: int | None) -> None:
+        super().__init__(ranks)
+        self._benchmark, self._processes = "", 0
+
+    def describe(self, format: str) -> AllReduceRun:
+        return AllReduceRun(format, self._ranks or self._processes or None)
+
+    def _remark(self, line: str, number: int) -> None:
+        words = line.lstrip("# ")
+        if benchmark := re.match(r"Benchmarking\s+(\S+)", words):
+            self._columns, self._benchmark = [], benchmark[1]
+            if benchmark[1] != "Allreduce":
+                self.other = number, f"a log of {benchmark[1]}, expected is one of Allreduce"
+        elif processes := re.match(r"processes = (\d+)", words):
+            self._processes = int(processes[1])
+            if self._benchmark == "Allreduce" and self._ranks not in (None, self._processes):
+                raise ValueError(f"{self._processes} rank(s) took part; nodes × workers_per_node are {self._ranks}")
+        elif self.heading.search(line) and self._benchmark == "Allreduce":
+            self.run += 1
+            self._columns = line.split()
+
+    def _measurement(self, line: str) -> Iterator[AllReduce]:
+        row = self._named(line.split())
+        if size := _number(row["#bytes"], "#bytes"):
+            yield AllReduce(int(size), 1e-6 * _positive(row["t_max[usec]"], "t_max[usec]"))
+
+
+FORMATS: dict[str, type[_Reader]] = {"nccl-tests": _NcclTests, "osu": _Osu, "imb": _Imb}
 """Readers by the names of the configuration."""
 PROFILER = "profiler"
 """The format of what is no log, but a profiler's traces (`profiled`)."""

@@ -47,9 +47,9 @@ def test_old_versions_of_nccl_tests_print_errors_and_no_root() -> None:
 
 
 def test_time_stamps_may_stand_at_the_end() -> None:
-    text = nccl_tests(sizes=()).replace("busbw #wrong\n", "busbw #wrong           timestamp\n", 1)
     row = LINE + "  24.50    0.04    0.07      0    20.25    0.05    0.08      0   2024-05-01 10:11:12"
-    stamped = f"{text}\n{row}\n"
+    text = nccl_tests(sizes=(), extra=row)
+    stamped = text.replace("busbw #wrong\n", "busbw #wrong           timestamp\n", 1)
     assert read(stamped, "nccl-tests", ranks=8) == [AllReduce(1024, pytest.approx(20.25e-6))]
 
 
@@ -124,4 +124,6 @@ def test_a_log_is_read_as_far_as_its_rows_are_taken() -> None:
 
 
 def test_every_format_stands_for_a_backend() -> None:
-    assert {name: reader.backend for name, reader in FORMATS.items()} == {"nccl-tests": "torch", "osu": "mpi"}
+    assert {name: reader.backend for name, reader in FORMATS.items()} == {
+        "nccl-tests": "torch", "osu": "mpi", "imb": "mpi",
+    }  # fmt: skip

@@ -1,0 +1,116 @@
+"""``stallpoint``: answers for whoever has no study. Neither Snakemake nor MPI is needed.
+
+Exit status: 0 where nothing is wrong, 1 where training stops getting faster or something is there to mend, 2 where a
+file or option cannot be read, 3 where the files do not decide it (the answer says what would).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from stallpoint import __version__
+from stallpoint.errors import EXIT_BAD_INPUT, InputError, program
+
+EXIT_BAD_NEWS, EXIT_UNDECIDED = 1, 3
+"""Exit statuses beside 0 and `EXIT_BAD_INPUT`."""
+
+
+def explain(arguments: Sequence[str]) -> int:
+    """Say at how many workers training stops getting faster, and why, from files that are at hand."""
+    parser = argparse.ArgumentParser(
+        prog="stallpoint explain",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Say at how many workers training stops getting faster, and why, from files that are at "
+        "hand: tables of\n"
+        "rates, training logs, logs of nccl-tests, OSU, IMB and NCCL_DEBUG=INFO, batch scripts, profiler traces.",
+        epilog="exit status: 0 nothing wrong, 1 it stalls or something is to mend, 2 cannot be read, 3 undecided",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="recognised by what is in them; a folder of traces")
+    parser.add_argument("--json", action="store_true", help="everything as JSON: inputs and answers")
+    parser.add_argument("--html", type=Path, metavar="PATH", help="write a page with the curves to this file")
+    parser.add_argument("--rates", choices=("all", "each"), default="", help="rates are of all workers, or of each")
+    parser.add_argument(
+        "--scaling", choices=("weak", "strong"), default="", help="each worker's mini-batch stays, or one is split"
+    )
+    parser.add_argument("--workers", default="", metavar="N,...", help="workers of each log, in the order of the files")
+    parser.add_argument("--workers-per-node", type=float, metavar="N", help="where the table does not say it")
+    parser.add_argument("--batch", type=float, metavar="SAMPLES", help="in a worker's mini-batch")
+    parser.add_argument("--link", default="", help="what connects workers: Gbit/s, or hdr, ndr, nvlink4, 4xhdr, ...")
+    parser.add_argument(
+        "--pattern", default="", help="regular expression for training logs, with (?P<rate>...) or (?P<seconds>...)"
+    )
+    parser.add_argument("--threshold", type=float, default=0.1, help="what a doubling has to gain (%(default)s)")
+    given = parser.parse_args(arguments)
+    from stallpoint.explain.answering import explain_files
+    from stallpoint.explain.finding import UNDECIDED, WITHHELD
+    from stallpoint.explain.rate_answers import Options
+
+    _check_positive("--workers-per-node", given.workers_per_node)
+    _check_positive("--batch", given.batch)
+    if not 0 < given.threshold < 1:
+        raise InputError(f"--threshold: {given.threshold} is no part; between 0 and 1 is expected")
+    options = Options(
+        given.rates,
+        given.scaling,
+        given.threshold,
+        given.workers_per_node,
+        given.batch,
+        _counts(given.workers),
+        given.pattern,
+        given.link,
+    )
+    found = explain_files(given.files, options)
+    if given.html:
+        from stallpoint.records.atomic import atomic
+        from stallpoint.report.answer_page import to_html
+
+        with atomic(given.html) as scratch:
+            scratch.write_text(to_html(found), encoding="utf-8")
+    if given.json:
+        print(json.dumps(found.to_json(), indent=1, allow_nan=False, default=float))
+    else:
+        print(found.in_words(), end="")
+    if any(answer.bad for answer in found.answers):
+        return EXIT_BAD_NEWS
+    return EXIT_UNDECIDED if any(answer.verdict in (UNDECIDED, WITHHELD) for answer in found.answers) else 0
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(part.isascii() and part.isdigit() and 0 < int(part[:10]) <= 10**9 for part in parts):
+        raise InputError(
+            f"--workers: {text} are no counts; whole numbers from 1 on with commas are expected, such as 8,16,32"
+        )
+    return tuple(map(int, parts))
+
+
+def _check_positive(name: str, value: float | None) -> None:
+    if value is not None and not 0 < value <= 1e9:
+        raise InputError(f"{name}: {value} is not a number above 0")
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"explain": explain}
+"""Subcommands by their names; each takes the arguments after it and returns the exit status."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; return its exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["--version"]:
+        print(f"stallpoint {__version__}")
+        return 0
+    if not words or words[0] not in COMMANDS:
+        told = [f"  {name:<10}{(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+        wanted = words[:1] in ([], ["-h"], ["--help"])
+        print("\n".join(["usage: stallpoint COMMAND ...", "", *told]), file=sys.stdout if wanted else sys.stderr)
+        return 0 if words[:1] in (["-h"], ["--help"]) else EXIT_BAD_INPUT
+    with program():
+        return COMMANDS[words[0]](words[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""Answers to files of any kind that is known, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from stallpoint.errors import InputError
+from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, script_answers
+from stallpoint.explain.finding import SCALES, STALLS, UNDECIDED, Cause, Explanation, Finding, Input
+from stallpoint.explain.rate_answers import Options
+from stallpoint.inputs import readers
+from stallpoint.inputs.all_reduce_logs import AllReduceRun
+from stallpoint.inputs.batch_scripts import BatchScript
+from stallpoint.inputs.key_averages import KeyAverage
+from stallpoint.inputs.nccl_debug import NcclLog
+from stallpoint.inputs.rate_tables import RateRow, Rates
+from stallpoint.inputs.training_logs import LoggedRate
+from stallpoint.text import number
+
+MAX_FILES = 1000
+TRACE = "trace"
+
+
+@dataclass
+class Found:
+    """The records of all files, by the names of their readers, each with its file."""
+
+    records: dict[str, list[tuple[Path, Any]]] = field(default_factory=dict)
+    traces: list[Path] = field(default_factory=list)
+
+    def of(self, name: str) -> list[tuple[Path, Any]]:
+        """Return the records of a reader with their files."""
+        return self.records.get(name, [])
+
+
+def explain_files(names: Sequence[str], options: Options) -> Explanation:
+    """Return what the files say; `InputError` names the file and line that is wrong."""
+    paths = _paths(names)
+    found, inputs = Found(), []
+    for path in paths:
+        if readers.trace(path):
+            found.traces.append(path)
+            inputs.append(Input(str(path), (TRACE,)))
+            continue
+        records = readers.read(path, readers.Hints(options.pattern))
+        for name, record in records.items():
+            found.records.setdefault(name, []).append((path, record))
+        inputs.append(Input(str(path), tuple(records)))
+    answers = [finding for question in QUESTIONS for finding in question(found, options)]
+    return Explanation(inputs, _together(answers))
+
+
+def _paths(names: Sequence[str]) -> list[Path]:
+    paths: list[Path] = []
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            from stallpoint.inputs.trace_formats import trace_files
+
+            paths += trace_files([name])
+        elif path.exists():
+            paths.append(path)
+        else:
+            raise InputError(f"{name}: there is no such file or folder")
+    if len(paths) > MAX_FILES:
+        raise InputError(f"{len(paths)} files; at most {MAX_FILES:,} are read at once")
+    return paths
+
+
+def _of_tables(found: Found, options: Options) -> Iterator[Finding]:
+    for _, rates in found.of("rates"):
+        yield from rate_answers.answers(rates, options)
+
+
+def _of_logs(found: Found, options: Options) -> Iterator[Finding]:
+    """Yield the answer of training logs of several worker counts, which are one series for each program."""
+    logs: list[tuple[Path, LoggedRate]] = found.of("training-log")
+    if not logs:
+        return
+    if options.workers and len(options.workers) != len(logs):
+        raise InputError(
+            f"--workers: {len(options.workers)} counts for {len(logs)} training logs; one for each, in their order"
+        )
+    counts = options.workers or tuple(log.workers or 0 for _, log in logs)
+    unknown = [str(path) for (path, _), count in zip(logs, counts, strict=True) if not count]
+    if unknown:
+        said = "; ".join(
+            f"{path.name}: {number(log.value)} {'s an iteration' if log.seconds else log.unit}"
+            for path, log in logs[:4]
+        )
+        yield Finding(
+            "rates",
+            f"training log{'s' if len(logs) > 1 else ''} of {logs[0][1].program}",
+            said,
+            UNDECIDED,
+            "logged",
+            ask=(
+                f"how many workers there were, which {unknown[0]} does not say:  --workers N (one for each log, "
+                f"with commas)",
+            ),
+        )
+        return
+    for program in dict.fromkeys((log.program, log.unit, log.seconds, log.of) for _, log in logs):
+        rows = [
+            RateRow(
+                program[0],
+                count,
+                log.value,
+                options.workers_per_node,
+                log.batch / count if log.batch else options.batch,
+                0,
+            )
+            for (_, log), count in zip(logs, counts, strict=True)
+            if (log.program, log.unit, log.seconds, log.of) == program
+        ]
+        yield from rate_answers.answers(Rates(rows, program[1], program[3], "iteration" if program[2] else ""), options)
+
+
+def _of_all_reduces(found: Found, options: Options) -> Iterator[Finding]:
+    runs: list[AllReduceRun] = [
+        run for name in ("all-reduce", "all-reduce-json") for _, of_file in found.of(name) for run in of_file
+    ]
+    for run in runs:
+        if run.ranks is None and len(options.workers) == 1:
+            run.ranks = options.workers[0]
+    logs: list[NcclLog] = [log for _, log in found.of("nccl-debug")]
+    expected = next((of for log in logs if (of := nccl_answers.rate_of(log))), None)
+    yield from all_reduce_answers.answers(runs, link=options.link, expected=expected)
+
+
+def _of_nccl(found: Found, _: Options) -> Iterator[Finding]:
+    for path, log in found.of("nccl-debug"):
+        of_log: NcclLog = log
+        finding = nccl_answers.answer(path.name, of_log)
+        # Of a benchmark's log that says no more than its start, the benchmark is the answer.
+        if finding.causes or of_log.via or path not in [other for other, _ in found.of("all-reduce")]:
+            yield finding
+
+
+def _of_scripts(found: Found, _: Options) -> Iterator[Finding]:
+    for path, script in found.of("batch-script"):
+        of_file: BatchScript = script
+        yield script_answers.answer(path.name, of_file)
+
+
+SENDING = ("nccl", "rccl", "all_reduce", "allreduce", "c10d::", "gloo:", "oneccl")
+
+
+def _of_key_averages(found: Found, _: Options) -> Iterator[Finding]:
+    for path, rows in found.of("key-averages"):
+        table: list[KeyAverage] = rows
+        on_device = any(row.device_seconds for row in table)
+        took = {row.name: row.device_seconds if on_device else row.cpu_seconds for row in table}
+        whole = sum(took.values()) or 1.0
+        sent = sum(seconds for name, seconds in took.items() if any(word in name.lower() for word in SENDING))
+        first = sorted(took, key=lambda name: -took[name])[:3]
+        largest = ", ".join(f"{name[:40]} {100 * took[name] / whole:.0f} %" for name in first)
+        where = "the device's" if on_device else "the CPU's"
+        causes = (
+            (
+                Cause(
+                    "communication",
+                    "communication (transfer and waiting for other ranks, not told apart)",
+                    round(sent / whole, 3),
+                    "of a sum over operators",
+                ),
+            )
+            if sent / whole > 0.1
+            else ()
+        )
+        yield Finding(
+            "trace",
+            f"key_averages in {path.name}",
+            f"{100 * sent / whole:.0f} % of {where} time is communication",
+            None,
+            "a sum, which does not say what hides what",
+            None,
+            causes,
+            largest,
+            ask=("a trace with prof.export_chrome_trace: it says what of the communication nothing hides",),
+        )
+
+
+def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
+    if not found.traces:
+        return
+    from stallpoint.explain.rank import read_ranks
+    from stallpoint.explain.trace_answers import explain, sentences
+
+    told = explain(
+        read_ranks(found.traces, options.workers[0] if len(options.workers) == 1 else None),
+        batch=int(options.batch) if options.batch else None,
+        threshold=options.threshold,
+    )
+    for one in told:
+        subject = f"{one['file']}: rank {one['rank']} of {one['world_size']}"
+        if not one["iterations"]:
+            yield Finding("trace", subject, "no iterations were found", UNDECIDED, notes=tuple(one["notes"][:2]))
+            continue
+        first, *others = sentences(one)
+        stalling = (one["predicted"] or {}).get("stalling")
+        seconds = one["seconds"] or {}
+        whole = one["iteration_seconds"]
+        causes = tuple(
+            Cause(name, _words(name), round(seconds[name] / whole, 3))
+            for name in sorted(seconds, key=lambda name: -seconds[name])
+            if name != "compute" and seconds[name] > 0.02 * whole
+        )
+        verdict = stalling["verdict"] if stalling else UNDECIDED
+        value = {"value": float(stalling["workers"]), "low": float(stalling["workers"])} if stalling else None
+        yield Finding(
+            "trace",
+            subject,
+            first.rstrip("."),
+            verdict if verdict in (STALLS, SCALES) else UNDECIDED,
+            "traced",
+            value,
+            causes,
+            beyond=" ".join(others),
+            ask=tuple(one["lacks"][:2]),
+        )
+
+
+def _words(name: str) -> str:
+    from stallpoint.explain.trace_answers import WORDS
+
+    return WORDS[name]
+
+
+QUESTIONS: tuple[Callable[[Found, Options], Iterator[Finding]], ...] = (
+    _of_tables,
+    _of_logs,
+    _of_scripts,
+    _of_nccl,
+    _of_all_reduces,
+    _of_key_averages,
+    _of_traces,
+)
+"""What is said of the records, in the order of the answers."""
+
+
+def _together(answers: list[Finding]) -> list[Finding]:
+    """Return the answers; rates take over what a log beside them says of the link that they may be limited by."""
+    links = [one for one in answers if one.kind in ("link", "transport")]
+    slow = [cause for one in links for cause in one.causes if cause.name not in ("break",)]
+    if not links:
+        return answers
+    said = slow[0].words if slow else f"{links[0].subject}: {links[0].headline}"
+    which = "the log beside it names the link" if slow else "the log beside it names no slow link"
+    return [
+        replace(one, causes=tuple(_with_link(cause, which, said) for cause in one.causes))
+        if one.kind == "rates"
+        else one
+        for one in answers
+    ]
+
+
+def _with_link(cause: Cause, which: str, said: str) -> Cause:
+    if cause.name not in ("shared_limit", "contention", "between_nodes", "node_boundary", "workers"):
+        return cause
+    return replace(cause, evidence="; ".join(filter(None, (cause.evidence, f"{which}: {said}"))))

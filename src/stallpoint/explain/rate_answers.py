@@ -1,0 +1,544 @@
+"""What a table of rates says: where it stops getting faster, what that costs, and what would tell the reason.
+
+What is measured answers first: laws (`stallpoint.models.scaling`) say what comes beyond it. Rates that can be read in
+two ways (of each worker or of all; seconds of an iteration with a mini-batch that stays or is split) are read in both,
+and where the answers differ the one thing that decides is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+
+from stallpoint.explain.finding import SCALES, STALLS, UNDECIDED, WITHHELD, Cause, Finding, numbers
+from stallpoint.inputs.rate_tables import ALL, EACH, RateRow, Rates
+from stallpoint.text import number
+
+THRESHOLD = 0.1
+"""A doubling of the workers has to gain as much, else it is not worth it."""
+SUPERLINEAR = 1.05
+"""Factor over twice the rate from which on a doubling is no doubling of the workers alone."""
+CLEAR = 0.05
+"""Difference of rates that noise without repeats may make."""
+KEPT = 0.97
+"""Part of a worker's rate above which a doubling lost nothing that is worth a cause."""
+MAX_FITTED = 12
+"""Series whose laws are fitted, at half a second each."""
+WEAK, STRONG = "weak", "strong"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user says of the files."""
+
+    of: str = ""
+    """`EACH` or `ALL`: what rates are of."""
+    scaling: str = ""
+    """`WEAK` or `STRONG`."""
+    threshold: float = THRESHOLD
+    workers_per_node: float | None = None
+    batch: float | None = None
+    """Samples of a worker's mini-batch."""
+    workers: tuple[int, ...] = ()
+    """Of logs, in the order of the files."""
+    pattern: str = ""
+    """A regular expression for training logs, with a group ``rate`` or ``seconds``."""
+    link: str = ""
+    """What connects nodes, a name of `links.LINKS` or Gbit/s."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Rates of all workers together by their number, in one reading of the table."""
+
+    rates: Mapping[int, float]
+    per_node: float | None
+    threshold: float = THRESHOLD
+    spread: float = CLEAR
+    """Relative deviation of repeats, or what it may be where there are none."""
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Numbers of workers, rising."""
+        return sorted(self.rates)
+
+    @property
+    def whole_node(self) -> int | None:
+        """Workers of one full node, where that is known and within reach."""
+        return int(self.per_node) if self.per_node and self.per_node >= 1 else None
+
+    def gain(self, start: int, end: int) -> float:
+        """Return the factor of the rate for each doubling from `start` to `end`."""
+        return float((self.rates[end] / self.rates[start]) ** (1 / math.log2(end / start)))
+
+    def efficiency(self, count: int) -> float:
+        """Return a worker's rate at `count` over that at the smallest count."""
+        first = self.counts[0]
+        return self.rates[count] / count * first / self.rates[first]
+
+    @cached_property
+    def odd(self) -> int | None:
+        """A count that more than doubles, or makes the next do so: other settings, or a run that was disturbed."""
+        pairs = list(pairwise(self.counts))
+        steep = [(start, end) for start, end in pairs if self.gain(start, end) > 2 * SUPERLINEAR]
+        if not steep:
+            return None
+        start, end = max(steep, key=lambda pair: self.gain(*pair))
+        suspects = [count for count in (start, end) if count not in (self.counts[0], self.counts[-1])]
+        return max(suspects or [end], key=self._away)
+
+    def _away(self, count: int) -> float:
+        """Return how far a worker's rate is from that between its neighbours."""
+        place = self.counts.index(count)
+        if place in (0, len(self.counts) - 1):
+            return 0.0
+        below, above = self.counts[place - 1], self.counts[place + 1]
+        part = math.log(count / below) / math.log(above / below)
+        logs = [math.log(self.rates[one] / one) for one in (below, count, above)]
+        return abs(logs[1] - (1 - part) * logs[0] - part * logs[2])
+
+    @cached_property
+    def stall(self) -> int | None:
+        """The smallest count after which no larger one gains `threshold` a doubling; None where the last still does."""
+        for place, count in enumerate(self.counts[:-1]):
+            if all(self.gain(count, later) < 1 + self.threshold for later in self.counts[place + 1 :]):
+                return count
+        return None
+
+    @property
+    def verdict(self) -> str:
+        """``stalls``, ``scales``, or ``undecided`` where one count says nothing or noise decides."""
+        if len(self.counts) < 2:
+            return UNDECIDED
+        if self.stall is None:
+            start, end = self.counts[-2:]
+            return SCALES if self.gain(start, end) > 1 + self.threshold + self._doubt(start, end) else UNDECIDED
+        later = self.counts[self.counts.index(self.stall) + 1 :]
+        if len(later) == 1 and self.gain(self.stall, later[0]) > 1 + self.threshold - self._doubt(self.stall, later[0]):
+            return UNDECIDED
+        return STALLS
+
+    def _doubt(self, start: int, end: int) -> float:
+        return self.spread / math.log2(end / start)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One series of a table, with the ways that it can be read."""
+
+    name: str
+    rows: Sequence[RateRow]
+    unit: str
+    counted: str
+    readings: Mapping[str, Curve] = field(default_factory=dict)
+    """By what is said in `Options`: ``all``, ``each``, ``weak``, ``strong``."""
+    batch: float | None = None
+
+    @property
+    def first(self) -> Curve:
+        """The likelier reading."""
+        return next(iter(self.readings.values()))
+
+
+def series_of(rates: Rates, options: Options) -> Iterator[Series]:
+    """Yield the series of a table in the order of their first rows."""
+    grouped: defaultdict[str, list[RateRow]] = defaultdict(list)
+    for row in rates.rows:
+        grouped[row.series].append(row)
+    for name, rows in grouped.items():
+        rows = [
+            replace(
+                row,
+                workers_per_node=row.workers_per_node or options.workers_per_node,
+                batch_per_worker=row.batch_per_worker or options.batch,
+            )
+            for row in rows
+        ]
+        measured = sorted((row for row in rows if row.value is not None), key=lambda row: row.workers)
+        counted = rates.counted
+        if measured:
+            yield Series(name, measured, rates.unit, counted, _readings(measured, rates, options))
+        else:
+            yield Series(name, rows, rates.unit, counted)
+
+
+def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[str, Curve]:
+    of, scaling = options.of or rates.of, options.scaling
+    if rates.seconds == "epoch":
+        return {ALL: _curve(rows, options, lambda row: 1 / (row.value or 1))}
+    if rates.seconds == "iteration":
+        batches = {row.batch_per_worker for row in rows}
+        known = None not in batches
+        if known:
+            return {
+                ALL: _curve(rows, options, lambda row: row.workers * (row.batch_per_worker or 1) / (row.value or 1))
+            }
+        weak = _curve(rows, options, lambda row: row.workers / (row.value or 1))
+        strong = _curve(rows, options, lambda row: 1 / (row.value or 1))
+        return {name: curve for name, curve in {WEAK: weak, STRONG: strong}.items() if scaling in ("", name)}
+    every = _curve(rows, options, lambda row: row.value or 1)
+    each = _curve(rows, options, lambda row: (row.value or 1) * row.workers)
+    if of:
+        return {of: each if of == EACH else every}
+    values = [every.rates[count] for count in every.counts]
+    flat = len(values) > 1 and max(values) <= (1 + CLEAR) * values[0]
+    return {ALL: every, EACH: each} if flat else {ALL: every}
+
+
+def _curve(rows: Sequence[RateRow], options: Options, rate: Callable[[RateRow], float]) -> Curve:
+    found: defaultdict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        found[row.workers].append(float(rate(row)))
+    repeats = [value / median(values) - 1 for values in found.values() if len(values) > 1 for value in values]
+    spread = max(2 * math.sqrt(sum(one * one for one in repeats) / len(repeats)), 0.005) if repeats else CLEAR
+    nodes = {row.workers_per_node for row in rows}
+    per_node = max((one for one in nodes if one), default=None) if None not in nodes else None
+    return Curve({count: median(values) for count, values in found.items()}, per_node, options.threshold, spread)
+
+
+def answers(rates: Rates, options: Options) -> Iterator[Finding]:
+    """Yield a finding for each series of the table."""
+    every = list(series_of(rates, options))
+    fitted = sum(len(one.readings) == 1 and len(one.first.counts) >= 3 for one in every if one.readings) <= MAX_FITTED
+    for one in every:
+        yield _finding(one, rates, options, fitted)
+
+
+def _finding(series: Series, rates: Rates, options: Options, fit_laws: bool) -> Finding:
+    notes = tuple(note for note in rates.notes if any(note.startswith(f"line {row.line}:") for row in series.rows))
+    if not series.readings:
+        return Finding("rates", series.name, "no rate was measured", WITHHELD, ask=("a rate on two worker counts",))
+    curve = series.first
+    subject = _subject(series, curve)
+    if len(curve.counts) == 1:
+        count = curve.counts[0]
+        ask = f"the rate on {2 * count} {series.counted}; two counts say what a doubling gains"
+        one = f"one count ({count}) says nothing of scaling"
+        return Finding("rates", subject, one, UNDECIDED, _certainty(series), ask=(ask,), notes=notes)
+    if len(series.readings) > 1:
+        return _read_twice(series, subject, notes)
+    found = _measured(series, subject, curve)
+    found = replace(found, notes=(*notes, *found.notes))
+    return (
+        _with_laws(found, series, curve, options)
+        if fit_laws
+        else replace(found, beyond=f"not predicted: more than {MAX_FITTED} series in one table")
+    )
+
+
+def _subject(series: Series, curve: Curve) -> str:
+    counts = f"{curve.counts[0]}-{curve.counts[-1]}" if len(curve.counts) > 1 else f"{curve.counts[0]}"
+    nodes = f" ({number(curve.per_node)} a node)" if curve.per_node and curve.per_node > 1 else ""
+    return f"{series.name}, {counts} {series.counted}{nodes}"
+
+
+def _certainty(series: Series) -> str:
+    return "measured" if series.readings else ""
+
+
+def _points(curve: Curve) -> tuple[dict[str, float | None], ...]:
+    return tuple({"workers": count, "rate": curve.rates[count]} for count in curve.counts)
+
+
+_ASKS = {
+    ALL: "say whether these rates are of all workers (--rates all) or of each (--rates each)",
+    WEAK: "say whether each worker's mini-batch stays (--scaling weak) or one is split (--scaling strong), or give "
+    "samples_per_second",
+}
+_NAMES = {
+    ALL: "as rates of all",
+    EACH: "as rates of each",
+    WEAK: "if the mini-batch grows (weak)",
+    STRONG: "if it is split (strong)",
+}
+
+
+def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding:
+    """Return the finding of a series that can be read in two ways."""
+    said = []
+    for name, curve in series.readings.items():
+        first, last = curve.counts[0], curve.counts[-1]
+        times = curve.rates[last] / curve.rates[first]
+        alone = "one" if first == 1 else f"{first}"
+        said.append(f"{_NAMES[name]}, {last} are {number(times)} times as fast as {alone}")
+    verdicts = {curve.verdict for curve in series.readings.values()}
+    verdict = verdicts.pop() if len(verdicts) == 1 else UNDECIDED
+    stalls = [curve.stall for curve in series.readings.values()]
+    if verdict == STALLS:
+        low, high = min(filter(None, stalls)), max(filter(None, stalls))
+        headline = f"stops getting faster at {low}" + ("" if low == high else f" or {high}") + f" {series.counted}"
+        workers = {"value": float(low), "low": float(low), "high": float(high)}
+    else:
+        headline, workers = f"it depends: {'; '.join(said)}", None
+    curves = list(series.readings.values())
+    values = [row.value or 0.0 for row in series.rows]
+    return Finding(
+        "rates",
+        subject,
+        headline,
+        verdict,
+        "read in two ways",
+        workers,
+        fits=f"{numbers(values)} on {', '.join(map(str, curves[0].counts))} {series.counted}",
+        ask=(_ASKS[next(iter(series.readings))],),
+        notes=notes,
+        points=_points(curves[0]),
+    )
+
+
+def _measured(series: Series, subject: str, curve: Curve) -> Finding:
+    """Return what the rates say without any law."""
+    counts, stall, verdict = curve.counts, curve.stall, curve.verdict
+    last, before = counts[-1], counts[-2]
+    gain = f"{100 * (curve.gain(before, last) - 1):.0f} %"
+    asks: list[str] = []
+    notes: list[str] = []
+    workers: dict[str, float] | None
+    doubt = "sure" if len(counts) > 2 else "two counts only"
+    if verdict == STALLS and stall is not None:
+        later = counts[counts.index(stall) + 1 :]
+        headline = f"stops getting faster at {stall} {series.counted}"
+        doubt = "sure" if len(later) > 1 or curve.gain(stall, later[0]) < 1 else f"one count beyond it ({later[0]})"
+        workers = {"value": stall, "low": stall, "high": later[0]}
+        if doubt != "sure":
+            asks.append(f"a rate on {2 * last} {series.counted}")
+    elif verdict == SCALES:
+        headline = f"still gets faster at {last}, by {gain} for the last doubling"
+        workers = {"value": last, "low": last, "high": math.inf}
+    else:
+        headline = f"undecided: the last doubling gains {gain}, within what repeats may differ by"
+        workers = {"value": before, "low": before, "high": math.inf}
+        asks.append(f"repeat the run on {before} and {last} {series.counted}, or measure {2 * last}")
+    causes: tuple[Cause, ...] = ()
+    if curve.odd is not None:
+        notes.append(_odd(curve))
+        doubt = "but not of the same settings"
+    else:
+        causes = tuple(_causes(series, curve))
+    if counts[-1] / counts[-2] > 2.5 or len(counts) == 2:
+        asks.append(_gap(series, curve))
+    effs = [f"{100 * curve.efficiency(count):.0f} % at {count}" for count in _shown(curve)]
+    fits = f"{numbers(curve.rates[count] for count in counts[-6:])} {series.unit}; efficiency {', '.join(effs)}"
+    if verdict == STALLS and stall is not None and (crossed := _probe(series, curve, stall)):
+        asks.append(crossed)
+    if workers and math.isinf(workers["high"]):
+        workers = {"value": workers["value"], "low": workers["low"]}
+    return Finding(
+        "rates",
+        subject,
+        headline,
+        verdict,
+        f"measured, {doubt}",
+        workers,
+        causes,
+        fits,
+        ask=tuple(dict.fromkeys(asks)),
+        notes=tuple(notes),
+        points=_points(curve),
+    )
+
+
+def _shown(curve: Curve) -> list[int]:
+    """Return the counts whose efficiency is worth saying: the stall, and the last."""
+    return list(dict.fromkeys(filter(None, (curve.stall, curve.counts[-1]))))
+
+
+def _odd(curve: Curve) -> str:
+    odd = curve.odd or 0
+    place = curve.counts.index(odd)
+    steep = [(a, b) for a, b in pairwise(curve.counts) if odd in (a, b)]
+    start, end = max(steep, key=lambda pair: curve.gain(*pair))
+    times = curve.rates[end] / curve.rates[start]
+    slow = place < len(curve.counts) - 1 and odd == start
+    what = "was slower than it need be, or ran" if slow else "ran"
+    return (
+        f"{end} are {number(times)} times as fast as {start}: workers alone do not do that, so {odd} {what} with other "
+        "settings; no cause is named"
+    )
+
+
+def _gap(series: Series, curve: Curve) -> str:
+    counts = curve.counts
+    if len(counts) == 2:
+        where = f"{2 * counts[-1]}"
+        if curve.whole_node and counts[0] <= curve.whole_node < counts[1]:
+            return (
+                f"a rate on {where} {series.counted}: a loss that comes once, at the first node boundary, then "
+                f"stays; one "
+                "that grows with nodes comes again"
+            )
+        return f"a rate on {where} {series.counted}: two counts do not tell a loss that grows from one that stays"
+    middle = 2 * counts[-2]
+    return f"a rate on {middle} {series.counted}: between {counts[-2]} and {counts[-1]} nothing is measured"
+
+
+def _probe(series: Series, curve: Curve, stall: int) -> str:
+    """Return the command that tells a link from a server."""
+    if not curve.whole_node:
+        return "how many workers a node has (--workers-per-node), and whether one server or file system feeds all"
+    nodes = math.ceil(stall / curve.whole_node)
+    few = f"{max(nodes, 2)} and {2 * max(nodes, 2)} nodes"
+    return f"time an all-reduce of the gradients' size on {few}:  all_reduce_perf -b 64M -e 256M -f 2"
+
+
+def _causes(series: Series, curve: Curve) -> Iterator[Cause]:
+    """Yield why workers lose, the largest share first."""
+    found = sorted(_losses(series, curve), key=lambda cause: -(cause.share or 0))
+    yield from found
+
+
+def _losses(series: Series, curve: Curve) -> Iterator[Cause]:
+    counts, node = curve.counts, curve.whole_node
+    if curve.stall is not None and curve.verdict != SCALES:
+        yield _saturated(curve, curve.stall)
+        return
+    inside = [count for count in counts if node and count <= node]
+    across = [count for count in counts if node and count > node]
+    if not node or (not across and inside):
+        lost = 1 - curve.efficiency(counts[-1])
+        if lost > 1 - KEPT:
+            where = "inside the node" if inside else "with the number of workers"
+            yield Cause(
+                "inside_node" if inside else "workers",
+                f"each worker loses {100 * lost:.0f} % {where}: links or host shared by its GPUs, or uneven work"
+                if inside
+                else f"each worker loses {100 * lost:.0f} % {where}: communication, or something that all share "
+                f"(nodes are not known)",
+                round(lost, 3),
+            )
+        return
+    start = counts[0]
+    if len(inside) > 1 and (lost := 1 - curve.efficiency(inside[-1])) > 1 - KEPT:
+        yield Cause(
+            "inside_node",
+            "inside the node: uneven work of samples, the host's share of loading, or links between its GPUs",
+            round(lost, 3),
+            f"{start} -> {inside[-1]} keep {100 * curve.efficiency(inside[-1]):.0f} % of a worker's rate",
+        )
+    base = inside[-1] if inside else across[0]
+    if across and across[-1] != base:
+        between = curve.efficiency(across[-1]) / curve.efficiency(base)
+        first = across[0] if inside else across[1]
+        at_boundary = curve.efficiency(first) / curve.efficiency(base)
+        lost = curve.efficiency(base) - curve.efficiency(across[-1])
+        if between < KEPT and inside:
+            after = between / at_boundary
+            once = at_boundary < KEPT and (first == across[-1] or after > at_boundary + 0.02)
+            words = (
+                f"the first node boundary costs {100 * (1 - at_boundary):.0f} % of each worker's rate"
+                + ("" if first == across[-1] else f", later nodes {100 * max(0, 1 - after):.0f} %")
+                if once
+                else f"between nodes a worker loses {100 * (1 - between):.0f} %, more with each doubling: "
+                f"communication over the network"
+            )
+            yield Cause("node_boundary" if once else "between_nodes", words, round(max(lost, 0), 3))
+        elif between < KEPT:
+            words = (
+                f"a worker loses {100 * (1 - between):.0f} % with the nodes: communication over the "
+                f"network, or something that all nodes share"
+            )
+            yield Cause("between_nodes", words, round(max(lost, 0), 3))
+
+
+def _saturated(curve: Curve, stall: int) -> Cause:
+    """Return the cause where every worker added takes as much as it gives."""
+    node = curve.whole_node
+    nodes = "" if not node or stall <= node else f" ({math.ceil(stall / node)} nodes)"
+    lost = round(1 - curve.efficiency(curve.counts[-1]), 3)
+    last = curve.counts[-1]
+    if curve.rates[last] < (1 - CLEAR) * curve.rates[stall]:
+        return Cause(
+            "contention",
+            f"from {stall} workers{nodes} on all together get slower: each one added costs the others time "
+            "(a link that gets fuller, or latency that grows)",
+            lost,
+        )
+    where = "a server or link inside the node" if node and last <= node else "a shared server, file system or link"
+    return Cause(
+        "shared_limit",
+        f"after {stall} workers{nodes} every one added takes as much as it gives: {where} (not told apart)",
+        lost,
+    )
+
+
+def _falling(curve: Curve, batch_unknown: bool, lower: float) -> str:
+    """Why no lower end holds: the gains of doublings fall faster and faster, for a reason that nothing tells.
+
+    Such as a mini-batch that is split, which no law knows of where it is not known. Empty where that is not so, or
+    where the interval holds that nothing is gained any more.
+    """
+    gains = [curve.gain(a, b) for a, b in pairwise(curve.counts)][-3:]
+    falls = len(gains) == 3 and gains[0] - KEPT_GAIN > gains[1] and gains[1] - KEPT_GAIN > gains[2]
+    if (
+        not batch_unknown
+        or not falls
+        or gains[0] - gains[2] < FALL
+        or lower < (1 + curve.threshold) * curve.rates[curve.counts[-1]]
+    ):
+        return ""
+    listed = ", ".join(f"{100 * (gain - 1):.0f} %" for gain in gains)
+    return f"each doubling gains less than the one before ({listed}), and nothing says how much less the next one does"
+
+
+KEPT_GAIN, FALL = 0.01, 0.1
+"""What gains of two doublings may differ by, and how much less the last of three gains where they fall."""
+
+
+def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -> Finding:
+    """Return the finding with what laws say of twice the largest count."""
+    last = curve.counts[-1]
+    if found.verdict == STALLS and found.certainty.endswith("sure"):
+        return replace(found, beyond=f"not predicted: a rate at {2 * last} would only repeat {last}")
+    if len(curve.counts) < 3:
+        listed = ", ".join(map(str, curve.counts))
+        return replace(found, beyond=f"not predicted: two counts ({listed}) do not tell how a loss grows")
+    if curve.odd is not None:
+        return replace(found, beyond=f"not predicted: the rate at {curve.odd} does not belong to the others")
+    import pandas as pd  # half a second that logs and scripts need not wait for
+
+    from stallpoint.models.scaling.extrapolation import fit
+
+    rows = [
+        {
+            "series": series.name,
+            "workers": float(row.workers),
+            "workers_per_node": row.workers_per_node,
+            "samples_per_second": curve.rates[row.workers] if len(curve.rates) == len(series.rows) else row.value,
+            "batch_per_worker": row.batch_per_worker,
+        }
+        for row in series.rows
+    ]
+    rows.append({**rows[-1], "workers": 2.0 * last, "samples_per_second": None})
+    table = pd.DataFrame(rows).astype(dict.fromkeys(list(rows[0])[1:], float))
+    if options.scaling == STRONG and table["batch_per_worker"].isna().all():
+        table["batch_per_worker"] = last / table["workers"]
+    elif options.scaling == WEAK and table["batch_per_worker"].isna().all():
+        table["batch_per_worker"] = 1.0
+    (fitted,) = fit(table)
+    at = fitted.predict().iloc[-1]
+    law, _, asked = str(at["law"]).partition("; ")
+    asks = list(found.ask)
+    if asked:
+        asks.append(
+            f"{asked.replace('batch_per_worker would tell', '--scaling weak or strong, or batch_per_worker, tells')}"
+        )
+    if math.isnan(at["predicted"]):
+        reason = law.partition(": ")[2] or law
+        return replace(found, beyond=f"not predicted: {reason}", ask=tuple(asks))
+    if falling := _falling(curve, table["batch_per_worker"].isna().all(), float(at["lower"])):
+        return replace(found, beyond=f"not predicted: {falling}", ask=(f"a rate at {2 * last} {series.counted}", *asks))
+    gain = at["predicted"] / curve.rates[last] - 1
+    ends = f"{number(at['lower'])} to {number(at['upper'])}"
+    beyond = f"{2 * last}: {number(at['predicted'])} {series.unit} ({ends}), a gain of {100 * gain:.0f} %"
+    if (node := curve.whole_node) and last <= node < 2 * last:
+        asks.append(f"a rate on 2 nodes ({2 * node} {series.counted}): nothing that is measured crosses the network")
+    points = (
+        *found.points,
+        {"workers": 2 * last, "predicted": at["predicted"], "low": at["lower"], "high": at["upper"]},
+    )
+    return replace(found, beyond=beyond, ask=tuple(asks), points=points)

@@ -1,0 +1,89 @@
+"""Files that people hand over, as lines of text: any usual encoding, without what launchers put before each line."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from stallpoint.errors import InputError, reason
+
+MAX_BYTES = 256 * 1024 * 1024
+"""Larger texts are no tables, logs or scripts of one run."""
+_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_LAUNCHERS = re.compile(
+    r"""\s{0,3}(?:
+        \[\d+,\d+\](?:<std(?:out|err|diag)>)?:[ ]?          # mpirun --tag-output, mpi-operator
+      | \[(?:default|rank)?\d+\][ ]?:[ ]?                   # torchrun --tee, mpirun -prepend-rank
+      | \d{1,5}:(?=\s|\#|$)[ ]?                             # srun --label
+      | \[?pod/[\w.-]+/[\w.-]+\]?[ ]                        # kubectl logs --prefix
+      | \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z[ ]        # kubectl logs --timestamps
+    )""",
+    re.VERBOSE,
+)
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def without_launcher(line: str) -> str:
+    """Return the line as the program printed it: without colours and the marks of mpirun, srun, torchrun or kubectl."""
+    line = _ESCAPES.sub("", line.rstrip("\r\n"))
+    while (mark := _LAUNCHERS.match(line)) and mark.end():
+        line = line[mark.end() :]
+    return line
+
+
+def plain_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield each of the lines as the program printed it."""
+    return map(without_launcher, lines)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file of text."""
+
+    path: Path
+    text: str
+
+    @classmethod
+    def read(cls, path: Path) -> Document:
+        """Read the file; `InputError` where it is not there or is no text."""
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {reason(error)}") from None
+        if len(content) > MAX_BYTES:
+            raise InputError(f"{path}: more than {MAX_BYTES // 2**20} MiB; give the part with the numbers")
+        return cls(path, _decoded(path, content))
+
+    @cached_property
+    def raw_lines(self) -> list[str]:
+        """Lines as they stand in the file; a progress bar's carriage returns end lines too."""
+        return re.split(r"\r\n|\n|\r", self.text)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Lines as programs printed them."""
+        return list(plain_lines(self.raw_lines))
+
+    def error(self, line: int, what: str) -> InputError:
+        """Return the error that `what` is wrong in a line, counted from 1."""
+        return InputError(f"{self.path}, line {line}: {what}")
+
+
+def _decoded(path: Path, content: bytes) -> str:
+    encoding = next((name for bom, name in _BOMS.items() if content.startswith(bom)), None)
+    if encoding is None and len(content) > 3 and b"\0" in content[:64]:
+        encoding = "utf-16-le" if content[1:64:2].count(0) > content[0:64:2].count(0) else "utf-16-be"
+    try:
+        text = content.decode(encoding or "utf-8")
+    except UnicodeDecodeError:
+        text = content.decode("cp1252" if encoding is None else encoding, errors="replace")
+    # Control characters beside white space and escapes are no text, and many replaced ones were none.
+    odd = sum(text.count(chr(code)) for code in (*range(9), *range(14, 27), 0xFFFD))
+    if odd > len(text) / 100:
+        raise InputError(f"{path}: not a text; tables, logs and scripts are read as UTF-8, UTF-16 or Latin-1")
+    return text.replace("\0", "")

@@ -1,0 +1,123 @@
+"""What NCCL and RCCL say of themselves with ``NCCL_DEBUG=INFO``: transport, NICs, GPUDirect, channels, rings."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stallpoint.inputs.documents import Document
+
+_LINE = re.compile(r"^(?P<host>[\w.-]+):\d+:\d+ \[\d+\] (?P<file>\S+:\d+ )?NCCL (?P<level>INFO|WARN) (?P<text>.*)")
+_PORT = re.compile(r"\[(\d+)\]\s*([\w.-]+?):(\d+)/(IB|RoCE|InfiniBand)", re.IGNORECASE)
+_INTERFACE = re.compile(r"\[(\d+)\]\s*([\w.-]+):([0-9a-fA-F.:]+)<\d+>")
+_CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[\S+?\] -> (\d+)\[\S+?\].* via (\S+)")
+
+
+@dataclass
+class NcclLog:
+    """What a run of NCCL says of its start."""
+
+    network: str = ""
+    """``IB``, ``Socket`` or a plugin's name, as `Using network` has it."""
+    ports: list[str] = field(default_factory=list)
+    """InfiniBand and RoCE ports that were found, as ``mlx5_0``."""
+    kinds: set[str] = field(default_factory=set)
+    interfaces: list[str] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+    """Names of the ports that channels go through."""
+    via: Counter[str] = field(default_factory=Counter)
+    """Channels by their transport, such as ``NET/IB``, ``NET/Socket``, ``P2P``, ``SHM``."""
+    gdr: bool | None = None
+    """Whether GPUDirect is used; None where nothing goes between nodes or nothing is said."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Variables that the environment set, by name."""
+    ranks: int = 0
+    hosts: set[str] = field(default_factory=set)
+    channels: int = 0
+    speeds: list[float] = field(default_factory=list)
+    """Bytes per second of each port, where the log says it."""
+    lines: dict[str, int] = field(default_factory=dict)
+    """Where a thing was said first, by its name."""
+    algorithms: Counter[str] = field(default_factory=Counter)
+    no_device: bool = False
+    efa_nics: int = 0
+    version: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+def recognised(document: Document) -> bool:
+    """Whether NCCL says in it what it uses."""
+    said = re.compile(r"NCCL INFO .*(NET/|Using network|Channel \d| nranks |set by environment)")
+    return any(said.search(line) for line in document.lines)
+
+
+def read(document: Document) -> NcclLog:
+    """Return what the log says; lines that say nothing of it are read past."""
+    log = NcclLog()
+    for number, line in enumerate(document.lines, start=1):
+        found = _LINE.match(line) or re.search(r"NCCL (?P<level>INFO|WARN) (?P<text>.*)", line)
+        if found:
+            if host := found.groupdict().get("host"):
+                log.hosts.add(host)
+            for name in _said(log, found["text"], found["level"]):
+                log.lines.setdefault(name, number)
+        elif version := re.match(r"N?R?CCL version ([\w.+-]+)", line):
+            log.version = version[1]
+    return log
+
+
+def _said(log: NcclLog, text: str, level: str) -> Iterator[str]:
+    """Take over what a message says, and yield the names of what was said."""
+    if level == "WARN":
+        log.warnings.append(text[:120])
+        return
+    if network := re.match(r"Using network (.+)", text):
+        log.network = network[1].strip()
+        yield "network"
+    if "NET/IB : No device found" in text:
+        log.no_device = True
+        yield "no_device"
+    if re.match(r"NET/IB\s*: Using", text):
+        ports = _PORT.findall(text.partition("OOB")[0])
+        log.ports = list(dict.fromkeys([*log.ports, *(name for _, name, _, _ in ports)]))
+        log.kinds |= {"RoCE" if kind.lower() == "roce" else "IB" for *_, kind in ports}
+        yield "ports"
+    if re.match(r"NET/Socket\s*: Using", text):
+        log.interfaces = list(dict.fromkeys([*log.interfaces, *(name for _, name, _ in _INTERFACE.findall(text))]))
+        yield "interfaces"
+    if efa := re.search(r"NET/OFI Selected [Pp]rovider is (\w+).*?\(found (\d+) nics\)", text):
+        log.network, log.efa_nics = log.network or efa[1], int(efa[2])
+        yield "network"
+    if speed := re.search(r"\bspeed=(\d+)", text):
+        log.speeds.append(int(speed[1]) * 1e6 / 8)
+    if channel := _CHANNEL.search(text):
+        path = channel[3].split("/")
+        log.via["/".join(path[:2]) if path[0] == "NET" else path[0]] += 1
+        if path[0] == "NET" and path[1] == "IB":
+            if len(path) > 2 and path[2].isdigit() and int(path[2]) < len(log.ports):
+                log.used.add(log.ports[int(path[2])])
+            log.gdr = bool(log.gdr) or "GDRDMA" in path
+            yield "channel"
+        elif path[0] == "NET":
+            log.gdr = bool(log.gdr) or "GDRDMA" in path
+            yield "channel"
+    if off := re.search(r"GPU Direct RDMA (Enabled|Disabled)", text):
+        log.gdr = bool(log.gdr) or off[1] == "Enabled"
+        yield "gdr"
+    if setting := re.match(
+        r"(?:Setting )?(NCCL_\w+) set (?:by environment )?to (\S+?)(?: by environment)?\.?$|"
+        r"(NCCL_\w+) set by environment to (\S+?)\.?$",
+        text,
+    ):
+        name, value = (setting[1], setting[2]) if setting[1] else (setting[3], setting[4])
+        log.settings[name] = value.rstrip(".")
+        yield name
+    if size := re.search(r"\bnranks (\d+)\b", text):
+        log.ranks = max(log.ranks, int(size[1]))
+    if channels := re.match(r"(\d+) coll channels", text):
+        log.channels = max(log.channels, int(channels[1]))
+    if how := re.search(r"\b[Aa]lgo (\w+) [Pp]roto (\w+)", text):
+        names = {"0": "TREE", "1": "RING"}, {"0": "LL", "1": "LL128", "2": "SIMPLE"}
+        log.algorithms[f"{names[0].get(how[1], how[1])}/{names[1].get(how[2], how[2])}"] += 1

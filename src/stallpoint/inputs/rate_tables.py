@@ -1,0 +1,391 @@
+"""Tables of rates as people write them: CSV, TSV, ``;``, Markdown or aligned columns, in words, units and numbers of
+their own.
+
+A column is known by what its heading says (``gpus``, ``img/s``, ``ms/iter``, ``epoch time``); worker counts and one
+column of rates or times are needed, all else is optional. A cell that says that nothing was measured (OOM, ERROR, a
+dash, nothing) is no rate, and is noted with its line.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.documents import Document
+
+MAX_WORKERS = 10**9
+MIN_RATE, MAX_RATE = 1e-15, 1e15
+MAX_ROWS = 200_000
+
+EACH, ALL = "each", "all"
+"""Rates are those of each worker, or of all."""
+
+
+@dataclass(frozen=True)
+class RateRow:
+    """One measurement: samples per second, or seconds of a step or an epoch where `seconds` says so."""
+
+    series: str
+    workers: int
+    value: float | None
+    workers_per_node: float | None = None
+    batch_per_worker: float | None = None
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a file says of rates."""
+
+    rows: Sequence[RateRow]
+    unit: str = "samples/s"
+    of: str = ""
+    """`EACH` or `ALL`, where the heading says it."""
+    seconds: str = ""
+    """``iteration`` or ``epoch`` where values are times."""
+    counted: str = "workers"
+    """What the counts are of, in the table's word: GPUs, nodes."""
+    notes: Sequence[str] = field(default=())
+
+
+_HEADINGS = {
+    "workers_per_node": r"(workers?|gpus?|ranks?|process(es)?|tasks|devices)[ _]*(per|/|each)[ "
+    r"_]*(node|host|server)|ppn",
+    "nodes": r"(num|number of|n|#)?[ _]*(nodes?|hosts?|servers?|machines?)",
+    "global_batch": r"(global|total|effective)[ _]*(mini[ _-]?)?batch([ _]*size)?|gbs",
+    "batch_per_worker": r"((local|micro|per[ _-]*(gpu|worker|device))[ _]*)?(mini[ _-]?)?(batch|bs)([ _]*size)?"
+    r"([ _]*(per|/)[ _]*(gpu|worker|device|rank))?|mbs",
+    "workers": r"(num(ber)?([ _]of)?|n|no\.?|total|#|nb)?[ "
+    r"_]*(workers?|gpus?|ranks?|process(es)?|procs?|nprocs|tasks|devices|"
+    r"accelerators|gcds?|tpus?|xpus?|hpus?|npus?|cards?|chips?|tiles?|cores)([ _]*(count|s))?|np|n|world[ _]?size|dp",
+}
+_PER_WORKER = re.compile(r"(/|per|each|pro)[ _]*(gpu|worker|device|rank|process|card|chip|accelerator|gcd|xpu)", re.I)
+_SECONDS = re.compile(
+    r"(?P<ms>\bms\b|millisec)|\b(s|sec|secs|seconds?|time|duration|latency|min|minutes|hours?)\b", re.IGNORECASE
+)
+_STEP = re.compile(r"iter(ation)?s?|steps?|(mini)?batch(es)?|\bit\b", re.IGNORECASE)
+_RATE = re.compile(
+    r"/ ?s\b|/ ?sec|per[ _]?s(ec(ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(ens?)?/|performance|\bips\b|"
+    r"\bwps\b|_per_s",
+    re.IGNORECASE,
+)
+_UNITS = re.compile(
+    r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
+    r"epochs?)[ _]*(?:/|per|p)[ _]*(?:s\b|sec|second)",
+    re.IGNORECASE,
+)
+_UNIT_WORDS = {
+    "t": "tokens/s",
+    "im": "images/s",
+    "sa": "samples/s",
+    "se": "sequences/s",
+    "f": "frames/s",
+    "w": "words/s",
+    "it": "iterations/s",
+    "st": "iterations/s",
+    "ep": "epochs/s",
+}
+_SERIES = re.compile(
+    r"series|models?|networks?|names?|config(uration)?s?|benchmarks?|run|setup|mode|framework|strategy|method", re.I
+)
+MISSING = re.compile(
+    r"|-+|[–—]+|n/?a|nan|none|null|\?+|x|tbd|oom.*|.*out of memory.*|err(or)?\b.*|fail(ed|ure)?\b.*|crash(ed)?\b.*|"
+    r"time ?out\b.*|hang(s|ed)?\b.*|killed\b.*|not (run|measured|supported|available)",
+    re.IGNORECASE,
+)
+"""Cells that say that nothing was measured."""
+_SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}
+_NUMBER = re.compile(
+    r"(?P<digits>[+-]?(?:\d[\d.,'’_ \u00a0\u202f]*\d|\d|[.,]\d+)(?:[.,](?=\s|$))?(?:[eE][+-]?\d+)?)\s*(?P<rest>.*)",
+    re.DOTALL,
+)
+
+
+def unit_in(text: str) -> str:
+    """Return the unit that a heading or a cell names, such as ``images/s``; empty where it names none."""
+    found = _UNITS.search(text)
+    if not found:
+        return "tokens/s" if re.search(r"\btps\b|tok", text, re.I) else ""
+    word = found[1].lower()
+    return next(
+        unit for begin, unit in sorted(_UNIT_WORDS.items(), key=lambda one: -len(one[0])) if word.startswith(begin)
+    )
+
+
+def number_in(text: str, *, decimal_comma: bool) -> float:
+    """Return the number that a cell begins with, its thousands, deviation and unit read past; `ValueError` if none."""
+    cell = text.strip().strip("*`\"'").lstrip("~≈≅<>=")
+    if clock := re.fullmatch(r"\s*(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)\s*(?:min|h|s|m)?\.?", cell):
+        hours, minutes, seconds = clock.groups()
+        return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
+    found = _NUMBER.match(cell.strip())
+    if not found or (not found["digits"].isascii() and not re.search(r"[’\u00a0\u202f]", found["digits"])):
+        raise ValueError(text)
+    digits, rest = found["digits"].strip(), found["rest"].strip()
+    digits = re.sub(r"(?<=\d)['’_ \u00a0\u202f](?=\d{3}(?!\d))", "", digits)
+    if decimal_comma:
+        digits = digits.replace(".", "") if re.fullmatch(r"\d{1,3}(\.\d{3})+(,\d*)?", digits) else digits
+        digits = digits.replace(",", ".")
+    elif re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", digits):
+        digits = digits.replace(",", "")
+    elif re.fullmatch(r"[+-]?\d+,\d+", digits):  # no thousands: a decimal comma
+        digits = digits.replace(",", ".")
+    value = float(digits)
+    scale = re.match(r"([kKMBG])(?![A-Za-z])", rest)
+    return value * _SUFFIXES[scale[1].lower()] if scale else value
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Cells of a table, each row with its line."""
+
+    rows: Sequence[tuple[int, list[str]]]
+    separator: str
+
+
+def _grids(document: Document) -> Iterator[_Grid]:
+    """Yield the table in each way that it may be written in, the likeliest first."""
+    lines = [(number, line) for number, line in enumerate(document.raw_lines, start=1) if line.strip()]
+    piped = [(number, line) for number, line in lines if line.count("|") >= 2 or line.strip().startswith("|")]
+    if len(piped) >= 2:
+        cells = [(number, [cell.strip() for cell in line.strip().strip("|").split("|")]) for number, line in piped]
+        yield _Grid([row for row in cells if not all(re.fullmatch(r":?-*:?", cell) for cell in row[1])], "|")
+    for separator in ("\t", ";", ","):
+        if sum(separator in line for _, line in lines) * 2 >= len(lines):
+            yield _Grid(list(_separated(lines, separator)), separator)
+    yield _Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")
+    yield _Grid([(number, line.split()) for number, line in lines], " ")
+
+
+def _separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines:
+        try:
+            (row,) = csv.reader([line], delimiter=separator, skipinitialspace=True, strict=True)
+        except (csv.Error, ValueError):
+            row = line.split(separator)
+        if any(cell.strip() for cell in row):
+            yield number, [cell.strip() for cell in row]
+
+
+def _kind(heading: str) -> str:
+    """Return what a column holds: a name of `_HEADINGS`, ``rate``, ``iteration``, ``epoch``, ``series``, or nothing."""
+    name = re.sub(r"\(.*?\)|\[.*?\]", "", heading).strip(" *`_").lower().replace("-", "_")
+    for kind, pattern in _HEADINGS.items():
+        if re.fullmatch(pattern, name):
+            return kind
+    if name == "compute_seconds" or re.search(
+        r"loss|acc|memory|\bgb\b|efficien|speed[ _-]?up|tflop|mfu|%", heading, re.I
+    ):
+        return ""
+    if re.search(r"epoch", heading, re.I) and _SECONDS.search(heading.replace("_", " ")):
+        return "epoch"
+    words = heading.replace("_", " ")
+    per_step = re.search(r"(s|sec|seconds?|ms|time)\)? ?(/|per) ?(it|iter|step|batch)", words, re.I)
+    if per_step or (_STEP.search(words) and _SECONDS.search(words) and not _RATE.search(words)):
+        return "iteration"
+    if _RATE.search(heading):
+        return "rate"
+    return "series" if _SERIES.fullmatch(name) else ""
+
+
+def recognised(document: Document) -> bool:
+    """Whether the text has a heading of worker counts beside others, and a row of numbers."""
+    return any(_headed(grid) is not None for grid in _grids(document))
+
+
+def _headed(grid: _Grid) -> int | None:
+    """Return the place of the row with the headings; None where there is none."""
+    for place, (_, cells) in enumerate(grid.rows[:40]):
+        kinds = [_kind(cell) for cell in cells]
+        if len(cells) >= 2 and ("workers" in kinds or "nodes" in kinds) and not any(map(_is_number, cells)):
+            return place
+    return None
+
+
+def _is_number(cell: str) -> bool:
+    return re.fullmatch(r"[\d.,]+", cell) is not None
+
+
+EXPECTED = (
+    "expected is a table with a heading for each column: workers (or gpus, ranks, nodes) and a rate "
+    "(samples_per_second, "
+    "tokens/s, images/s) or a time (s/iteration, epoch time); series and workers_per_node are optional"
+)
+
+
+def read(document: Document) -> Rates:
+    """Return the rates in the table; `InputError` names the line, what was expected, and how to write it."""
+    for grid in _grids(document):
+        if (place := _headed(grid)) is not None:
+            return _Table(document, grid, place).rates()
+    raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
+
+
+class _Table:
+    """One table while it is read."""
+
+    def __init__(self, document: Document, grid: _Grid, head: int) -> None:
+        self.document, self.grid = document, grid
+        self.line, self.headings = grid.rows[head]
+        self.body = list(grid.rows[head + 1 :])
+        self.kinds = [_kind(cell) for cell in self.headings]
+        self.notes: list[str] = []
+        if len(self.body) > MAX_ROWS:
+            raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
+        self._check_widths()
+        self.decimal_comma = grid.separator == ";" and any(
+            re.search(r"\d,\d", cell) for _, row in self.body for cell in row
+        )
+        if self.decimal_comma and any(re.search(r"\d\.\d+$", cell) for _, row in self.body for cell in row):
+            self.decimal_comma = False
+
+    def _check_widths(self) -> None:
+        for number, cells in self.body:
+            if len(cells) > len(self.headings) and any(cells[len(self.headings) :]):
+                hint = "a number with a comma in it goes in quotes" if self.grid.separator == "," else "check the row"
+                raise self.document.error(
+                    number, f"{len(cells)} cells for {len(self.headings)} columns ({', '.join(self.headings)}); {hint}"
+                )
+
+    def rates(self) -> Rates:
+        """Return the table's rates."""
+        values = self._value_columns()
+        first = self.headings[values[0]]
+        kind = self.kinds[values[0]]
+        rows = [row for number, cells in self.body for row in self._rows(number, cells, values)]
+        if not rows:
+            raise InputError(
+                f"{self.document.path}: no rows below the heading of line {self.line}; one for each count is expected"
+            )
+        words = " ".join(
+            [self.headings[place] for place in values] + [self._cell(cells, values[0]) for _, cells in self.body[:3]]
+        )
+        seconds = kind if kind in ("iteration", "epoch") else ""
+        of = EACH if _PER_WORKER.search(" ".join(self.headings[place] for place in values)) else ""
+        if re.search(r"total|aggregate|global|all", first, re.I) and not of:
+            of = ALL
+        unit = unit_in(words) or ("samples/s" if "sample" in first.lower() or kind == "rate" else "")
+        return Rates(rows, unit or "samples/s", "" if seconds else of, seconds, self._counted(), tuple(self.notes))
+
+    def _value_columns(self) -> list[int]:
+        """Return the columns with rates: those whose heading says so, else all that hold numbers (one series each)."""
+        for kind in ("rate", "iteration", "epoch"):
+            if found := [place for place, one in enumerate(self.kinds) if one == kind]:
+                best = [place for place in found if self.headings[place] == "samples_per_second"]
+                return best or found
+        found = [
+            place
+            for place, kind in enumerate(self.kinds)
+            if not kind
+            and not re.search(r"efficien|speed|loss|acc|mem|%|tflop|mfu|second", self.headings[place], re.I)
+            and any(self._readable(cells, place) for _, cells in self.body)
+        ]
+        if not found:
+            raise self.document.error(
+                self.line, f"no column of rates among {', '.join(self.headings)[:200]}; {EXPECTED}"
+            )
+        return found
+
+    def _readable(self, cells: Sequence[str], place: int) -> bool:
+        try:
+            number_in(self._cell(cells, place), decimal_comma=self.decimal_comma)
+        except ValueError:
+            return False
+        return True
+
+    @staticmethod
+    def _cell(cells: Sequence[str], place: int) -> str:
+        return cells[place] if place < len(cells) else ""
+
+    def _counted(self) -> str:
+        if "workers" not in self.kinds:
+            return "nodes"
+        heading = self.headings[self.kinds.index("workers")].lower()
+        return "GPUs" if "gpu" in heading else "workers"
+
+    def _rows(self, number: int, cells: list[str], values: Sequence[int]) -> Iterator[RateRow]:
+        if "workers" in self.kinds:
+            workers = self._count(number, cells, "workers")
+        else:
+            workers = self._count(number, cells, "nodes") * int(self._optional(number, cells, "workers_per_node") or 1)
+        per_node = self._optional(number, cells, "workers_per_node")
+        if per_node is None and "workers" in self.kinds and (nodes := self._optional(number, cells, "nodes")):
+            per_node = workers / nodes
+        batch = self._optional(number, cells, "batch_per_worker")
+        if batch is None and (whole := self._optional(number, cells, "global_batch")):
+            batch = whole / workers
+        name = self._series(cells, values)
+        for place in values:
+            series = name if len(values) == 1 else " ".join(filter(None, (name, self.headings[place])))
+            yield RateRow(series, workers, self._rate(number, cells, place), per_node, batch, number)
+
+    def _series(self, cells: Sequence[str], values: Sequence[int]) -> str:
+        named = [place for place, kind in enumerate(self.kinds) if kind == "series"]
+        if not named:
+            others = [place for place, kind in enumerate(self.kinds) if not kind and place not in values]
+            named = [place for place in others if not any(self._readable(row, place) for _, row in self.body)]
+        words = " ".join(filter(None, (self._cell(cells, place) for place in named)))
+        return re.sub(r"[*`]", "", words) if words or len(values) > 1 else self.document.path.stem
+
+    def _count(self, number: int, cells: Sequence[str], kind: str) -> int:
+        place = self.kinds.index(kind)
+        text = self._cell(cells, place)
+        try:
+            value = number_in(text, decimal_comma=self.decimal_comma)
+        except ValueError:
+            value = -1
+        if value != int(value) or not 1 <= value <= MAX_WORKERS:
+            raise self.document.error(
+                number,
+                f"{self.headings[place]} is {text[:40] or 'empty'}; a whole number from 1 on is expected, such as 8",
+            )
+        return int(value)
+
+    def _optional(self, number: int, cells: Sequence[str], kind: str) -> float | None:
+        if kind not in self.kinds:
+            return None
+        place = self.kinds.index(kind)
+        text = self._cell(cells, place)
+        if MISSING.fullmatch(text):
+            return None
+        return self._positive(number, text, self.headings[place], "or nothing if unknown")
+
+    def _positive(self, number: int, text: str, heading: str, otherwise: str) -> float:
+        try:
+            value = number_in(text, decimal_comma=self.decimal_comma)
+        except ValueError:
+            value = -1.0
+        if not MIN_RATE <= value <= MAX_RATE:
+            raise self.document.error(number, f"{heading} is {text[:40]}; a positive number is expected, {otherwise}")
+        return value
+
+    def _rate(self, number: int, cells: Sequence[str], place: int) -> float | None:
+        text = self._cell(cells, place).strip().strip("*`")
+        if MISSING.fullmatch(text):
+            if text.strip("-–— "):
+                self.notes.append(f"line {number}: {text[:40]} is no rate")
+            return None
+        value = self._positive(number, text, self.headings[place], "or nothing (or OOM) where nothing was measured")
+        milli = self.kinds[place] == "iteration" and (
+            re.search(r"\bms\b|millisec", self.headings[place].replace("_", " "), re.I) or re.search(r"\d ?ms\b", text)
+        )
+        minutes = self.kinds[place] == "epoch" and re.search(
+            r"\bmin(utes)?\b", self.headings[place].replace("_", " "), re.I
+        )
+        if minutes and ":" not in text:
+            return value * 60
+        return value / 1e3 if milli else value
+
+
+def unknown(document: Document, known: str) -> InputError:
+    """Return the error of a text that no reader knows: what its first line lacks of a table, or what is known."""
+    number, line = next((place, line) for place, line in enumerate(document.raw_lines, start=1) if line.strip())
+    tabular = len(document.lines) > 1 and re.search(r"[,;|\t]", line)
+    if tabular and any(_kind(cell) not in ("", "series") for grid in _grids(document) for cell in grid.rows[0][1]):
+        return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
+    return document.error(
+        number, f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"
+    )
