@@ -67,7 +67,7 @@ def _fitted(name: str) -> tuple[Study, Mapping[str, pd.DataFrame]]:
         scenarios=scenarios(study.config["what_if"]), known_presets=study.presets, available=study.available,
     )  # fmt: skip
     described = pd.DataFrame([row for rows in layers.values() for row in rows])
-    nothing = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in EXTRAPOLATED_TABLES}
+    nothing = {table.name: pd.DataFrame(columns=table.names) for table in EXTRAPOLATED_TABLES}
     # A chain: model tables that neither exhibit nor claim reads are not computed.
     return study, ChainMap({NETWORK_LAYERS.name: described}, fitted, tidy, nothing)
 
@@ -95,7 +95,7 @@ def _exhibits(paper: str, tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
 
 
 def _claims(name: str, study: Study, tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    empty = {one: pd.DataFrame(columns=[c.name for c in table.columns]) for one, table in TABLES.items()}
+    empty = {one: pd.DataFrame(columns=table.names) for one, table in TABLES.items()}
     judged = judge(
         read_claims([ROOT / f"resources/claims/{name}.yaml"], []),
         Evidence(ChainMap(tables, empty), facts(tables["runs"], study.shared_links)),

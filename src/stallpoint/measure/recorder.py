@@ -26,7 +26,7 @@ class Recorder:
     """
 
     def __init__(self, cell: Cell, rank: int, visit: int = 1, checkpoint: Path | None = None) -> None:
-        self._constants = {**_constants(cell, rank), "visit": visit}
+        self._constants = {**constants(cell, rank), "visit": visit}
         self.checkpoint = checkpoint
         """Where a visit can leave what it goes on from when it was interrupted."""
         self.visit = visit
@@ -78,10 +78,10 @@ def _column(blocks: list[_Block], name: str) -> list[Any]:
     )
 
 
-def _constants(cell: Cell, rank: int) -> dict[str, Any]:
+def constants(cell: Cell, rank: int = 0) -> dict[str, Any]:
     """Columns that are the same in every row of one rank: the cell's axes and what follows from them."""
-    constants: dict[str, Any] = {axis: getattr(cell, axis) for axis in cell.axes}
+    found: dict[str, Any] = {axis: getattr(cell, axis) for axis in cell.axes}
     if isinstance(cell, TrainCell):
-        constants |= {"worker_batch": cell.worker_batch, "global_batch": cell.global_batch}
+        found |= {"worker_batch": cell.worker_batch, "global_batch": cell.global_batch}
     of_cell = {name: getattr(cell, name) for name in ("kind", "hardware", "nodes", "workers_per_node", "ranks")}
-    return constants | of_cell | {"cell": cell.path, "rank": rank}
+    return found | of_cell | {"cell": cell.path, "rank": rank}

@@ -29,7 +29,7 @@ def to_arrow(table: Table, rows: Rows) -> pa.Table:
     if isinstance(rows, Sequence):
         rows = {column.name: [row[column.name] for row in rows] for column in table.columns}
     columns = rows.column_names if isinstance(rows, pa.Table) else list(rows)
-    expected = [column.name for column in table.columns]
+    expected = table.names
     if wrong := sorted(set(columns) ^ set(expected)):
         raise InputError(f"table {table.name}: missing or unknown columns {wrong}")
     if isinstance(rows, pa.Table):
@@ -93,7 +93,7 @@ def open_file(
 def read(table: Table, path: Path) -> pa.Table:
     """The whole of one record as an Arrow table (``.to_pandas()`` for a data frame)."""
     with open_file(table, path) as file:
-        return whole(file, path).select([column.name for column in table.columns])
+        return whole(file, path).select(table.names)
 
 
 def whole(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None) -> pa.Table:

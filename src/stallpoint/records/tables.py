@@ -49,6 +49,11 @@ class Table:
     columns: tuple[Column, ...]
 
     @property
+    def names(self) -> list[str]:
+        """The names of its columns."""
+        return [column.name for column in self.columns]
+
+    @property
     def schema(self) -> pa.Schema:
         """The Arrow schema, with the table's name and the schema version as metadata."""
         metadata = {

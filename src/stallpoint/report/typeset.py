@@ -61,7 +61,7 @@ def of_records(table: Table, frame: pd.DataFrame) -> Typeset:
     """A table of `stallpoint.records.tables` with its own description and units."""
     units = {column.name: column.unit for column in table.columns if column.unit}
     description = table.description[0].upper() + table.description[1:] + "."
-    shown = frame[[column.name for column in table.columns]]
+    shown = frame[table.names]
     return Typeset(shown, description, f"tab:{table.name.replace('_', '-')}", units, folded=True)
 
 

@@ -81,7 +81,7 @@ def results(
         tidy[table] = rows.assign(**{name: rows[name] * rows["factor"] for name in columns}).drop(columns="factor")
     tidy["runs"] = tidy["runs"].assign(started=tidy["runs"]["started"] + timedelta(days=day))
     curve = tidy["iterations"].query("scaling == 'strong'").iloc[0]
-    row = dict.fromkeys([column.name for column in STALLING.columns], np.nan) | {
+    row = dict.fromkeys(STALLING.names, np.nan) | {
         **{name: curve[name] for name in SERIES}, "verdict": verdict, "verdict_ranks": 4, "reached": False,
     }  # fmt: skip
     tidy[STALLING.name] = pd.DataFrame([row])

@@ -136,7 +136,7 @@ def test_what_is_composed_is_not_measured(composed: dict[str, pd.DataFrame]) -> 
 
 def test_no_claim_is_decided_by_what_is_composed(composed: dict[str, pd.DataFrame]) -> None:
     others = [*EXTRAPOLATED_TABLES, INSTRUMENTATION, CONVERGENCE_RUNS, NETWORK_LAYERS]
-    empty = {table.name: pd.DataFrame(columns=[column.name for column in table.columns]) for table in others}
+    empty = {table.name: pd.DataFrame(columns=table.names) for table in others}
     claims = read_claims(claim_files([PAPERS], SHIPPED))
     judged = {one["id"]: one for one in judge(claims, Evidence({**empty, **composed}, facts(composed["runs"])))}
     of_errors = [judged[f"dag-error-{network}"]["verdict"] for network in ("alexnet", "googlenet", "resnet50")]

@@ -297,7 +297,7 @@ def test_a_ratio_to_what_may_be_0_is_unbounded() -> None:
 
 
 def test_empty_frames_of_any_table_are_no_data() -> None:
-    empty = {name: pd.DataFrame(columns=[c.name for c in table.columns]) for name, table in TABLES.items()}
+    empty = {name: pd.DataFrame(columns=table.names) for name, table in TABLES.items()}
     (number,) = numbers(claim({**SHARE, "for_each": "network"}).quantity, Evidence(empty))  # type: ignore[arg-type]
     assert number.missing
 

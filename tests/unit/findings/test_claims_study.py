@@ -70,7 +70,7 @@ def tables(read: set[str], made: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     described = layers_of(layers)
     renamed = {name: under_all_names(fitted[name]) for name in read & set(fitted)}
     renamed["network_layers"] = under_all_names(described)
-    empty = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in EXTRAPOLATED_TABLES}
+    empty = {table.name: pd.DataFrame(columns=table.names) for table in EXTRAPOLATED_TABLES}
     of_records = {table.name: records[table.name] for table in (INSTRUMENTATION, CONVERGENCE_RUNS)}
     # Some runs have no target, and go on to their last step.
     runs = of_records[CONVERGENCE_RUNS.name]

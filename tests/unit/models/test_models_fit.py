@@ -144,7 +144,7 @@ def test_a_missing_kind_of_record_leaves_the_other_tables(tables: dict[str, pd.D
 
 
 def test_nothing_measured_gives_empty_tables() -> None:
-    nothing = {table.name: pd.DataFrame(columns=[c.name for c in table.columns]) for table in TIDY_TABLES}
+    nothing = {table.name: pd.DataFrame(columns=table.names) for table in TIDY_TABLES}
     fitted = fit(nothing, nodes=NODES)
     for table in MODEL_TABLES:
         assert fitted[table.name].empty

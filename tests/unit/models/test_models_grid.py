@@ -49,7 +49,7 @@ def test_between_its_points_the_grid_is_near_the_model(
 
 def test_one_curve_of_each_place_has_every_point_once(fitted: dict[str, pd.DataFrame]) -> None:
     grid = fitted["what_if_grid"]
-    assert list(grid) == [column.name for column in WHAT_IF_GRID.columns]
+    assert list(grid) == WHAT_IF_GRID.names
     assert len(grid[CURVE].drop_duplicates()) == 1
     points = grid.groupby(["nodes", "batch_factor"])[list(INTERPOLATED)].apply(lambda at: len(at.drop_duplicates()))
     every = len(list(product(*(grid[name].unique() for name in INTERPOLATED))))

@@ -450,7 +450,7 @@ def test_a_folder_that_cannot_be_written_to_is_the_fault_of_no_chart(tables: Tab
 
 
 EMPTY = {
-    table.name: pd.DataFrame(columns=[column.name for column in table.columns])
+    table.name: pd.DataFrame(columns=table.names)
     for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES, TABLES["collectives"])
 }
 

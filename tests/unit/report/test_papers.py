@@ -55,7 +55,7 @@ def material(once: Once) -> Material:
 
 @pytest.fixture(scope="module")
 def nothing() -> Material:
-    empty = {name: pd.DataFrame(columns=[c.name for c in table.columns]) for name, table in TABLES.items()}
+    empty = {name: pd.DataFrame(columns=table.names) for name, table in TABLES.items()}
     return Material({**empty, "paper_figures": pd.DataFrame(figures(PUBLISHED["keuper-2016"]))}, PUBLISHED)
 
 

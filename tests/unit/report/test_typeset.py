@@ -94,7 +94,7 @@ def test_a_long_table_is_divided_and_has_one_label() -> None:
 
 @pytest.mark.parametrize("table", MODEL_TABLES, ids=lambda table: table.name)
 def test_empty_tables_are_tables(table: typeset.Table) -> None:
-    whole = of_records(table, pd.DataFrame(columns=[column.name for column in table.columns]))
+    whole = of_records(table, pd.DataFrame(columns=table.names))
     assert check_latex(to_latex(whole)) == [0]
     assert to_csv(whole).count("\n") == 1
     assert to_markdown(whole).count("\n|") == 2

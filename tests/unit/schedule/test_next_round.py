@@ -39,7 +39,7 @@ ROWS = [
 
 
 def of(rows: list[dict[str, Any]], folder: Path, **limits: float) -> Round:
-    write(NEXT_CELLS, pd.DataFrame(rows)[[column.name for column in NEXT_CELLS.columns]], folder / "next_cells.parquet")
+    write(NEXT_CELLS, pd.DataFrame(rows)[NEXT_CELLS.names], folder / "next_cells.parquet")
     study = expand(CONFIG, SCHEMA)
     return next_round(folder, study.cells, study.config["hardware"], **({"node_hours": 1.0, "within": 2.0} | limits))
 

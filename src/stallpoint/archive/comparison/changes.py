@@ -24,7 +24,7 @@ MOVED = (WORSE, BETTER, LOWER, HIGHER)
 """What is said of an answer that changed."""
 FAIL_ON = {"slower": {WORSE}, "moved": set(MOVED)}
 """What a program may be told to fail on, and what has to be said of an answer for that."""
-_COLUMNS = [column.name for column in COMPARISON.columns]
+_COLUMNS = COMPARISON.names
 
 
 @dataclass(frozen=True)

@@ -266,7 +266,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _names(table: str) -> list[str]:
-    return [column.name for column in JUDGED_TABLES[table].columns]
+    return JUDGED_TABLES[table].names
 
 
 def _with_facts(table: str) -> list[str]:

@@ -40,7 +40,7 @@ class Tables(Mapping[str, pd.DataFrame]):
 
 def frame(table: Table, rows: Rows) -> pd.DataFrame:
     """`rows` with the columns of `table`, in its order and types."""
-    return of_types(table, pd.DataFrame(rows, columns=[column.name for column in table.columns]))
+    return of_types(table, pd.DataFrame(rows, columns=table.names))
 
 
 def of_types(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
