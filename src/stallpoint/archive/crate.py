@@ -18,10 +18,9 @@ import pyarrow as pa
 
 import stallpoint
 from stallpoint.archive.citation import authors, title
-from stallpoint.archive.entities import Entity, refer, slug
 from stallpoint.archive.index import CHECKSUMS
 from stallpoint.archive.packing import files_in, sha256
-from stallpoint.archive.provenance import Provenance
+from stallpoint.archive.provenance import Entity, Provenance, refer, slug
 from stallpoint.errors import InputError
 from stallpoint.records.parquet import files_of, read
 from stallpoint.records.tables import ENVIRONMENTS, RUNS

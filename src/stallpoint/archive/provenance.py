@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from stallpoint.archive.entities import Entity, refer, slug
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES
 from stallpoint.study.kinds import KINDS
 
+Entity: TypeAlias = dict[str, Any]
+"""One node of the JSON-LD graph."""
 ENGINE: Entity = {
     "@id": "https://snakemake.github.io",
     "@type": "SoftwareApplication",
@@ -22,6 +23,17 @@ ENGINE: Entity = {
     "url": "https://snakemake.github.io",
 }
 _MEASURE, _IMPORT = "scripts/take_turns.py", "scripts/import_records.py"
+
+
+def refer(entities: Iterable[Entity]) -> list[Entity] | Entity:
+    """References; one alone is not a list, as the context has it."""
+    references = [{"@id": entity["@id"]} for entity in entities]
+    return references[0] if len(references) == 1 else references
+
+
+def slug(text: str) -> str:
+    """A name as part of an identifier."""
+    return quote("-".join(text.lower().split()))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import altair as alt
 import pandas as pd
@@ -24,61 +25,33 @@ CELLS = "train cells with scaling: compute"
 MANY_CORE = ("xeon phi", "knl")
 
 
-def share_cpu(material: Material) -> Made:
-    """Fig. 5."""
-    return _made(material, "fig-05", _first_cpu, "hardware with device: cpu", [_share])
-
-
-def share_gpu(material: Material) -> Made:
-    """Fig. 6."""
-    return _made(material, "fig-06", _gpus, "hardware with device: cuda", [_share])
-
-
-def speedup_cpu(material: Material) -> Made:
-    """Fig. 7."""
-    return _made(material, "fig-07", _first_cpu, "hardware with device: cpu", [_speedup])
-
-
-def speedup_gpu(material: Material) -> Made:
-    """Fig. 8."""
-    return _made(material, "fig-08", _gpus, "hardware with device: cuda", [_speedup])
-
-
-def other_cpu(material: Material) -> Made:
-    """Fig. 14."""
-    return _made(
-        material, "fig-14", _other_cpus, "a second hardware entry with device: cpu", [_share, _speedup], ("alexnet",)
-    )
-
-
-def without_cudnn(material: Material) -> Made:
-    """Fig. 15."""
-    hardware = "hardware with cudnn: false, or on a CPU onednn: false"
-    return _made(material, "fig-15", _untuned, hardware, [_share, _speedup], ("googlenet",))
-
-
 Choice = Callable[[Mapping[str, StudyMachine]], list[StudyMachine]]
 Drawing = Callable[[pd.DataFrame, str, Material], alt.FacetChart]
 
 
-def _made(
-    material: Material,
-    exhibit: str,
-    choose: Choice,
-    wanted: str,
-    drawings: Sequence[Drawing],
-    networks: Sequence[str] = KEUPER_NETWORKS,
-) -> Made:
-    chosen = choose(machines(material))
-    if not chosen:
-        raise Missing(f"no {CELLS} of {' and '.join(networks)} on {wanted}")
-    names = [machine.hardware for machine in chosen]
-    cells = f"{CELLS} on {listed(names)}"
-    frame = rows(material, "layer_scaling", networks, cells, keep={"hardware": names})
-    charts = [draw(frame, exhibit, material) for draw in drawings]
-    content = alt.vconcat(*charts, spacing=24) if len(charts) > 1 else charts[0]
-    processors = dict.fromkeys(f"{machine.hardware}: {machine.processor}" for machine in chosen)
-    return Made(content, lacking(frame, networks, cells), "; ".join(processors))
+@dataclass(frozen=True)
+class Figure:
+    """A figure of layer types on some of the study's hardware."""
+
+    exhibit: str
+    choose: Choice
+    wanted: str
+    """The hardware that it takes, as a study says it."""
+    drawings: Sequence[Drawing]
+    networks: Sequence[str] = KEUPER_NETWORKS
+
+    def __call__(self, material: Material) -> Made:
+        """The charts of the layers there, one below the other."""
+        chosen = self.choose(machines(material))
+        if not chosen:
+            raise Missing(f"no {CELLS} of {' and '.join(self.networks)} on {self.wanted}")
+        names = [machine.hardware for machine in chosen]
+        cells = f"{CELLS} on {listed(names)}"
+        frame = rows(material, "layer_scaling", self.networks, cells, keep={"hardware": names})
+        charts = [draw(frame, self.exhibit, material) for draw in self.drawings]
+        content = alt.vconcat(*charts, spacing=24) if len(charts) > 1 else charts[0]
+        processors = dict.fromkeys(f"{machine.hardware}: {machine.processor}" for machine in chosen)
+        return Made(content, lacking(frame, self.networks, cells), "; ".join(processors))
 
 
 def _share(frame: pd.DataFrame, exhibit: str, material: Material) -> alt.FacetChart:
@@ -114,3 +87,13 @@ def _untuned(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
     """GPUs without cuDNN, or else CPUs without oneDNN."""
     untuned = [machine for machine in found.values() if not machine.tuned]
     return [machine for machine in untuned if machine.device == "cuda"] or untuned
+
+
+share_cpu = Figure("fig-05", _first_cpu, "hardware with device: cpu", [_share])
+share_gpu = Figure("fig-06", _gpus, "hardware with device: cuda", [_share])
+speedup_cpu = Figure("fig-07", _first_cpu, "hardware with device: cpu", [_speedup])
+speedup_gpu = Figure("fig-08", _gpus, "hardware with device: cuda", [_speedup])
+other_cpu = Figure("fig-14", _other_cpus, "a second hardware entry with device: cpu", [_share, _speedup], ("alexnet",))
+without_cudnn = Figure(
+    "fig-15", _untuned, "hardware with cudnn: false, or on a CPU onednn: false", [_share, _speedup], ("googlenet",)
+)
