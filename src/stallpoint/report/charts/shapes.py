@@ -26,7 +26,7 @@ class Line:
     """How the rows of one `basis` are drawn among curves."""
 
     basis: str
-    dash: Sequence[int] | None = None
+    dash: tuple[int, int] | None = None
     """Of the line; None: there is none."""
     intervals: Literal["band", "bars", ""] = ""
     points: bool = False
@@ -124,10 +124,10 @@ def _line(line: Line, base: alt.Chart, dash: Any) -> alt.Chart:
 
 
 def _dash(line: Line, lines: Sequence[Line]) -> Any:
-    """Dashes that a legend explains where several bases have lines."""
-    several = {one.basis: one.dash for one in lines if one.dash is not None}
-    if len(several) > 1 and line.legend:
-        return marks.dashes(several)
+    """Dashes, which a legend explains where they differ."""
+    dashes = {one.basis: one.dash for one in lines if one.dash is not None}
+    if len(set(dashes.values())) > 1 and line.legend:
+        return marks.dashes(dashes)
     return None if line.dash == theme.SOLID else alt.value(line.dash)
 
 
