@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from stallpoint.findings.conclusions.answers import Answer, Conclusions, Estimate
@@ -63,12 +62,13 @@ def answer_findings(answer: Answer, conclusions: Conclusions) -> dict[str, Findi
 
 
 def _finding(
-    answer: Answer, kind: str, words: str, estimate: Estimate | None = None, unit: str = "", **fields: str
+    answer: Answer, kind: str, words: str, estimate: Estimate | None = None, unit: str = "", **fields: Any
 ) -> Finding:
-    about = {name: answer[name] for name in ("network", "hardware", "storage")}
-    value, low, high = (estimate and estimate[end] for end in ("value", "low", "high"))
-    found = Finding(kind, place(answer), words, value=value, low=low, high=high, about=about)
-    return replace(found, unit=unit if estimate else "", **fields)
+    ends: Estimate = estimate or {}
+    return Finding(
+        kind, place(answer), words, value=ends.get("value"), low=ends.get("low"), high=ends.get("high"),
+        unit=unit if ends else "", about={name: answer[name] for name in ("network", "hardware", "storage")}, **fields,
+    )  # fmt: skip
 
 
 def place(answer: Mapping[str, Any]) -> str:
