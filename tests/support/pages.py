@@ -66,6 +66,14 @@ def commands(text: str) -> Iterator[tuple[str, list[str]]]:
         yield command, shown
 
 
+def assert_prints(printed: str, shown: list[str]) -> None:
+    """Every line shown is printed, in this order."""
+    lines = iter(line.rstrip() for line in printed.splitlines())
+    for line in shown:
+        if line.strip() != "...":
+            assert line.rstrip() in lines, f"{line!r} is not printed (or not in this order):\n{printed}"
+
+
 def shown_commands(page: Path) -> list[list[str]]:
     """Words of every snakemake or make command in the page's blocks and in its text."""
     code = [line.removeprefix("$ ") for block in blocks(page) for line in block.text.splitlines()]

@@ -14,7 +14,7 @@ from pathlib import Path
 import forked
 import pytest
 from checkout import Checkout, Ran
-from pages import PAGES, ROOT, Block, blocks, commands, shown_commands
+from pages import PAGES, ROOT, Block, assert_prints, blocks, commands, shown_commands
 
 EXTENDING = sorted((ROOT / "docs/extending").glob("*.md"))
 
@@ -84,11 +84,3 @@ def run(checkout: Checkout, command: str) -> Ran:
         text=True,
     )
     return Ran(done.returncode, done.stdout)
-
-
-def assert_prints(printed: str, shown: list[str]) -> None:
-    """Every line shown is printed, in this order."""
-    lines = iter(line.rstrip() for line in printed.splitlines())
-    for line in shown:
-        if line.strip() != "...":
-            assert line.rstrip() in lines, f"{line!r} is not printed (or not in this order):\n{printed}"

@@ -40,6 +40,11 @@ def test_every_page_is_built(site: Path) -> None:
     assert "threads_per_worker" in (site / "configuration.html").read_text()
 
 
+def test_llms_txt_lists_every_page_once(site: Path) -> None:
+    listed = re.findall(r"^- \[[^\]]+\]\((.*)\)$", (site / "llms.txt").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(str(page.relative_to(site)) for page in site.rglob("*.html") if page.stem != "404")
+
+
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     loaded = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
     found = {tag for page in site.rglob("*.html") for tag in loaded.findall(page.read_text())}
