@@ -96,8 +96,7 @@ class FittedStudy:
         self.asked = asked
         self.tidy = _typed(tidy)
         self.tidy["sgemm"] = matrix_products.in_precision(self.tidy["sgemm"], self.tidy["runs"])
-        split = [self.tidy] if parts is None else map(_typed, parts)
-        self.reduced = _reduced(split, self.tidy["visits"], self.tidy["runs"])
+        self._parts = [self.tidy] if parts is None else map(_typed, parts)
         self._answered: dict[Callable[[FittedStudy], Any], Any] = {}
 
     def once(self, answer: Callable[[FittedStudy], T]) -> T:
@@ -108,6 +107,11 @@ class FittedStudy:
         return found
 
     # --- of each kind of record ---
+
+    @cached_property
+    def reduced(self) -> _Reduced:
+        """What trained, reduced over ranks."""
+        return _reduced(self._parts, self.tidy["visits"], self.tidy["runs"])
 
     @cached_property
     def points(self) -> list[Measured]:

@@ -14,6 +14,11 @@ from stallpoint.models.base.statistics import UNKNOWN, Ensemble, Reals, Scatter,
 from stallpoint.records.tables import PHASES
 
 _STEP = ["cell", "repeat", "visit", "iteration"]
+_OF_ITERATIONS = [*_STEP, "rank", *PHASES, "communication", "iteration_time"]
+_OF_LAYERS = [
+    "iteration", "rank", "layer_index", "message", "all_reduce_start", "all_reduce_end", "gather_start", "gather_end",
+]  # fmt: skip
+"""Columns that are read here: choosing rows of all others, names among them, took most of the time."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class Sending:
 
 def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
     """Reduce the rows of a cell, warm-up left out; nothing where nothing was sent."""
+    iterations, layers = iterations[_OF_ITERATIONS], layers[_OF_LAYERS]
     sent_in = _sent_in(layers[layers["rank"] == 0])
     ((commonest, _),) = Counter(sent_in.values()).most_common(1)
     if max(commonest) < 0:
