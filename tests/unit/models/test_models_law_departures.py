@@ -3,7 +3,8 @@
 One seed of noise for each case, and coverage over sizes and a few seeds where noise decides.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -46,8 +47,9 @@ def contending(n: int, m: np.ndarray) -> np.ndarray:
     return ring(n, m) + 2 * (n - 1) / n * BYTE * m * (np.sqrt(max(1.0, n / 4)) - 1)
 
 
+@cache
 def links(
-    truth: Planted, counts: Sequence[int], seed: int = 0, noise: float = 0.01, jobs: float = 0.0
+    truth: Planted, counts: tuple[int, ...], seed: int = 0, noise: float = 0.01, jobs: float = 0.0
 ) -> Communication:
     """Fits to three visits, with `noise` at each size and what each count's job has of its own."""
     random = np.random.default_rng(seed)

@@ -155,9 +155,3 @@ def test_costs_are_node_hours_of_such_jobs() -> None:
 
 def test_one_node_count_has_nothing_to_narrow() -> None:
     assert fit(study(nodes=(1,), **ONE), nodes=[])["next_cells"].empty
-
-
-def test_the_same_seed_proposes_the_same() -> None:
-    records = study(stalling_at(16), repeats=1, **ONE)
-    one, other = (fit(records, nodes=[8, 16])["next_cells"] for _ in range(2))
-    pd.testing.assert_frame_equal(one, other)

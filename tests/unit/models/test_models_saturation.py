@@ -1,12 +1,17 @@
 """Where a storage gives no more, from planted times of reads."""
 
+from functools import partial
+
 import pandas as pd
 import pytest
-from synthetic import NETWORK, Truth, study
+import synthetic
+from synthetic import NETWORK, Truth
 
 from stallpoint.models.fitting import fit
 
 NODES = [1, 2, 4, 8, 16, 32, 64]
+study = partial(synthetic.study, syncs=("naive",), prefetches=(0,), compute_batches=(64,), iterations=1)
+"""Studies that train little: what storages give is read apart."""
 
 
 @pytest.fixture(scope="module")
