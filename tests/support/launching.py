@@ -35,6 +35,11 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 """Changes what a job does, on each of its ranks."""
 
 
+def copied() -> dict[str, str]:
+    """Return variables of programs that start as copies (`forked`), and find the modules that tests do."""
+    return {forked.VARIABLE: forked.address(), "PYTHONPATH": VISITING["PYTHONPATH"]}
+
+
 def run_job(
     ranks: Ranks, cell: Cell, folder: Path, *, plant: Plant | None = None, measure: Measure | None = None
 ) -> tuple[int, str]:
@@ -74,7 +79,6 @@ def start_job(cell: Cell, folder: Path, *, ranks: int, body: str = "", **variabl
 
 def end_of_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> tuple[int, str]:
     """Run `cell` to its end on processes of its own, copies (`forked`); exit status, and what they printed."""
-    copied = {forked.VARIABLE: forked.address(), "PYTHONPATH": VISITING["PYTHONPATH"]}
-    with start_job(cell, folder, ranks=ranks, body=body, **copied) as job:
+    with start_job(cell, folder, ranks=ranks, body=body, **copied()) as job:
         output, errors = job.communicate(timeout=600)
     return job.returncode, output + errors

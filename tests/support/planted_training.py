@@ -10,8 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from forked import VARIABLE, address
-from launching import VISITING
+from launching import VISITING, copied
 from visiting_cells import agenda
 
 from stallpoint.networks.described import cuts_of
@@ -36,7 +35,7 @@ def measured(cells: Sequence[Cell], place: Path, planted: str, *, samples: int) 
     write_synthetic(Storage("local", place / "images", "files"), samples, seed=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        for name, value in {**VISITING, VARIABLE: address(), "VIRTUAL_TIME": "1"}.items():
+        for name, value in {**VISITING, **copied(), "VIRTUAL_TIME": "1"}.items():
             patch.setenv(name, value)
         patch.setattr(disturbances, "SLOW", math.inf)  # where no time is real, a slow machine is none
         take_turns(agenda(list(cells), place / "visits"), launcher=THIS_MACHINE, log=place / "turns.log")

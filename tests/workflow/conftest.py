@@ -20,7 +20,7 @@ def new_checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Chec
 def finished(new_checkout: Callable[..., Checkout]) -> Checkout:
     """A checkout whose study has been run to the end."""
     checkout = new_checkout()
-    ran = checkout.run_snakemake()
+    ran = checkout.snakemake()
     assert ran.status == 0, ran.text
     checkout.said = ran.text
     return checkout

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
+from launching import copied
 from visiting_cells import train
 
 from stallpoint.errors import CannotRun, InputError
@@ -84,10 +86,11 @@ def left(disk: Path) -> list[Path]:
     return list(disk.glob("*/*"))
 
 
-def start(cell: TrainCell, body: str = "", then: str = "pass") -> subprocess.Popen[str]:
-    program = STAGE.format(body=body, then=then)
-    command = [sys.executable, "-c", program, cell.to_json()]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def start(cell: TrainCell, body: str = "", then: str = "pass", **variables: str) -> subprocess.Popen[str]:
+    program = Path(mkdtemp(dir=Path(cell.stage_to).parent), "stage.py")
+    program.write_text(STAGE.format(body=body, then=then))
+    command, environment = [sys.executable, program, cell.to_json()], {**os.environ, **variables}
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def said(process: subprocess.Popen[str]) -> str:
@@ -190,7 +193,7 @@ def test_what_a_killed_job_left_is_removed_by_the_next_to_stage_there(
 
 def test_a_copy_in_use_stays(cell: TrainCell, disk: Path) -> None:
     with Staging(World.start(1)) as staging:
-        with start(cell, then="sys.stdin.readline()") as process:
+        with start(cell, then="sys.stdin.readline()", **copied()) as process:
             theirs = Path(said(process))
             ours, rows = prepared(staging, cell)
         assert ours == theirs
@@ -201,7 +204,7 @@ def test_a_copy_in_use_stays(cell: TrainCell, disk: Path) -> None:
 
 
 def test_two_jobs_that_begin_together_make_one_copy(cell: TrainCell, shared: Path, disk: Path) -> None:
-    processes = [start(cell, then="time.sleep(1)") for _ in range(2)]
+    processes = [start(cell, then="time.sleep(1)", **copied()) for _ in range(2)]
     first, second = (Path(said(process)) for process in processes)
     assert first == second
     assert contents(first) == contents(shared)
@@ -211,7 +214,7 @@ def test_two_jobs_that_begin_together_make_one_copy(cell: TrainCell, shared: Pat
 
 
 def test_a_full_disk_of_a_node_is_a_result_of_the_cell(cell: TrainCell, disk: Path) -> None:
-    with start(cell, FULL) as process:
+    with start(cell, FULL, **copied()) as process:
         assert said(process).startswith(f"CannotRun storage local cannot be staged: {disk}")
     assert left(disk) == []
 

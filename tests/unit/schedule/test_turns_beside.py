@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from forked import VARIABLE, address
-from launching import VISITING
+from launching import VISITING, copied
 from visiting_cells import agenda, collectives, sgemm, train
 
 from stallpoint.records import disturbances
@@ -115,7 +114,7 @@ def test_a_session_visits_side_by_side_what_its_trial_allows(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(beside, "TRIALS", 2)
     monkeypatch.setattr(beside, "WITHIN", within)
-    for name, value in {**VISITING, VARIABLE: address()}.items():
+    for name, value in {**VISITING, **copied()}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(disturbances, "SLOW", math.inf)  # what is measured so quickly is told from nothing
     Path("nets.py").write_text(NETWORK)

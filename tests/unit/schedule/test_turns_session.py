@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from forked import VARIABLE, address
-from launching import VISITING
+from forked import VARIABLE
+from launching import VISITING, copied
 from visiting_cells import agenda, collectives, sgemm, train
 
 from stallpoint.errors import InputError
@@ -71,7 +71,7 @@ def defective():
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with images and networks; the processes run on one core each."""
     monkeypatch.chdir(tmp_path)
-    for name, value in {**VISITING, VARIABLE: address()}.items():
+    for name, value in {**VISITING, **copied()}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(disturbances, "SLOW", math.inf)  # what is measured so quickly is told from nothing
     (tmp_path / "nets.py").write_text(NETWORKS)
