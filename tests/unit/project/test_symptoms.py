@@ -9,6 +9,8 @@ import pytest
 from pages import ROOT, assert_prints, blocks, commands
 from planted_traces import Planted
 
+from stallpoint.cli import main
+
 SYMPTOMS = sorted((ROOT / "docs/symptoms").glob("*.md"))
 MAX_WORDS = 300
 CLEAR, BAD_NEWS, UNDECIDED = 0, 1, 3
@@ -35,7 +37,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
     """Run a command in this process; return its exit status."""
-    _, script, *arguments = words
+    program, *arguments = words
+    if program == "stallpoint":
+        return main(arguments)
+    script, *arguments = arguments
     monkeypatch.setattr(sys, "argv", [script, *arguments])
     monkeypatch.syspath_prepend(ROOT / "scripts")
     try:
