@@ -105,7 +105,7 @@ def _causes(log: NcclLog) -> Iterator[Cause]:
         )
         yield Cause(
             "idle_nics",
-            f"{len(unused)} of {len(log.ports)} NICs are not used ({', '.join(unused[:8])}); {why}",
+            f"{len(unused)} of {len(log.ports)} NICs are used by no channel in it ({', '.join(unused[:8])}); {why}",
             round(len(unused) / len(log.ports), 3),
         )
     elif (chosen := settings.get("NCCL_IB_HCA")) and len(log.ports) == 1 and not chosen.startswith("^"):

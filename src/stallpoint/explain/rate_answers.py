@@ -530,7 +530,7 @@ def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -
     if math.isnan(at["predicted"]):
         reason = law.partition(": ")[2] or law
         return replace(found, beyond=f"not predicted: {reason}", ask=tuple(asks))
-    if falling := _falling(curve, table["batch_per_worker"].isna().all(), float(at["lower"])):
+    if falling := _falling(curve, bool(table["batch_per_worker"].isna().all()), float(at["lower"])):
         return replace(found, beyond=f"not predicted: {falling}", ask=(f"a rate at {2 * last} {series.counted}", *asks))
     gain = at["predicted"] / curve.rates[last] - 1
     ends = f"{number(at['lower'])} to {number(at['upper'])}"

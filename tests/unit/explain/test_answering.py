@@ -1,0 +1,316 @@
+"""Answers to files that are at hand: rates, logs and scripts, with planted causes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from all_reduce_samples import nccl_tests, osu
+
+from stallpoint.cli import main
+from stallpoint.errors import InputError
+from stallpoint.explain.answering import explain_files
+from stallpoint.explain.finding import Finding
+from stallpoint.explain.rate_answers import Options
+
+
+def answers(folder: Path, *texts: str, options: Options | None = None) -> list[Finding]:
+    names = []
+    for number, text in enumerate(texts):
+        path = folder / f"file{number}"
+        path.write_text(text)
+        names.append(str(path))
+    return list(explain_files(names, options or Options()).answers)
+
+
+def table(rates: dict[int, float], per_node: int | None = 8, head: str = "tok/s") -> str:
+    rows = (f"net,{count},{per_node or ''},{value}" for count, value in rates.items())
+    return "\n".join([f"series,gpus,gpus_per_node,{head}", *rows]) + "\n"
+
+
+def names(finding: Finding) -> list[str]:
+    return [cause.name for cause in finding.causes]
+
+
+def test_a_curve_that_saturates_stalls_at_the_first_count_that_is_as_good(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, table({1: 10, 2: 20, 4: 39, 8: 70, 16: 88, 32: 86, 64: 88}))
+    assert one.verdict == "stalls"
+    assert one.workers == {"value": 16, "low": 16, "high": 32}
+    assert one.headline == "stops getting faster at 16 GPUs"
+    assert names(one) == ["shared_limit"]
+    assert one.beyond == "not predicted: a rate at 128 would only repeat 64"
+    assert "all_reduce_perf" in one.ask[0]
+
+
+def test_more_workers_that_make_it_slower_are_contention(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, table({1: 10, 2: 19, 4: 30, 8: 24, 16: 15}))
+    assert (one.verdict, one.workers and one.workers["value"], names(one)) == ("stalls", 4, ["contention"])
+
+
+def test_a_plateau_at_the_node_boundary_is_no_stall(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, table({4: 40, 8: 80, 16: 81, 32: 160, 64: 318}))
+    assert one.verdict == "scales"
+    assert names(one) == ["node_boundary"]
+    assert "first node boundary costs 49 %" in one.causes[0].words
+
+
+def test_what_is_lost_inside_the_node_is_not_the_network(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, table({1: 10, 8: 48, 16: 95, 32: 189}))
+    assert names(one) == ["inside_node"]
+    assert one.causes[0].share == pytest.approx(0.4)
+
+
+def test_rates_that_stay_may_be_those_of_each_worker_and_that_is_asked(tmp_path: Path) -> None:
+    text = table({1: 100, 2: 99, 4: 98.5, 8: 99})
+    (one,) = answers(tmp_path, text)
+    assert one.verdict == "undecided"
+    assert "as rates of each, 8 are 7.92 times as fast as one" in one.headline
+    assert "--rates each" in one.ask[0]
+    (told,) = answers(tmp_path, text, options=Options(of="each"))
+    assert told.verdict == "scales"
+    (whole,) = answers(tmp_path, text, options=Options(of="all"))
+    assert (whole.verdict, whole.workers and whole.workers["value"]) == ("stalls", 1)
+    (heading,) = answers(tmp_path, table({1: 100, 2: 99, 4: 98.5, 8: 99}, head="tok/s/gpu"))
+    assert heading.verdict == "scales"
+
+
+def test_times_of_iterations_ask_for_weak_or_strong_where_the_answer_depends_on_it(tmp_path: Path) -> None:
+    text = table({1: 1.0, 2: 1.02, 4: 1.05, 8: 1.06}, head="s/iter")
+    (one,) = answers(tmp_path, text)
+    assert one.verdict == "undecided"
+    assert "--scaling" in one.ask[0]
+    assert [answers(tmp_path, text, options=Options(scaling=how))[0].verdict for how in ("weak", "strong")] == [
+        "scales", "stalls",
+    ]  # fmt: skip
+
+
+def test_more_than_twice_the_rate_names_the_odd_count_and_no_cause(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, table({8: 80, 16: 158, 32: 344, 64: 610}))
+    assert one.causes == ()
+    assert "so 32 ran with other settings" in one.notes[0]
+
+
+def test_two_counts_say_what_one_more_would_tell(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, table({4: 48, 8: 72}, per_node=4))
+    assert "first node boundary costs 25 %" in one.causes[0].words
+    assert one.ask[0].startswith("a rate on 16 GPUs")
+    (single,) = answers(tmp_path, table({4: 48}))
+    assert single.verdict == "undecided"
+    assert "8 GPUs" in single.ask[0]
+
+
+def test_a_prediction_is_withheld_where_gains_fall_faster_and_faster(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, table({8: 80, 16: 152, 32: 275, 64: 470}))
+    assert one.verdict == "scales"
+    assert one.beyond.startswith("not predicted: each doubling gains less than the one before (90 %, 81 %, 71 %)")
+
+
+def test_a_good_curve_is_predicted_beyond_its_last_count(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, table({8: 80, 16: 158, 32: 315, 64: 628}))
+    last = one.points[-1]
+    assert last["workers"] == 128
+    assert (last["low"] or 0) < 1250 < (last["high"] or 0)
+
+
+def test_the_text_has_at_most_twenty_lines_however_many_series(tmp_path: Path) -> None:
+    rows = [f"net{number},{count},{count}" for number in range(40) for count in (1, 2, 4)]
+    path = tmp_path / "many"
+    path.write_text("\n".join(["series,gpus,img/s", *rows]))
+    words = explain_files([str(path)], Options()).in_words()
+    assert words.count("\n") == 20
+    assert "--json has all 40 answers" in words
+
+
+# --- logs of all-reduces and of NCCL --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "0: ", " 3: ", "[pod/job-worker-0/main] ", "[default0]:"])
+def test_a_log_is_read_behind_the_prefix_of_any_launcher(prefix: str, tmp_path: Path) -> None:
+    text = nccl_tests().replace("all_reduce_perf", "all_reduce_perf_mpi")
+    (one,) = answers(tmp_path, "".join(f"{prefix}{line}\n" for line in text.splitlines()))
+    assert one.subject == "all-reduce of 8 ranks on 2 nodes, NVIDIA V100"
+    assert one.headline.startswith("17.5 GB/s")  # 2 · 7/8 of 10 GB/s
+
+
+def test_runs_in_one_file_are_repeats_and_noise_between_them_is_none(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, "Authorization required\n".join([nccl_tests()] * 3))
+    assert one.fits.startswith("3 runs; ")
+
+
+def test_expected_stands_beside_got(tmp_path: Path) -> None:
+    (slow,) = answers(tmp_path, nccl_tests(), options=Options(link="ndr"))
+    assert slow.headline == "17.5 of 50 GB/s of NDR, 35 %"
+    assert names(slow) == ["slow_path"]
+    (good,) = answers(tmp_path, nccl_tests(), options=Options(link="hdr"))
+    assert names(good) == []
+    with pytest.raises(InputError, match="--link: token ring is no link that is known"):
+        answers(tmp_path, nccl_tests(), options=Options(link="token ring"))
+
+
+def test_a_break_in_bandwidth_is_named_and_no_law_is_fitted_across_it(tmp_path: Path) -> None:
+    rows = "\n".join(f"{size} {time}" for size, time in ((4096, 20), (65536, 160), (131072, 3600), (8388608, 13000)))
+    text = f"$ mpirun -n 4 osu_allreduce\n# OSU MPI Allreduce Latency Test v7.5\n# Size    Avg Latency(us)\n{rows}\n$\n"
+    (one,) = answers(tmp_path, text)
+    assert names(one) == ["break"]
+    assert "between 64 KiB and 128 KiB" in one.causes[0].words
+    assert "no law fitted across the break" in one.fits
+    assert answers(tmp_path, osu())[0].causes == ()
+
+
+def test_a_link_that_is_slow_between_nodes_alone_is_named(tmp_path: Path) -> None:
+    fast = "\n".join(line for line in nccl_tests(4).splitlines())
+    slow = nccl_tests(8, sizes=(), extra="268435456 67108864 float sum -1 900000 0.3 0.5 0 900000 0.3 0.5 0")
+    one, two = answers(tmp_path, fast, slow)
+    assert names(one) in ([], ["slow_path"])
+    assert names(two)[0] == "link_between_nodes"
+
+
+def test_nccl_says_which_path_it_takes_and_what_it_leaves_idle(tmp_path: Path) -> None:
+    lead = "n1:7:9 [0] NCCL INFO "
+    ports = " ".join(f"[{at}]mlx5_{at}:1/IB" for at in range(4))
+    start = f"{lead}NET/IB : Using {ports} [RO]; OOB eth0:10.0.0.1<0>\n"
+    channel = f"{lead}Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0/GDRDMA\n"
+    (idle,) = answers(tmp_path, f"{start}{lead}Using network IB\n{channel}")
+    assert names(idle) == ["idle_nics"]
+    assert idle.causes[0].share == 0.75
+    (socket,) = answers(tmp_path, f"{start}{lead}Using network Socket\n")
+    assert names(socket) == ["socket"]
+    (off,) = answers(tmp_path, f"{lead}NCCL_IB_DISABLE set by environment to 1.\n{lead}Using network Socket\n")
+    assert names(off) == ["ib_disabled"]
+    assert off.causes[0].words.startswith("line 1: NCCL_IB_DISABLE=1")
+    every = "".join(channel.replace("NET/IB/0", f"NET/IB/{at}") for at in range(4))
+    (good,) = answers(tmp_path, f"{start}{lead}Using network IB\n{every}")
+    assert names(good) == []
+
+
+def test_files_that_belong_together_are_put_together(tmp_path: Path) -> None:
+    log = "n1:7:9 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\nn1:7:9 [0] NCCL INFO Using network Socket\n"
+    rates, transport = answers(tmp_path, table({8: 80, 16: 90, 32: 91, 64: 90}), log)
+    assert names(transport) == ["socket"]
+    assert "the log beside it names the link" in rates.causes[0].evidence
+
+
+# --- training logs and scripts --------------------------------------------------------------------
+
+
+LOGS = {
+    "Megatron": " iteration {n}/ 500 | consumed samples: 1 | elapsed time per iteration (ms): {ms:.1f} | lm "
+    "loss: 2.0 | "
+    "global batch size: {batch} |\nusing world size: {workers}, data-parallel size: {workers}\n",
+    "torchtitan": "step: {n}  loss: 4.1  memory: 5.7GiB(6%)  tps: {each:,.0f}  tflops: 1\nworld_size={workers}\n",
+    "DeepSpeed": "epoch=0/micro_step={n}/global_step={n}, RunningAvgSamplesPerSec=1.0, CurrSamplesPerSec={all}, "
+    "MemAllocated=1GB\nworld_size: {workers}\n",
+    "Lightning": "GLOBAL_RANK: 0, MEMBER: 1/{workers}\nEpoch 0: 9%|▉ | {n}/1000 [00:01<00:10, "
+    "{its:.4f}it/s, v_num=0]\n",
+}
+
+
+@pytest.mark.parametrize("program", LOGS)
+def test_logs_of_several_worker_counts_are_a_curve(program: str, tmp_path: Path) -> None:
+    """Samples per second 1000, 1900 and 3500 of all, by programs that log it in four ways."""
+    texts = []
+    for workers, rate in ((1, 1000), (2, 1900), (4, 3500)):
+        line = LOGS[program]
+        values = {"batch": 100 * workers, "ms": 1e5 * workers / rate, "each": rate / workers, "all": rate,
+                  "its": rate / 100 / workers, "workers": workers}  # fmt: skip
+        texts.append("".join(line.format(n=n, **values) for n in range(1, 12)))
+    found = answers(tmp_path, *texts, options=Options(scaling="weak"))
+    assert [one.verdict for one in found] == ["scales"]
+    rates = [point["rate"] or 0 for point in found[0].points[:3]]
+    assert [rate / rates[0] for rate in rates] == pytest.approx([1, 1.9, 3.5], rel=2e-3)
+
+
+def test_a_log_that_does_not_say_its_workers_is_asked_for_them(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, "step: 1  tps: 100\n")
+    assert "--workers" in one.ask[0]
+
+
+def test_any_log_is_read_by_a_pattern(tmp_path: Path) -> None:
+    texts = [f"speed is {rate} wolpertinger\n" * 3 for rate in (10, 19)]
+    options = Options(pattern=r"speed is (?P<rate>\S+)", workers=(1, 2))
+    (one,) = answers(tmp_path, *texts, options=options)
+    assert [point["rate"] for point in one.points] == [10, 19]
+    with pytest.raises(InputError, match="no regular expression"):
+        answers(tmp_path, *texts, options=Options(pattern="(?P<rate"))
+    with pytest.raises(InputError, match="names no group"):
+        answers(tmp_path, *texts, options=Options(pattern="speed"))
+
+
+HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:a100:4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("#SBATCH --ntasks-per-node=4\n#SBATCH -c 8\nsrun --gpu-bind=closest python t.py\n", ["cpus_per_task"]),
+        ("#SBATCH --ntasks-per-node=4\n#SBATCH -c 8\nsrun -c 8 --gpu-bind=closest python t.py\n", []),
+        ("#SBATCH --ntasks-per-node=4\n#SBATCH -c 8\nexport SRUN_CPUS_PER_TASK=8\nsrun --gpu-bind=none a\n", []),
+        ("srun python t.py\n", ["one_task"]),
+        ("srun torchrun --nproc-per-node=4 \\\n  t.py\n", []),
+        ("#SBATCH --ntasks-per-node=4\nsrun python t.py\n", ["gpu_bind"]),
+        ("#SBATCH --ntasks-per-node=4\nsrun torchrun --nproc_per_node=4 t.py\n", ["launcher_in_launcher"]),
+        ("export OMP_NUM_THREADS=1\nsrun torchrun --nproc-per-node=4 t.py\n", ["one_thread"]),
+        ("srun torchrun --nproc-per-node=4 t.py --data-path ~/imagenet\n", ["data_at_home"]),
+        ("srun torchrun --nproc-per-node=4 t.py --data-path /scratch/imagenet --out ~/out\n", []),
+    ],
+)  # fmt: skip
+def test_each_mistake_of_a_batch_script_is_found_with_its_line_and_none_where_there_is_none(
+    text: str, found: list[str], tmp_path: Path
+) -> None:
+    (one,) = answers(tmp_path, HEAD + text)
+    assert names(one) == found
+    assert all(cause.words.startswith("line ") for cause in one.causes)
+
+
+def test_a_table_of_key_averages_says_the_share_of_communication(tmp_path: Path) -> None:
+    line = "-" * 20
+    text = (
+        f"{line}\n    Name    Self CPU %    Self CPU    Self CUDA    # of Calls\n{line}\n"
+        "    aten::mm    1.00%    1.000ms    30.000ms    9\n"
+        "    ncclDevKernel_AllReduce_Sum_f32    0.00%    0.000us    10.000ms    9\n"
+    )
+    (one,) = answers(tmp_path, text)
+    assert one.causes[0].share == 0.25
+
+
+# --- the program ----------------------------------------------------------------------------------
+
+
+def test_the_exit_status_says_how_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rates.csv"
+    for rates, status in (({1: 10, 2: 20, 4: 39}, 0), ({1: 10, 2: 20, 4: 20, 8: 20}, 1), ({1: 10}, 3)):
+        path.write_text(table(rates))
+        assert main(["explain", str(path), "--json"]) == status
+        told = json.loads(capsys.readouterr().out)
+        assert told["inputs"] == [{"file": str(path), "recognised": ["rates"], "lacks": []}]
+        assert told["answers"][0]["verdict"] == {0: "scales", 1: "stalls", 3: "undecided"}[status]
+    path.write_text("gpus,img/s\n1,fast\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", str(path)])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(f"error: {path}, line 2: img/s is fast;")
+
+
+def test_a_page_has_the_words_and_the_curve(tmp_path: Path) -> None:
+    path, page = tmp_path / "rates.csv", tmp_path / "page.html"
+    path.write_text(table({1: 10, 2: 20, 4: 20, 8: 20}))
+    main(["explain", str(path), "--html", str(page)])
+    text = page.read_text()
+    assert "stops getting faster at 2 GPUs" in text
+    assert "vegaEmbed" in text
+
+
+def test_neither_snakemake_nor_mpi_nor_torch_is_needed(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text(table({1: 10, 2: 20, 4: 39, 8: 75}))
+    script = (
+        "import sys; from stallpoint.cli import main; main(['explain', *sys.argv[1:]]);"
+        "heavy = {'torch', 'mpi4py', 'snakemake', 'altair', 'polars', 'numba'} & set(sys.modules); assert not "
+        "heavy, heavy"
+    )
+    log = tmp_path / "log"
+    log.write_text(nccl_tests())
+    subprocess.run([sys.executable, "-c", script, str(path), str(log)], check=True)
+    light = script.replace("'numba'", "'numba', 'pandas', 'scipy'")
+    subprocess.run([sys.executable, "-c", light, str(log)], check=True)

@@ -1,0 +1,176 @@
+"""Tables of rates as people write them."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stallpoint.errors import InputError
+from stallpoint.inputs import readers
+from stallpoint.inputs.documents import Document
+from stallpoint.inputs.rate_tables import EACH, Rates, number_in, read
+
+EXPECTED = [(2, 1200.5), (4, 2300.0)]
+
+
+def rates(text: str, encoding: str = "utf-8") -> Rates:
+    return read(Document(Path("table"), text.encode(encoding).decode(encoding)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gpus,img/s\n2,1200.5\n4,2300\n",
+        'gpus,img/s\n2,"1,200.5"\n4,"2,300 img/s"\n',
+        "GPUs;images per sec\n2;1200,5\n4;2300\n",
+        "GPUs;images per sec\n2;1.200,5\n4;2.300,0\n",
+        "n_gpus\timages/s\n2\t1200.5 ± 3\n4\t~2300 +- 10\n",
+        "| GPUs | images/s |\n|---|:---:|\n| 2 | 1200.5 |\n| **4** | `2300` |\n",
+        "A sentence before it.\n\nGPUs   images/s\n2      1200.5\n4      2.3k\n",
+        "num_gpus,throughput (images/sec)\n2,1200.5\n4,2 300\n",
+        "nodes,gpus_per_node,images/s\n1,2,1200.5\n2,2,2300\n",
+    ],
+    ids=["csv", "thousands", "decimal commas", "both", "tsv", "Markdown", "aligned", "spaces", "nodes"],
+)
+def test_the_same_table_is_read_however_it_is_written(text: str) -> None:
+    found = rates(text)
+    assert [(row.workers, row.value) for row in found.rows] == EXPECTED
+    assert found.unit == "images/s"
+
+
+def test_an_encoding_is_told_by_the_bytes(tmp_path: Path) -> None:
+    text = "gpus,img/s\n2,1200.5\n4,2300\n"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"):
+        path = tmp_path / encoding
+        path.write_bytes(text.encode(encoding))
+        assert [(row.workers, row.value) for row in read(Document.read(path)).rows] == EXPECTED
+
+
+def test_cells_that_say_that_nothing_was_measured_are_no_rates() -> None:
+    found = rates("gpus,tok/s\n1,10\n2,OOM\n4,ERROR: NCCL\n8,\n16,-\n32,n/a\n")
+    assert [row.value for row in found.rows] == [10, None, None, None, None, None]
+    assert found.notes == ("line 3: OOM is no rate", "line 4: ERROR: NCCL is no rate", "line 7: n/a is no rate")
+
+
+def test_a_heading_says_whose_the_rates_are_and_that_values_are_times() -> None:
+    assert rates("gpus,tokens/s/GPU\n1,10\n2,9\n").of == EACH
+    steps = rates("gpus,ms/iter\n1,250\n2,260\n")
+    assert steps.seconds == "iteration"
+    assert [row.value for row in steps.rows] == [0.25, 0.26]
+    epochs = rates("gpus,epoch time\n4,7:57 min\n8,1:01:01\n")
+    assert epochs.seconds == "epoch"
+    assert [row.value for row in epochs.rows] == [477, 3661]
+
+
+def test_other_columns_of_numbers_are_series_of_their_own() -> None:
+    found = rates("gpus,ResNet50,VGG16\n1,100,50\n2,190,80\n")
+    assert [(row.series, row.value) for row in found.rows] == [
+        ("ResNet50", 100), ("VGG16", 50), ("ResNet50", 190), ("VGG16", 80),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpus,img/s\n1,10\n2,fast\n", "line 3: img/s is fast; a positive number is expected, or nothing"),
+        ("gpus,img/s\n1,-10\n", "line 2: img/s is -10; a positive number"),
+        ("gpus,img/s\n1.5,10\n", "line 2: gpus is 1.5; a whole number from 1 on"),
+        ("gpus,img/s\ntwo,10\n", "line 2: gpus is two; a whole number from 1 on"),
+        (
+            "gpus,img/s\n2,4,800\n",
+            r"line 2: 3 cells for 2 columns \(gpus, img/s\); a number with a comma in it goes in",
+        ),
+        ("gpus,img/s\n", "no rows below the heading of line 1"),
+        ("gpus,loss\n1,2.5\n", "line 1: no column of rates among gpus, loss; expected is a table with a heading"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line_and_how_to_write_it(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        rates(text)
+
+
+def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "note.txt"
+    path.write_text("It is slow.\nWhy?\n")
+    with pytest.raises(
+        InputError, match=r"line 1: 'It is slow\.' begins nothing that is known; known are .*nccl-tests"
+    ):
+        readers.read(path, readers.Hints())
+    path.write_text("batch,img/s\n1,2\n")
+    with pytest.raises(InputError, match="line 1: no heading of worker counts in 'batch,img/s'; expected is a table"):
+        readers.read(path, readers.Hints())
+    path.write_bytes(bytes(range(1, 9)) * 100)
+    with pytest.raises(InputError, match="not a text"):
+        readers.read(path, readers.Hints())
+    path.write_text(" \n")
+    with pytest.raises(InputError, match="empty; known are"):
+        readers.read(path, readers.Hints())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("12k", 12000),
+        ("1.5M", 1.5e6),
+        ("1'234.5", 1234.5),
+        ("3e2", 300),
+        ("~9200", 9200),
+        ("17,5", 17.5),
+        ("10 ms", 10),
+    ],
+)
+def test_numbers_are_read_past_their_units(text: str, value: float) -> None:
+    assert number_in(text, decimal_comma=False) == value
+
+
+_TABLES = ("gpus,img/s\n1,10\n2,19\n", "| a | GPUs | tok/s |\n|--|--|--|\n| x | 1 | 10 |\n", "n;s/it\n1;0,5\n2;0,6\n")
+_LOGS = (
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+    "        1024           256     float     sum      -1    53.88    0.02    0.04      0\n",
+    "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n4   7.9\n",
+    "#SBATCH --gres=gpu:4\n#SBATCH -c 8\nsrun python 'train.py' --data ~/x\n",
+    "step: 1  loss: 2  tps: 1,234\nworld_size=8\n",
+    "h:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB\nh:1:2 [0] NCCL INFO Channel 00 : 0[1] -> 1[2] via NET/IB/0\n",
+    '{"results": [{"size": 1, "in_place": {"time": 2.5}}], "devices": []}',
+    "Name    Self CPU    # of Calls\naten::mm    1.5ms    3\n",
+    "# Benchmarking Allreduce\n# #processes = 4\n#bytes #repetitions  t_min[usec]  t_max[usec]  "
+    "t_avg[usec]\n8 9 1 2 3\n",
+)
+
+
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
+)
+@given(
+    text=st.sampled_from(_TABLES + _LOGS),
+    edits=st.lists(
+        st.tuples(
+            st.integers(0, 400), st.sampled_from(["", "\n", ",", "é", "-", "9" * 30, ".", "²", "\x00", ";", '"', "|"])
+        ),
+        max_size=6,
+    ),
+)
+def test_a_damaged_file_is_read_or_refused_in_one_sentence(
+    text: str, edits: list[tuple[int, str]], tmp_path: Path
+) -> None:
+    """Never a traceback, and never a message that names neither the file nor what is wrong."""
+    from stallpoint.explain.answering import explain_files
+    from stallpoint.explain.rate_answers import Options
+
+    for place, new in edits:
+        at = place % (len(text) + 1)
+        text = text[:at] + new + text[at + (place % 3) :]
+    path = tmp_path / "input"
+    path.write_text(text, encoding="utf-8")
+    said = ""
+    try:
+        found = explain_files([str(path)], Options())
+    except InputError as error:
+        said = str(error)
+    if said:
+        assert said.startswith(str(path))
+        assert "\n" not in said
+    else:
+        assert found.answers
+        assert found.in_words().count("\n") <= 20
