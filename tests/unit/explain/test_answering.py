@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from all_reduce_samples import nccl_tests, osu
+from pages import ROOT, blocks, commands
 
 from stallpoint.cli import main
 from stallpoint.errors import InputError
@@ -299,6 +300,17 @@ def test_a_page_has_the_words_and_the_curve(tmp_path: Path) -> None:
     text = page.read_text()
     assert "stops getting faster at 2 GPUs" in text
     assert "vegaEmbed" in text
+
+
+def test_the_page_shows_what_the_program_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = {block.title or block.language: block.text for block in blocks(ROOT / "docs/own-numbers.md")}
+    (tmp_path / "rates.csv").write_text(shown["rates.csv"])
+    monkeypatch.chdir(tmp_path)
+    ((command, lines),) = commands(shown["console"])
+    assert main(command.split()[1:]) == 1
+    assert capsys.readouterr().out.startswith("\n".join(lines))
 
 
 def test_neither_snakemake_nor_mpi_nor_torch_is_needed(tmp_path: Path) -> None:
