@@ -219,8 +219,9 @@ def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
             "traced",
             value,
             causes,
-            beyond=" ".join(others),
+            beyond=" ".join(text for text in others if text.startswith("Weak")),
             ask=tuple(one["lacks"][:2]),
+            notes=tuple(text for text in others if not text.startswith("Weak")),
         )
 
 

@@ -317,6 +317,8 @@ class _Imb(_Reader):
         elif self.heading.search(line) and self._benchmark == "Allreduce":
             self.run += 1
             self._columns = line.split()
+            if "t_max[usec]" not in self._columns:
+                raise ValueError(f"no column t_max[usec] among {' '.join(self._columns)}")
 
     def _measurement(self, line: str) -> Iterator[AllReduce]:
         row = self._named(line.split())

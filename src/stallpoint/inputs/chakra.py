@@ -12,6 +12,7 @@ import re
 import struct
 import zlib
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,11 +105,18 @@ def read(path: Path) -> list[Trace]:
         raise InputError(f"{path}: no whole execution trace of Chakra: {error}") from None
     if not nodes:
         raise InputError(f"{path}: an execution trace of Chakra without nodes")
+    if not any(node.duration for node in nodes.values()):
+        raise InputError(f"{path}: no node has a duration (duration_micros), so that nothing of it can be timed")
     notes: list[str] = []
     if told := [node.start for node in nodes.values() if node.start]:
         starts = {at: float(node.start or min(told)) for at, node in nodes.items()}
     else:
-        starts = _scheduled(nodes, path)
+        starts = _scheduled(nodes, lambda node: (*node.control, *node.data))
+        if len(starts) < len(nodes):  # what calls what goes both ways in some traces; what needs whose data cannot
+            starts = _scheduled(nodes, lambda node: node.data)
+            notes.append("calls depend on one another in a circle: the order is that of the data alone")
+        if len(starts) < len(nodes):
+            raise InputError(f"{path}: {len(nodes) - len(starts)} nodes depend on one another in a circle")
         notes.append(
             "it does not say when anything began: each begins as soon as what it depends on has ended, so that no "
             "waiting of the host is in it"
@@ -191,9 +199,12 @@ def _group_sizes(nodes: dict[int, _Node]) -> dict[str, int]:
     return {name: int(size) for text in listed for name, size in _GROUP.findall(text)}
 
 
-def _scheduled(nodes: dict[int, _Node], path: Path) -> dict[int, float]:
-    """When each begins, µs: nodes that are ready by their ids, which rise as they were executed."""
-    left = {at: {one for one in (*node.control, *node.data) if one in nodes} for at, node in nodes.items()}
+def _scheduled(nodes: dict[int, _Node], needs: Callable[[_Node], Sequence[int]]) -> dict[int, float]:
+    """When each begins, µs: nodes that are ready by their ids, which rise as they were executed.
+
+    Nodes that depend on one another in a circle are not among them.
+    """
+    left = {at: {one for one in needs(node) if one in nodes} for at, node in nodes.items()}
     followers: dict[int, list[int]] = defaultdict(list)
     for at, before in left.items():
         for one in before:
@@ -213,8 +224,6 @@ def _scheduled(nodes: dict[int, _Node], path: Path) -> dict[int, float]:
             left[one].discard(at)
             if not left[one]:
                 heapq.heappush(ready, one)
-    if len(starts) < len(nodes):
-        raise InputError(f"{path}: {len(nodes) - len(starts)} nodes depend on one another in a circle")
     return starts
 
 

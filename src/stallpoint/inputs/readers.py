@@ -20,7 +20,6 @@ from stallpoint.inputs import (
     key_averages,
     nccl_debug,
     rate_tables,
-    trace_formats,
     training_logs,
 )
 from stallpoint.inputs.documents import Document
@@ -84,13 +83,19 @@ READERS: dict[str, Reader] = {
 """In the order in which they are tried."""
 
 
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a]")
+
+
 def trace(path: Path) -> bool:
     """Whether the file is a trace of a profiler."""
     begin = head(path)
     if re.match(rb"\s*(\[\s*[{\]]|\{\s*[\"}])", begin):
         return b'"results"' not in begin or b'"traceEvents"' in begin
-    if begin.lstrip()[:1] in (b"{", b"["):  # of Kineto's, which any array may be, the beginning is asked above
+    # Of Kineto's, which any array may be, the beginning is asked above; other texts are of NCCL's profiler, or none.
+    if begin.lstrip()[:1] in (b"{", b"[") or not (_BINARY.search(begin) or b'"cat":' in begin):
         return False
+    from stallpoint.inputs import trace_formats  # the readers of traces load what reads storages
+
     return any(format.recognised(begin) for format in trace_formats.FORMATS.values())
 
 

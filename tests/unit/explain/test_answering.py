@@ -275,6 +275,14 @@ def test_a_table_of_key_averages_says_the_share_of_communication(tmp_path: Path)
     assert one.causes[0].share == 0.25
 
 
+def test_a_trace_without_durations_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """The message of Chakra's metadata, and one node that has an id and a name alone."""
+    path = tmp_path / "trace.et"
+    path.write_bytes(bytes([2, 10, 0, 5, 8, 1, 18, 1, 97]))
+    with pytest.raises(InputError, match=r"trace\.et: no node has a duration"):
+        explain_files([str(path)], Options())
+
+
 # --- the program ----------------------------------------------------------------------------------
 
 
