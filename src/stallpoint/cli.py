@@ -46,7 +46,7 @@ def explain(arguments: Sequence[str]) -> int:
     parser.add_argument("--threshold", type=float, default=0.1, help="what a doubling has to gain (%(default)s)")
     given = parser.parse_args(arguments)
     from stallpoint.explain.answering import explain_files
-    from stallpoint.explain.finding import UNDECIDED, WITHHELD
+    from stallpoint.explain.explanation import UNDECIDED, WITHHELD
     from stallpoint.explain.rate_answers import Options
 
     _check_positive("--workers-per-node", given.workers_per_node)

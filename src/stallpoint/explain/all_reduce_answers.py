@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
-from stallpoint.explain.finding import Cause, Finding
+from stallpoint.explain.explanation import Cause, Finding
 from stallpoint.explain.links import LinkRate, inside_node, link_named, nearest
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.text import number

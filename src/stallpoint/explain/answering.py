@@ -9,7 +9,7 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, script_answers
-from stallpoint.explain.finding import SCALES, STALLS, UNDECIDED, Cause, Explanation, Finding, Input
+from stallpoint.explain.explanation import SCALES, STALLS, UNDECIDED, Cause, Explanation, Finding, Input
 from stallpoint.explain.rate_answers import Options
 from stallpoint.inputs import readers
 from stallpoint.inputs.all_reduce_logs import AllReduceRun

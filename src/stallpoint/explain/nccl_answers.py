@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stallpoint.explain.finding import Cause, Finding
+from stallpoint.explain.explanation import Cause, Finding
 from stallpoint.explain.links import LinkRate
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.text import listed, number

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
-from stallpoint.explain.finding import SCALES, STALLS, UNDECIDED, WITHHELD, Cause, Finding, numbers
+from stallpoint.explain.explanation import SCALES, STALLS, UNDECIDED, WITHHELD, Cause, Finding, numbers
 from stallpoint.inputs.rate_tables import ALL, EACH, RateRow, Rates
 from stallpoint.text import number
 
@@ -215,20 +215,43 @@ def _finding(series: Series, rates: Rates, options: Options, fit_laws: bool) -> 
         return Finding("rates", series.name, "no rate was measured", WITHHELD, ask=("a rate on two worker counts",))
     curve = series.first
     subject = _subject(series, curve)
+    placed = _placements(series, rates)
     if len(curve.counts) == 1:
         count = curve.counts[0]
+        if placed:
+            headline = "the same number of workers on more nodes is slower"
+            ask = f"a rate on {2 * count} {series.counted}, spread alike: whether a further node helps at all"
+            return Finding("rates", subject, headline, UNDECIDED, "measured", None, placed, ask=(ask,), notes=notes)
         ask = f"the rate on {2 * count} {series.counted}; two counts say what a doubling gains"
         one = f"one count ({count}) says nothing of scaling"
         return Finding("rates", subject, one, UNDECIDED, _certainty(series), ask=(ask,), notes=notes)
     if len(series.readings) > 1:
         return _read_twice(series, subject, notes)
     found = _measured(series, subject, curve)
-    found = replace(found, notes=(*notes, *found.notes))
+    found = replace(found, notes=(*notes, *found.notes), causes=(*placed, *found.causes))
     return (
         _with_laws(found, series, curve, options)
         if fit_laws
         else replace(found, beyond=f"not predicted: more than {MAX_FITTED} series in one table")
     )
+
+
+def _placements(series: Series, rates: Rates) -> tuple[Cause, ...]:
+    """Return the cause that as many workers on more nodes are slower, where that was measured."""
+    for count in series.first.counts:
+        here = [row for row in series.rows if row.workers == count and row.workers_per_node and row.value]
+        packed = max(here, key=lambda row: row.workers_per_node or 0, default=None)
+        spread = min(here, key=lambda row: row.workers_per_node or 0, default=None)
+        if packed and spread and packed.workers_per_node != spread.workers_per_node:
+            times = (packed.value or 1) / (spread.value or 1)
+            times = 1 / times if rates.seconds else times
+            nodes = math.ceil(count / (spread.workers_per_node or 1))
+            if times > 1 + 2 * CLEAR:
+                words = (
+                    f"{count} {series.counted} on {nodes} nodes are {number(times)} times as slow as on fewer: the link"
+                )
+                return (Cause("link_between_nodes", f"{words} between nodes", round(1 - 1 / times, 3)),)
+    return ()
 
 
 def _subject(series: Series, curve: Curve) -> str:

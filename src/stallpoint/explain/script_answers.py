@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from stallpoint.explain.finding import Cause, Finding
+from stallpoint.explain.explanation import Cause, Finding
 from stallpoint.inputs.batch_scripts import BatchScript, Command
 
 _DATA = re.compile(r"(?<![\w/])(?:~|\$\{?HOME\}?|/home/[\w.-]+|/users?/[\w.-]+)(?:/[\w./-]*)?", re.IGNORECASE)

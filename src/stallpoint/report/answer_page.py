@@ -8,7 +8,7 @@ from html import escape
 import altair as alt
 import pandas as pd
 
-from stallpoint.explain.finding import Explanation, Finding
+from stallpoint.explain.explanation import Explanation, Finding
 from stallpoint.report.charts import theme
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.own_page import page

@@ -12,7 +12,7 @@ from pages import ROOT, blocks, commands
 from stallpoint.cli import main
 from stallpoint.errors import InputError
 from stallpoint.explain.answering import explain_files
-from stallpoint.explain.finding import Finding
+from stallpoint.explain.explanation import Finding
 from stallpoint.explain.rate_answers import Options
 
 
@@ -99,6 +99,12 @@ def test_two_counts_say_what_one_more_would_tell(tmp_path: Path) -> None:
     (single,) = answers(tmp_path, table({4: 48}))
     assert single.verdict == "undecided"
     assert "8 GPUs" in single.ask[0]
+
+
+def test_as_many_workers_on_more_nodes_that_are_slower_name_the_link(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, "gpus,gpus_per_node,epoch time\n4,4,7:57\n4,2,27:27\n")
+    assert names(one) == ["link_between_nodes"]
+    assert "4 GPUs on 2 nodes are 3.45 times as slow" in one.causes[0].words
 
 
 def test_a_prediction_is_withheld_where_gains_fall_faster_and_faster(tmp_path: Path) -> None:
