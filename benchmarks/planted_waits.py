@@ -23,7 +23,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 WHERE = ("input", "forward", "backward", "communication")
-WIDTH, DEPTH, BATCH = 384, 6, 64
+WIDTH, DEPTH, BATCH = int(os.environ.get("PLANTED_WIDTH", "384")), 6, 64
+"""Of the network, and of a mini-batch."""
 PLANTED = "4"
 """The layer whose passes wait."""
 

@@ -126,7 +126,7 @@ def test_a_doubling_is_between_a_ring_and_communication_that_grows(batch: float,
     assert found.doubling.high <= high
 
 
-PLANTED = [f"{where}:0.1:{who}" for where in planted_waits.WHERE for who in ("last", "all")]
+PLANTED = [f"{where}:0.3:{who}" for where in planted_waits.WHERE for who in ("last", "all")]
 PHASE_OF = dict(zip(planted_waits.WHERE, ("data_wait", "forward", "backward", "exposed_communication"), strict=True))
 
 
@@ -140,12 +140,12 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         port = any_socket.getsockname()[1]
     common = {
         "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo", "STALLPOINT_PROBE_BOX": "1",
+        "GLOO_SOCKET_IFNAME": "lo", "STALLPOINT_PROBE_BOX": "1", "PLANTED_WIDTH": "32",
     }  # fmt: skip
     cases = [case.replace("last", str(workers - 1)) for case in PLANTED]
     processes = [
         subprocess.Popen(
-            [sys.executable, planted_waits.__file__, "probe", "12", str(folder), *cases],
+            [sys.executable, planted_waits.__file__, "probe", "8", str(folder), *cases],
             env={**os.environ, **common, "RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
