@@ -93,7 +93,14 @@ def _check_positive(name: str, value: float | None) -> None:
         raise InputError(f"{name}: {value} is not a number above 0")
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"explain": explain}
+def compare(arguments: Sequence[str]) -> int:
+    """Say what is slower than before: two archives, studies, tables of rates or logs that hold repeats."""
+    from stallpoint.archive.comparison.compare_two import main
+
+    return main(arguments)
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"explain": explain, "compare": compare}
 """Subcommands by their names; each takes the arguments after it and returns the exit status."""
 
 

@@ -75,6 +75,8 @@ class LoggedRate:
     batch: float | None = None
     """Samples in the mini-batch of all workers."""
     lines: int = 0
+    values: Sequence[float] = ()
+    """What the median is of, in their order."""
 
 
 def recognised(document: Document, pattern: str = "") -> bool:
@@ -138,6 +140,7 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
         _workers(document),
         float(batches[-1]) if batches else None,
         len(found),
+        kept,
     )
 
 

@@ -76,8 +76,8 @@ def test_markdown_and_json_say_the_same(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_a_log_is_read_by_what_an_iteration_prints(tmp_path: Path) -> None:
     old, new = log(tmp_path / "old.log", 1), log(tmp_path / "new.log", 2, 1.08)
-    assert main([old, new, "--rate", REGEX]) == 1
-    assert main([old, log(tmp_path / "same.log", 3), "--rate", REGEX]) == 0
+    assert main([old, new, "--pattern", REGEX]) == 1
+    assert main([old, log(tmp_path / "same.log", 3), "--pattern", REGEX]) == 0
 
 
 def test_all_reduces_are_compared_by_size(tmp_path: Path) -> None:
@@ -95,13 +95,12 @@ def test_values_without_repeats_are_refused(tmp_path: Path, capsys: pytest.Captu
     ("arguments", "message"),
     [
         ({"new": "nothing.csv"}, "a study or an archive is compared with another one"),
-        ({"rate": "(?P<speed>x)"}, "needs one group named rate"),
-        ({"rate": "("}, "is no regular expression"),
-        ({"rate": "step (?P<rate>[a-z]+)"}, "matches 0 times"),
+        ({"pattern": "(?P<speed>x)"}, "names no group"),
+        ({"pattern": "step 1[0-9]: (?P<rate>[0-9.]+)"}, "iterations behind the warm-up"),
         ({}, "neither a table of rates"),
     ],
 )
 def test_what_cannot_be_compared_is_named(tmp_path: Path, arguments: dict[str, str], message: str) -> None:
     file = log(tmp_path / "a.log", 1)
     with pytest.raises(InputError, match=message):
-        compare_two(file, arguments.get("new", file), rate=arguments.get("rate", ""))
+        compare_two(file, arguments.get("new", file), pattern=arguments.get("pattern", ""))

@@ -1,16 +1,14 @@
 """Say what is slower in NEW than it was in OLD: two archives, studies, tables of rates or logs that hold repeats.
 
 Rows of a table of rates with the same series and workers are repeats, as are the all-reduces of one size in a log of
-nccl-tests or OSU. Of any other log, `--rate` says what an iteration prints: a regular expression with a group named
-rate, seconds or milliseconds.
+nccl-tests or OSU. Training logs of known programs are read as they are; of any other, `--pattern` says what an
+iteration prints: a regular expression with a group named rate, seconds or ms.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -27,11 +25,11 @@ from stallpoint.archive.comparison.comparison_words import HEADS, summary, table
 from stallpoint.archive.comparison.writing import rows_of as typed_rows
 from stallpoint.archive.comparison.writing import to_data
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
-from stallpoint.inputs.all_reduce_logs import lines_of, read_log
+from stallpoint.inputs import all_reduce_logs, training_logs
+from stallpoint.inputs.documents import Document
 from stallpoint.inputs.rates import REQUIRED, read_rates
 from stallpoint.models.base.measured import POINT
 from stallpoint.records.tables import RUNS
-from stallpoint.text import read_number
 
 SLOWER = 1
 """Exit status where something is slower."""
@@ -39,8 +37,6 @@ BLOCKS = 10
 """Iterations of a log follow each other and are alike: means of so many blocks of them are taken for repeats."""
 FEWEST = 2 * BLOCKS
 """Iterations of a log from which on there are blocks."""
-_SCALE = {"rate": None, "seconds": 1.0, "milliseconds": 1e-3}
-"""What a group of ``--rate`` is in seconds; a rate is the inverse of it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,13 +47,18 @@ def main(arguments: Sequence[str]) -> int:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--markdown", action="store_true", help="a page for a pull request")
     how.add_argument("--json", action="store_true", help="all numbers")
-    parser.add_argument("--rate", metavar="REGEX", default="", help="what an iteration prints in a log")
+    parser.add_argument(
+        "--pattern",
+        metavar="REGEX",
+        default="",
+        help="what an iteration prints, with (?P<rate>...), seconds or ms",
+    )
     parser.add_argument(
         "--between", type=float, default=0.0, metavar="DEVIATION", help="how far equal states lie apart"
     )
     given = parser.parse_args(arguments)
     try:
-        found = compare_two(given.old, given.new, rate=given.rate, between=given.between)
+        found = compare_two(given.old, given.new, pattern=given.pattern, between=given.between)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -68,14 +69,14 @@ def main(arguments: Sequence[str]) -> int:
     return SLOWER if WORSE in found.moved else 0
 
 
-def compare_two(old: str, new: str, *, rate: str = "", between: float = 0.0) -> Comparison:
+def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) -> Comparison:
     """Compare what two paths (or names of studies) hold; `InputError` says why they cannot be."""
     files = [Path(given).is_file() and not given.endswith(ARCHIVE) for given in (old, new)]
     if not any(files):
         return compare(read_results(old, "OLD"), read_results(new, "NEW"), between)
     if not all(files):
         raise InputError(f"{old} and {new}: a study or an archive is compared with another one, not with a file")
-    first, second = (_repeats(Path(given), rate) for given in (old, new))
+    first, second = (_repeats(Path(given), pattern) for given in (old, new))
     both = paired(first, second, POINT)
     if both.empty:
         raise InputError(f"{old} and {new} have nothing in common: {_points(first)}; {_points(second)}")
@@ -121,55 +122,36 @@ def _text(found: Comparison) -> Iterator[str]:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _repeats(file: Path, rate: str) -> pd.DataFrame:
+def _repeats(file: Path, pattern: str) -> pd.DataFrame:
     """Columns `POINT`, visit and seconds: of a sample where rates are given, of an iteration, or of an all-reduce."""
-    if rate:
-        return _visits([("iteration", 1, seconds) for seconds in _logged(file, rate)])
-    head = [line for _, line in zip(range(_HEAD), lines_of(str(file)), strict=False)]
-    if head and all(name in head[0] for name in REQUIRED[:2]):
+    document = Document.read(file)
+    if training_logs.recognised(document, pattern):
+        return _visits(list(_logged(document, pattern)))
+    if format := all_reduce_logs.recognised(document):
+        runs = all_reduce_logs.read_runs(document.raw_lines, str(file), format=format)
+        rows = [(run.ranks or 1, one) for run in runs for one in run.rows]
+        return _visits([(f"all-reduce of {one.message_bytes:,} B", ranks, one.seconds) for ranks, one in rows])
+    if document.lines and all(name in document.lines[0] for name in REQUIRED):
         rates = read_rates(file).dropna(subset=["samples_per_second"])
         of_rows = zip(rates["series"], rates["workers"], 1 / rates["samples_per_second"], strict=True)
         return _visits([(str(series), int(workers), float(seconds)) for series, workers, seconds in of_rows])
-    text = "".join(head)
-    for sign, format in _SIGNS.items():
-        if sign in text:
-            ranks = len(set(re.findall(r"#\s+Rank\s+(\d+)", text))) or 2
-            found = read_log(lines_of(str(file)), str(file), format=format, ranks=ranks)
-            return _visits([(f"all-reduce of {one.message_bytes:,} B", ranks, one.seconds) for one in found])
     raise InputError(
-        f"{file}: neither a table of rates (columns {', '.join(REQUIRED)}) nor a log of nccl-tests or OSU; of a "
-        "training log say by --rate what an iteration prints, such as --rate '(?P<rate>[0-9.]+) images/s'"
+        f"{file}: neither a table of rates (columns {', '.join(REQUIRED)}) nor a log of training, nccl-tests or OSU; "
+        "what an iteration prints can be said by --pattern, such as --pattern '(?P<rate>[0-9.]+) images/s'"
     )
 
 
-_HEAD = 5000
-"""Lines by which a file is recognised."""
-_SIGNS = {"out-of-place": "nccl-tests", "OSU MPI": "osu"}
-
-
-def _logged(file: Path, rate: str) -> Iterator[float]:
-    """Seconds that blocks of iterations took, without the first tenth of them."""
-    try:
-        pattern = re.compile(rate)
-    except re.error as error:
-        raise InputError(f"--rate: {rate!r} is no regular expression: {error}") from None
-    names = [name for name in _SCALE if name in pattern.groupindex]
-    if len(names) != 1:
-        raise InputError(f"--rate: {rate!r} needs one group named {', '.join(_SCALE)}, such as (?P<rate>[0-9.]+)")
-    (name,) = names
-    seconds = []
-    for number, line in enumerate(lines_of(str(file)), start=1):
-        for match in pattern.finditer(line):
-            value = read_number(match[name])
-            if not 0 < value < math.inf:
-                raise InputError(f"{file}, line {number}: {match[name]} is no number above 0")
-            scale = _SCALE[name]
-            seconds.append(value * scale if scale else 1 / value)
-    if len(seconds) < FEWEST:
-        raise InputError(f"{file}: --rate matches {len(seconds)} times; {FEWEST} iterations or more are expected")
-    kept = seconds[len(seconds) // 10 :]
-    for block in np.array_split(kept, BLOCKS):
-        yield float(block.mean())
+def _logged(document: Document, pattern: str) -> Iterator[tuple[str, int, float]]:
+    """What blocks of iterations took."""
+    found = training_logs.read(document, pattern)
+    if len(found.values) < FEWEST:
+        raise InputError(
+            f"{document.path}: {len(found.values)} iterations behind the warm-up ({found.program}); {FEWEST} or more "
+            "are expected, to tell how far they scatter"
+        )
+    for block in np.array_split(found.values, BLOCKS):
+        seconds = block if found.seconds else 1 / block
+        yield found.program, found.workers or 1, float(seconds.mean())
 
 
 def _visits(rows: Sequence[tuple[str, int, float]]) -> pd.DataFrame:
