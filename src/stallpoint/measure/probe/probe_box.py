@@ -112,8 +112,8 @@ def diagnose(ranks: Mapping[int, Found], fewer: Found | None = None) -> Diagnosi
     own = times.copy()
     own[..., _EXPOSED] = [_entering(found, steps) for found in ranks.values()]
     seconds = float(np.median(times.sum(axis=2)))
-    slowest, excess = _slowest(own)
-    held_up = slowest is not None and excess.sum() > LEAST_SHARE * seconds
+    slowest, excess, steadily = _slowest(own)
+    held_up = steadily > LEAST_SHARE * seconds
     usual = np.median(np.delete(times, slowest, axis=0) if held_up else times, axis=(0, 1))
     costs = dict(zip(PHASES, map(float, usual), strict=True))
     waiting = min(float(excess.sum()), costs[EXPOSED]) if held_up else 0.0
@@ -128,7 +128,7 @@ def diagnose(ranks: Mapping[int, Found], fewer: Found | None = None) -> Diagnosi
         if 2 * of_layer < here - others:
             layer, of_layer = "", 0.0
     else:
-        phase = largest if costs[largest] > computing else max(COMPUTING, key=costs.__getitem__)
+        phase = max(costs, key=costs.__getitem__)
         here, others = costs[phase], np.nan
         layer, of_layer = _layer(phase, of_rank)
     shares = {"computing": computing, "communication": costs[EXPOSED], "data": costs[DATA], "waiting": waiting}
@@ -157,13 +157,15 @@ def _apart(times: Reals, place: int) -> tuple[Reals, Reals]:
     return times[place], np.delete(times, place, axis=0)
 
 
-def _slowest(own: Reals) -> tuple[int, Reals]:
-    """The rank that takes longest by itself, and how much longer than the median of the others, by phase."""
+def _slowest(own: Reals) -> tuple[int, Reals, float]:
+    """The rank that takes longest by itself, how much longer than the median of the others by phase, and by how much
+    at least in two of three iterations: other work on the machine slows now one rank and now another."""
     if len(own) == 1:
-        return 0, np.zeros(len(PHASES))
+        return 0, np.zeros(len(PHASES)), 0.0
     beyond = np.array([here - np.median(others, axis=0) for here, others in (_apart(own, k) for k in range(len(own)))])
-    slowest = int(np.argmax(np.median(beyond.sum(axis=2), axis=1)))
-    return slowest, np.median(beyond[slowest], axis=0)
+    steadily = np.quantile(beyond.sum(axis=2), 1 / 3, axis=1)
+    slowest = int(np.argmax(steadily))
+    return slowest, np.median(beyond[slowest], axis=0), float(steadily[slowest])
 
 
 def _iterations(found: Found) -> dict[int, Reals]:
