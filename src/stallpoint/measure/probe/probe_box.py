@@ -159,11 +159,11 @@ def _apart(times: Reals, place: int) -> tuple[Reals, Reals]:
 
 def _slowest(own: Reals) -> tuple[int, Reals, float]:
     """The rank that takes longest by itself, how much longer than the median of the others by phase, and by how much
-    at least in two of three iterations: other work on the machine slows now one rank and now another."""
+    at least in three of five iterations: other work on the machine slows now one rank and now another."""
     if len(own) == 1:
         return 0, np.zeros(len(PHASES)), 0.0
     beyond = np.array([here - np.median(others, axis=0) for here, others in (_apart(own, k) for k in range(len(own)))])
-    steadily = np.quantile(beyond.sum(axis=2), 1 / 3, axis=1)
+    steadily = np.quantile(beyond.sum(axis=2), 0.4, axis=1)
     slowest = int(np.argmax(steadily))
     return slowest, np.median(beyond[slowest], axis=0), float(steadily[slowest])
 
