@@ -425,17 +425,14 @@ def synchronising(on: Setting) -> Iterator[Row]:
         cell = on.train(network, batch, sync=name, preset=preset)
         try:
             with ExitStack() as as_several:
-                if preset.shards_weights:
-                    as_several.enter_context(patch.object(synchronisation, "sharded", _sharded))
-                else:
-                    as_several.enter_context(patch.object(synchronisation, "start", communicating))
+                as_several.enter_context(patch.object(synchronisation, "begin", communicating))
                 folder = on.run(cell)
         except Exception as error:
             print(traceback.format_exc(), file=sys.stderr)
             yield Row("synchronisation", name, f"FAILED: {error}", "", False)
             continue
         of, rows = medians(folder), counted(LAYERS, folder)
-        if preset.shards_weights:
+        if preset.strategy.in_blocks:
             yield Row("synchronisation", name, f"{ms(of.iteration_time)}, {of.iteration_time / alone:.3g} × isolated",
                       "no shards among one rank, so FSDP2 sends nothing: an isolated iteration within a tenth",
                       bool(0.9 < of.iteration_time / alone < 1.1 and of.communication == 0))  # fmt: skip
@@ -457,14 +454,6 @@ def synchronising(on: Setting) -> Iterator[Row]:
             "before the backward pass ends",
             "each layer's gradients are ready, sent, summed, in this order", ordered,
         )  # fmt: skip
-
-
-def _sharded(
-    preset: Preset, network: torch.nn.Module, world: World, clock: Any, device: torch.device, per_node: int
-) -> Any:
-    from stallpoint.measure.synchronisation.fsdp import FullySharded
-
-    return FullySharded(network, world, clock, device, preset, per_node)
 
 
 def waits(on: Setting) -> Iterator[Row]:

@@ -30,7 +30,8 @@ from stallpoint.measure.world import World
 from stallpoint.models.base.statistics import estimate, generator, resampled
 from stallpoint.networks.layers import layers
 from stallpoint.strategies.messages import messages
-from stallpoint.strategies.presets import ALL_REDUCE, PRESETS
+from stallpoint.strategies.options import ALL_REDUCE
+from stallpoint.strategies.presets import PRESETS
 
 NODES = (2, 4, 8)
 SIZES = [4**power for power in range(5, 13)]

@@ -9,13 +9,12 @@ from checkout import Checkout
 from cluster import HOME
 from storage_node import VOLUME
 
-from stallpoint.strategies.algorithms import rounds
 from stallpoint.strategies.presets import PRESETS
 
 TIMED = [
     name
     for name, one in PRESETS.items()
-    if rounds(one.preset) == 1 and not one.preset.synchronous_steps and one.preset.sharding != "node"
+    if one.preset.rounds == 1 and not one.preset.synchronous_steps and one.preset.sharding != "node"
 ]
 """Presets that do the same in each iteration; the others train to a target, or need several workers on a node."""
 ALGORITHMS = [name for name, one in PRESETS.items() if one.preset.communicates and not one.preset.exact]

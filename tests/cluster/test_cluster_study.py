@@ -28,7 +28,7 @@ from stallpoint.records.tables import (
     Table,
 )
 from stallpoint.report.charts import CHARTS
-from stallpoint.strategies.algorithms import rounds
+from stallpoint.strategies.families.servers_family import Served
 from stallpoint.strategies.presets import PRESETS
 
 pytestmark = pytest.mark.cluster
@@ -133,7 +133,7 @@ def test_presets_trained_on_two_nodes_with_their_own_reduction(trained: tuple[Ch
     assert sent["size"].nunique() == 1
     travelled = {name: bool(least > 0) for name, least in sent["min"].items()}
     presets_of = {name: PRESETS[name].preset for name in names}
-    expected = {name: preset.communicates and not preset.model_parallel for name, preset in presets_of.items()}
+    expected = {name: preset.communicates and preset.strategy.independent for name, preset in presets_of.items()}
     assert travelled == expected, (
         "every layer's gradients, on every rank, but for no communication and model parallelism"
     )
@@ -158,8 +158,8 @@ def test_algorithms_trained_on_four_nodes_and_servers_say_how_stale_gradients_we
     ended = table(study, CONVERGENCE_RUNS)
     assert dict(zip(ended["sync"], ended["ended"], strict=True)) == dict.fromkeys(names, "most steps")
     servers = table(study, STALENESS).query("nodes == 4").groupby("sync")["server"].nunique().to_dict()
-    expected = {name: PRESETS[name].preset for name in names if PRESETS[name].preset.served}
-    assert servers == {name: preset.servers_among(4) for name, preset in expected.items() if rounds(preset) <= 4}
+    expected = {name: PRESETS[name].preset for name in names if isinstance(PRESETS[name].preset.strategy, Served)}
+    assert servers == {name: preset.servers_among(4) for name, preset in expected.items() if preset.rounds <= 4}
 
 
 def test_every_kind_of_storage_is_read_and_trained_from_on_one_and_four_nodes(finished: Checkout) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from stallpoint.measure.jobs.train import Trainer
+from stallpoint.measure.synchronisation.outputs import SplitLayers
 from stallpoint.measure.training.pipeline import MiniBatch
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Classifier, initialise
@@ -85,7 +86,7 @@ def train(world: World, preset: Preset, classes: int, dropped: float = 0.0) -> T
     before = {name: values.clone() for name, values in small.state_dict().items()}
     source = iter(batches(world, classes))
     split = splittable(small)
-    with Trainer(small, world, preset, torch.device("cpu"), warmup=2, split=split) as trainer:
+    with Trainer(small, world, preset, torch.device("cpu"), warmup=2, division=split) as trainer:
         found = [trainer.step(lambda: next(source)) for _ in range(ITERATIONS - 1)]
         sent = counted(trainer)
         found.append(trainer.step(lambda: next(source)))
@@ -103,9 +104,9 @@ def train(world: World, preset: Preset, classes: int, dropped: float = 0.0) -> T
 def counted(trainer: Trainer) -> dict[str, list[int]]:
     """What is gathered and scattered from now on."""
     sent: dict[str, list[int]] = {"all_gather": [], "reduce_scatter": []}
-    if trainer._split is None:
+    if not isinstance(trainer._synchronisation, SplitLayers):
         return sent
-    moves = trainer._split._communicates
+    moves = trainer._synchronisation._communicates
 
     def counting(name: str, do: Callable[..., int]) -> Callable[..., int]:
         def count(*tensors: torch.Tensor) -> int:

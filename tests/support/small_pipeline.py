@@ -49,7 +49,7 @@ def train(world: World) -> Trained:
         return made[-1]
 
     preset, cpu = PRESETS["pipeline"].preset, torch.device("cpu")
-    with Trainer(small, world, preset, cpu, optimiser=make, starts=STARTS[world.size]) as trainer:
+    with Trainer(small, world, preset, cpu, optimiser=make, division=STARTS[world.size]) as trainer:
         found = [
             trainer.step(NothingToRead().next_batch if world.rank else lambda: next(source)) for _ in range(ITERATIONS)
         ]

@@ -32,7 +32,7 @@ EXAMPLES: dict[str, Preset] = {
         if known.preset.communicates
         and known.preset.synchronous
         and known.preset.blocks == 1
-        and not known.preset.model_parallel
+        and known.preset.strategy.independent
     },
     "recursive-doubling": Preset(reduction="recursive-doubling", start="after-backward"),
     "rabenseifner": Preset(reduction="rabenseifner"),
@@ -116,10 +116,10 @@ def large_gradients() -> Iterator[None]:
 def check_held(preset: Preset, world: World, trainer: Trainer) -> None:
     """All ranks together hold weights, gradients and momenta as often as the preset says that they are not divided."""
     whole = sum(weights.nbytes for weights in network().parameters())
-    shards = preset.shards(world.size // min(2, world.size), min(2, world.size))
+    shards = preset.strategy.shards((world.size // min(2, world.size), min(2, world.size)))
     for name, tensors in trainer.tensors.items() if preset.sharding != "none" else ():
         held = world.comm.allreduce(sum(one.nbytes for one in tensors))
-        divided = preset.shards_weights or name == "optimiser"
+        divided = preset.strategy.in_blocks or name == "optimiser"
         assert held == whole * world.size // (shards if divided else 1), (name, held)
 
 

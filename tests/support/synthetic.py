@@ -20,6 +20,7 @@ import pyarrow as pa
 from stallpoint.measure.recorder import constants
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import TABLES, TIDY_TABLES
+from stallpoint.strategies.families.servers_family import Served
 from stallpoint.strategies.presets import PRESETS, Preset, preset_from
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
@@ -282,7 +283,7 @@ def records(cells: Iterable[Cell], truth_of: Callable[[str], Truth], seed: int =
             case ConvergenceCell():
                 _run_row(cell, rows)
                 _convergence_rows(cell, rng, rows, samples=60_000, best=0.95)
-                if preset_from(cell.preset).served:
+                if isinstance(preset_from(cell.preset).strategy, Served):
                     _staleness_rows(cell, rows)
     return _tables(rows)
 

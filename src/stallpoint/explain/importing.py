@@ -24,7 +24,8 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.models import taskgraph
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, RUNS
-from stallpoint.strategies.presets import ALL_REDUCE, preset_from
+from stallpoint.strategies.options import ALL_REDUCE
+from stallpoint.strategies.presets import preset_from
 from stallpoint.study.kinds import kind_of
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.runs import run_row

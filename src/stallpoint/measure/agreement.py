@@ -43,15 +43,9 @@ def same_preset(presets: Sequence[dict[str, Any]]) -> None:
 
 def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
     """Why what a worker keeps of the weights alone does not fit into its memory; empty where it does."""
-    weights = _weights(cast(Hashable, network))
-    preset = preset_from(cell.preset)
-    shards = preset.shards(cell.nodes, cell.workers_per_node)
-    if preset.splits_outputs and shards > 1:
-        # Split layers alone are divided.
-        divided = _weights(cast(Hashable, network), frozenset(split_of(network)))
-        kept = COPIES * (weights - divided * (1 - 1 / shards))
-    else:
-        kept = COPIES * weights / shards
+    sizes, strategy = _sizes(cast(Hashable, network)), preset_from(cell.preset).strategy
+    of_weights, of_state = (cell.ranks > 1 and strategy.divided(cell.place, sizes, lambda: split_of(network))) or (1, 1)
+    kept = sum(sizes) * ((COPIES - 1) / of_weights + 1 / of_state)
     available = available_memory.of_gpu(device) or available_memory.of_host(cell.workers_per_node)
     if kept <= available:
         return ""
@@ -62,7 +56,6 @@ def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
 
 
 @lru_cache
-def _weights(network: Hashable, of: frozenset[int] | None = None) -> int:
-    """Bytes of all that is learned, or of layers at these positions."""
-    every = enumerate(layers(cast(Network, network).sketch()))
-    return sum(layer.gradient_bytes for place, layer in every if of is None or place in of)
+def _sizes(network: Hashable) -> tuple[int, ...]:
+    """Bytes of what each layer learns."""
+    return tuple(layer.gradient_bytes for layer in layers(cast(Network, network).sketch()))

@@ -12,7 +12,7 @@ from typing import Self
 from stallpoint.errors import CannotRun
 from stallpoint.measure.jobs import mpi_parameters
 from stallpoint.measure.mpi import MPI
-from stallpoint.strategies.presets import forced
+from stallpoint.strategies.options import forced
 
 # In Open MPI 5 a message that reaches a rank still inside MPI_Init crashes it, about once in 100 starts on several
 # nodes (open-mpi/ompi issue 12495); waiting, in s, lets all ranks arrive before the first message.

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stallpoint.schedule.next_visit import Visited, due, half_width, trains
-from stallpoint.strategies.presets import forced
+from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
 
 TRIALS = 6

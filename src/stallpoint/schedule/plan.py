@@ -27,7 +27,7 @@ from stallpoint.schedule.expected import BASES, Expectations, Expected, Interval
 from stallpoint.schedule.ledger import Measurement
 from stallpoint.schedule.terminal import Wanted
 from stallpoint.schedule.visit_durations import FOLDER, Durations, Sitting, Took
-from stallpoint.strategies.presets import forced
+from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.work import BETWEEN, FACTOR, START

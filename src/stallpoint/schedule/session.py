@@ -24,7 +24,7 @@ from stallpoint.schedule.ledger import Measurement, Seconds
 from stallpoint.schedule.next_visit import Visited, choose, speedups
 from stallpoint.schedule.processes import THIS_MACHINE, Order, Processes
 from stallpoint.schedule.terminal import CANNOT_RUN, DISTURBED
-from stallpoint.strategies.presets import forced
+from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import kind_of
 from stallpoint.study.kinds.train_kind import TrainCell

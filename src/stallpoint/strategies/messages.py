@@ -11,7 +11,7 @@ from itertools import takewhile
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.strategies.presets import Preset
+from stallpoint.strategies.options import SYNCHRONOUS, Options
 
 INDEX_BYTES = 4
 """Where a value of a sparse message belongs, bytes."""
@@ -22,7 +22,7 @@ Merge = Callable[[Sequence[int]], list[list[int]]]
 
 
 def messages(
-    preset: Preset, gradient_bytes: Sequence[int], merge: Merge | None = None, names: Sequence[str] = ()
+    preset: Options, gradient_bytes: Sequence[int], merge: Merge | None = None, names: Sequence[str] = ()
 ) -> list[list[int]]:
     """Layers (positions in forward order) of each message, in the order of sending: the last layer first.
 
@@ -35,7 +35,7 @@ def messages(
     if preset.grouping == "block":
         return [group[::-1] for group in reversed(blocks(names, gradient_bytes))]
     learning = [layer for layer in reversed(range(len(gradient_bytes))) if gradient_bytes[layer]]
-    if not preset.synchronous:
+    if preset.algorithm != SYNCHRONOUS:
         return [learning] if learning else []
     if preset.grouping == "fused":
         groups = fused([gradient_bytes[layer] for layer in learning], preset.fusion_bytes)
@@ -92,7 +92,7 @@ def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
     return [*groups, waiting] if waiting else groups
 
 
-def message_bytes(preset: Preset, gradient_bytes: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def message_bytes(preset: Options, gradient_bytes: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Bytes that one rank sends for gradients of these sizes [...] in single precision."""
     bits = 16 if preset.hook in ("fp16", "bf16") else preset.gradient_bits
     value = np.asarray(gradient_bytes, dtype=np.float64) * bits / 32

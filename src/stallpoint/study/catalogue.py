@@ -17,7 +17,8 @@ from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.own import own_network
 from stallpoint.storage import FORMATS
-from stallpoint.strategies.presets import CHOICES, COMMUNICATORS, OPERATIONS, Preset, presets_of
+from stallpoint.strategies.options import COMMUNICATORS, OPERATIONS
+from stallpoint.strategies.presets import CHOICES, Preset, presets_of
 from stallpoint.study import commands
 from stallpoint.study.configuration import unknown
 from stallpoint.study.job_kind import as_list

@@ -9,7 +9,6 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.storage import FORMATS
-from stallpoint.strategies.algorithms import LAYER_WISE, UPDATED_BY_SERVERS
 from stallpoint.strategies.presets import to_values as preset_values
 from stallpoint.study.catalogue import Catalogue
 from stallpoint.study.configuration import known
@@ -19,6 +18,8 @@ from stallpoint.study.matrix import LeftOut, full, impossible
 from stallpoint.study.recipes import to_values
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "sync", "recipe")
+LAYER_WISE = ("lars", "lamb")
+"""Optimisers whose steps need whole layers and the gradient of the weights that they move."""
 MOST_RUNS = 100_000
 """Runs of one block."""
 
@@ -63,11 +64,8 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
     for sync in as_list(block["sync"]):
         if not catalogue.presets[sync].communicates:
             raise InputError(f"{where}.sync: preset {sync} sends nothing: its ranks would train networks of their own")
-        if catalogue.presets[sync].sharding != "none":
-            raise InputError(
-                f"{where}.sync: preset {sync} shards weights or the optimiser, and runs to a target evaluate and save "
-                "whole ones; ddp learns the same"
-            )
+        if reason := catalogue.presets[sync].strategy.no_target:
+            raise InputError(f"{where}.sync: preset {sync} {reason}")
         _check_server(sync, block, catalogue, where)
     trials = sum(len(catalogue.recipes[recipe].points()) for recipe in as_list(block["recipe"]))
     others = math.prod(len(as_list(block[axis])) for axis in AXES if axis in block and axis != "recipe")
@@ -78,7 +76,8 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
 def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
     """Raise `InputError` where the servers of a preset would update as no server can."""
     preset = catalogue.presets[sync]
-    if preset.algorithm not in UPDATED_BY_SERVERS or preset.server_optimiser != "recipe":
+    by_servers = not preset.synchronous and preset.strategy.updates_on_server
+    if not by_servers or preset.server_optimiser != "recipe":
         return
     for recipe in as_list(block["recipe"]):
         optimiser = catalogue.recipes[recipe].recipe.optimiser

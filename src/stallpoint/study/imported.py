@@ -10,7 +10,8 @@ from typing import Any
 from stallpoint.errors import InputError
 from stallpoint.inputs.all_reduce_logs import FORMATS, PROFILER
 from stallpoint.networks import NETWORKS
-from stallpoint.strategies.presets import ALL_REDUCE, NONE, Preset, preset_from, to_values
+from stallpoint.strategies.options import ALL_REDUCE
+from stallpoint.strategies.presets import NONE, Preset, preset_from, to_values
 from stallpoint.study.catalogue import Catalogue
 from stallpoint.study.cells import Cell
 from stallpoint.study.job_kind import as_list

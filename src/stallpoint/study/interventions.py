@@ -48,11 +48,10 @@ def possible(name: str, preset: Preset, ranks: int) -> bool:
     """Whether there is anything to leave out among so many ranks under a preset, and a way to do it."""
     # No communication: its preset reads ahead into the host's memory alone, and computes all layers of b in one pass.
     if name == NO_COMMUNICATION:
-        apart = preset.device_prefetch or not preset.one_pass or preset.model_parallel
-        return ranks > 1 and preset.communicates and not apart
-    if name == EMPTY_MESSAGES:  # DistributedDataParallel and FSDP2 send by themselves
-        by_itself = not preset.synchronous or preset.backend in ("ddp", "fsdp") or preset.model_parallel
-        return ranks > 1 and preset.communicates and not by_itself
+        alike = preset.strategy.independent and preset.one_pass and not preset.device_prefetch
+        return ranks > 1 and preset.communicates and alike
+    if name == EMPTY_MESSAGES:
+        return ranks > 1 and preset.communicates and not preset.strategy.sends_by_itself
     if name == NO_UPDATE:  # a parameter server updates as part of the communication
-        return ranks == 1 or not preset.updates_on_server
+        return ranks == 1 or not preset.strategy.updates_on_server
     return True

@@ -10,8 +10,8 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
-from stallpoint.strategies.algorithms import rounds
 from stallpoint.strategies.presets import NONE, Preset, to_values
+from stallpoint.strategies.strategy import Asked
 from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue
 from stallpoint.study.conditions import Row, condition
 from stallpoint.study.intervention_cells import intervention_cells
@@ -139,25 +139,12 @@ def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | No
 def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own: int) -> str | None:
     """Why its preset cannot train a combination with `own` samples of each worker."""
     name = combination["sync"]
-    preset, workers = catalogue.presets[name], combination["workers_per_node"]
+    preset = catalogue.presets[name]
     if own % preset.accumulate:
         return f"b = {own} is not divisible by the {preset.accumulate} parts of preset {name} (accumulate)"
-    if preset.sharding == "node" and workers == 1 and combination["nodes"] > 1:
-        return f"preset {name} shards inside a node, which has one worker; fsdp shards over all"
-    network, ranks = NETWORKS.get(combination["network"]), _ranks(combination)
-    if preset.staged and ranks > 1:
-        if (own * ranks) % preset.micro_batches:
-            return f"B = {own * ranks} is not divisible by the {preset.micro_batches} micro_batches of preset {name}"
-        if combination["network"] in catalogue.commands:
-            return f"preset {name} cuts networks that stallpoint builds, and {combination['network']} is a command"
-        if network and ranks > network.most_stages:
-            return f"{ranks} stages, but network {network.name} can be cut into {network.most_stages} at most"
-    if preset.splits_outputs and ranks > 1:
-        if combination["network"] in catalogue.commands:
-            return f"preset {name} splits networks that stallpoint builds, and {combination['network']} is a command"
-        if network and not network.split_layers:
-            return f"preset {name} splits fully-connected layers behind convolutions, and {network.name} has none"
-    return None
+    network, place = combination["network"], (combination["nodes"], combination["workers_per_node"])
+    asked = Asked(name, place, own, network, NETWORKS.get(network), command=network in catalogue.commands)
+    return preset.strategy.impossible(asked) or None
 
 
 def _with_interventions(
@@ -213,9 +200,9 @@ def _check_rounds(combination: Mapping[str, Any], catalogue: Catalogue) -> None:
             f"sync: preset {sync} changes in the course of training, so that it has no throughput of its own: measure "
             "one without synchronous_steps, and train to a target (convergence) with this one"
         )
-    if iterations % rounds(preset):
+    if iterations % preset.rounds:
         raise InputError(
-            f"iterations: {iterations}, but preset {sync} does the same again after {rounds(preset)} iterations; a "
+            f"iterations: {iterations}, but preset {sync} does the same again after {preset.rounds} iterations; a "
             "multiple of that is needed for its mean"
         )
 

@@ -17,7 +17,7 @@ from stallpoint.errors import InputError
 from stallpoint.explain.importing import ITERATIONS_AT_ONCE, ROWS_AT_ONCE, compose, describe_traced, import_cell
 from stallpoint.inputs.layer_trace import TracedIteration, to_text
 from stallpoint.models.base.measured import over_ranks
-from stallpoint.models.taskgraph import Costs, Message, equation, iteration_tasks, schedule
+from stallpoint.models.taskgraph import Costs, Message, iteration_tasks, schedule
 from stallpoint.models.terms import communication
 from stallpoint.records.parquet import read, to_arrow
 from stallpoint.records.tables import NETWORK_LAYERS, RUNS, TABLES
@@ -100,7 +100,7 @@ def test_reading_ahead_hides_the_storage_of_table_vi() -> None:
         *map(np.array, (cell.read, 0.0, phases["forward"], phases["backward"], phases["exposed_communication"], 0.0)),
         overlap=True, prefetch="host",
     )  # fmt: skip
-    assert equation(PRESETS[cell.sync].preset, prefetch=True) == "eq. 5"
+    assert PRESETS[cell.sync].preset.strategy.equation(prefetch=True) == "eq. 5"
     assert float(seconds) == pytest.approx(phases["iteration_time"] - phases["data_wait"])
 
 

@@ -11,7 +11,7 @@ from resident_ranks import Ranks
 
 from stallpoint.measure import constants
 from stallpoint.measure.jobs import co_running
-from stallpoint.strategies.presets import OPERATIONS
+from stallpoint.strategies.options import OPERATIONS
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
 
 pytestmark = pytest.mark.ranks

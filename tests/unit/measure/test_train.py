@@ -28,7 +28,8 @@ from stallpoint.records.parquet import read
 from stallpoint.records.tables import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.strategies.presets import PRESETS, Preset, forced, to_values
+from stallpoint.strategies.options import forced
+from stallpoint.strategies.presets import PRESETS, Preset, to_values
 from stallpoint.study.kinds.train_kind import TrainCell
 
 pytestmark = pytest.mark.ranks
@@ -119,8 +120,8 @@ def check_messages(preset: Preset, ranks: int, columns: dict[str, Sequence[Any]]
         for side in ("gather", "gather_again")
     }
     assert all(at is not None for at in gathers["gather"]) == (preset.sharding != "none")
-    assert all(at is not None for at in gathers["gather_again"]) == (preset.shards_weights and preset.reshard)
-    if preset.shards_weights:
+    assert all(at is not None for at in gathers["gather_again"]) == (preset.strategy.in_blocks and preset.reshard)
+    if preset.strategy.in_blocks:
         assert gathers["gather"] == sorted(gathers["gather"]), "the first block goes first"
     expected = {layer: sent_bytes(preset, ranks, size) for layer, size in sizes.items()}
     for layer, (_, size) in sent.items():
@@ -136,8 +137,8 @@ def sent_bytes(preset: Preset, ranks: int, size: int) -> float:
         return size * (servers - 1 + ranks - 1) / servers  # shares to the other servers, then its sums to each worker
     if preset.top_k < 1:
         return size / 4 * preset.top_k * (4 + preset.gradient_bits / 8)
-    if preset.shards_weights:  # of each worker as many rows, of which the last ones may be empty
-        rows, shards = {448: 4, 34800: 60, 1464: 6}[size], preset.shards(ranks // 2, 2)
+    if preset.strategy.in_blocks:  # of each worker as many rows, of which the last ones may be empty
+        rows, shards = {448: 4, 34800: 60, 1464: 6}[size], preset.strategy.shards((ranks // 2, 2))
         return size * -(-rows // shards) * shards / rows
     if preset.hook == "powersgd":  # a column and a row of each matrix (4 × 27, 60 × 144 and 6 × 60), and the biases
         return {448: 4 * (4 + 27 + 4), 34800: 4 * (60 + 144 + 60), 1464: 4 * (6 + 60 + 6)}[size]

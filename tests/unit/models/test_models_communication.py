@@ -12,7 +12,7 @@ from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import Communication, Fit, all_reduce_seconds
 from stallpoint.models.terms.reductions import REDUCTION_LAWS, BySize, law_of
-from stallpoint.strategies.presets import ALL_REDUCE, OPERATIONS
+from stallpoint.strategies.options import ALL_REDUCE, OPERATIONS
 
 TRUTH = Truth()
 SCHEME = ("cpu", "mpi", "library", ALL_REDUCE)

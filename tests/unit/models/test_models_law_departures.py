@@ -14,7 +14,7 @@ from stallpoint.models.base.statistics import REPLICATES, estimate
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import Communication, all_reduce_seconds
 from stallpoint.models.terms.law_departures import Departures
-from stallpoint.strategies.presets import ALL_REDUCE
+from stallpoint.strategies.options import ALL_REDUCE
 
 SIZES = 4.0 ** np.arange(5, 14)
 STEP, BYTE = 30e-6, 0.5e-9

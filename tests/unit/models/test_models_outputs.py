@@ -19,7 +19,8 @@ from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import NONE, Effects, PerMessage
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.presets import ALL_GATHER, ALL_REDUCE, PRESETS, REDUCE_SCATTER, Preset
+from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from stallpoint.strategies.presets import PRESETS, Preset
 
 CONV, FC = 1_000_000, 4_000_000
 """Bytes of the gradients of a layer."""

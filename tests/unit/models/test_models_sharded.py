@@ -17,7 +17,8 @@ from stallpoint.models.terms.communication import WhileComputing, all_reduce_par
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.presets import ALL_GATHER, ALL_REDUCE, OPERATIONS, PRESETS, Preset
+from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, OPERATIONS
+from stallpoint.strategies.presets import PRESETS, Preset
 
 NAMES = ("block1.fc", "block2.fc", "block3.fc", "block4.fc")
 BYTES, HANDED_ON = 4_000_000, 100_000

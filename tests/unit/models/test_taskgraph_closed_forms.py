@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.taskgraph import Costs, Message, equation, iteration_tasks, schedule
+from stallpoint.models.taskgraph import Costs, Message, iteration_tasks, schedule
 from stallpoint.strategies.presets import PRESETS
 
 times = st.floats(0, 10)
@@ -109,7 +109,7 @@ def test_iteration_seconds_are_those_of_the_schedule(c: Drawn, preset: str, pref
 
 def test_the_equation_is_named() -> None:
     names = {
-        (name, prefetch): equation(PRESETS[name].preset, prefetch=prefetch)
+        (name, prefetch): PRESETS[name].preset.strategy.equation(prefetch=prefetch)
         for name in ("naive", "wfbp")
         for prefetch in (False, True)
     }

@@ -22,9 +22,11 @@ from torch import nn
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.clock import HostClock
-from stallpoint.measure.synchronisation.assembly import SERVED
+from stallpoint.measure.synchronisation.asynchronous import Asynchronous
 from stallpoint.measure.synchronisation.averaging import Outer
 from stallpoint.measure.synchronisation.delayed import Delays
+from stallpoint.measure.synchronisation.downpour import Downpour
+from stallpoint.measure.synchronisation.elastic import Elastic
 from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.measure.synchronisation.served import Servers
 from stallpoint.measure.synchronisation.server import TOKEN_BYTES, Ask, Rules, Server, ends, share
@@ -35,6 +37,8 @@ from stallpoint.strategies.presets import PRESETS, Preset
 from stallpoint.study.recipes import Recipe
 
 pytestmark = pytest.mark.ranks
+
+SERVED = {"asynchronous": Asynchronous, "downpour": Downpour, "elastic": Elastic}
 
 WORKERS, ITERATIONS = small_algorithms.WORKERS, small_training.ITERATIONS
 TOKEN = b"t" * TOKEN_BYTES

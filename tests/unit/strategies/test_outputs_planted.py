@@ -8,7 +8,8 @@ from planted_training import cuts_of_planted, measured, near
 from visiting_cells import collectives, train
 
 from stallpoint.models.fitting import fit
-from stallpoint.strategies.presets import ALL_GATHER, ALL_REDUCE, PRESETS, REDUCE_SCATTER, to_values
+from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from stallpoint.strategies.presets import PRESETS, to_values
 
 pytestmark = pytest.mark.ranks
 

@@ -9,7 +9,8 @@ from planted_training import cuts_of_planted, measured, near
 from visiting_cells import collectives, train
 
 from stallpoint.models.fitting import fit
-from stallpoint.strategies.presets import ALL_REDUCE, PRESETS, SEND_RECEIVE, to_values
+from stallpoint.strategies.options import ALL_REDUCE, SEND_RECEIVE
+from stallpoint.strategies.presets import PRESETS, to_values
 
 pytestmark = pytest.mark.ranks
 

@@ -322,7 +322,8 @@ def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> No
 def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> None:
     """Raise `InputError` where several workers train models of their own, and the study takes them for one."""
     preset = preset_from(cell.preset)
-    if cell.ranks == 1 or not (preset.synchronous and preset.communicates) or preset.model_parallel:
+    replicas = preset.synchronous and preset.communicates and preset.strategy.independent
+    if cell.ranks == 1 or not replicas:
         return
     silent = [rank for rank, probe in enumerate(probes) if probe["collectives"] == 0]
     other = [rank for rank, probe in enumerate(probes) if probe["checksum"] != probes[0]["checksum"]]

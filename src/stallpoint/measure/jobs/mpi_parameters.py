@@ -17,7 +17,7 @@ from functools import cache
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.mpi import MPI
-from stallpoint.strategies.presets import UNFORCED, forced
+from stallpoint.strategies.options import UNFORCED, forced
 
 
 @dataclass(frozen=True)

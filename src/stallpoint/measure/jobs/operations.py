@@ -1,4 +1,4 @@
-"""Collective operations of messages, as they are timed: `stallpoint.strategies.presets.OPERATIONS`."""
+"""Collective operations of messages, as they are timed: `stallpoint.strategies.options.OPERATIONS`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.synchronisation.communicator import Communicator
-from stallpoint.strategies.presets import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from stallpoint.errors import CannotRun, InputError
+from stallpoint.errors import CannotRun
 from stallpoint.measure import agreement, resident, synchronisation
 from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
 from stallpoint.measure.device import device_of
@@ -24,8 +24,9 @@ from stallpoint.measure.machine.peak_memory import PeakMemory
 from stallpoint.measure.machine.sensors import Sensors, between
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.synchronisation import Gathered, Received, Sent
+from stallpoint.measure.synchronisation import Gathered, Received, Sent, Worker
 from stallpoint.measure.synchronisation.delayed import Delays
+from stallpoint.measure.synchronisation.interface import parameters
 from stallpoint.measure.training import allocator
 from stallpoint.measure.training.device_prefetch import DevicePrefetch
 from stallpoint.measure.training.gradient_norms import GradientNorms
@@ -33,13 +34,13 @@ from stallpoint.measure.training.instrumentation import Instrumentation
 from stallpoint.measure.training.layer_timing import LayerTimer
 from stallpoint.measure.training.optimiser import Optimiser, Sgd, local, restore
 from stallpoint.measure.training.optimisers import Adagrad
+from stallpoint.measure.training.passes import Ends, Passes
 from stallpoint.measure.training.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.training.precision import forward_context, loss_scale
 from stallpoint.measure.training.recomputation import Recomputation
 from stallpoint.measure.training.substitutes import FixedMiniBatch, NothingToRead
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
-from stallpoint.networks.description import split_of, stages_of
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.records.tables import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, STALENESS
@@ -79,8 +80,8 @@ class Trainer:
     All ranks must give the same weights. `device` is where it computes, `preset` how gradients are synchronised;
     what that has to learn from times it learns in the first `warmup` iterations. `per_node` ranks share a node, in
     their order. `change` says what is left out. `optimiser` makes what updates the weights, called like `Sgd`; `norms`
-    is told of the gradients. The stages of a pipeline begin with the layers `starts`; its first rank alone needs
-    mini-batches, those of all. Where outputs are split, they are those of the layers `split`.
+    is told of the gradients. `division` is that of the network (`Strategy.division`). Of a pipeline the first rank
+    alone needs mini-batches, those of all.
     """
 
     def __init__(
@@ -96,53 +97,40 @@ class Trainer:
         change: Change = UNCHANGED,
         optimiser: Callable[..., Optimiser] = Sgd,
         norms: GradientNorms | None = None,
-        starts: Sequence[int] = (),
-        split: Sequence[int] = (),
+        division: Sequence[int] = (),
     ) -> None:
         self._network = network.to(device)
         self._world = world
         self._device = device
-        self._in_precision = forward_context(precision, device)
         self._clock = clock_for(device)
-        sharded = synchronisation.sharded(preset, self._network, world, self._clock, device, per_node)
-        self._split = synchronisation.split(preset, self._network, split, world, self._clock, device, self._waiting)
-        copied = sharded or self._split
-        self.copied = copied is not None
-        """Whether what it trains is a copy of the network."""
-        self._stage = synchronisation.stage(preset, self._network, starts, world, self._clock, device, self._waiting)
-        self._layers = trained = alike = layers(copied.network if copied else self._network)
-        if self._stage:
-            own = self._stage.layers
-            trained = [layer if place in own else replace(layer, parameters=[]) for place, layer in enumerate(trained)]
-        if self._split:
-            self._layers, alike = self._split.layers, self._split.summed(trained)
-        self._parameters = [parameter for layer in trained for parameter in layer.parameters]
-        self._alike = self._parameters if self._stage else [weights for layer in alike for weights in layer.parameters]
-        self._scale = loss_scale(precision)
-        self._parts, self._micro_batches = preset.accumulate, preset.micro_batches
+        scale = loss_scale(precision)
 
         def for_server(pieces: Sequence[nn.Parameter]) -> Optimiser:
             if preset.server_optimiser == "adagrad":
-                return Adagrad(pieces, lambda step: self._optimiser.step_size(step), loss_scale=self._scale)
-            return optimiser(pieces, loss_scale=self._scale)
+                return Adagrad(pieces, lambda step: self._optimiser.step_size(step), loss_scale=scale)
+            return optimiser(pieces, loss_scale=scale)
 
-        self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
-        self._synchronisation = sharded or self._stage or synchronisation.start(
-            preset, self._network, alike, world, self._clock, device, self._step_of,
-            warmup=warmup, for_server=for_server, empty_messages=change.empty_messages, waiting=self._waiting,
+        worker = Worker(
+            self._network, layers(self._network), world, self._clock, device, self._step_of, for_server, self._waiting,
+            warmup=warmup, per_node=per_node, division=division, empty_messages=change.empty_messages,
         )  # fmt: skip
-        if sharded:
-            sharded.start(self._layers, self._waiting)
-        if self._split:
-            self._split.start(self._synchronisation)
-            self._synchronisation = self._split
-        self._network = self._synchronisation.network if copied or self._stage else self._network
+        self._part = part = synchronisation.begin(preset, worker)
+        self._synchronisation, self._network, self._layers = part.synchronisation, part.network, part.layers
+        self._parameters = parameters(part.trained)
+        self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
         # Before layers are timed: what is computed again is then their backward pass.
         self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
-        self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=self._scale)
+        self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=scale)
         self._update = change.update
         self._norms = norms
-        self._timer = LayerTimer(trained, self._clock, self._ready if norms else self._synchronisation.ready)
+        self._timer = LayerTimer(part.trained, self._clock, self._ready if norms else self._synchronisation.ready)
+        in_precision = forward_context(precision, device)
+        self._passes = Passes(self._clock, self._timer, in_precision, scale, world.size, preset.accumulate)
+
+    @property
+    def copied(self) -> bool:
+        """Whether what it trains is a copy of the network."""
+        return self._part.copied
 
     def begin(self, step: int) -> None:
         """The iteration that follows is this step, counted from 0; where none is told, all are the first one."""
@@ -156,7 +144,7 @@ class Trainer:
         loaded = mark()
         inputs, labels = (part.to(self._device, non_blocking=True) for part in (batch.inputs, batch.labels))
         copied = mark()
-        losses, passes = self._through_stage(inputs, labels) if self._stage else self._passes(inputs, labels)
+        losses, passes = self._synchronisation.passes(self._passes, inputs, labels)
         self._timer.check_gradients()
         self._synchronisation.finish()
         synchronised = mark()
@@ -174,7 +162,7 @@ class Trainer:
 
         times = self._timer.times()
         sent, gathered = self._synchronisation.sent(), self._synchronisation.gathered()
-        received = self._stage.received() if self._stage else []
+        received = self._synchronisation.received()
         self._synchronisation.clear()
         self._synchronisation.learn(times.gradient_ready)
         phases = self._phases([loaded, copied], passes, [synchronised, updated, exchanged], times.waits, received)
@@ -186,51 +174,10 @@ class Trainer:
         columns = self._phase_columns(batch, losses, phases, under_way)
         return Iteration(columns, times.columns(self._layers, sent, gathered), times.turns)
 
-    def _passes(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[list[Mark]]]:
-        """Losses of the parts of a mini-batch, and the ends of the forward and backward pass of each."""
-        *earlier, last = self._in_parts(inputs, labels)
-        losses, passes = [], []
-        for part in earlier:
-            with self._synchronisation.accumulating(), self._timer.accumulating():
-                loss, *ends = self._pass(*part)
-            self._timer.passed(*ends)
-            losses.append(loss)
-            passes.append(ends)
-        loss, forward, backward = self._pass(*last)
-        passes.append([forward, self._synchronisation.backward_ended(backward)])
-        return [*losses, loss], passes
-
-    def _through_stage(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[list[Mark]]]:
-        """The same of a pipeline: the micro-batches' losses, and the ends of all forward and all backward passes."""
-        assert self._stage
-        with self._in_precision:
-            self._stage.forward_passes(inputs, labels)
-        forward = self._clock.mark()
-        backward = self._stage.backward_passes(self._scale / self._micro_batches)
-        with self._timer.accumulating():
-            losses = [next(backward) for _ in range(self._micro_batches - 1)]
-        return [*losses, *backward], [[forward, self._clock.mark()]]
-
-    def _in_parts(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """The parts of a mini-batch that are computed one after the other."""
-        if len(inputs) % self._parts:
-            raise InputError(f"accumulate: {self._parts} does not divide the worker's mini-batch of {len(inputs)}")
-        return list(zip(inputs.chunk(self._parts), labels.chunk(self._parts), strict=True))
-
-    def _pass(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, Mark, Mark]:
-        """The loss of a forward and a backward pass, and the end of each."""
-        with self._in_precision:
-            loss = self._synchronisation.forward(inputs, labels)
-        forward = self._clock.mark()
-        # Scaled here, summed gradients are averages.
-        workers = 1 if self._synchronisation.apart else self._world.size
-        (loss * (self._scale / (workers * self._parts))).backward()  # type: ignore[no-untyped-call]
-        return loss, forward, self._clock.mark()
-
     def _phases(
         self,
         begin: list[Mark],
-        passes: list[list[Mark]],
+        passes: list[Ends],
         end: list[Mark],
         waits: Sequence[tuple[float, float]],
         received: Sequence[Received],
@@ -269,7 +216,7 @@ class Trainer:
         are trained."""
         modes = [(module, module.training) for module in self._network.modules()]
         self._network.eval()
-        with torch.no_grad(), self._in_precision, self._synchronisation.consensus():
+        with torch.no_grad(), self._passes.in_precision, self._synchronisation.consensus():
             yield self._network
         for module, training in modes:
             module.training = training
@@ -302,7 +249,7 @@ class Trainer:
         Compares up to 1000 values of each parameter; nodes with different CPUs may round them differently. Of sharded
         weights the ranks that hold the same share are compared; of split layers each rank has its own.
         """
-        values = [local(weights.detach()).flatten() for weights in self._alike]
+        values = [local(weights.detach()).flatten() for weights in self._part.alike]
         low = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
         high = low.copy()
         alike = self._world.comm.Split(self._world.rank % self._synchronisation.shards, self._world.rank)
@@ -380,17 +327,17 @@ def iterations(
     agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
-    starts = stages_of(network, world.size) if preset.staged and world.size > 1 else ()
-    split = split_of(network) if preset.splits_outputs and world.size > 1 else ()
+    division = preset.strategy.division(network, world.size)
+    first_reads = preset.strategy.first_reads and world.size > 1
     trained = resident.network(network, cell.seed, device)
     peak = PeakMemory(device)
     with (
-        _pipeline(change.pipeline, cell, world, network.takes, before, device, first_reads=bool(starts)) as pipeline,
+        _pipeline(change.pipeline, cell, world, network.takes, before, device, first_reads=first_reads) as pipeline,
         on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
             trained, world, preset, device,
             precision=cell.precision, warmup=cell.warmup, per_node=cell.workers_per_node, change=change,
-            starts=starts, split=split,
+            division=division,
         ) as trainer,
         Sensors(gpu=device.index) as sensors,
     ):  # fmt: skip

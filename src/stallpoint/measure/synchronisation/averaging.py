@@ -12,18 +12,24 @@ from typing import Any
 
 import torch
 
-from stallpoint.measure.synchronisation.communicator import Communicator
+from stallpoint.measure.synchronisation.communicator import Communicator, communicator
 from stallpoint.measure.synchronisation.exchanging import Apart
-from stallpoint.measure.synchronisation.interface import Replica
+from stallpoint.measure.synchronisation.interface import Part, Replica, Worker, whole
 from stallpoint.strategies.presets import Preset
 
 
 class Averaging(Apart):
     """Averages as `preset` says."""
 
-    def __init__(self, replica: Replica, preset: Preset, communicator: Communicator) -> None:
+    @classmethod
+    def begin(cls, preset: Preset, worker: Worker) -> Part:
+        """See `assembly`."""
+        sums = communicator(preset.backend, preset.scheme, preset.segment_bytes, worker.world, worker.device)
+        return whole(cls(worker.replica, preset, sums), worker)
+
+    def __init__(self, replica: Replica, preset: Preset, sums: Communicator) -> None:
         super().__init__(replica, preset)
-        self._communicator = communicator
+        self._communicator = sums
         self._outer = Outer(self._flat.weights(), preset.outer_step, preset.outer_momentum)
 
     def state(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from stallpoint.measure.clock import Mark
-from stallpoint.measure.synchronisation.interface import Replica, Sent, Synchronisation
+from stallpoint.measure.synchronisation.interface import Part, Replica, Sent, Synchronisation, Worker, whole
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
 from stallpoint.measure.training.bucket_timing import BucketTiming, Send, summed
 from stallpoint.strategies.presets import Preset
@@ -34,6 +34,11 @@ class DataParallel(Synchronisation):
     """A `Synchronisation` by DistributedDataParallel as `preset` says; `waiting` is told of waits in an update."""
 
     updates = False
+
+    @classmethod
+    def begin(cls, preset: Preset, worker: Worker) -> Part:
+        """See `assembly`."""
+        return whole(cls(worker.replica, worker.device, preset, worker.waiting), worker)
 
     def __init__(self, replica: Replica, device: torch.device, preset: Preset, waiting: Callable[[bool], None]) -> None:
         self._communicator = TorchCommunicator(replica.world, device)

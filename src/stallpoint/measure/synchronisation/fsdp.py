@@ -26,7 +26,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from stallpoint.errors import CannotRun
 from stallpoint.measure.clock import Clock
 from stallpoint.measure.jobs.operations import Operations
-from stallpoint.measure.synchronisation.interface import Gathered, Sent, Synchronisation
+from stallpoint.measure.synchronisation.interface import Gathered, Part, Sent, Synchronisation, Worker, parameters
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
 from stallpoint.measure.training.optimiser import local
 from stallpoint.measure.world import World
@@ -43,6 +43,14 @@ class FullySharded(Synchronisation):
 
     updates = False
 
+    @classmethod
+    def begin(cls, preset: Preset, worker: Worker) -> Part:
+        """See `assembly`."""
+        sharded = cls(worker.network, worker.world, worker.clock, worker.device, preset, worker.per_node)
+        of = layers(sharded.network)
+        sharded.start(of, worker.waiting)
+        return Part(sharded, sharded.network, of, of, parameters(of), copied=True)
+
     def __init__(
         self, network: nn.Module, world: World, clock: Clock, device: torch.device, preset: Preset, per_node: int
     ) -> None:
@@ -55,7 +63,7 @@ class FullySharded(Synchronisation):
         for name in preset.operations:
             operations(name, 4)
         self._clock, self._preset, self._device = clock, preset, device
-        self.shards = per_node if preset.sharding == "node" else world.size
+        self.shards = preset.strategy.shards((world.size // per_node, per_node))
         mesh = init_device_mesh(
             device.type, (world.size // self.shards, self.shards), mesh_dim_names=("replicate", "shard")
         )

@@ -5,10 +5,17 @@ from __future__ import annotations
 import torch
 
 from stallpoint.measure.synchronisation.exchanging import Apart
+from stallpoint.measure.synchronisation.interface import Part, Worker, whole
+from stallpoint.strategies.presets import Preset
 
 
 class Gossip(Apart):
     """Mixes every `period` iterations, by equal weights: 1/3 each, or 1/2 of two workers."""
+
+    @classmethod
+    def begin(cls, preset: Preset, worker: Worker) -> Part:
+        """See `assembly`."""
+        return whole(cls(worker.replica, preset), worker)
 
     def close(self, *, wait: bool) -> None:
         """Nothing to end."""

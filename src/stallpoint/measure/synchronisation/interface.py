@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.synchronisation.server import MakeOptimiser
+from stallpoint.measure.training.passes import Ends, Passes
 from stallpoint.measure.training.sent import Gathered as Gathered
 from stallpoint.measure.training.sent import Received as Received
 from stallpoint.measure.training.sent import Sent as Sent
@@ -27,6 +29,37 @@ class Replica:
     """Of the network, in forward order."""
     world: World
     clock: Clock
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker, before it is known how its network is divided and what brings gradients together."""
+
+    network: nn.Module
+    layers: Sequence[Layer]
+    """Of the network, in forward order; their gradients are brought together."""
+    world: World
+    clock: Clock
+    device: torch.device
+    step: Callable[[list[nn.Parameter]], None]
+    """Updates weights, where that is done by one rank."""
+    for_server: MakeOptimiser
+    """Makes what updates the share of a server."""
+    waiting: Callable[[bool], None] = lambda _: None
+    """Is told when a rank begins and ends to wait in the middle of computing."""
+    warmup: int = 1
+    """Iterations after which plans are made that need measured times."""
+    per_node: int = 1
+    """Ranks that share a node, in their order."""
+    division: Sequence[int] = ()
+    """Positions of the layers where the network is divided (`Strategy.division`)."""
+    empty_messages: bool = False
+    """Every message carries one value, and no gradients."""
+
+    @property
+    def replica(self) -> Replica:
+        """Its copy of the network."""
+        return Replica(self.network, self.layers, self.world, self.clock)
 
 
 class Synchronisation(Protocol):
@@ -49,6 +82,21 @@ class Synchronisation(Protocol):
         """The loss of these inputs and labels."""
         loss: torch.Tensor = self.network(*inputs)
         return loss
+
+    def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
+        """Losses of the parts of a mini-batch, and the ends of all forward and backward passes; the last ones are not
+        told to the timer."""
+        *earlier, last = how.divided(inputs, labels)
+        workers = 1 if self.apart else how.workers
+        losses, passes = [], []
+        for part in earlier:
+            with self.accumulating(), how.timer.accumulating():
+                loss, ends = how(self.forward, part, workers)
+            how.timer.passed(*ends)
+            losses.append(loss)
+            passes.append(ends)
+        loss, (forward, backward) = how(self.forward, last, workers)
+        return [*losses, loss], [*passes, [forward, self.backward_ended(backward)]]
 
     def accumulating(self) -> AbstractContextManager[None]:
         """A block of passes whose gradients stay on their ranks; `ready` is not called in it."""
@@ -82,6 +130,10 @@ class Synchronisation(Protocol):
         """The weights are updated: exchange them, where it is they that are exchanged."""
         return
 
+    def received(self) -> Sequence[Received]:
+        """What came from other stages since the start of the iteration."""
+        return []
+
     def sent(self) -> Mapping[int, Sent]:
         """What was sent since the start of the iteration, by layer; it has ended."""
 
@@ -110,3 +162,30 @@ class Synchronisation(Protocol):
 
     def close(self, *, wait: bool) -> None:
         """End; with `wait`, after what is under way, and together with the other ranks."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A worker's part in training."""
+
+    synchronisation: Synchronisation
+    network: nn.Module
+    """What it trains."""
+    layers: Sequence[Layer]
+    """Those of the whole network, with its sizes."""
+    trained: Sequence[Layer]
+    """The same with the parameters that this worker trains."""
+    alike: Sequence[nn.Parameter]
+    """Those of them that as many ranks hold as there are, or, of sharded ones, as hold the same share."""
+    copied: bool = False
+    """Whether `network` is a copy."""
+
+
+def parameters(of: Sequence[Layer]) -> list[nn.Parameter]:
+    """Return the parameters of layers."""
+    return [weights for layer in of for weights in layer.parameters]
+
+
+def whole(synchronisation: Synchronisation, worker: Worker) -> Part:
+    """Return the part of a worker that has all layers."""
+    return Part(synchronisation, worker.network, worker.layers, worker.layers, parameters(worker.layers))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from stallpoint.measure.mpi import MPI
-from stallpoint.strategies.presets import SHARDED, servers_of
+from stallpoint.strategies.options import SHARDED, servers_of
 
 Segment: TypeAlias = npt.NDArray[np.float32]
 

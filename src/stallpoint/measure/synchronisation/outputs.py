@@ -21,8 +21,9 @@ from torch.nn import functional
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.synchronisation.assembly import replicas
 from stallpoint.measure.synchronisation.communicator import communicator
-from stallpoint.measure.synchronisation.interface import Gathered, Sent, Synchronisation
+from stallpoint.measure.synchronisation.interface import Gathered, Part, Sent, Synchronisation, Worker, parameters
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer, layers
 from stallpoint.strategies.presets import Preset
@@ -41,6 +42,15 @@ class SplitLayers(Synchronisation):
     """
 
     updates = False
+
+    @classmethod
+    def begin(cls, preset: Preset, worker: Worker) -> Part:
+        """See `assembly`."""
+        split = cls(worker.network, worker.division, worker.world, worker.clock, worker.device, preset, worker.waiting)
+        trained = layers(split.network)
+        summed = split.summed(trained)
+        split.start(replicas(preset, replace(worker, layers=summed)).synchronisation)
+        return Part(split, split.network, split.layers, trained, parameters(summed), copied=True)
 
     def __init__(
         self,

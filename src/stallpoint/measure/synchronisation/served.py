@@ -11,7 +11,7 @@ import torch
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.synchronisation.exchanging import Exchanging
-from stallpoint.measure.synchronisation.interface import Replica
+from stallpoint.measure.synchronisation.interface import Part, Replica, Worker, whole
 from stallpoint.measure.synchronisation.rendezvous import reachable
 from stallpoint.measure.synchronisation.server import (
     ANSWERED,
@@ -72,6 +72,11 @@ class Servers:
 
 class Served(Exchanging):
     """A worker, and on the first ranks the thread of a server beside it."""
+
+    @classmethod
+    def begin(cls, preset: Preset, worker: Worker) -> Part:
+        """See `assembly`."""
+        return whole(cls(worker.replica, preset, worker.for_server), worker)
 
     def __init__(self, replica: Replica, preset: Preset, make_optimiser: MakeOptimiser) -> None:
         super().__init__(replica, preset)

@@ -1,8 +1,8 @@
 """A pipeline: each rank computes a stage of the network and hands on what comes out, micro-batch by micro-batch.
 
-As GPipe does it (Huang et al. 2019, Fig. 2c): all micro-batches forward, then all backward, the last one first. The
-labels go along with the activations, as the first rank alone reads, and the losses with the gradients. Each message
-begins with a header: a rank waits for another stage until that is there, and what follows is the transfer.
+The order of passes is the strategy's (`Pipeline.turns`). The labels go along with the activations, as the first rank
+alone reads, and the losses with the gradients. Each message begins with a header: a rank waits for another stage until
+that is there, and what follows is the transfer.
 
 PyTorch's own pipelines (torch.distributed.pipelining) wait for both as one, inside of their schedules: how long the
 bubble is could not be measured. So the schedule is written out here, over MPI.
@@ -10,8 +10,12 @@ bubble is could not be measured. So the schedule is written out here, over MPI.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,12 +23,14 @@ import torch
 from torch import nn
 
 from stallpoint.errors import InputError
-from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.clock import Mark
 from stallpoint.measure.device import thread_for
-from stallpoint.measure.synchronisation.interface import Synchronisation
+from stallpoint.measure.synchronisation.interface import Part, Synchronisation, Worker, parameters
+from stallpoint.measure.training.passes import Ends, Passes
 from stallpoint.measure.training.sent import Received, Sent
-from stallpoint.measure.world import World
 from stallpoint.networks.cutting import Cutting
+from stallpoint.strategies.families.pipeline_family import FORWARD, Pipeline
+from stallpoint.strategies.presets import Preset
 
 _MOST_DIMENSIONS = 8
 _KINDS = (torch.float32, torch.int64)
@@ -36,18 +42,23 @@ class Stage(Synchronisation):
 
     updates = False
 
-    def __init__(
-        self,
-        network: nn.Module,
-        starts: Sequence[int],
-        micro_batches: int,
-        world: World,
-        clock: Clock,
-        device: torch.device,
-        waiting: Callable[[bool], None],
-    ) -> None:
-        self._world, self._clock, self._device, self._waiting = world, clock, device, waiting
-        self._micro_batches = micro_batches
+    @classmethod
+    def begin(cls, preset: Preset, worker: Worker) -> Part:
+        """See `assembly`."""
+        stage = cls(preset, worker)
+        trained = [
+            layer if place in stage.layers else replace(layer, parameters=[])
+            for place, layer in enumerate(worker.layers)
+        ]
+        return Part(stage, stage.network, worker.layers, trained, parameters(trained))
+
+    def __init__(self, preset: Preset, worker: Worker) -> None:
+        network, starts, world, device = worker.network, worker.division, worker.world, worker.device
+        self._world, self._clock, self._device, self._waiting = world, worker.clock, device, worker.waiting
+        pipeline = preset.strategy
+        assert isinstance(pipeline, Pipeline)
+        self._turns = pipeline.turns(world.rank + 1, world.size)
+        self._micro_batches = preset.micro_batches
         self.shards = world.size
         cutting = Cutting(network)
         self.layers = range(starts[world.rank], [*starts[1:], len(cutting)][world.rank])
@@ -58,44 +69,62 @@ class Stage(Synchronisation):
         self._thread = thread_for(device, "communication")
         self._sending: list[Future[None]] = []
         self._received: list[tuple[Mark, Mark, Mark]] = []
-        self._under_way: list[tuple[torch.Tensor | None, torch.Tensor]] = []
+        self._under_way: dict[int, tuple[torch.Tensor | None, torch.Tensor]] = {}
         """What each micro-batch that is to go backward came in and went out with."""
 
-    def forward_passes(self, inputs: torch.Tensor, labels: torch.Tensor) -> None:
-        """Of all micro-batches of what the first rank has read."""
+    def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
+        """Of all micro-batches of what the first rank has read: their losses, and the ends of passes that follow one
+        another, as many of a kind as there are."""
         if self._before is None and len(inputs) % self._micro_batches:
             raise InputError(f"micro_batches: {self._micro_batches} does not divide the mini-batch of {len(inputs)}")
-        parts = zip(inputs.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True)
-        for number in range(self._micro_batches):
-            if self._before is None:
-                (values, own_labels), leaf = next(parts), None
-            else:
-                (values, own_labels), _ = self._receive(self._before, 2)
-                leaf = values.requires_grad_()
-            result = self.network(values, own_labels)
-            if self._behind is not None:
-                self._send(self._behind, [result.detach().float(), own_labels], float(number))
-            self._under_way.append((leaf, result))
+        parts = list(zip(inputs.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
+        losses: list[torch.Tensor] = []
+        passes: list[Ends] = []
+        for kind, turns in groupby(self._turns, itemgetter(0)):
+            if kind == FORWARD:
+                if passes:
+                    how.timer.passed(*passes[-1])
+                with how.in_precision:
+                    for _, part in turns:
+                        self._forward(part, parts)
+                middle = self._clock.mark()
+                continue
+            for _, part in turns:
+                last = len(losses) + 1 == self._micro_batches
+                with nullcontext() if last else how.timer.accumulating():
+                    losses.append(self._backward(part, how.scale / self._micro_batches))
+            passes.append([middle, self._clock.mark()])
+        return losses, passes
 
-    def backward_passes(self, scale: float) -> Iterator[torch.Tensor]:
-        """The loss of each micro-batch, once it has gone backward; it counts `scale` times."""
-        while self._under_way:
-            leaf, result = self._under_way.pop()
-            if self._behind is None:
-                loss = result.detach()
-                (result * scale).backward()  # type: ignore[no-untyped-call]
-            else:
-                (gradient,), value = self._receive(self._behind, 1)
-                loss = torch.tensor(value)
-                result.backward(gradient.to(result.dtype))  # type: ignore[no-untyped-call]
-            if self._before is not None:
-                assert leaf is not None
-                assert leaf.grad is not None, "each stage computes with what it gets"
-                self._send(self._before, [leaf.grad], float(loss))
-            yield loss
+    def _forward(self, part: int, parts: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        if self._before is None:
+            (values, own_labels), leaf = parts[part - 1], None
+        else:
+            (values, own_labels), _ = self._receive(self._before, 2)
+            leaf = values.requires_grad_()
+        result = self.network(values, own_labels)
+        if self._behind is not None:
+            self._send(self._behind, [result.detach().float(), own_labels], 0.0)
+        self._under_way[part] = leaf, result
+
+    def _backward(self, part: int, scale: float) -> torch.Tensor:
+        """The loss of a micro-batch, once it has gone backward; it counts `scale` times."""
+        leaf, result = self._under_way.pop(part)
+        if self._behind is None:
+            loss = result.detach()
+            (result * scale).backward()  # type: ignore[no-untyped-call]
+        else:
+            (gradient,), value = self._receive(self._behind, 1)
+            loss = torch.tensor(value)
+            result.backward(gradient.to(result.dtype))  # type: ignore[no-untyped-call]
+        if self._before is not None:
+            assert leaf is not None
+            assert leaf.grad is not None, "each stage computes with what it gets"
+            self._send(self._before, [leaf.grad], float(loss))
+        return loss
 
     def received(self) -> Sequence[Received]:
-        """What came from other stages since the start of the iteration."""
+        """See `Synchronisation`."""
         return [Received(*map(self._clock.seconds, marks)) for marks in self._received]
 
     def sent(self) -> Mapping[int, Sent]:

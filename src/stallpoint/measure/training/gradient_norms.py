@@ -26,7 +26,7 @@ class GradientNorms:
     @staticmethod
     def known(preset: Preset, ranks: int) -> bool:
         """Whether several workers get the whole sum: a parameter server gives them weights in its place."""
-        return ranks > 1 and preset.communicates and preset.exact and not preset.updates_on_server
+        return ranks > 1 and preset.communicates and preset.exact and not preset.strategy.updates_on_server
 
     def ready(self, layer: int) -> None:
         """The worker's own gradients of this layer are complete, and not summed yet."""

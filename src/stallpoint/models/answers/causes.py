@@ -76,7 +76,7 @@ def path(curve: ScalingCurve, ranks: int, basis: Basis) -> dict[str, Ensemble]:
         "update": parts.update,
         "data": parts.data_wait,
         "host-to-device": parts.host_to_device,
-        "bubble" if model.staged else "straggling": parts.straggling,
+        model.waiting: parts.straggling,
     }
 
 
@@ -222,8 +222,8 @@ class Without:
         self._found = {self._way(one.point): one for one in several if not presets[one.point.sync].communicates}
 
     def of(self, point: Point) -> Measured | None:
-        """The point that differs from `point` in nothing but that it does not communicate, if it is data-parallel."""
-        return None if self._presets[point.sync].model_parallel else self._found.get(self._way(point))
+        """The point that differs from `point` in nothing but that it does not communicate, if workers can."""
+        return self._found.get(self._way(point)) if self._presets[point.sync].strategy.independent else None
 
     def _way(self, point: Point) -> tuple[Point, bool]:
         return replace(point.alone, sync=""), self._presets[point.sync].device_prefetch

@@ -42,7 +42,6 @@ from stallpoint.models.terms.peaks import AVAILABLE, BESIDE_BATCH, DEVICE, HOST,
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.records.tables import FITS, LARGEST_BATCH
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.messages import blocks
 from stallpoint.strategies.presets import NONE, Preset
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.workers import Place
@@ -210,15 +209,14 @@ class Memory:
         peak = unknown_ensemble()
         if base is not None:
             layers, cuts = self._networks.get(point.network), self._cuts.get(point.network)
-            peak = _peak(base, point, self._presets[point.sync], layers, _split(layers, cuts))
+            peak = _peak(base, point, self._presets[point.sync], layers, cuts)
         available = self._available(point.hardware, point.place[1], memory)
         tried = self._tried.get((*self._training(point), memory), {})
         return MemoryUse(memory, peak, available, _verdict(point.worker_batch, tried, peak, available))
 
     def _training(self, point: Point) -> tuple[str | int, ...]:
         """Values of `BESIDE_BATCH`."""
-        nodes, workers = point.place
-        special = {"workers_per_node": workers, "shards": self._presets[point.sync].shards(nodes, workers)}
+        special = {"workers_per_node": point.place[1], "shards": self._presets[point.sync].strategy.shards(point.place)}
         return tuple(special[name] if name in special else getattr(point, name) for name in BESIDE_BATCH)
 
     def _trained(self, point: Point, memory: str) -> _Base | None:
@@ -269,92 +267,50 @@ def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: flo
     return YES if high <= available else NO if low > available else UNDECIDED
 
 
-class _Split(NamedTuple):
-    """What a network has that can be split by outputs."""
-
-    share: float
-    """The layers' part of all weights."""
-    gathered: int
-    """What they and the loss take, bytes of one sample."""
-
-
-def _split(layers: Layers | None, cuts: Cuts | None) -> _Split | None:
-    """None where it is not known, or there is nothing."""
-    if layers is None or cuts is None or not cuts.split:
-        return None
-    sizes = layers.gradient_bytes
-    return _Split(float(sizes[list(cuts.split)].sum() / sizes.sum()), sum(cuts.gathered.values()))
-
-
-def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None, split: _Split | None) -> Ensemble:
+def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None, cuts: Cuts | None) -> Ensemble:
     """The most memory of one of the point's workers, bytes."""
     same = base.preset == preset and base.place == point.place
     checkpoints = bool(base.preset and base.preset.activation_checkpointing)
     if not same and (layers is None or checkpoints != preset.activation_checkpointing):
         return unknown_ensemble()
-    b = point.worker_batch * (base.preset.accumulate if base.preset else 1) / preset.accumulate
+    kept = base.preset.strategy.kept(base.place) if base.preset else 1.0
+    b = point.worker_batch * preset.strategy.kept(point.place) / kept
     batches = base.peaks.batches
     peak = base.peaks.measured[:, batches.index(int(b))] if b in batches else predicted(base.peaks, b)
     if same or layers is None:
         return peak
-    if split is None and any(one and one.splits_outputs for one in (preset, base.preset)):
+    now, had = _divided(preset, point.place, layers, cuts), _divided(base.preset, base.place, layers, cuts)
+    if now is None or had is None:
         return unknown_ensemble()
-    whole = _whole(base, split)
-    more = _extra(preset, point.place, whole, layers, split, point.worker_batch)
-    has = _extra(base.preset, base.place, whole, layers, split, b) if base.preset else 0.0
+    parts = base.peaks.parts[0]
+    whole = had[0] * (parts["weights"] + parts["gradients"]), had[1] * parts["optimiser"]
+    more = _extra(preset, point.place, now, whole, layers, cuts, point.worker_batch)
+    has = _extra(base.preset, base.place, had, whole, layers, cuts, b) if base.preset else 0.0
     return np.asarray(peak + more - has)
 
 
-class _Whole(NamedTuple):
-    """What nobody divides, bytes."""
-
-    weights: float
-    """With their gradients."""
-    optimiser: float
-
-
-def _parts(preset: Preset, place: Place, split: _Split | None) -> tuple[float, float]:
-    """In how many parts weights and gradients are, and the optimiser's state."""
-    of_state = preset.shards(*place) if place[0] * place[1] > 1 else 1
-    if preset.splits_outputs and split:
-        parts = 1 / (1 - split.share * (1 - 1 / of_state))
-        return parts, parts
-    return of_state if preset.shards_weights or preset.staged else 1, of_state
-
-
-def _whole(base: _Base, split: _Split | None) -> _Whole:
-    of_weights, of_state = _parts(base.preset, base.place, split) if base.preset else (1, 1)
-    kept = base.peaks.parts[0]
-    return _Whole(of_weights * (kept["weights"] + kept["gradients"]), of_state * kept["optimiser"])
+def _divided(preset: Preset | None, place: Place, layers: Layers, cuts: Cuts | None) -> tuple[float, float] | None:
+    """In how many parts weights and gradients are, and the optimiser's state; None where that is not known."""
+    if preset is None or place == (1, 1):
+        return 1, 1
+    return preset.strategy.divided(place, layers.gradient_bytes.tolist(), lambda: cuts.split if cuts else None)
 
 
 def _extra(
-    preset: Preset, place: Place, whole: _Whole, layers: Layers, split: _Split | None, worker_batch: float
+    preset: Preset,
+    place: Place,
+    divided: tuple[float, float],
+    whole: tuple[float, float],
+    layers: Layers,
+    cuts: Cuts | None,
+    worker_batch: float,
 ) -> float:
-    """What a preset adds to a worker's memory and takes from it, bytes."""
-    ranks = place[0] * place[1]
-    if ranks == 1:
+    """What a preset adds to a worker's memory and takes from it, bytes; `whole` is what nobody divides."""
+    if place == (1, 1):
         return 0.0
-    of_weights, of_state = _parts(preset, place, split)
-    divided = (1 - 1 / of_weights) * whole.weights + (1 - 1 / of_state) * whole.optimiser
-    if preset.splits_outputs and split:
-        return split.gathered * worker_batch * ranks - divided
-    return _messages(preset, layers, of_state) - divided
-
-
-def _messages(preset: Preset, layers: Layers, shards: float) -> float:
-    """What one worker has of messages beside weights and gradients, bytes."""
-    sizes = layers.gradient_bytes
-    whole = float(sizes.sum())
-    if preset.shards_weights:
-        largest = max(_sums(sizes.tolist(), blocks(layers.names, sizes.tolist())), default=0.0)
-        return (3 + preset.gather_ahead) * largest + (whole if preset.accumulate > 1 else 0.0)
-    buckets = 0.0 if preset.bucket_view or preset.backend != "ddp" else whole
-    return buckets + (whole * (1 + 1 / shards) if preset.sharding == "optimiser" else 0.0)
-
-
-def _sums(sizes: Sequence[int], groups: Iterable[Sequence[int]]) -> list[float]:
-    return [float(sum(sizes[layer] for layer in members)) for members in groups]
+    taken = sum((1 - 1 / parts) * size for parts, size in zip(divided, whole, strict=True))
+    sizes = layers.gradient_bytes.tolist()
+    return preset.strategy.buffers(place, layers.names, sizes, cuts, worker_batch) - taken
 
 
 def largest(fitted: FittedStudy) -> list[dict[str, object]]:

@@ -124,10 +124,7 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
         measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
         # What is not synchronous trains something else.
         known = preset.communicates and preset.synchronous and preset.predictable and measured
-        divides = not preset.shards_weights or preset.shards(*point.place) > 1
-        if known and preset.splits_outputs:
-            cuts = study.cluster.cuts.get(point.network)
-            divides = bool(cuts and cuts.split)
+        divides = preset.strategy.divides(point.place, study.cluster.cuts.get(point.network))
         if name not in study.variants and known and divides and preset not in seen:
             seen.append(preset)
             also = "" if preset.lossless else LOSSY

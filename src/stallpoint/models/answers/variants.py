@@ -38,23 +38,17 @@ def _changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
     """Suffix of the name, and changed fields."""
     if not (preset.communicates and preset.synchronous):
         return
-    if preset.staged:
-        count = preset.micro_batches * RAISED
-        yield f"micro-batches-{count}", {"micro_batches": count}
-        return
-    if preset.lossless:
-        yield "16-bit", {"gradient_bits": 16}
-    if preset.grouping == "layer":
-        yield _mebibytes(FUSED_BYTES), {"grouping": "fused", "fusion_bytes": FUSED_BYTES}
-    elif preset.grouping == "fused":
-        for size in (preset.fusion_bytes // RAISED, preset.fusion_bytes * RAISED):
-            yield _mebibytes(size), {"fusion_bytes": size}
-    parts = preset.accumulate * RAISED
-    yield f"accumulate-{parts}", {"accumulate": parts}
+    for changes in preset.strategy.variants(RAISED, FUSED_BYTES):
+        yield _suffix(*list(changes.items())[-1]), dict(changes)
 
 
-def _mebibytes(size: int) -> str:
-    return f"{size / 2**20:g}-mib"
+def _suffix(option: str, value: Any) -> str:
+    """How a preset with this option is called."""
+    if option == "gradient_bits":
+        return f"{value}-bit"
+    if option == "fusion_bytes":
+        return f"{value / 2**20:g}-mib"
+    return f"{option.replace('_', '-')}-{value}"
 
 
 def _varied(preset: Preset, changes: Mapping[str, Any]) -> Preset | None:

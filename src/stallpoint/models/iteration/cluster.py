@@ -15,7 +15,8 @@ from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.presets import ALL_REDUCE, Preset
+from stallpoint.strategies.options import ALL_REDUCE
+from stallpoint.strategies.presets import Preset
 from stallpoint.study.workers import Place
 
 SCALINGS = ("strong", "weak")
@@ -85,14 +86,6 @@ class Cluster:
     def links(self, point: Point, operation: str = ALL_REDUCE) -> Communication | None:
         """What is known of an operation of the point's scheme on its hardware; None where it was not measured."""
         return self.communication.get(scheme_of(point.hardware, self.preset(point), operation))
-
-    def staged(self, point: Point) -> bool:
-        """Whether the point's workers have a stage of the network each."""
-        return point.ranks > 1 and self.preset(point).staged
-
-    def splits(self, point: Point) -> bool:
-        """Whether the point's workers have a share of the outputs of some layers each."""
-        return point.ranks > 1 and self.preset(point).splits_outputs
 
     def communicates(self, point: Point) -> bool:
         """Whether the workers of a point train together; one worker alone does."""

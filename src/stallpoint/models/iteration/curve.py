@@ -38,8 +38,8 @@ class Predicted:
     nothing is sent beside the backward pass."""
     layers: Mapping[str, object] | None = None
     """The columns of layer_predictions for each layer, without uncertainty."""
-    staged: bool = False
-    """Whether workers have a stage of a pipeline each, so that they wait for each other's."""
+    waiting: str = "straggling"
+    """The part of the critical path that ranks wait for each other (`Strategy.waiting`)."""
     left_out: frozenset[str] = frozenset()
     """Cells of this point that calibrated nothing; empty where none of the point's cells did."""
 

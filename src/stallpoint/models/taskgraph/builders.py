@@ -91,19 +91,6 @@ def iteration_tasks(
     return tasks
 
 
-def equation(preset: Preset, *, prefetch: bool) -> str:
-    """The equation of the paper that the graph is, where nothing slows anything else down; sharding has none there."""
-    if preset.staged:
-        return "pipeline"
-    if preset.shards_weights:
-        return "sharded"
-    if preset.splits_outputs:
-        return "outputs"
-    if not prefetch:
-        return "eq. 2 with t_c^no" if preset.overlaps else "eq. 2"
-    return "eq. 5" if preset.overlaps else "eq. 3"
-
-
 def inputs(
     read: npt.ArrayLike, copy: npt.ArrayLike, preset: Preset, number: int, on: str = "", *, prefetch: bool
 ) -> Iterator[Task]:

@@ -1,6 +1,6 @@
-"""The task graph of an iteration through the stages of a pipeline (GPipe, Huang et al. 2019, section 2 and Fig. 2c).
+"""The task graph of an iteration through the stages of a pipeline, whose passes follow in the order of its strategy.
 
-All micro-batches go forward, then all go backward, the last one first. A stage receives what it computes with, and
+A stage receives what it computes with, and
 while it receives it does not compute; the stage that sends goes on. See `stallpoint.measure.synchronisation.stages`.
 """
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from stallpoint.models.taskgraph.builders import inputs
 from stallpoint.models.taskgraph.tasks import Kind, Task
+from stallpoint.strategies.families.pipeline_family import FORWARD, Pipeline, Turn
 from stallpoint.strategies.presets import Preset
 
 
@@ -45,28 +46,25 @@ def pipeline_tasks(
     stage, ``gradients 3 of 0 on 1`` and ``backward 3 of 0 on 1``, ``update of 0`` on the first stage and ``update of 0
     on 2`` on another.
     """
-    tasks: list[Task] = []
+    pipeline, tasks = preset.strategy, list[Task]()
+    assert isinstance(pipeline, Pipeline)
     for number in range(iterations):
         tasks += inputs(read, copy, preset, number, prefetch=prefetch)
         for place, costs in enumerate(stages, 1):
-            tasks += _stage(costs, preset.micro_batches, number, place, last=place == len(stages))
+            turns = pipeline.turns(place, len(stages))
+            tasks += _stage(costs, turns, number, place, last=place == len(stages))
     return tasks
 
 
-def _stage(costs: StageCosts, micro_batches: int, number: int, place: int, *, last: bool) -> Iterator[Task]:
-    stream, here, order = f"stage {place}", f"of {number} on {place}", range(1, micro_batches + 1)
-    for part in order:
-        after: tuple[str, ...] = (f"copy of {number}",)
-        if place > 1:
-            after = (f"activations {part} {here}",)
-            before = (f"forward {part} of {number} on {place - 1}",)
-            yield Task(*after, Kind.MESSAGE, stream, costs.activations, before)
-        yield Task(f"forward {part} {here}", Kind.COMPUTE, stream, costs.forward, after)
-    for part in reversed(order):
-        after = ()
-        if not last:
-            after = (f"gradients {part} {here}",)
-            behind = (f"backward {part} of {number} on {place + 1}",)
-            yield Task(*after, Kind.MESSAGE, stream, costs.gradients, behind)
-        yield Task(f"backward {part} {here}", Kind.COMPUTE, stream, costs.backward, after)
+def _stage(costs: StageCosts, turns: Sequence[Turn], number: int, place: int, *, last: bool) -> Iterator[Task]:
+    stream, here = f"stage {place}", f"of {number} on {place}"
+    for kind, part in turns:
+        forward = kind == FORWARD
+        before: tuple[str, ...] = (f"copy of {number}",) if forward else ()
+        if not (place == 1 if forward else last):
+            what, received = ("activations", costs.activations) if forward else ("gradients", costs.gradients)
+            sender = place - 1 if forward else place + 1
+            before = (f"{what} {part} {here}",)
+            yield Task(*before, Kind.MESSAGE, stream, received, (f"{kind} {part} of {number} on {sender}",))
+        yield Task(f"{kind} {part} {here}", Kind.COMPUTE, stream, costs.forward if forward else costs.backward, before)
     yield Task(f"update of {number}" if place == 1 else f"update {here}", Kind.COMPUTE, stream, costs.update)

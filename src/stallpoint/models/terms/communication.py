@@ -34,7 +34,8 @@ from stallpoint.models.terms.law_departures import Departures
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.pieces import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
-from stallpoint.strategies.presets import ALL_REDUCE, Preset
+from stallpoint.strategies.options import ALL_REDUCE
+from stallpoint.strategies.presets import Preset
 from stallpoint.study.workers import Place
 
 Scheme = tuple[str, str, str, str]

@@ -143,7 +143,7 @@ class Contention:
                 random = generator(seed, "contention", *measured.point.series)
                 observed = observe(same, random, usual[measured.point.hardware])
                 preset = presets[measured.point.sync]
-                if preset.shards_weights:  # whose passes wait for what they send
+                if preset.strategy.in_blocks:  # whose passes wait for what they send
                     none = np.zeros_like(observed.messages)
                     observed = replace(observed, beside=none, under_way=none.sum(axis=-1))
                 times = isolated(measured.point, observed.sent)
@@ -187,7 +187,7 @@ class Contention:
         preset = self._presets[point.sync]
         others = _alike(
             [seen for seen in there if seen.point.place == place],
-            lambda seen: (seen.preset.shards_weights == preset.shards_weights,),
+            lambda seen: (seen.preset.strategy.in_blocks == preset.strategy.in_blocks,),
         )
         if len(others) > MOST_SEEN:
             others = sorted(others, key=lambda seen: _unlike(seen.point, point))[:MOST_SEEN]
@@ -244,7 +244,7 @@ def _ahead(point: Point) -> bool:
 
 
 def _updating(preset: Preset) -> tuple[bool, str]:
-    return preset.updates_on_server, "none" if preset.splits_outputs else preset.sharding
+    return preset.strategy.updates_on_server, preset.strategy.updating
 
 
 def _scheme(preset: Preset) -> tuple[str, str, bool]:

@@ -17,34 +17,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from stallpoint.models.base.statistics import Ensemble
 from stallpoint.models.terms.effects import Messages
 from stallpoint.strategies.presets import Preset
-
-
-def share(preset: Preset) -> float:
-    """f: exchanges in an iteration."""
-    if preset.algorithm == "downpour":
-        return (1 / preset.period + 1 / preset.pull_period) / 2
-    return 1 / preset.period
 
 
 def of_iteration(messages: Messages, preset: Preset, ranks: int, computing: Ensemble) -> Messages:
     """`messages` of the reduction scheme among `ranks` as they count for an iteration, beside `computing` [s]."""
     if preset.synchronous or ranks == 1:
         return messages
-    whole, latency = messages.isolated, messages.latency
-    if preset.algorithm == "gossip":
-        among = min(2, ranks - 1) / (2 * (ranks - 1))
-        parts = latency * among, (whole - latency) * among * ranks
-    elif preset.served:
-        own = whole / (ranks - 1)
-        saturated = np.maximum(own, whole - np.reshape(computing, (-1, 1)) / share(preset))
-        part = np.divide(saturated, whole, out=np.ones_like(whole), where=whole > 0)
-        parts = latency * part, (whole - latency) * part
-    else:
-        parts = latency, whole - latency
-    of_latency, of_bandwidth = (share(preset) * part for part in parts)
-    return replace(messages, latency=of_latency, isolated=of_latency + of_bandwidth, co_run=None)
+    latency, bandwidth = preset.strategy.exchanged(
+        messages.latency, messages.isolated - messages.latency, ranks, computing
+    )
+    return replace(messages, latency=latency, isolated=latency + bandwidth, co_run=None)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.models.base.statistics import INTERVAL, REPLICATES, Ensemble, Reals
-from stallpoint.strategies.presets import SHARDED, servers_of
+from stallpoint.strategies.options import SHARDED, servers_of
 
 
 @dataclass(frozen=True)

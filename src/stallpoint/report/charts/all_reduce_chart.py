@@ -12,7 +12,7 @@ import pandas as pd
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import most, rows, with_interval
 from stallpoint.report.charts.shapes import Line
-from stallpoint.strategies.presets import ALL_REDUCE
+from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.study.dry_run import in_place
 from stallpoint.study.workers import place_in_words
 from stallpoint.text import number

@@ -9,7 +9,7 @@ from stallpoint.records.origins import in_words
 from stallpoint.report.exhibits import Made, Material, Missing
 from stallpoint.report.exhibits.of_study import environments, machines
 from stallpoint.report.typeset import Typeset
-from stallpoint.strategies.presets import ALL_REDUCE
+from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.text import number
 
 FILE = "shi-2018-exhibits"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from stallpoint.records.tables import COLLECTIVES, CONTENTION, Table
-from stallpoint.strategies.presets import ALL_REDUCE, OPERATIONS
+from stallpoint.strategies.options import ALL_REDUCE, OPERATIONS
 from stallpoint.study import work
 from stallpoint.study.cells import LATER, Cell
 from stallpoint.study.job_kind import Asked, JobKind, as_list
@@ -27,7 +27,7 @@ class CollectivesCell(Cell):
     samples: int
     """Timed rows of calls for each size in a visit."""
     operations: list[str] | None = field(default=None, kw_only=True, metadata=LATER)
-    """Those of `stallpoint.strategies.presets.OPERATIONS` that are timed; None: all-reduces alone."""
+    """Those of `stallpoint.strategies.options.OPERATIONS` that are timed; None: all-reduces alone."""
 
     @property
     def sent(self) -> list[str]:
@@ -91,10 +91,7 @@ def _sent(asked: Asked) -> dict[Scheme, list[str]]:
         preset = asked.presets[sync]
         if not preset.communicates:
             continue
-        places = {(nodes, workers): set(preset.operations)}
-        if preset.sharding == "node":
-            places = {(1, workers): set(preset.operations), (nodes, 1): {ALL_REDUCE}, (nodes, workers): set()}
-        for place, operations in places.items():
+        for place, operations in preset.strategy.places((nodes, workers)).items():
             if place != (1, 1):
                 found.setdefault((hardware, *place, preset.communicator, preset.scheme), set()).update(operations)
     also = {ALL_REDUCE, *as_list(asked.config["collectives"].get("operations", []))}

@@ -66,8 +66,8 @@ class TrainCell(Cell):
 
     @property
     def shards(self) -> int:
-        """As `Preset.shards`, of its workers."""
-        return preset_from(self.preset).shards(self.nodes, self.workers_per_node)
+        """As `Strategy.shards`, of its workers."""
+        return preset_from(self.preset).strategy.shards(self.place)
 
     @property
     def global_batch(self) -> int:

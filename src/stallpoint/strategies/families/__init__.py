@@ -1,0 +1,29 @@
+"""The strategies that there are, and the presets that every study knows of them.
+
+To add one: a module here with a class of `strategy.Strategy`, and a line in `STRATEGIES` (docs/extending/strategy.md).
+"""
+
+from stallpoint.strategies.families import (
+    averaging_family,
+    data_parallel_family,
+    pipeline_family,
+    servers_family,
+    sharded_family,
+    split_outputs_family,
+)
+from stallpoint.strategies.strategy import Strategy
+
+STRATEGIES: tuple[type[Strategy], ...] = (
+    data_parallel_family.DataParallel,
+    sharded_family.ShardedOptimiser,
+    sharded_family.Sharded,
+    sharded_family.Hybrid,
+    averaging_family.Averaging,
+    averaging_family.Gossip,
+    servers_family.Elastic,
+    servers_family.Asynchronous,
+    servers_family.Downpour,
+    pipeline_family.Pipeline,
+    split_outputs_family.SplitOutputs,
+)
+"""In the order of tables and of the documentation."""

@@ -1,0 +1,88 @@
+"""Workers that train by themselves and take means of their weights: averaging and gossip."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+from stallpoint.errors import InputError
+from stallpoint.strategies.one_message import OneMessage
+from stallpoint.strategies.strategy import Entry, Reals
+
+
+class Averaging(OneMessage):
+    """The mean of all."""
+
+    value = "averaging"
+    meaning = "each worker updates its own weights; every period iterations all get their mean"
+    own = ("period", "synchronous_steps", "outer_step", "outer_momentum")
+    training = "measure.synchronisation.averaging:Averaging.begin"
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "parameter-averaging": Entry(
+            "each worker trains by itself; after every 16 iterations all take the mean of their weights",
+            "McDonald, Hall & Mann (2010); the survey, Parameter averaging",
+            {"start": "after-backward", "period": 16},
+        ),
+        "local-sgd": Entry(
+            "the same with few local steps, 4; momenta stay with their workers",
+            "Stich (2019), algorithm 1",
+            {"start": "after-backward", "period": 4},
+        ),
+        "post-local-sgd": Entry(
+            "weights are averaged in each of the first 500 iterations (with sgd, momentum and nesterov that is "
+            "synchronous SGD), then in every fourth. The paper switches at the first decay of the step size",
+            "Lin et al. (2020), section 3",
+            {"start": "after-backward", "period": 4, "synchronous_steps": 500},
+        ),
+        "diloco": Entry(
+            "the mean way of the workers in 32 iterations is the gradient of an outer Nesterov step. The paper's "
+            "inner optimiser is AdamW over 500 iterations; here it is that of the recipe",
+            "Douillard et al. (2023), DiLoCo, algorithm 1 and section 3",
+            {"start": "after-backward", "period": 32, "outer_step": 0.7, "outer_momentum": 0.9},
+        ),
+    }
+
+    def check(self) -> None:
+        """See `Strategy`."""
+        options = self.options
+        if options.synchronous_steps < 0:
+            raise InputError(f"synchronous_steps: {options.synchronous_steps} is below 0; 0 is none")
+        if not 0 < options.outer_step < math.inf:
+            raise InputError(f"outer_step: {options.outer_step} is not above 0")
+        if not 0 <= options.outer_momentum < 1:
+            raise InputError(f"outer_momentum: {options.outer_momentum} is not from 0 to below 1")
+        super().check()
+
+
+class Gossip(OneMessage):
+    """The mean of neighbours."""
+
+    value = "gossip"
+    meaning = (
+        "each worker updates its own weights; every period iterations it takes the mean of them and its two "
+        "neighbours' around a ring"
+    )
+    own = ("period",)
+    training = "measure.synchronisation.gossip:Gossip.begin"
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "gossip": Entry(
+            "decentralised: after each iteration the mean of a worker's weights and its two neighbours' around a ring",
+            "Lian et al. (2017), D-PSGD, algorithm 1; mixed after the update",
+            {"start": "after-backward"},
+        ),
+    }
+
+    def check(self) -> None:
+        """See `Strategy`."""
+        super().check()
+        options = self.options
+        if (options.backend, options.reduction, options.segment_bytes) != ("mpi", "library", 0):
+            raise InputError(
+                "backend: gossip reduces nothing; it goes with backend: mpi, reduction: library, no segments"
+            )
+
+    def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
+        """What a worker sends to k neighbours; an all-reduce around a ring is 2 (p - 1) messages of m / p bytes."""
+        among = min(2, ranks - 1) / (2 * (ranks - 1))
+        return super().exchanged(latency * among, rest * among * ranks, ranks, computing)

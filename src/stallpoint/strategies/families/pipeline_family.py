@@ -1,0 +1,89 @@
+"""A pipeline: each worker has a stage of the network, through which micro-batches go (GPipe)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from stallpoint.strategies.division import Cuts
+from stallpoint.strategies.options import SEND_RECEIVE
+from stallpoint.strategies.strategy import Asked, Entry, Place, Strategy
+
+FORWARD, BACKWARD = "forward", "backward"
+Turn = tuple[str, int]
+"""A pass of a micro-batch, counted from 1, through a stage."""
+
+
+class Pipeline(Strategy):
+    """All micro-batches go forward, then all go backward, the last one first."""
+
+    value = "stages"
+    meaning = (
+        "each rank has a stage: layers that follow one another, with about the same multiply-adds in each; "
+        "it hands on what they compute, micro-batch by micro-batch, and gets the gradients of that (a pipeline)"
+    )
+    own = ("micro_batches",)
+    training = "measure.synchronisation.stages:Stage.begin"
+    iteration = "models.iteration.of_stages:OfStages"
+    dividing = "networks.description:stages_of"
+    independent = False
+    first_reads = True
+    calibrates = False
+    waiting = "bubble"
+    no_target = "cuts the network into stages, and runs to a target evaluate and save whole ones; ddp learns the same"
+    operations = (SEND_RECEIVE,)
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "pipeline": Entry(
+            "model parallelism: each worker has a stage of the network, through which 4 micro-batches go one after "
+            "the other; all forward passes first, then all backward passes, the last micro-batch first. Activations "
+            "are kept, where the paper computes them again",
+            "Huang et al. (2019), GPipe, section 2 and Fig. 2c; the survey, Model parallelism",
+            {"start": "after-backward", "micro_batches": 4},
+        ),
+    }
+
+    def turns(self, stage: int, stages: int) -> Sequence[Turn]:
+        """The passes of a stage, counted from 1, in their order."""
+        parts = range(1, self.options.micro_batches + 1)
+        return [(FORWARD, part) for part in parts] + [(BACKWARD, part) for part in reversed(parts)]
+
+    def check(self) -> None:
+        """See `Strategy`."""
+        super().check()
+        self.goes_with("backend: mpi, start: after-backward and micro_batches", "micro_batches", start="after-backward")
+
+    def variants(self, raised: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
+        """More micro-batches, which leave a shorter bubble."""
+        yield {"micro_batches": self.options.micro_batches * raised}
+
+    def impossible(self, asked: Asked) -> str:
+        """See `Strategy`."""
+        if asked.ranks == 1:
+            return ""
+        batch, count = asked.worker_batch * asked.ranks, self.options.micro_batches
+        if batch % count:
+            return f"B = {batch} is not divisible by the {count} micro_batches of preset {asked.preset}"
+        if asked.command:
+            return f"preset {asked.preset} cuts networks that stallpoint builds, and {asked.network} is a command"
+        if asked.known and asked.ranks > asked.known.most_stages:
+            most = asked.known.most_stages
+            return f"{asked.ranks} stages, but network {asked.network} can be cut into {most} at most"
+        return ""
+
+    def known(self, ranks: int, cuts: Cuts | None) -> bool:
+        """Where it can be cut into as many stages."""
+        return cuts is not None and ranks <= cuts.most_stages
+
+    def shards(self, place: Place) -> int:
+        """One for each worker."""
+        return place[0] * place[1]
+
+    def divided(
+        self, place: Place, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
+    ) -> tuple[float, float]:
+        """Those of the mean stage."""
+        return self.shards(place), self.shards(place)
+
+    def equation(self, *, prefetch: bool) -> str:
+        """A name: the paper has none."""
+        return "pipeline"

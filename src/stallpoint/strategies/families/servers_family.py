@@ -1,0 +1,155 @@
+"""Workers and servers that answer each for itself: elastic averaging, asynchronous SGD and Downpour SGD."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from stallpoint.errors import InputError
+from stallpoint.strategies.one_message import OneMessage
+from stallpoint.strategies.strategy import Entry, Reals, at_least
+
+
+class Served(OneMessage):
+    """What they share."""
+
+    def check(self) -> None:
+        """See `Strategy`."""
+        super().check()
+        options = self.options
+        if options.reduction not in ("parameter-server", "sharded-servers"):
+            raise InputError(
+                f"reduction: algorithm {self.value} has servers: parameter-server (one) or sharded-servers, not "
+                f"{options.reduction}"
+            )
+        if options.backend != "mpi" or options.segment_bytes:
+            raise InputError(
+                f"backend: the servers of algorithm {self.value} talk through sockets, whole; leave it out"
+            )
+
+    @property
+    def waits(self) -> bool:
+        """Not for other workers, unless there is a bound."""
+        return self.options.staleness_bound is not None
+
+    def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
+        """A worker's own push and pull: the all-reduce moves gradients of p - 1 workers in and their weights out.
+
+        While servers answer all others a worker computes; where they take longer, they are saturated.
+        """
+        whole = latency + rest
+        own = whole / (ranks - 1)
+        saturated = np.maximum(own, whole - np.reshape(computing, (-1, 1)) / self.frequency)
+        part = np.divide(saturated, whole, out=np.ones_like(whole), where=whole > 0)
+        return super().exchanged(latency * part, rest * part, ranks, computing)
+
+
+class Elastic(Served):
+    """Elastic averaging."""
+
+    value = "elastic"
+    meaning = (
+        "each worker updates its own weights; every period iterations these and the server's centre move "
+        "towards each other"
+    )
+    own = ("period", "elasticity")
+    training = "measure.synchronisation.elastic:Elastic.begin"
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "elastic-averaging": Entry(
+            "after every 10 iterations a worker's weights and the server's centre move towards each other, by 0.9/n "
+            "of their distance; the centre is what is trained",
+            "Zhang, Choromanska & LeCun (2015), algorithm 1 (asynchronous EASGD)",
+            {"reduction": "parameter-server", "start": "after-backward", "period": 10},
+        ),
+    }
+
+    def check(self) -> None:
+        """See `Strategy`."""
+        if not 0 < self.options.elasticity <= 1:
+            raise InputError(f"elasticity: {self.options.elasticity} is not above 0 and at most 1")
+        super().check()
+
+
+class Asynchronous(Served):
+    """Asynchronous SGD."""
+
+    value = "asynchronous"
+    meaning = "each worker sends its gradient to a server, which updates, and gets the server's weights"
+    own = ("gradients_per_update", "staleness_bound", "server_optimiser")
+    updates_on_server = True
+    training = "measure.synchronisation.asynchronous:Asynchronous.begin"
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "asynchronous": Entry(
+            "a server updates with each gradient as it arrives, and answers with its weights; nobody waits for "
+            "another. Losses are divided by n, which is the step size over the usual staleness",
+            "Zhang et al. (2016), Staleness-aware async-SGD, section 3; Gupta, Zhang & Wang (2016)",
+            {"reduction": "parameter-server", "start": "after-backward"},
+        ),
+        "soft-synchronous": Entry(
+            "the same, but the server updates when it has as many gradients as there are workers, whoever sent them",
+            "Gupta, Zhang & Wang (2016), 1-softsync",
+            {"reduction": "parameter-server", "start": "after-backward", "gradients_per_update": 0},
+        ),
+        "stale-synchronous": Entry(
+            "asynchronous, but nobody gets more than 3 iterations ahead of the slowest worker",
+            "Ho et al. (2013), Stale Synchronous Parallel",
+            {"reduction": "parameter-server", "start": "after-backward", "staleness_bound": 3},
+        ),
+        "dist-async": Entry(
+            "asynchronous, with a server beside every worker, each for an equal share of the weights, as MXNet's "
+            "dist_async has them (there array by array, and losses are not divided by n)",
+            "Chen et al. (2015), MXNet; Serebryakov (2017)",
+            {"reduction": "sharded-servers", "start": "after-backward"},
+        ),
+    }
+
+    def check(self) -> None:
+        """See `Strategy`."""
+        gradients, bound = self.options.gradients_per_update, self.options.staleness_bound
+        if gradients < 0:
+            raise InputError(f"gradients_per_update: {gradients} is below 0; 0 is as many as workers")
+        if bound is not None and bound < 0:
+            raise InputError(f"staleness_bound: {bound} is below 0; 0 is synchronous, and without it there is none")
+        if bound is not None and gradients != 1:
+            raise InputError("staleness_bound: counts updates of single gradients, so gradients_per_update is 1")
+        super().check()
+
+
+class Downpour(Served):
+    """Downpour SGD."""
+
+    value = "downpour"
+    meaning = (
+        "each worker updates its own weights; every period iterations it sends the sum of its gradients to the "
+        "servers, and every pull_period it takes their weights"
+    )
+    own = ("period", "pull_period", "server_optimiser")
+    updates_on_server = True
+    training = "measure.synchronisation.downpour:Downpour.begin"
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "downpour": Entry(
+            "replicas train by themselves, send the sum of their gradients and take the weights every 5 iterations; 2 "
+            "servers update with Adagrad, each its own share. The paper's replicas do not wait for a pull",
+            "Dean et al. (2012), Downpour SGD, algorithm 1.1",
+            {
+                "reduction": "sharded-servers",
+                "servers": 2,
+                "start": "after-backward",
+                "period": 5,
+                "pull_period": 5,
+                "server_optimiser": "adagrad",
+            },
+        ),
+    }
+
+    def check(self) -> None:
+        """See `Strategy`."""
+        at_least(self.options, 1, "pull_period")
+        super().check()
+
+    @property
+    def frequency(self) -> float:
+        """The mean of pushes and pulls."""
+        return (1 / self.options.period + 1 / self.options.pull_period) / 2

@@ -1,0 +1,143 @@
+"""Data parallelism of which no worker keeps everything: ZeRO-1, FSDP and HSDP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import ClassVar
+
+from stallpoint.errors import InputError
+from stallpoint.strategies.division import Cuts
+from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, MIB, REDUCE_SCATTER
+from stallpoint.strategies.strategy import Asked, Entry, Place, Strategy, largest_block
+
+_NO_TARGET = "shards weights or the optimiser, and runs to a target evaluate and save whole ones; ddp learns the same"
+
+
+class ShardedOptimiser(Strategy):
+    """ZeRO-1."""
+
+    value = "optimiser"
+    meaning = "each rank updates its share of the weights alone, and sends it to all (ZeRO-1); for ddp alone"
+    training = "measure.synchronisation.zero:ShardedOptimiser.begin"
+    no_target = _NO_TARGET
+    operations = (ALL_REDUCE, ALL_GATHER)
+    gathers = 1
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "zero-1": Entry(
+            "ddp, but each rank keeps the momenta of an equal share of the weights and updates it alone; then all "
+            "gather",
+            "Rajbhandari et al. (2020), ZeRO, stage 1",
+            {"backend": "ddp", "grouping": "fused", "fusion_bytes": 25 * MIB},
+        ),
+    }
+
+    def check(self) -> None:
+        """See `Strategy`."""
+        super().check()
+        if self.options.backend != "ddp":
+            raise InputError("sharding: optimiser is for backend: ddp alone")
+
+    def shards(self, place: Place) -> int:
+        """One for each worker."""
+        return place[0] * place[1]
+
+    def buffers(
+        self, place: Place, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
+    ) -> float:
+        """Beside the buckets all weights as they are gathered, a share and the whole."""
+        buckets = super().buffers(place, names, sizes, cuts, worker_batch)
+        return buckets + float(sum(sizes)) * (1 + 1 / self.shards(place))
+
+
+class Sharded(Strategy):
+    """FSDP."""
+
+    value = "full"
+    meaning = (
+        "each rank keeps its share of weights, gradients and the optimiser's state; blocks are gathered for "
+        "their forward and for their backward pass (ZeRO-3); for fsdp alone"
+    )
+    own = ("blocks", "gather_ahead", "reshard")
+    training = "measure.synchronisation.fsdp:FullySharded.begin"
+    iteration = "models.iteration.of_shards:OfShards"
+    in_blocks = True
+    no_target = _NO_TARGET
+    operations: tuple[str, ...] = (ALL_GATHER, REDUCE_SCATTER)
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "fsdp": Entry(
+            "PyTorch's FSDP2: each rank keeps its share of weights, gradients and momenta; each block is gathered "
+            "while the one before it computes, and its gradients are summed and scattered. On CPUs, which have no "
+            "streams, computing waits for each reduce-scatter; all-gathers are asynchronous there too, but in scripts "
+            "of one's own",
+            "Zhao et al. (2023), PyTorch FSDP; torch.distributed.fsdp.fully_shard",
+            {"backend": "fsdp", "grouping": "block", "gather_ahead": 1},
+        ),
+    }
+
+    def check(self) -> None:
+        """See `Strategy`."""
+        super().check()
+        if (self.options.start, self.options.whole_values) != ("layer-ready", True):
+            raise InputError("backend: fsdp goes with start: layer-ready and whole gradients")
+
+    @property
+    def gathers(self) -> int:
+        """For each forward pass, and again for each backward pass where they were freed."""
+        return self.options.accumulate * (2 if self.options.reshard else 1)
+
+    def shards(self, place: Place) -> int:
+        """One for each worker that holds all weights together with others."""
+        nodes, workers = self.group(place)
+        return nodes * workers
+
+    def divides(self, place: Place, cuts: Cuts | None) -> bool:
+        """Where several workers share them."""
+        return self.shards(place) > 1
+
+    def divided(
+        self, place: Place, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
+    ) -> tuple[float, float]:
+        """All alike."""
+        return self.shards(place), self.shards(place)
+
+    def buffers(
+        self, place: Place, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
+    ) -> float:
+        """A gathered block and those gathered ahead, its gradients, and those as they are sent; with several parts of a
+        mini-batch the gradients of all before the last stay whole."""
+        whole = float(sum(sizes)) if self.options.accumulate > 1 else 0.0
+        return (3 + self.options.gather_ahead) * largest_block(names, sizes) + whole
+
+    def equation(self, *, prefetch: bool) -> str:
+        """A name: the paper has none."""
+        return "sharded"
+
+
+class Hybrid(Sharded):
+    """HSDP."""
+
+    value = "node"
+    meaning = "the same among the ranks of a node, and each node has all (hybrid sharding); for fsdp alone"
+    operations = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "hsdp": Entry(
+            "fsdp inside each node, and all-reduces of the shares between the nodes",
+            "Zhao et al. (2023), PyTorch FSDP, section 3.2.2: hybrid sharding",
+            {"backend": "fsdp", "grouping": "block", "gather_ahead": 1},
+        ),
+    }
+
+    def group(self, place: Place) -> Place:
+        """The workers of a node."""
+        return 1, place[1]
+
+    def places(self, place: Place) -> Mapping[Place, Collection[str]]:
+        """Inside a node, and of the shares between single workers of several nodes."""
+        nodes, workers = place
+        return {(1, workers): self.operations, (nodes, 1): (ALL_REDUCE,), place: ()}
+
+    def impossible(self, asked: Asked) -> str:
+        """See `Strategy`."""
+        if asked.place[1] == 1 and asked.place[0] > 1:
+            return f"preset {asked.preset} shards inside a node, which has one worker; fsdp shards over all"
+        return ""

@@ -1,0 +1,86 @@
+"""Split outputs: the last fully-connected layers are divided among the workers by their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import ClassVar
+
+from stallpoint.errors import InputError
+from stallpoint.strategies.division import Cuts
+from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from stallpoint.strategies.strategy import Asked, Entry, Place, Strategy
+
+
+class SplitOutputs(Strategy):
+    """Krizhevsky's scheme (a)."""
+
+    value = "outputs"
+    meaning = (
+        "each rank has a share of the outputs of the last fully-connected layers and computes them for all "
+        "samples, which are gathered; every rank has the other layers, whose gradients are summed"
+    )
+    own = ()
+    training = "measure.synchronisation.outputs:SplitLayers.begin"
+    iteration = "models.iteration.of_outputs:OfOutputs"
+    dividing = "networks.description:split_of"
+    independent = False
+    calibrates = False
+    no_target = "splits the outputs of layers, and runs to a target evaluate and save whole ones; ddp learns the same"
+    operations = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
+    updating = "none"
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "one-weird-trick": Entry(
+            "model parallelism of the last fully-connected layers: each worker computes a share of their outputs for "
+            "the samples of all, which gather what these layers take; all layers before them are trained as by wfbp",
+            "Krizhevsky (2014), sections 3 and 4, scheme (a); the survey, Model parallelism",
+        ),
+    }
+
+    def check(self) -> None:
+        """See `Strategy`."""
+        super().check()
+        words = "backend: mpi, start, grouping and device_prefetch"
+        self.goes_with(words, "start", "grouping", "fusion_bytes", "device_prefetch")
+        if not self.options.communicates:
+            raise InputError(f"sharding: outputs goes with {words} alone")
+
+    def impossible(self, asked: Asked) -> str:
+        """See `Strategy`."""
+        what = f"preset {asked.preset} splits"
+        if asked.ranks > 1 and asked.command:
+            return f"{what} networks that stallpoint builds, and {asked.network} is a command"
+        if asked.ranks > 1 and asked.known and not asked.known.split_layers:
+            return f"{what} fully-connected layers behind convolutions, and {asked.network} has none"
+        return ""
+
+    def divides(self, place: Place, cuts: Cuts | None) -> bool:
+        """Where there are layers to split."""
+        return cuts is not None and bool(cuts.split)
+
+    def known(self, ranks: int, cuts: Cuts | None) -> bool:
+        """Where there are layers to split."""
+        return cuts is not None and bool(cuts.split)
+
+    def shards(self, place: Place) -> int:
+        """One for each worker."""
+        return place[0] * place[1]
+
+    def divided(
+        self, place: Place, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
+    ) -> tuple[float, float] | None:
+        """Of split layers a share, of the others all."""
+        if (layers := split()) is None:
+            return None
+        share = sum(sizes[layer] for layer in layers) / sum(sizes)
+        parts = 1 / (1 - share * (1 - 1 / self.shards(place)))
+        return parts, parts
+
+    def buffers(
+        self, place: Place, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
+    ) -> float:
+        """What split layers and the loss take, of all samples."""
+        return sum(cuts.gathered.values()) * worker_batch * self.shards(place) if cuts else 0.0
+
+    def equation(self, *, prefetch: bool) -> str:
+        """A name: the paper has none."""
+        return "outputs"
