@@ -81,7 +81,7 @@ def presets() -> Iterator[str]:
     for name, known in PRESETS.items():
         of = {field.name: getattr(known.preset, field.name) for field in fields(Preset)}
         changed = [f"`{key}: {str(value).lower()}`" for key, value in of.items() if value != getattr(plain, key)]
-        differs = ", ".join(changed) or "none: it is `wfbp`"
+        differs = f"another name of `{known.alias_of}`" if known.alias_of else ", ".join(changed) or "nothing"
         yield f"| `{name}` | {known.description} | {differs} | {known.source} |"
 
 

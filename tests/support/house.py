@@ -15,7 +15,7 @@ ROOMS = {
     "errors": "how a step ends early, and how programs say so",
     "text": "how numbers, durations, lists and progress are written",
     "records": "tables, columns and files; what disturbed a measurement",
-    "strategies": "how a step is distributed: presets, algorithms, what they send",
+    "strategies": "how a step is distributed: one class for each strategy, the presets, what they send",
     "networks": "what is trained: one file for each network, and the registry",
     "storage": "what is read: one file for each format, and the registry",
     "inputs": "readers of other programs' files, one for each format",

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from small_training import ITERATIONS, SAMPLES, batches, network
+from small_training import ITERATIONS, batches, network
 from torch import nn
 
 from stallpoint.measure.jobs.train import Trainer
@@ -15,8 +15,6 @@ from stallpoint.strategies.presets import PRESETS
 
 STARTS = {1: (), 2: (0, 4), 3: (0, 4, 6)}
 """The first layers of so many stages: conv, wide and fc."""
-MICRO_BATCHES = PRESETS["pipeline"].preset.micro_batches
-assert SAMPLES % MICRO_BATCHES == 0
 
 
 @dataclass
@@ -39,8 +37,8 @@ class Noting(Sgd):
         super().step(parameters)
 
 
-def train(world: World) -> Trained:
-    """Through as many stages as ranks."""
+def train(world: World, name: str = "pipeline") -> Trained:
+    """Through as many stages as ranks, by the preset of this name."""
     alone = World(world.comm.Split(world.rank, 0), 0, 1)
     source, small, made = iter(batches(alone)), network(), list[Noting]()
 
@@ -48,7 +46,7 @@ def train(world: World) -> Trained:
         made.append(Noting(parameters, loss_scale=loss_scale))
         return made[-1]
 
-    preset, cpu = PRESETS["pipeline"].preset, torch.device("cpu")
+    preset, cpu = PRESETS[name].preset, torch.device("cpu")
     with Trainer(small, world, preset, cpu, optimiser=make, division=STARTS[world.size]) as trainer:
         found = [
             trainer.step(NothingToRead().next_batch if world.rank else lambda: next(source)) for _ in range(ITERATIONS)

@@ -26,7 +26,7 @@ rule fit:
         **rules.collect.output,
         networks=rules.compare_published.input.networks,
         archives=ARCHIVES,
-        code=code_of("fit.py"),
+        code=code_of("fit.py", lambda wildcards: PREDICTED_BY),
     output:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in MODEL_TABLES},
     log:

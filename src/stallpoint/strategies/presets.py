@@ -157,6 +157,8 @@ class KnownPreset:
     preset: Preset
     description: str
     source: str
+    look: tuple[str, str]
+    """Colour and shape in charts."""
     alias_of: str = ""
     """The preset that it is another name of."""
 
@@ -171,7 +173,7 @@ def _known() -> dict[str, KnownPreset]:
         of_strategy: dict[str, Any] = {} if one.value == getattr(Options(), one.choice) else {one.choice: one.value}
         for name, entry in one.presets.items():
             preset = found[entry.alias_of].preset if entry.alias_of else Preset(**of_strategy, **entry.choices)
-            found[name] = KnownPreset(preset, entry.description, entry.source, entry.alias_of)
+            found[name] = KnownPreset(preset, entry.description, entry.source, entry.look, entry.alias_of)
     return found
 
 

@@ -32,6 +32,8 @@ class Entry:
     description: str
     source: str
     choices: Mapping[str, Any] = field(default_factory=dict)
+    look: tuple[str, str] = ("grey", "circle")
+    """Colour and shape in charts (`theme.PALETTE`, `theme.SHAPES`)."""
     alias_of: str = ""
     """The preset that it is another name of."""
 

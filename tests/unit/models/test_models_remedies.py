@@ -140,7 +140,7 @@ def test_presets_are_offered_where_all_that_they_send_was_measured(
 ) -> None:
     presets = {name: known.preset for name, known in PRESETS.items()}
     links = {("cpu", "torch", "library", operation): None for operation in operations}
-    study_ = SimpleNamespace(cluster=SimpleNamespace(presets=presets, communication=links), variants={})
+    study_ = SimpleNamespace(cluster=SimpleNamespace(presets=presets, communication=links, cuts={}), variants={})
     point = Point("alexnet", "cpu", "local", "strong", "ddp", 0, 64, workers, 4, 4 * workers, 64, 64 // (4 * workers))
     names = {remedy.scenario.sync for remedy in remedies._of_presets(study_, point)}  # type: ignore[arg-type]
     assert names == {"ddp-fp16", "ddp-bf16"} | offered, "what PowerSGD takes nobody knows"

@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts import PAPERS as PAPER_CHARTS
 from stallpoint.report.exhibits import PAPERS
+from stallpoint.strategies.families import PREDICTED_BY
 from stallpoint.study.sources import sources_of
 
 ROOT = Path(__file__).parents[3]
@@ -31,6 +32,8 @@ CODE_OF_RULE = re.compile(r'^ +code=code_of\("(\w+\.py)".*\),$', re.MULTILINE)
 BY_NAME = {
     "chart.py": [[chart.module] for chart in PAPER_CHARTS.values()],
     "draw.py": [[chart.module for chart in CHARTS.values()]],
+    "fit.py": [PREDICTED_BY],
+    "paper_figures.py": [PREDICTED_BY],
     "papers.py": [paper.modules for paper in PAPERS.values()],
 }
 """Modules that scripts load by name, for each of a rule's jobs."""
@@ -201,13 +204,14 @@ def test_modules_loaded_by_name_come_with_what_they_import(sources: Sources) -> 
     assert found == {"charts/__init__.py", "charts/one.py", "a.py"}
 
 
-def parts(script: str, also: tuple[str, ...] = ()) -> set[str]:
+def parts(script: str, also: Sequence[str] = ()) -> set[str]:
     return {str(file.relative_to(LIBRARY)) for file in sources_of(ROOT / "scripts" / script, LIBRARY, also)}
 
 
 def test_the_fit_depends_on_the_whole_model() -> None:
-    found = parts("fit.py")
-    assert {*SENT, "models/scaling/laws.py"} <= found
+    found = parts("fit.py", PREDICTED_BY)
+    iterations = {f"models/iteration/{name}.py" for name in ("replicas", "of_shards", "of_stages", "of_outputs")}
+    assert {*SENT, *iterations, "models/scaling/laws.py"} <= found
     assert parts("paper_figures.py") >= SENT
     assert not [file for file in found if file.startswith(("report/", "measure/"))]
 

@@ -51,7 +51,7 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
         ({"like": "one-weird-trick", "start": "never"}, "presets.mine.sharding: outputs goes with backend: mpi, start"),
         ({"like": "tensorflow", "sharding": "outputs"}, "presets.mine.sharding: outputs goes with backend: mpi"),
         ({"like": "pipeline", "micro_batches": 0}, "presets.mine.micro_batches: 0 is not a number from 1 on"),
-        ({"like": "wfbp", "micro_batches": 2}, "presets.mine.micro_batches: is of sharding stages, not of none"),
+        ({"like": "wfbp", "micro_batches": 2}, "presets.mine.micro_batches: is of sharding stages"),
         ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring adds whole gradients"),
         ({"like": "wfbp", "segment_bytes": 3}, "presets.mine.segment_bytes: a multiple of 4 bytes"),
         ({"like": "wfbp", "servers": 2}, "presets.mine.servers: a number of ranks, 0 for all, for reduction: sharded-"),

@@ -5,9 +5,10 @@ among workers and adds.
     extra   = messages - (1 - 1/s) (weights + gradients) - (1 - 1/s_o) optimiser
 
 `base` is what a training took at each mini-batch (`terms.peaks`): the same training where it ran, one worker that sends
-nothing (extra 0), or the training that a change is made to. k are the parts of a mini-batch, s the parts that weights
-and gradients are in (1 unless they are sharded), s_o those of the optimiser's state. Messages, with W the bytes of all
-weights and L those of the largest block:
+nothing (extra 0), or the training that a change is made to. 1/k of a mini-batch has its activations in memory at once
+(`Strategy.kept`: k are its parts), s are the parts that weights and gradients are in (`Strategy.divided`; 1 unless they
+are sharded), s_o those of the optimiser's state. Messages (`Strategy.buffers`), with W the bytes of all weights and L
+those of the largest block:
 
     ddp       W of buckets, unless gradients lie in them
     zero-1    the same, and all weights as they are gathered, a share and the whole: W (1 + 1/n)

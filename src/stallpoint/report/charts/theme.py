@@ -16,6 +16,7 @@ from zlib import crc32
 import altair as alt
 
 from stallpoint.networks import NETWORKS
+from stallpoint.strategies.presets import PRESETS as KNOWN
 from stallpoint.study.kinds import KINDS
 
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#086ABB", "#E47500", "#0B9863", "#D86AAA", "#2A98E7", "#CA460C"
@@ -24,51 +25,14 @@ PALETTE = {
     "blue": BLUE, "orange": ORANGE, "green": GREEN, "pink": PINK, "sky": SKY, "vermilion": VERMILION, "violet": VIOLET,
     "lilac": LILAC, "red": RED, "lime": LIME, "grey": GREY, "olive": OLIVE,
 }  # fmt: skip
-"""Colours by the names that kinds of job say."""
+"""Colours by the names that kinds of job and presets say."""
 OTHERS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, VIOLET, LIME, RED, LILAC)
 """For things without a fixed colour (storages, node counts), in this order."""
 
 SHAPES = ("circle", "square", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 """A point has a shape as well as a colour; the triangle that points up is the stalling point's."""
 
-PRESETS: dict[str, tuple[str, str]] = {
-    "naive": (VERMILION, "square"),
-    "wfbp": (BLUE, "circle"),
-    "intelcaffe": (LILAC, "triangle-left"),
-    "firecaffe": (RED, "diamond"),
-    "caffe-mpi": (GREEN, "diamond"),
-    "mxnet": (PINK, "triangle-down"),
-    "tensorflow": (SKY, "triangle-right"),
-    "cntk": (ORANGE, "cross"),
-    "parameter-server": (VIOLET, "triangle-down"),
-    "sharded-servers": (VIOLET, "square"),
-    "horovod": (LIME, "square"),
-    "ddp": (OLIVE, "cross"),
-    "ddp-fp16": (OLIVE, "square"),
-    "ddp-bf16": (OLIVE, "diamond"),
-    "ddp-powersgd": (OLIVE, "triangle-down"),
-    "zero-1": (OLIVE, "triangle-right"),
-    "fsdp": (PINK, "square"),
-    "hsdp": (PINK, "triangle-right"),
-    "mg-wfbp": (SKY, "diamond"),
-    "segmented": (ORANGE, "triangle-left"),
-    "wfbp-segmented": (GREEN, "triangle-right"),
-    "parameter-averaging": (RED, "square"),
-    "local-sgd": (GREEN, "circle"),
-    "post-local-sgd": (LIME, "diamond"),
-    "diloco": (PINK, "circle"),
-    "gossip": (LILAC, "cross"),
-    "elastic-averaging": (SKY, "square"),
-    "asynchronous": (ORANGE, "circle"),
-    "soft-synchronous": (VERMILION, "diamond"),
-    "stale-synchronous": (RED, "triangle-right"),
-    "dist-async": (VIOLET, "circle"),
-    "downpour": (BLUE, "triangle-left"),
-    "delayed-gradients": (OLIVE, "circle"),
-    "pipeline": (VERMILION, "circle"),
-    "one-weird-trick": (VERMILION, "cross"),
-    "none": (GREY, "circle"),
-}
+PRESETS = {name: (PALETTE[known.look[0]], known.look[1]) for name, known in KNOWN.items()}
 """Colour and shape of each named preset; those of a study have theirs by their name (`preset`)."""
 _FREE = sorted({(colour, shape) for colour in OTHERS for shape in SHAPES} - set(PRESETS.values()))
 """Looks that no named preset has."""

@@ -27,3 +27,5 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     split_outputs_family.SplitOutputs,
 )
 """In the order of tables and of the documentation."""
+PREDICTED_BY = sorted({f"stallpoint.{one.iteration.partition(':')[0]}" for one in STRATEGIES})
+"""The modules that predict them, which are loaded by name."""

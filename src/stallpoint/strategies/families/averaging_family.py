@@ -23,23 +23,27 @@ class Averaging(OneMessage):
             "each worker trains by itself; after every 16 iterations all take the mean of their weights",
             "McDonald, Hall & Mann (2010); the survey, Parameter averaging",
             {"start": "after-backward", "period": 16},
+            look=("red", "square"),
         ),
         "local-sgd": Entry(
             "the same with few local steps, 4; momenta stay with their workers",
             "Stich (2019), algorithm 1",
             {"start": "after-backward", "period": 4},
+            look=("green", "circle"),
         ),
         "post-local-sgd": Entry(
             "weights are averaged in each of the first 500 iterations (with sgd, momentum and nesterov that is "
             "synchronous SGD), then in every fourth. The paper switches at the first decay of the step size",
             "Lin et al. (2020), section 3",
             {"start": "after-backward", "period": 4, "synchronous_steps": 500},
+            look=("lime", "diamond"),
         ),
         "diloco": Entry(
             "the mean way of the workers in 32 iterations is the gradient of an outer Nesterov step. The paper's "
             "inner optimiser is AdamW over 500 iterations; here it is that of the recipe",
             "Douillard et al. (2023), DiLoCo, algorithm 1 and section 3",
             {"start": "after-backward", "period": 32, "outer_step": 0.7, "outer_momentum": 0.9},
+            look=("pink", "circle"),
         ),
     }
 
@@ -70,6 +74,7 @@ class Gossip(OneMessage):
             "decentralised: after each iteration the mean of a worker's weights and its two neighbours' around a ring",
             "Lian et al. (2017), D-PSGD, algorithm 1; mixed after the update",
             {"start": "after-backward"},
+            look=("lilac", "cross"),
         ),
     }
 

@@ -39,6 +39,7 @@ class Pipeline(Strategy):
             "are kept, where the paper computes them again",
             "Huang et al. (2019), GPipe, section 2 and Fig. 2c; the survey, Model parallelism",
             {"start": "after-backward", "micro_batches": 4},
+            look=("vermilion", "circle"),
         ),
     }
 

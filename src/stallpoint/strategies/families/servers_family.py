@@ -62,6 +62,7 @@ class Elastic(Served):
             "of their distance; the centre is what is trained",
             "Zhang, Choromanska & LeCun (2015), algorithm 1 (asynchronous EASGD)",
             {"reduction": "parameter-server", "start": "after-backward", "period": 10},
+            look=("sky", "square"),
         ),
     }
 
@@ -86,22 +87,26 @@ class Asynchronous(Served):
             "another. Losses are divided by n, which is the step size over the usual staleness",
             "Zhang et al. (2016), Staleness-aware async-SGD, section 3; Gupta, Zhang & Wang (2016)",
             {"reduction": "parameter-server", "start": "after-backward"},
+            look=("orange", "circle"),
         ),
         "soft-synchronous": Entry(
             "the same, but the server updates when it has as many gradients as there are workers, whoever sent them",
             "Gupta, Zhang & Wang (2016), 1-softsync",
             {"reduction": "parameter-server", "start": "after-backward", "gradients_per_update": 0},
+            look=("vermilion", "diamond"),
         ),
         "stale-synchronous": Entry(
             "asynchronous, but nobody gets more than 3 iterations ahead of the slowest worker",
             "Ho et al. (2013), Stale Synchronous Parallel",
             {"reduction": "parameter-server", "start": "after-backward", "staleness_bound": 3},
+            look=("red", "triangle-right"),
         ),
         "dist-async": Entry(
             "asynchronous, with a server beside every worker, each for an equal share of the weights, as MXNet's "
             "dist_async has them (there array by array, and losses are not divided by n)",
             "Chen et al. (2015), MXNet; Serebryakov (2017)",
             {"reduction": "sharded-servers", "start": "after-backward"},
+            look=("violet", "circle"),
         ),
     }
 
@@ -141,6 +146,7 @@ class Downpour(Served):
                 "pull_period": 5,
                 "server_optimiser": "adagrad",
             },
+            look=("blue", "triangle-left"),
         ),
     }
 

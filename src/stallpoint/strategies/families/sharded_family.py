@@ -28,6 +28,7 @@ class ShardedOptimiser(Strategy):
             "gather",
             "Rajbhandari et al. (2020), ZeRO, stage 1",
             {"backend": "ddp", "grouping": "fused", "fusion_bytes": 25 * MIB},
+            look=("olive", "triangle-right"),
         ),
     }
 
@@ -71,6 +72,7 @@ class Sharded(Strategy):
             "of one's own",
             "Zhao et al. (2023), PyTorch FSDP; torch.distributed.fsdp.fully_shard",
             {"backend": "fsdp", "grouping": "block", "gather_ahead": 1},
+            look=("pink", "square"),
         ),
     }
 
@@ -124,6 +126,7 @@ class Hybrid(Sharded):
             "fsdp inside each node, and all-reduces of the shares between the nodes",
             "Zhao et al. (2023), PyTorch FSDP, section 3.2.2: hybrid sharding",
             {"backend": "fsdp", "grouping": "block", "gather_ahead": 1},
+            look=("pink", "triangle-right"),
         ),
     }
 

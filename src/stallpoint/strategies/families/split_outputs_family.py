@@ -33,6 +33,7 @@ class SplitOutputs(Strategy):
             "model parallelism of the last fully-connected layers: each worker computes a share of their outputs for "
             "the samples of all, which gather what these layers take; all layers before them are trained as by wfbp",
             "Krizhevsky (2014), sections 3 and 4, scheme (a); the survey, Model parallelism",
+            look=("vermilion", "cross"),
         ),
     }
 
