@@ -6,6 +6,7 @@ To add one: a module here with a class of `strategy.Strategy`, and a line in `ST
 from stallpoint.strategies.families import (
     averaging_family,
     data_parallel_family,
+    one_forward_one_backward_family,
     pipeline_family,
     servers_family,
     sharded_family,
@@ -24,6 +25,7 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     servers_family.Asynchronous,
     servers_family.Downpour,
     pipeline_family.Pipeline,
+    one_forward_one_backward_family.OneForwardOneBackward,
     split_outputs_family.SplitOutputs,
 )
 """In the order of tables and of the documentation."""

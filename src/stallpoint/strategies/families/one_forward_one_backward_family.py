@@ -1,0 +1,50 @@
+"""The 1F1B pipeline: a forward and a backward pass in turn, so that few micro-batches are under way at once.
+
+Its bubble is that of GPipe: the pipeline fills and drains as fast. A stage keeps the activations of as many
+micro-batches as there are stages from it to the last, where GPipe keeps those of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD, Pipeline, Turn
+from stallpoint.strategies.strategy import Entry, Place
+
+
+class OneForwardOneBackward(Pipeline):
+    """PipeDream-Flush: synchronous 1F1B."""
+
+    value = "stages-1f1b"
+    meaning = (
+        "the same stages; one that has as many micro-batches under way as there are stages from it to the last does a "
+        "backward pass before each further forward pass"
+    )
+    presets: ClassVar[Mapping[str, Entry]] = {
+        "pipeline-1f1b": Entry(
+            "pipeline, but with one forward and one backward pass in turn as soon as each stage has work: it waits as "
+            "long, and keeps the activations of as many micro-batches as there are stages at most",
+            "Narayanan et al. (2021), Memory-Efficient Pipeline-Parallel DNN Training, PipeDream-Flush; Narayanan et "
+            "al. (2021), Megatron-LM, section 2.2.1",
+            {"start": "after-backward", "micro_batches": 4},
+            look=("lime", "circle"),
+        ),
+    }
+
+    def turns(self, stage: int, stages: int) -> Sequence[Turn]:
+        """First as many forward passes as there are stages behind; then one of each, as long as there are both."""
+        count = self.options.micro_batches
+        ahead = min(stages - stage, count)
+        fill = [(FORWARD, part) for part in range(1, ahead + 1)]
+        steady = [turn for part in range(1, count - ahead + 1) for turn in ((FORWARD, part + ahead), (BACKWARD, part))]
+        return [*fill, *steady, *((BACKWARD, part) for part in range(count - ahead + 1, count + 1))]
+
+    def kept(self, place: Place) -> float:
+        """On the first stage, which keeps most."""
+        stages, count = place[0] * place[1], self.options.micro_batches
+        return min(stages, count) / count if stages > 1 else 1.0
+
+    def equation(self, *, prefetch: bool) -> str:
+        """A name: the paper has none."""
+        return "pipeline, 1F1B"
