@@ -1,26 +1,32 @@
-"""Does the answer repeat? Two default studies one after the other, and again while one core is kept busy now and then.
+"""Does the answer repeat? Default studies in a row, and as many while one core is kept busy now and then.
 
-Printed: how often the 90 % interval of one study holds the other's iteration time and speedup, whether answers
-contradict each other, how long a study takes, which share of the visits' time is measuring, how wide speedups are; and
-with busy spans planted, which share of the iterations that they disturb is marked, and which share of the others. A
-busy span disturbs where the ranks leave it no core of its own; where they do, it runs beside them.
+Printed: how often the 90 % interval of one study holds another's iteration time and speedup, for how many curves the
+largest loss is named and the same in all of them, whether answers contradict each other, what setting up and a study
+take, which share of the visits' time is measuring, how wide speedups are; and with busy spans planted, which share of
+the iterations that they disturb is marked, and which share of the others. A busy span disturbs where the ranks leave it
+no core of its own; where they do, it runs beside them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import combinations, permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from paired import Figure
 
+from stallpoint.findings.conclusions.answers import predicted
+from stallpoint.models.answers.causes import DOMINANT
 from stallpoint.models.base.statistics import generator
 
 ROOT = Path(__file__).parents[1]
@@ -32,19 +38,31 @@ OVERLAP = 0.5
 
 
 def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
-    """Figures and lines to print; `count` is not used, as a study takes minutes."""
-    figures: list[Figure] = []
-    lines = ["repeatability: two default studies one after the other"]
+    """Figures and lines to print, of `count` studies in a row and as many with busy spans."""
+    figures: list[Figure] = list(_set_up(scratch))
+    lines = [f"repeatability: {count} default studies in a row", *(figure.line() for figure in figures)]
     for planted in (False, True):
         name = "planted disturbance" if planted else "as it is"
         with _busy_now_and_then() if planted else _nothing() as spans:
-            studies = [_study(f"repeatability{number}{'-planted' if planted else ''}") for number in (1, 2)]
-        found = [*_agreement(name, *studies), *(figure for study in studies for figure in _of_study(name, study))]
+            names = [f"repeatability{number}{'-planted' if planted else ''}" for number in range(1, count + 1)]
+            studies = [_study(one) for one in names]
+        found = [*agreement(name, studies), *(figure for study in studies for figure in _of_study(name, study))]
         found += list(_marks(name, studies, spans)) if planted else []
         figures += found
         lines += [figure.line() for figure in found]
-        lines += [f"  {name}: {line}" for study in studies for line in _answers(study)]
+        lines += [f"  {name}: {line}" for study in studies for line in answers(study)]
     return figures, lines
+
+
+def _set_up(scratch: Path) -> Iterator[Figure]:
+    """How long `make run` sets up in a fresh clone, and how much that takes on the disk."""
+    clone = scratch / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    begin = time.monotonic()
+    subprocess.run(["make", "--silent", "setup"], cwd=clone, check=True, capture_output=True)
+    yield _figure("a fresh clone", "seconds of setting up", time.monotonic() - begin, "<= 60")
+    size = subprocess.run(["du", "-sk", clone / ".venv"], check=True, capture_output=True, text=True).stdout
+    yield _figure("a fresh clone", "GB of the environment", int(size.split()[0]) * 1024 / 1e9, "<= 1.6")
 
 
 def _study(name: str) -> Path:
@@ -63,45 +81,75 @@ def _table(results: Path, name: str) -> pd.DataFrame:
     return pd.read_parquet(results / stage / f"{name}.parquet")
 
 
-def _agreement(name: str, first: Path, second: Path) -> Iterator[Figure]:
-    """How often the interval of each study holds the other's value; how many answers contradict."""
-    tables = [_table(study, "predictions").set_index([*KEY, "nodes"]) for study in (first, second)]
+def agreement(name: str, studies: Sequence[Path]) -> Iterator[Figure]:
+    """How often the interval of each study holds another's value; named losses that agree; answers that contradict."""
+    tables = [_table(study, "predictions").set_index([*KEY, "nodes"]) for study in studies]
     for quantity in ("measured_iteration", "measured_speedup"):
         held = []
-        for own, other in (tables, tables[::-1]):
+        for own, other in permutations(tables, 2):
             both = own.join(other[[quantity]], rsuffix="_other").dropna(subset=[quantity, f"{quantity}_other"])
             if quantity == "measured_speedup":
                 both = both[both[f"{quantity}_low"] < both[f"{quantity}_high"]]  # not 1 on the fewest nodes
             value = both[f"{quantity}_other"]
             held += list((both[f"{quantity}_low"] <= value) & (value <= both[f"{quantity}_high"]))
-        yield _figure(name, f"{quantity}: in the other's 90 % interval ({len(held)})", float(np.mean(held)), ">= 0.85")
-    verdicts = [_table(study, "stalling").set_index(KEY)["verdict"] for study in (first, second)]
-    contradict = sum({one, other} == {"stalls", "scales"} for one, other in zip(*verdicts, strict=True))
-    yield _figure(name, f"answers that contradict, of {len(verdicts[0])}", float(contradict), "0")
+        yield _figure(name, f"{quantity}: in another's 90 % interval ({len(held)})", float(np.mean(held)), ">= 0.85")
+    widths = pd.concat(map(_half_widths, studies))
+    yield _figure(name, f"half-width of speedups, median ({len(widths)})", float(widths.median()), "<= 0.05")
+    curves = [_curves(study) for study in studies]
+    losses = [[_largest_loss(of_study[key]) for of_study in curves] for key in curves[0]]
+    same = sum("" not in of_curve and len(set(of_curve)) == 1 for of_curve in losses)
+    yield _figure(name, f"curves whose largest loss is named, the same in all, of {len(losses)}", same, "all but one")
+    for what, states in (
+        ("measured", [[curve[key]["verdict"] for curve in curves] for key in curves[0]]),
+        ("predicted", [[predicted(curve[key])[0] for curve in curves] for key in curves[0]]),
+    ):
+        against = ({"stalls", "scales"}, {"stalls", "gains"})
+        contradict = sum(any(set(pair) in against for pair in combinations(of_curve, 2)) for of_curve in states)
+        yield _figure(name, f"answers that contradict, {what}, of {len(states)}", contradict, "0")
+
+
+def _curves(results: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The scaling curves of the conclusions."""
+    conclusions = json.loads((results / "conclusions.json").read_text())
+    return {tuple(curve[name] for name in KEY): curve for curve in conclusions["curves"]}
+
+
+def _largest_loss(curve: dict[str, Any]) -> str:
+    """The cause that is named on the most workers that were measured; empty where none is."""
+    measured = [at for at in curve["causes"] if at["basis"] == "measured"]
+    at = max(measured, key=lambda at: int(at["ranks"]), default=None)
+    return str(at["leading"][0]["cause"]) if at and at["verdict"] == DOMINANT else ""
+
+
+def _half_widths(results: Path) -> pd.Series[float]:
+    """Of the speedups that were measured, relative."""
+    speedups = _table(results, "predictions").query("ranks > 1").dropna(subset=["measured_speedup"])
+    return (speedups["measured_speedup_high"] - speedups["measured_speedup_low"]) / 2 / speedups["measured_speedup"]
 
 
 def _of_study(name: str, results: Path) -> Iterator[Figure]:
     visits = _table(results, "visits").query("rank == 0")
     span = (visits["began"] + pd.to_timedelta(visits["duration"], unit="s")).max() - visits["began"].min()
-    speedups = _table(results, "predictions").query("ranks > 1").dropna(subset=["measured_speedup"])
-    width = (speedups["measured_speedup_high"] - speedups["measured_speedup_low"]) / 2 / speedups["measured_speedup"]
-    yield _figure(name, "minutes of a study", float((results / "seconds").read_text()) / 60, "<= 10 with set-up")
+    yield _figure(name, "minutes of a study", float((results / "seconds").read_text()) / 60, "<= 7 beside setting up")
     yield _figure(
-        name, "measured share of the visits' time", visits["measuring"].sum() / span.total_seconds(), ">= 0.8"
+        name, "measured share of the visits' time", visits["measuring"].sum() / span.total_seconds(), ">= 0.85"
     )
-    yield _figure(name, "half-width of speedups, median", float(width.median()), "<= 0.1 on a quiet machine")
 
 
-def _answers(results: Path) -> Iterator[str]:
+def answers(results: Path) -> Iterator[str]:
+    """A line for each curve."""
+    curves = _curves(results)
     for row in _table(results, "stalling").to_dict("records"):
+        curve = curves[tuple(row[name] for name in KEY)]
         value, low, high = (row[f"measured_speedup{end}"] for end in ("", "_low", "_high"))
         yield (
-            f"{row['network']:<10} {row['sync']:<6} {row['verdict']} ({row['verdict_ranks']}), "
-            f"speedup {value:.2f} [{low:.2f}, {high:.2f}] on {row['measured_speedup_ranks']}"
+            f"{row['network']:<10} {row['sync']:<6} {row['batch']:>3} {row['verdict']} ({row['verdict_ranks']}), "
+            f"speedup {value:.2f} [{low:.2f}, {high:.2f}] on {row['measured_speedup_ranks']}; "
+            f"{_largest_loss(curve) or 'no loss named'}; beyond: {predicted(curve)[0]}"
         )
 
 
-def _marks(name: str, studies: list[Path], spans: list[tuple[datetime, datetime]]) -> Iterator[Figure]:
+def _marks(name: str, studies: Sequence[Path], spans: list[tuple[datetime, datetime]]) -> Iterator[Figure]:
     """Which share of the iterations that busy spans disturb is marked, of those that they run beside, and of others."""
     disturbed, beside, others = [], [], []
     for study in studies:
