@@ -100,16 +100,20 @@ class Speedup:
         return max(self.half_width, _of_two(base[:-1], other), _of_two(base, other[:-1]))
 
     @property
-    def doubtful(self) -> bool:
-        """Whether all of its interval is more than such workers can have."""
-        if not math.isfinite(self.half_width):
-            return False
+    def value(self) -> float:
+        """Throughput of the one cell over that of the other, by the means of their visits."""
         base, other = self.base.cell, self.other.cell
         assert isinstance(base, TrainCell)
         assert isinstance(other, TrainCell)
         faster = math.exp(statistics.fmean(self.base.medians) - statistics.fmean(self.other.medians))
-        low = faster * other.global_batch / base.global_batch / (1 + self.half_width)
-        return low > SUPERLINEAR * other.ranks / base.ranks
+        return faster * other.global_batch / base.global_batch
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether all of its interval is more than such workers can have."""
+        if not math.isfinite(self.half_width):
+            return False
+        return self.value / (1 + self.half_width) > SUPERLINEAR * self.other.cell.ranks / self.base.cell.ranks
 
 
 def _of_two(base: Sequence[float], other: Sequence[float]) -> float:

@@ -23,13 +23,19 @@ from stallpoint.schedule.beside import SideBySide
 from stallpoint.schedule.ledger import Measurement, Seconds
 from stallpoint.schedule.next_visit import Visited, choose, speedups
 from stallpoint.schedule.processes import THIS_MACHINE, Order, Processes
-from stallpoint.schedule.terminal import CANNOT_RUN, DISTURBED
+from stallpoint.schedule.terminal import CANNOT_RUN, DISTURBED, SO_FAR
 from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import kind_of
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.runs import write_failure
+from stallpoint.study.workers import place_in_words
 from stallpoint.text import in_words
+
+FIRST_ANSWER = 120.0
+"""Time that visits have taken when the log says what is known so far, s; again after twice as long, and so on."""
+MOST_ANSWERS = 6
+"""Curves of which it does."""
 
 
 def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
@@ -53,6 +59,7 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = 
         _durations_kept(took, visited, processes),
     ):
         company = SideBySide(1 if launcher == THIS_MACHINE else processes.nodes, agenda.seed)
+        next_answer = FIRST_ANSWER
         while (choice := choose(visited, agenda.limits, agenda.seed)).place is not None:
             turn = 1 + sum(one.visits for one in visited)
             group = [cells[place] for place in company.group(visited, choice.place)]
@@ -68,6 +75,10 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = 
                     seconds = in_words(one.visited.durations[-1])
                     _say(log, f"visit {turn + place}: {one.measurement.cell.path} in {seconds}")
                 for words in one.worth_acting_on():
+                    _say(log, words)
+            if sum(one.seconds for one in visited) >= next_answer:
+                next_answer *= 2
+                for words in so_far(visited):
                     _say(log, words)
     _say(log, f"{_ended(choice.reason)}; {_widths(visited)}")
     for one in cells:
@@ -312,6 +323,15 @@ def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Po
             visit_durations.add(
                 file, [visit_durations.Took(one.cell, one.durations, one.medians) for one in good], sitting
             )
+
+
+def so_far(visited: Sequence[Visited]) -> Iterator[str]:
+    """The speedup on the most workers of each curve, where both of its cells have several visits that count."""
+    on_most = {id(one.base): one for one in speedups(visited) if math.isfinite(one.half_width)}
+    for one in list(on_most.values())[:MOST_ANSWERS]:
+        base = place_in_words(one.base.cell.ranks, one.base.cell.workers_per_node)
+        width = f"± {100 * one.half_width:.0f} %"
+        yield f"{SO_FAR}{one.other.cell.path}: {one.value:.2f} times as fast as on {base} ({width})"
 
 
 def _ended(reason: str) -> str:

@@ -27,6 +27,8 @@ MOST_OF_A_LOG = 6
 
 DISTURBED, CANNOT_RUN = "disturbed: ", "cannot run: "
 """How lines of the turns' log begin that are worth acting on; a cell's path follows."""
+SO_FAR = "so far: "
+"""How a line begins that says what is known before the end, as a cell's path and words."""
 _VISIT = re.compile(r"^visit \d+: (\S+) in (.+)$")
 _ENDED = re.compile(r"^(the precision is reached|every cell has|the budget is|no cell is)")
 PHASES = {
@@ -110,6 +112,9 @@ class Measuring:
         elif line.startswith(CANNOT_RUN):
             path, _, why = line.removeprefix(CANNOT_RUN).partition(": ")
             yield from self._warn(path, f"{cell_in_words(path)} cannot run here: {why}")
+        elif line.startswith(SO_FAR):
+            path, _, what = line.removeprefix(SO_FAR).partition(": ")
+            yield f"{SO_FAR}{cell_in_words(path)}: {what}"
 
     def bar(self, pace: float = 1.0, at_most: float = math.inf) -> str:
         """``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.

@@ -90,6 +90,11 @@ def test_a_cell_that_cannot_run_says_why() -> None:
     assert said == "! alexnet naive, B = 16, 2 nodes cannot run here: no CUDA device: 0 of 1"
 
 
+def test_what_is_known_so_far_names_its_cell_in_words() -> None:
+    (said,) = Measuring({}).read(f"so far: {NAIVE}: 1.30 times as fast as on 1 node (± 8 %)")
+    assert said == "so far: alexnet naive, B = 16, 2 nodes: 1.30 times as fast as on 1 node (± 8 %)"
+
+
 @pytest.mark.parametrize("line", ["", "iteration 1/3 after 0.8 s, about 1.6 s left", "Traceback", "visit x: y in z"])
 def test_other_lines_say_nothing(line: str) -> None:
     found = measuring()

@@ -13,6 +13,7 @@ from visiting_cells import collectives, sgemm, train
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.next_visit import MOST, Visited, choose, half_width, speedups
 from stallpoint.schedule.session import _widths as words_of_widths
+from stallpoint.schedule.session import so_far
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds.train_kind import TrainCell
 
@@ -201,3 +202,15 @@ def test_a_speedup_that_is_known_is_said_beside_those_of_a_single_visit() -> Non
     assert known.startswith("speedups to within ")
     assert words_of_widths([*often, *once]) == f"{known}; 1 more rests on a single visit"
     assert words_of_widths(once) == "every speedup rests on a single visit to a cell"
+
+
+def test_what_is_known_so_far_is_the_speedup_on_the_most_workers_of_which_visits_tell() -> None:
+    def found(nodes: int, *seconds: float) -> Visited:
+        cell = replace(train(nodes), batch=4, worker_batch=4 // nodes)
+        return Visited(cell, medians=[math.log(one) for one in seconds])
+
+    one, two, four, once = found(1, 1.0, 1.0), found(2, 0.8, 0.8), found(4, 0.5, 0.5), found(4, 0.5)
+    for visited, wanted in (((one, two, four), "2.00"), ((one, two, once), "1.25")):
+        (line,) = so_far(visited)
+        assert line.endswith(f": {wanted} times as fast as on 1 node (± 0 %)")
+    assert not list(so_far([found(1, 1.0), found(2, 0.8)]))
