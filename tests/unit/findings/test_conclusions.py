@@ -15,6 +15,7 @@ from stallpoint.findings.conclusions.answer_findings import (
     beyond_in_words,
     cause_in_words,
     gain_in_words,
+    gained_in_words,
     heading,
     helps_in_words,
     rivals_in_words,
@@ -607,6 +608,17 @@ def test_what_would_help_are_the_first_remedies_that_gain_for_sure() -> None:
     assert helps_in_words(answer(curve(remedies=found))) == words
     assert helps_in_words(answer(curve(remedies=found, withheld="the model is off"))) == ""
     assert helps_in_words(answer(curve(remedies=[]))) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "words"),
+    [
+        (1.00004, 0.85, 1.16, "no difference within ± 16 %"), (1.0, 1.0, 1.0, "no difference within ± 1 %"),
+        (1.06, 0.9, 1.22, "+6.0 % (-10 to 22)"), (1.004, 1.002, 1.006, "+0.40 % (0.20–0.60)"),
+    ],
+)  # fmt: skip
+def test_a_gain_that_may_be_none_is_told_by_its_width(value: float, low: float, high: float, words: str) -> None:
+    assert gained_in_words({"gain": {"value": value, "low": low, "high": high}, "at_most": False}) == words
 
 
 def test_what_trains_something_else_says_so_by_its_name() -> None:

@@ -61,17 +61,25 @@ def no_double(largest: int) -> str:
     return "only n = 1 was measured" if largest == 1 else "no worker count was measured together with its double"
 
 
+NO_DIFFERENCE = 1.0
+"""Gain in %, below which the width of an interval that holds 0 is all there is to say."""
+
+
 def named_in_words(remedy: Mapping[str, Any]) -> str:
     """``4 × the mini-batch (a target may take more samples)``: what trains something else says so by its name."""
     return f"{remedy['remedy']} ({also})" if (also := remedy["also"]) in TRAINS_OTHERWISE else str(remedy["remedy"])
 
 
 def gained_in_words(remedy: Mapping[str, Any]) -> str:
-    """``+60 % (55–65)`` more throughput; ``at most`` where it is a limit."""
+    """``+60 % (55–65)`` more throughput; ``at most`` of a limit, ``no difference within ± 15 %`` of none."""
     if remedy["gain"] is None:
         return "not known"
     ends: Estimate = {end: 100 * ((value or 0.0) - 1) for end, value in remedy["gain"].items()}
-    sign = "+" if (ends["value"] or 0.0) > 0 else ""
+    value, low, high = (ends[end] or 0.0 for end in ("value", "low", "high"))
+    if low <= 0 <= high and abs(value) < NO_DIFFERENCE:
+        width = max(-low, high)
+        return f"no difference within ± {number(max(1.0, width), 2)} %"
+    sign = "+" if value > 0 else ""
     return f"{'at most ' if remedy['at_most'] else ''}{sign}{interval(ends, 1.0, ' %')}"
 
 

@@ -1,25 +1,32 @@
-"""What would help each curve, ranked, with the cell that would confirm it ready to be pasted into the study."""
+"""What would help each curve, ranked, with the cell that would confirm it ready to be pasted into the study.
+
+Shown are the first that help; what is undecided, or does not help, is folded below, in a line that counts it.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import pandas as pd
 
+from stallpoint.findings.conclusions.answer_findings import MOST_HELPS
 from stallpoint.findings.conclusions.answers import PLACE, Conclusions, leading
 from stallpoint.findings.conclusions.conclusion_words import (
     REMEDIES_HEAD,
     at_count,
+    count,
     gained_in_words,
     named_in_words,
     remedy_in_words,
 )
+from stallpoint.models.answers.remedies import HELPS
 from stallpoint.models.base.statistics import SAME_WITHIN
 from stallpoint.report.charts.labels import AXES, label
 from stallpoint.report.html import Section, belongs_to, paragraph, table
-from stallpoint.text import number
+from stallpoint.text import listed, number
 
 CAPTION = (
     "Predicted throughput over that predicted for training as it is, on the most workers that were measured. Helps: "
@@ -47,13 +54,24 @@ def remedies(conclusions: Conclusions) -> Section:
 
 def _curve(curve: Mapping[str, Any], name: str, *, shown: bool) -> str:
     entries: Sequence[Mapping[str, Any]] = curve["remedies"]
-    first = entries[0]
-    summary = f"{name}, {at_count(curve, first['ranks'])}: {named_in_words(first)}, {gained_in_words(first)}"
-    cells = "".join(map(_cell, entries))
+    first = [entry for entry in entries if entry["verdict"] == HELPS][:MOST_HELPS]
+    others = [entry for entry in entries if entry not in first]
+    told = f"{named_in_words(first[0])}, {gained_in_words(first[0])}" if first else "nothing is sure to help"
+    summary = f"{name}, {at_count(curve, entries[0]['ranks'])}: {told}"
+    counts = Counter(entry["verdict"] for entry in others)
+    kinds = listed([f"{number} {verdict}" for verdict, number in counts.items()])
+    more = f"<details><summary>{count(len(others), 'other')}: {escape(kinds)}</summary>{_table(others)}</details>"
     return (
-        f"<details{' open' if shown else ''}{belongs_to(curve)}><summary>{escape(summary)}</summary>"
-        f"{table(REMEDIES_HEAD, [remedy_in_words(entry) for entry in entries])}{cells}</details>"
+        f"<details{' open' if shown else ''}{belongs_to(curve)}>"
+        f"<summary>{escape(summary)}</summary>"
+        f"{_table(first) if first else ''}{more if others else ''}</details>"
     )
+
+
+def _table(entries: Sequence[Mapping[str, Any]]) -> str:
+    """The remedies, and below them their cells."""
+    cells = "".join(map(_cell, entries))
+    return table(REMEDIES_HEAD, [remedy_in_words(entry) for entry in entries]) + cells
 
 
 def _cell(remedy: Mapping[str, Any]) -> str:
