@@ -59,7 +59,7 @@ def _curve(curve: Mapping[str, Any], name: str, *, shown: bool) -> str:
     told = f"{named_in_words(first[0])}, {gained_in_words(first[0])}" if first else "nothing is sure to help"
     summary = f"{name}, {at_count(curve, entries[0]['ranks'])}: {told}"
     counts = Counter(entry["verdict"] for entry in others)
-    kinds = listed([f"{number} {verdict}" for verdict, number in counts.items()])
+    kinds = listed([f"{many} {verdict}" for verdict, many in counts.items()])
     more = f"<details><summary>{count(len(others), 'other')}: {escape(kinds)}</summary>{_table(others)}</details>"
     return (
         f"<details{' open' if shown else ''}{belongs_to(curve)}>"
