@@ -35,19 +35,19 @@ _LINE = 118
 
 
 def write_slides(conclusions: Conclusions, tables: Tables, folder: Path) -> None:
-    """Write ``<hardware>/<network>.png`` for each card of the report."""
+    """Write ``<hardware>/<network>.png`` for each card of the report; ``<network>-<B>.png`` of one B."""
     folder.mkdir(parents=True, exist_ok=True)
-    for (network, hardware), answers in places(conclusions["answers"]).items():
+    for (network, hardware, batch), answers in places(conclusions["answers"]).items():
         picture = vlc.vegalite_to_png(slide(answers[0], conclusions, tables), vl_version=VEGA_LITE)
         (folder / hardware).mkdir(exist_ok=True)
-        with atomic(folder / hardware / f"{network}.png") as scratch:
+        with atomic(folder / hardware / f"{network}{f'-{batch}' if batch else ''}.png") as scratch:
             scratch.write_bytes(picture)
 
 
 def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
     """The slide of one answer as a Vega-Lite spec: what the card says, and the speedup over workers."""
     found = answer_findings(answer, conclusions)
-    chart = to_spec(verdict_chart.draw(tables, answer["network"], answer["hardware"]))
+    chart = to_spec(verdict_chart.draw(tables, answer["network"], answer["hardware"], answer["of_batch"]))
     config = theme.config()
     letters = {"labelFontSize": _TEXT - 3, "titleFontSize": _TEXT - 2}
     return {

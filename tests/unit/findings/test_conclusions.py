@@ -491,6 +491,16 @@ def test_the_fastest_curve_answers_even_if_it_is_undecided() -> None:
     assert answer(curve(), open_)["state"] == "undecided"
 
 
+def test_a_mini_batch_with_another_verdict_answers_for_itself_under_strong_scaling() -> None:
+    small, same, large = curve("stalls", 1, batch=2), curve("stalls", 1, batch=4), curve(batch=16)
+    told = {one["of_batch"]: sentence(one, [MACHINE]) for one in answers([small, large], [])}
+    assert told == {2: "alexnet at B = 2 stops gaining beyond 1 node", 16: "alexnet at B = 16 gains up to 2 nodes"}
+    assert [one["curves"] for one in answers([small, same, large], [])] == [2, 1]
+    assert answer(small, same)["of_batch"] == 0, "both say the same"
+    weak = ({**one, "scaling": "weak"} for one in (small, large))
+    assert answer(*weak)["of_batch"] == 0, "a mini-batch of each worker competes"
+
+
 def test_nothing_is_said_of_counts_that_nobody_measured_but_apart() -> None:
     stall = {"reached": True, "basis": "predicted", "stall_ranks": {"value": 8, "low": 4, "high": 16}}
     machines = [MACHINE]

@@ -71,6 +71,11 @@ def _finding(
     )  # fmt: skip
 
 
+def subject(answer: Mapping[str, Any]) -> str:
+    """``alexnet``, or ``alexnet at B = 2`` where it answers otherwise at another B."""
+    return f"{answer['network']} at B = {batch}" if (batch := answer["of_batch"]) else str(answer["network"])
+
+
 def place(answer: Mapping[str, Any]) -> str:
     """``alexnet on cpu, strong, B = 64, local``."""
     on = f"{answer['network']} on {answer['hardware']}"
@@ -112,7 +117,7 @@ def heading(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) ->
 
 def sentence(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> str:
     """The answer as a sentence without its subject's place."""
-    ranks, network = answer["ranks"], answer["network"]
+    ranks, network = answer["ranks"], subject(answer)
     here, double = (unit_in_words(answer, machines, n) for n in (ranks, 2 * ranks))
     if answer["why_withheld"]:
         return f"{network}: {answer['state']}, as {answer['why_withheld']}"

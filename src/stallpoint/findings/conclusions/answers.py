@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -17,16 +18,33 @@ Conclusions: TypeAlias = dict[str, Any]
 Estimate: TypeAlias = dict[str, float | None]
 
 PLACE = ("network", "hardware", "scaling", "storage")
-"""Curves alike in these compete; the fastest of them answers."""
+"""Curves alike in these compete: the fastest answers, for itself (``of_batch``) where another B answers otherwise."""
 
 
 def answers(curves: Sequence[Curve], errors: Sequence[Mapping[str, Any]]) -> list[Answer]:
     """One answer for each place; `errors` are the entries ``dag_errors`` of the conclusions."""
-    places: dict[tuple[str, ...], list[Curve]] = {}
-    for curve in curves:
-        places.setdefault(tuple(curve[name] for name in PLACE), []).append(curve)
     off = {(error["network"], error["hardware"]): error for error in errors if error["sync"] == "all"}
-    return [_answer(alike, off) for alike in places.values()]
+    found = [_answer(alike, off) for alike in competing(curves)]
+    answering = Counter(map(_place, found))
+    return [{**one, "of_batch": one["batch"] if answering[_place(one)] > 1 else 0} for one in found]
+
+
+def _place(curve: Curve) -> tuple[Any, ...]:
+    return tuple(curve[name] for name in PLACE)
+
+
+def competing(curves: Sequence[Curve]) -> list[list[Curve]]:
+    """The curves of each place; under strong scaling apart by B, where the fastest of another B has another verdict."""
+    of_batch: dict[tuple[Any, ...], list[Curve]] = {}
+    for curve in curves:
+        batch = curve["batch"] if curve["scaling"] == "strong" else None
+        of_batch.setdefault((*_place(curve), batch), []).append(curve)
+    places: dict[tuple[Any, ...], list[Curve]] = {}
+    for (*place, batch), alike in of_batch.items():
+        best = leading(alike)
+        verdict = (best["verdict"], best["verdict_ranks"]) if batch is not None else ()
+        places.setdefault((*place, *verdict), []).extend(alike)
+    return list(places.values())
 
 
 def leading(curves: Sequence[Curve]) -> Curve:

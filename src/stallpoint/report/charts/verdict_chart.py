@@ -14,9 +14,11 @@ MOST_CURVES = 4
 """Curves drawn; the chart of all speedups has the others too."""
 
 
-def draw(tables: Tables, network: str, hardware: str) -> alt.TopLevelMixin:
-    """The curves that get fastest, in one panel; a legend where there are several."""
-    place = {"network": network, "hardware": hardware}
+def draw(tables: Tables, network: str, hardware: str, batch: int = 0) -> alt.TopLevelMixin:
+    """The curves that get fastest, in one panel (of strong scaling at one B, if given); a legend for several."""
+    place: dict[str, str | int] = {"network": network, "hardware": hardware}
+    if batch:
+        place |= {"scaling": "strong", "batch": batch}
     here = {name: _at(rows(tables, name, CELLS), place) for name in ("predictions", "stalling")}
     fastest = here["stalling"].nlargest(MOST_CURVES, "best_speedup")[list(AXES)]
     predictions = here["predictions"].merge(fastest, on=list(AXES))
@@ -28,5 +30,5 @@ def draw(tables: Tables, network: str, hardware: str) -> alt.TopLevelMixin:
     return chart
 
 
-def _at(frame: pd.DataFrame, place: dict[str, str]) -> pd.DataFrame:
+def _at(frame: pd.DataFrame, place: dict[str, str | int]) -> pd.DataFrame:
     return frame[(frame[list(place)] == pd.Series(place)).all(axis=1)]

@@ -19,6 +19,7 @@ from stallpoint.findings.conclusions.answer_findings import (
     WITHHELD,
     answer_findings,
     machine_in_words,
+    subject,
 )
 from stallpoint.findings.conclusions.answers import Answer, Conclusions
 from stallpoint.findings.conclusions.conclusion_words import count
@@ -50,9 +51,9 @@ def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str,
     cards: list[str] = []
     sentences: list[str] = []
     specs: dict[str, Spec] = {}
-    for (network, hardware), here in places(answers).items():
+    for (network, hardware, batch), here in places(answers).items():
         name = f"verdict-{len(cards)}"
-        specs[name] = drawn(partial(verdict_chart.draw, tables, network, hardware))
+        specs[name] = drawn(partial(verdict_chart.draw, tables, network, hardware, batch))
         found = [answer_findings(one, conclusions) for one in here]
         cards.append(_card(name, here, found))
         sentences.append(_sentence(found[0][VERDICT], name_hardware=len(conclusions["machines"]) > 1))
@@ -70,12 +71,12 @@ def _targets(conclusions: Conclusions) -> str:
     return f'<p class="target"><a href="#targets">Time to accuracy</a>{every}: {told}</p>'
 
 
-def places(answers: Sequence[Answer]) -> dict[tuple[str, str], list[Answer]]:
-    """The answers on each card, by network and hardware entry; one network's side by side."""
+def places(answers: Sequence[Answer]) -> dict[tuple[str, str, int], list[Answer]]:
+    """The answers on each card, by network, hardware entry and B that answers for itself; a network's side by side."""
     order = list(dict.fromkeys(one["network"] for one in answers))
-    found: dict[tuple[str, str], list[Answer]] = {}
+    found: dict[tuple[str, str, int], list[Answer]] = {}
     for one in sorted(answers, key=lambda answer: order.index(answer["network"])):
-        found.setdefault((one["network"], one["hardware"]), []).append(one)
+        found.setdefault((one["network"], one["hardware"], one["of_batch"]), []).append(one)
     return found
 
 
@@ -91,7 +92,7 @@ def _belongs_to_card(one: Finding) -> str:
 
 def _card(name: str, answers: Sequence[Answer], found: Sequence[Mapping[str, Finding]]) -> str:
     first = found[0]
-    title = f"{first[VERDICT].about['network']} on {first[VERDICT].about['hardware']}"
+    title = f"{subject(answers[0])} on {answers[0]['hardware']}"
     curves = sum(one["curves"] for one in answers)
     over = "nodes" if all(one["workers_per_node"] == 1 for one in answers) else "workers"
     fastest = f", the {verdict_chart.MOST_CURVES} fastest" if curves > verdict_chart.MOST_CURVES else ""

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.findings.conclusions.answer_findings import MOST_HELPS
-from stallpoint.findings.conclusions.answers import PLACE, Conclusions, leading
+from stallpoint.findings.conclusions.answers import Conclusions, competing, leading
 from stallpoint.findings.conclusions.conclusion_words import (
     REMEDIES_HEAD,
     at_count,
@@ -43,10 +43,7 @@ def remedies(conclusions: Conclusions) -> Section:
     if not told:
         return Section("remedies", "What would help", paragraph("No remedy is predicted to help."))
     names = dict(zip(map(id, found), label(pd.DataFrame(found), list(AXES)), strict=True))
-    places: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for curve in found:
-        places.setdefault(tuple(curve[name] for name in PLACE), []).append(curve)
-    answering = {id(leading(alike)) for alike in places.values()}
+    answering = {id(leading(alike)) for alike in competing(found)}
     told.sort(key=lambda curve: id(curve) not in answering)
     blocks = "".join(_curve(curve, names[id(curve)], shown=id(curve) in answering) for curve in told)
     return Section("remedies", "What would help", paragraph(CAPTION) + blocks)
