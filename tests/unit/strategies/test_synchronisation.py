@@ -16,7 +16,7 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure import constants
 from stallpoint.measure.clock import HostClock
 from stallpoint.measure.jobs.operations import Operations
-from stallpoint.measure.synchronisation import start
+from stallpoint.measure.synchronisation import Worker, begin
 from stallpoint.measure.synchronisation.communicator import Communicator, Staged
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.fsdp import FullySharded
@@ -278,17 +278,15 @@ def test_an_operation_that_a_library_does_not_have_is_told_before_others_wait() 
         operations("reduce-scatter", 1024)
 
 
-def sent_before_the_last_layer_is_ready(world: World, begin: str) -> set[int]:
+def sent_before_the_last_layer_is_ready(world: World, when: str) -> set[int]:
     """Layers whose message goes while another layer is not ready yet; checks what is received in the end."""
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 3))
-    synchronisation = start(
-        Preset(start=begin), model, layers(model), world, HostClock(), CPU, Sgd(model.parameters()).step,
-        warmup=1, for_server=Sgd,
-    )  # fmt: skip
+    worker = Worker(model, layers(model), world, HostClock(), CPU, Sgd(model.parameters()).step, Sgd)
+    synchronisation = begin(Preset(start=when), worker).synchronisation
     for number, parameter in enumerate(model.parameters()):
         parameter.grad = torch.full_like(parameter, number + 10.0 * world.rank)
     synchronisation.ready(1)
-    while begin == "layer-ready" and not synchronisation.sent():
+    while when == "layer-ready" and not synchronisation.sent():
         time.sleep(0.001)
     time.sleep(0.1)  # in which a message that should not go could
     sent = set(synchronisation.sent())
