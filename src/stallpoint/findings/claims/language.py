@@ -224,8 +224,6 @@ def _selection(entry: Mapping[str, Any], where: str) -> Selection:
 
 def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
     given = [entry] if isinstance(entry, str) else entry
-    if not given:
-        raise InputError(f"{where}: needs a column at least; {CURVE} stands for those that a scaling curve keeps")
     columns = [name for one in given for name in ([column.name for column in SERIES] if one == CURVE else [one])]
     for column in columns:
         known(column, [*_with_facts(table), CURVE], where, f"column of {table}")
