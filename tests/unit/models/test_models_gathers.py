@@ -21,7 +21,9 @@ def frames(gathers: list[list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Four iterations of a network of two layers, each a message; seconds of the gather of each layer on each rank."""
     steps = [(step, rank) for step in range(4) for rank in range(len(gathers))]
     iterations = pd.DataFrame(steps, columns=["iteration", "rank"])
-    iterations = iterations.assign(cell="one", repeat=1, visit=1, iteration_time=1.0, **dict.fromkeys(PHASES, 0.1))
+    iterations = iterations.assign(
+        cell="one", repeat=1, visit=1, iteration_time=1.0, communication=0.2, **dict.fromkeys(PHASES, 0.1)
+    )
     rows = [(step, rank, layer, gathers[rank][layer]) for step, rank in steps for layer in (0, 1)]
     layers = pd.DataFrame(rows, columns=["iteration", "rank", "layer_index", "gather_end"])
     layers["message"] = 1 - layers["layer_index"]
