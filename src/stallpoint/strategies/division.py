@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
 from stallpoint.errors import InputError
 
 
@@ -59,6 +57,8 @@ class Cuts:
 @lru_cache(256)
 def _balanced(cuts: Cuts, stages: int) -> tuple[int, ...]:
     """`least[j]` is the largest stage's work where the layers before the j-th place are in k stages."""
+    import numpy as np  # names of strategies are known without it
+
     places = [0, *(layer + 1 for layer, size in enumerate(cuts.handed_on) if size is not None), len(cuts.work)]
     before = np.concatenate([[0], np.cumsum(np.add(cuts.work, 1, dtype=np.float64))])[places]
     least, chosen = np.where(before > 0, np.inf, 0.0), []

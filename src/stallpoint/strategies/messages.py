@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeAlias
 
 from stallpoint.strategies.options import SYNCHRONOUS, Options
+
+if TYPE_CHECKING:  # names are known without numpy
+    import numpy as np
+    import numpy.typing as npt
+
+    Reals: TypeAlias = npt.NDArray[np.float64]
 
 INDEX_BYTES = 4
 """Where a value of a sparse message belongs, bytes."""
@@ -92,8 +96,10 @@ def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
     return [*groups, waiting] if waiting else groups
 
 
-def message_bytes(preset: Options, gradient_bytes: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def message_bytes(preset: Options, gradient_bytes: npt.ArrayLike) -> Reals:
     """Bytes that one rank sends for gradients of these sizes [...] in single precision."""
+    import numpy as np
+
     bits = 16 if preset.hook in ("fp16", "bf16") else preset.gradient_bits
     value = np.asarray(gradient_bytes, dtype=np.float64) * bits / 32
     if preset.top_k == 1:

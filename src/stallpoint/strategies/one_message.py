@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stallpoint.errors import InputError
-from stallpoint.strategies.strategy import Reals, Strategy, at_least
+from stallpoint.strategies.strategy import Strategy, at_least
+
+if TYPE_CHECKING:
+    from stallpoint.strategies.messages import Reals
 
 
 class OneMessage(Strategy):

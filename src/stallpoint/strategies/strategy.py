@@ -10,19 +10,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.messages import blocks
 from stallpoint.strategies.options import ALL_REDUCE, Options
 
+if TYPE_CHECKING:  # names are known without numpy
+    from stallpoint.strategies.messages import Reals
+
 Place = tuple[int, int]
 """Nodes, and workers on each."""
-Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

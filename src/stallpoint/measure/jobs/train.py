@@ -123,7 +123,8 @@ class Trainer:
         self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=scale)
         self._update = change.update
         self._norms = norms
-        self._timer = LayerTimer(part.trained, self._clock, self._ready if norms else self._synchronisation.ready)
+        ready = self._ready if norms else self._synchronisation.ready
+        self._timer = LayerTimer(part.trained, self._clock, ready, part.layers)
         in_precision = forward_context(precision, device)
         self._passes = Passes(self._clock, self._timer, in_precision, scale, world.size, preset.accumulate)
 

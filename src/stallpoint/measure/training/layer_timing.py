@@ -103,16 +103,22 @@ class LayerTimer:
     """Takes the marks, in calls and operations of the layers, which it changes until `remove` is called.
 
     `gradients_ready` is called, in the middle of the backward pass, with the position of each layer whose
-    gradients have just been completed.
+    gradients have just been completed. `whole` are the layers as records describe them, where a worker has a share.
     """
 
-    def __init__(self, layers: Sequence[Layer], clock: Clock, gradients_ready: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        clock: Clock,
+        gradients_ready: Callable[[int], None],
+        whole: Sequence[Layer] | None = None,
+    ) -> None:
         self._layers = layers
         self._known: dict[str, Sequence[Any]] = {
             "layer_index": list(range(len(layers))),
             "layer": [layer.name for layer in layers],
             "layer_type": [layer.type for layer in layers],
-            "gradient_bytes": [layer.gradient_bytes for layer in layers],
+            "gradient_bytes": [layer.gradient_bytes for layer in whole or layers],
         }
         self._clock = clock
         self._gradients_ready = gradients_ready

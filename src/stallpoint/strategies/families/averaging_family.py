@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.one_message import OneMessage
-from stallpoint.strategies.strategy import Entry, Reals
+from stallpoint.strategies.strategy import Entry
+
+if TYPE_CHECKING:
+    from stallpoint.strategies.messages import Reals
 
 
 class Averaging(OneMessage):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.one_message import OneMessage
-from stallpoint.strategies.strategy import Entry, Reals, at_least
+from stallpoint.strategies.strategy import Entry, at_least
+
+if TYPE_CHECKING:
+    from stallpoint.strategies.messages import Reals
 
 
 class Served(OneMessage):
@@ -39,6 +40,8 @@ class Served(OneMessage):
 
         While servers answer all others a worker computes; where they take longer, they are saturated.
         """
+        import numpy as np
+
         whole = latency + rest
         own = whole / (ranks - 1)
         saturated = np.maximum(own, whole - np.reshape(computing, (-1, 1)) / self.frequency)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
-from stallpoint.strategies.strategy import Asked, Entry, Place, Strategy
+from stallpoint.strategies.strategy import Asked, Entry, Place, Strategy, load
 
 
 class SplitOutputs(Strategy):
@@ -53,6 +53,11 @@ class SplitOutputs(Strategy):
         if asked.ranks > 1 and asked.known and not asked.known.split_layers:
             return f"{what} fully-connected layers behind convolutions, and {asked.network} has none"
         return ""
+
+    def division(self, network: Any, ranks: int) -> Sequence[int]:
+        """The layers that are split, whatever the number of ranks."""
+        found: Sequence[int] = load(self.dividing)(network) if ranks > 1 else ()
+        return found
 
     def divides(self, place: Place, cuts: Cuts | None) -> bool:
         """Where there are layers to split."""
