@@ -493,7 +493,8 @@ def _falling(curve: Curve, batch_unknown: bool, lower: float) -> str:
     """Why no lower end holds: the gains of doublings fall faster and faster, for a reason that nothing tells.
 
     Such as a mini-batch that is split, which no law knows of where it is not known. Empty where that is not so, or
-    where the interval holds that nothing is gained any more.
+    where the interval holds that nothing is gained any more. `KEPT_GAIN` and `FALL` were chosen with one public curve
+    in sight (docs/own-numbers.md); how often good curves are refused by them was not counted.
     """
     gains = [curve.gain(a, b) for a, b in pairwise(curve.counts)][-3:]
     falls = len(gains) == 3 and gains[0] - KEPT_GAIN > gains[1] and gains[1] - KEPT_GAIN > gains[2]
