@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -25,7 +24,8 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from stallpoint.errors import CAUSES
 from stallpoint.schedule import terminal
-from stallpoint.slurm import slurm_queue
+from stallpoint.slurm import accounting, slurm_queue
+from stallpoint.slurm.asking import on_clusters, output_of
 
 ENDING = signal.SIGUSR1
 """Ends the run as Ctrl-C does. SIGINT itself is ignored where a shell started Snakemake in the background."""
@@ -173,7 +173,7 @@ class LogHandler(LogHandlerBase):
 
         Snakemake's executor forgets all jobs when Slurm's controller was away for long enough, and waits for ever.
         """
-        answer = _asked(self.queue.command)
+        answer = output_of(self.queue.command, ASK)
         now = time.monotonic()
         clusters = self.queue.clusters
         with self.busy:
@@ -182,12 +182,11 @@ class LogHandler(LogHandlerBase):
             for job, reason in self.queue.hopeless(now, self.settings.patience).items():
                 self._print(f"! job {job} will never start ({reason}): cancelled")
                 self.queue.ended(job)
-                _asked(["scancel", *([f"--clusters={clusters[job]}"] if job in clusters else []), job])
+                output_of(["scancel", *on_clusters([clusters[job]] if job in clusters else []), job], ASK)
             gone = self.queue.gone(now)
             if not gone or len(gone) < len(self.queue.jobs):
                 return
-            accounts = slurm_queue.accounts_command(gone, set(clusters.values()))
-            if not slurm_queue.active(_asked(accounts)):
+            if not accounting.active(output_of(accounting.states_command(gone, set(clusters.values())), ASK)):
                 self._print(
                     f"! Slurm knows job {', '.join(gone)} no more, and Snakemake lost sight of it: ending this run."
                 )
@@ -291,11 +290,3 @@ class LogHandler(LogHandlerBase):
     def needs_rulegraph(self) -> bool:
         """The graph is not drawn."""
         return False
-
-
-def _asked(command: list[str]) -> str | None:
-    """Output of a program of Slurm's; None where it failed."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=ASK, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None

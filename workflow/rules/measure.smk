@@ -12,9 +12,9 @@
 #
 # What that is expected to take is printed first, and asked of the scheduler. A job that was killed (by its time limit,
 # or preempted) leaves its visits: on a cluster it is submitted again and goes on from there.
-import subprocess
 
 from stallpoint.slurm import left_jobs
+from stallpoint.slurm.asking import output_of
 from stallpoint.study.kinds import MEASURED
 
 MEASUREMENTS = measurements()
@@ -22,19 +22,11 @@ BLOCKS = blocks()
 PLAN = planned(BLOCKS)
 
 
-def asked_of_slurm(command):
-    """What a program of Slurm's prints; None where it fails."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
 def cancel_left_jobs():
     """Jobs in Slurm's queue of a run that was killed would be submitted twice."""
     if name := run_of_executor():
         this = left_jobs.Run.this(name)
-        for line in left_jobs.cancel(Path(RESULTS, "turns", left_jobs.FILE), this, asked_of_slurm):
+        for line in left_jobs.cancel(Path(RESULTS, "turns", left_jobs.FILE), this, output_of):
             logger.warning(f"! {line}")
 
 

@@ -5,10 +5,11 @@ Nothing is run here: `command` says what to ask, `from_sacct` reads the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from stallpoint.errors import InputError
+from stallpoint.slurm.asking import on_clusters
 
 _FIELDS = {
     "slurm_job_id": "JobID", "partition": "Partition", "state": "State", "exit_code": "ExitCode", "submitted": "Submit",
@@ -40,10 +41,23 @@ _ENDINGS = {
 
 def command(jobs: Iterable[str]) -> list[str]:
     """The command that prints the accounts of the given jobs, one line for each."""
-    return [
-        "sacct", "--allocations", "--parsable2", "--noconvert", f"--format={','.join(_asked())}",
-        f"--jobs={','.join(jobs)}",
-    ]  # fmt: skip
+    return _sacct(_asked(), jobs, "--noconvert")
+
+
+def states_command(jobs: Iterable[str], clusters: Collection[str] = ()) -> list[str]:
+    """The command that prints id and state of the given jobs: a second view beside the queue's."""
+    return _sacct(["JobIDRaw", "State"], jobs, "--noheader", *on_clusters(clusters))
+
+
+def active(answer: str | None) -> set[str]:
+    """Jobs that have not ended, of an answer to `states_command`; none where there was no answer."""
+    lines = [line.split("|") for line in (answer or "").splitlines() if line.count("|") == 1]
+    return {job for job, state in lines if not state.startswith(("FAILED", *_ENDINGS))}
+
+
+def _sacct(fields: Iterable[str], jobs: Iterable[str], *options: str) -> list[str]:
+    asked = [f"--format={','.join(fields)}", f"--jobs={','.join(jobs)}"]
+    return ["sacct", "--allocations", "--parsable2", *options, *asked]
 
 
 def from_sacct(text: str) -> list[dict[str, Any]]:

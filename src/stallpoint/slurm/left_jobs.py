@@ -22,7 +22,7 @@ from typing import Self
 
 from stallpoint.records.atomic import atomic
 from stallpoint.slurm import slurm_queue
-from stallpoint.slurm.slurm_queue import Ask
+from stallpoint.slurm.asking import Ask, on_clusters
 
 FILE = "slurm_runs.json"
 """Name of the file with the runs, in the folder of the turns."""
@@ -95,7 +95,7 @@ def cancel(file: Path, this: Run, ask: Ask, pause: float = 2.0, patience: float 
 def cancelling(jobs: Iterable[slurm_queue.Job]) -> Iterator[list[str]]:
     """Commands that cancel jobs, one for each cluster: ids come again on another."""
     for cluster, ids in groupby(sorted((job.cluster, job.id) for job in jobs), key=itemgetter(0)):
-        yield ["scancel", *([f"--clusters={cluster}"] if cluster else []), *(job for _, job in ids)]
+        yield ["scancel", *on_clusters([cluster] if cluster else []), *(job for _, job in ids)]
 
 
 def _jobs(ask: Ask, runs: dict[str, Run]) -> list[slurm_queue.Job] | None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-_PATIENCE = 60
-"""How long to wait for Slurm's controller, s: that of a large cluster may be busy for tens of seconds."""
+from stallpoint.slurm.asking import output_of
+
 _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """Of memory as Slurm writes it."""
 
@@ -23,7 +22,8 @@ def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
     job = variables.get("SLURM_JOB_ID")
     if not job:
         return None
-    return {"slurm_job_id": job, **_from_variables(variables), **from_scontrol(_asked(job))}
+    said = output_of(["scontrol", "show", "job", "--oneliner", job]) or ""
+    return {"slurm_job_id": job, **_from_variables(variables), **from_scontrol(said)}
 
 
 def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
@@ -32,15 +32,6 @@ def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
     if not found or not job or not job["nodes"]:
         return None
     return int(float(found[1]) * _UNITS[found[2]] / job["nodes"])
-
-
-def _asked(job: str) -> str:
-    """What ``scontrol`` says of a job; empty where it cannot be asked."""
-    command = ["scontrol", "show", "job", "--oneliner", job]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PATIENCE).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
 
 
 def from_scontrol(text: str) -> dict[str, Any]:

@@ -7,24 +7,11 @@ proves nothing about jobs of another one: only jobs that the queue has shown can
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-Ask: TypeAlias = Callable[[list[str]], str | None]
-"""Runs a command and returns its output, None where it failed."""
+from stallpoint.slurm.asking import Ask, on_clusters
 
-_OVER = (
-    "COMPLETED",
-    "FAILED",
-    "CANCELLED",
-    "TIMEOUT",
-    "DEADLINE",
-    "OUT_OF_MEMORY",
-    "NODE_FAIL",
-    "BOOT_FAIL",
-    "PREEMPTED",
-)
 GONE = 200.0
 """How long a job has to be gone from the queue while Snakemake waits for it, s; Snakemake asks at least each 180 s."""
 SILENT = 60.0
@@ -52,35 +39,19 @@ ON_ITS_WAY = ("None", "Priority", "Prolog", "BeginTime", "Cleaning")
 """Reasons that need nobody's attention."""
 
 
-def command(clusters: Iterable[str] = ()) -> list[str]:
+def command(clusters: Collection[str] = ()) -> list[str]:
     """Command that prints a line for each job of this user: id, state, name, comment, and what the job waits for.
 
     Asks the named clusters, ``all`` for all that Slurm's accounting knows; without a name the local one. The user is
     given by number, as ``--me`` is unknown to Slurm 20.02 and older.
     """
-    others = [f"--clusters={','.join(sorted(clusters))}"] if clusters else []
-    return ["squeue", f"--user={os.getuid()}", *others, "--noheader", "--format=%i|%T|%j|%k|%r"]
+    return ["squeue", f"--user={os.getuid()}", *on_clusters(clusters), "--noheader", "--format=%i|%T|%j|%k|%r"]
 
 
 def all_clusters(ask: Ask) -> str | None:
     """Answer to `command` of all clusters; of the local one where Slurm cannot name the others."""
     answer = ask(command(["all"]))
     return ask(command()) if answer is None else answer
-
-
-def accounts_command(jobs: Iterable[str], clusters: Iterable[str] = ()) -> list[str]:
-    """Command that prints id and state of jobs from Slurm's accounts, a second view beside the queue's."""
-    others = [f"--clusters={','.join(sorted(clusters))}"] if clusters else []
-    return [
-        "sacct", "--allocations", "--noheader", "--parsable2", "--format=JobIDRaw,State", *others,
-        f"--jobs={','.join(jobs)}",
-    ]  # fmt: skip
-
-
-def active(accounts: str | None) -> set[str]:
-    """Jobs that have not ended, of an answer to `accounts_command`; none where there was no answer."""
-    lines = [line.split("|") for line in (accounts or "").splitlines() if line.count("|") == 1]
-    return {job for job, state in lines if not state.startswith(_OVER)}
 
 
 @dataclass(frozen=True)

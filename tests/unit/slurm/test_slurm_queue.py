@@ -2,7 +2,8 @@
 
 import re
 
-from stallpoint.slurm.slurm_queue import GONE, SILENT, Queue, accounts_command, active, all_clusters, command
+from stallpoint.slurm.accounting import active, states_command
+from stallpoint.slurm.slurm_queue import GONE, SILENT, Queue, all_clusters, command
 
 
 def queue() -> Queue:
@@ -105,6 +106,6 @@ def test_all_clusters_are_asked_where_slurm_knows_of_any() -> None:
 
 
 def test_accounts_say_which_jobs_go_on() -> None:
-    assert "--clusters=gpu" in accounts_command(["7"], ["gpu"])
+    assert "--clusters=gpu" in states_command(["7"], ["gpu"])
     assert active("7|RUNNING\n8|CANCELLED by 1000\n9|COMPLETED\n10|PENDING\n") == {"7", "10"}
     assert active(None) == set()
