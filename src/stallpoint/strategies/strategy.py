@@ -94,8 +94,6 @@ class Strategy:
     """Begins a worker's part: ``(preset, worker) -> Synchronisation``."""
     iteration: ClassVar[str] = "models.iteration.replicas:Replicas"
     """Predicts iterations: a class made of a cluster and a point."""
-    dividing: ClassVar[str] = ""
-    """Where a network is divided, ``(network, ranks) -> positions of layers``; empty where it is not."""
     synchronous: ClassVar[bool] = True
     """Whether all ranks hold the same weights after each iteration."""
     independent: ClassVar[bool] = True
@@ -159,9 +157,8 @@ class Strategy:
         return True
 
     def division(self, network: Any, ranks: int) -> Sequence[int]:
-        """The positions of layers where `network` is divided among so many ranks; empty where it is not."""
-        found: Sequence[int] = load(self.dividing)(network, ranks) if self.dividing and ranks > 1 else ()
-        return found
+        """The positions of layers where `network` is divided among several ranks; empty where it is not."""
+        return ()
 
     # --- what it sends --------------------------------------------------------------------------
 

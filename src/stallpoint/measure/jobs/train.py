@@ -173,7 +173,7 @@ class Trainer:
             *received,
         ]
         columns = self._phase_columns(batch, losses, phases, under_way)
-        return Iteration(columns, times.columns(self._layers, sent, gathered), times.turns)
+        return Iteration(columns, times.columns(sent, gathered), times.turns)
 
     def _phases(
         self,
@@ -328,7 +328,7 @@ def iterations(
     agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
-    division = preset.strategy.division(network, world.size)
+    division = preset.strategy.division(network, world.size) if world.size > 1 else ()
     first_reads = preset.strategy.first_reads and world.size > 1
     trained = resident.network(network, cell.seed, device)
     peak = PeakMemory(device)

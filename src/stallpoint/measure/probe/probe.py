@@ -221,7 +221,7 @@ class Probe:
         }
         self._reading = reading  # as the next one begins
         gathered = self._parallelism.gathered(seconds)
-        self._recording.add(iteration, self._timer.times().columns(self._layers, sent, gathered))
+        self._recording.add(iteration, self._timer.times().columns(sent, gathered))
         self._parallelism.clear()
 
     def _describe(self, *, ended: str) -> None:

@@ -83,7 +83,8 @@ def reachable(world: World) -> list[str]:
 
 def _meeting(world: World) -> tuple[list[str], list[str]]:
     """For each rank its interface (none where no node has a network with the others), and as `reachable`."""
-    ranks = world.comm.allgather((socket.gethostname(), addresses(), chosen(addresses(), os.environ)))
+    found = addresses()
+    ranks = world.comm.allgather((socket.gethostname(), found, chosen(found, os.environ)))
     same_node = len({host for host, *_ in ranks}) == 1
     nodes = {host: everything if same_node else allowed for host, everything, allowed in ranks}
     names = dict(zip(nodes, common_network(list(nodes.values()), same_node=same_node), strict=False))

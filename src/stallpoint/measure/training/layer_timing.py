@@ -58,18 +58,17 @@ class LayerTimes:
     known: Mapping[str, Sequence[Any]]
     """Columns that are the same in every iteration."""
 
-    def columns(
-        self, layers: Sequence[Layer], sent: Mapping[int, Sent], gathered: Mapping[int, Sequence[Gathered]]
-    ) -> dict[str, Sequence[Any]]:
-        """Columns of `tables.LAYERS` for these `layers`, whose gradients were `sent` and weights `gathered` so."""
-        sendings = [sent.get(index) for index in range(len(layers))]
+    def columns(self, sent: Mapping[int, Sent], gathered: Mapping[int, Sequence[Gathered]]) -> dict[str, Sequence[Any]]:
+        """Columns of `tables.LAYERS`; gradients of layers were `sent` and weights `gathered` so."""
+        count = len(self.forward)
+        sendings = [sent.get(index) for index in range(count)]
         ready_and_sent = zip(self.gradient_ready, sendings, strict=True)
         gathers = [
             [
                 next((one for one in reversed(gathered.get(index, ())) if one.backward == again), None)
-                for index in range(len(layers) if gathered else 0)
+                for index in range(count if gathered else 0)
             ]
-            or [None] * len(layers)
+            or [None] * count
             for again in (False, True)
         ]
         return {

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import SEND_RECEIVE
-from stallpoint.strategies.strategy import Asked, Entry, Place, Strategy
+from stallpoint.strategies.strategy import Asked, Entry, Place, Strategy, load
 
 FORWARD, BACKWARD = "forward", "backward"
 Turn = tuple[str, int]
@@ -25,7 +25,6 @@ class Pipeline(Strategy):
     own = ("micro_batches",)
     training = "measure.synchronisation.stages:Stage.begin"
     iteration = "models.iteration.of_stages:OfStages"
-    dividing = "networks.description:stages_of"
     independent = False
     first_reads = True
     calibrates = False
@@ -56,6 +55,11 @@ class Pipeline(Strategy):
     def variants(self, raised: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
         """More micro-batches, which leave a shorter bubble."""
         yield {"micro_batches": self.options.micro_batches * raised}
+
+    def division(self, network: Any, ranks: int) -> Sequence[int]:
+        """The first layers of the stages."""
+        found: Sequence[int] = load("networks.description:stages_of")(network, ranks)
+        return found
 
     def impossible(self, asked: Asked) -> str:
         """See `Strategy`."""

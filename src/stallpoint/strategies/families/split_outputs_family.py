@@ -22,7 +22,6 @@ class SplitOutputs(Strategy):
     own = ()
     training = "measure.synchronisation.outputs:SplitLayers.begin"
     iteration = "models.iteration.of_outputs:OfOutputs"
-    dividing = "networks.description:split_of"
     independent = False
     calibrates = False
     no_target = "splits the outputs of layers, and runs to a target evaluate and save whole ones; ddp learns the same"
@@ -56,7 +55,7 @@ class SplitOutputs(Strategy):
 
     def division(self, network: Any, ranks: int) -> Sequence[int]:
         """The layers that are split, whatever the number of ranks."""
-        found: Sequence[int] = load(self.dividing)(network) if ranks > 1 else ()
+        found: Sequence[int] = load("networks.description:split_of")(network)
         return found
 
     def divides(self, place: Place, cuts: Cuts | None) -> bool:
