@@ -20,7 +20,7 @@ from stallpoint.records.parquet import open_file, whole, write
 from stallpoint.records.parquet import read as read_rows
 from stallpoint.records.tables import RUNS, TABLES
 from stallpoint.study.cells import Cell
-from stallpoint.study.completeness import Record
+from stallpoint.study.completeness import NotWhole, Record
 from stallpoint.study.study import Archive
 
 SMALL = 16 * 2**20
@@ -151,17 +151,18 @@ def unpack(name: str, path: Path, folder: Path) -> None:
 
 def _check_record(folder: Path, cell: Cell, where: str) -> None:
     """Raise `InputError` unless the folder holds the whole record of the cell."""
-    runs = read_rows(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
-    if len(runs) != 1:
-        raise InputError(f"{where}: runs.parquet has {len(runs)} rows, one is expected")
+    file = folder / f"{RUNS.name}.parquet"
+    runs = read_rows(RUNS, file).to_pylist()
     try:
+        if len(runs) != 1:
+            raise NotWhole(file, f"{len(runs)} rows, one is expected", "")
         record = Record.of(folder, runs[0])
         if record.cell != cell:
-            raise InputError("settings are those of another cell")
+            raise NotWhole(file, "settings are those of another cell", "")
         record.check_all()
-    except InputError as error:
-        said = str(error).replace(f"{folder}/", "").partition("; it is no whole record")[0].partition("; delete ")[0]
-        raise InputError(f"{where}: {said}; the archive was changed, or is not whole") from None
+    except NotWhole as error:
+        changed = "the archive was changed, or is not whole"
+        raise InputError(f"{where}: {error.file.name}: {error.why}; {changed}") from None
 
 
 def record_folders(folder: Path) -> list[Path]:

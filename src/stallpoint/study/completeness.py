@@ -27,15 +27,22 @@ from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of
 from stallpoint.study.kinds.train_kind import TrainCell
 
-_NEVER_NULL = frozenset(
-    ("rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
-     "data_wait", "forward", "backward", "update", "iteration_time", "seconds")
-)  # fmt: skip
-"""Columns beside those of the cell that every row has a value in, whatever a machine can tell."""
-_DURATIONS = frozenset(("data_wait", "forward", "backward", "update", "iteration_time", "seconds"))
-"""Columns without negative numbers; NaN in all rows where a script does not tell the parts of an iteration."""
 _ALWAYS_KNOWN = frozenset(("iteration_time", "seconds"))
-"""Those of them that every record knows."""
+"""Durations that every record knows."""
+_DURATIONS = _ALWAYS_KNOWN | {"data_wait", "forward", "backward", "update"}
+"""Columns without negative numbers; NaN in all rows where a script does not tell the parts of an iteration."""
+_NEVER_NULL = _DURATIONS | {
+    "rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
+}  # fmt: skip
+"""Columns beside those of the cell that every row has a value in, whatever a machine can tell."""
+
+
+class NotWhole(InputError):
+    """A `file` is not its cell's, or not all of it, and `why`; `mend` says what helps."""
+
+    def __init__(self, file: Path, why: str, mend: str) -> None:
+        super().__init__(f"{file}: {why}; {mend}")
+        self.file, self.why = file, why
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class Record:
         try:
             cell = cell_from_json(run["settings"])
         except InputError as error:
-            raise InputError(f"{file}: settings: {error}; delete {folder}, and it is written again") from None
+            raise NotWhole(file, f"settings: {error}", f"delete {folder}, and it is written again") from None
         record = cls(folder, cell, run["status"] == "failed")
         if run["status"] not in ("ok", "failed"):
             record._refuse(file, f"status {run['status']!r}; ok or failed is expected")
@@ -146,9 +153,7 @@ class Record:
         return self.folder / f"{table.name}.parquet"
 
     def _refuse(self, file: Path, why: str) -> None:
-        raise InputError(
-            f"{file}: {why}; it is no whole record of this cell: delete {self.folder}, and it is written again"
-        )
+        raise NotWhole(file, why, f"it is no whole record of this cell: delete {self.folder}, and it is written again")
 
 
 def _of_cell(cell: Cell, table: Table) -> dict[str, Any]:
