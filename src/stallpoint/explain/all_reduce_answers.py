@@ -10,11 +10,10 @@ from itertools import pairwise
 from statistics import median
 
 from stallpoint.explain.explanation import Cause, Finding
-from stallpoint.explain.links import LinkRate, inside_node, link_named, nearest
+from stallpoint.explain.links import GB, LinkRate, inside_node, link_named, nearest
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.text import number
 
-GB = 1e9
 FLOOR_SECONDS = 1e-3
 """Time that no message should take for its latency."""
 ALIKE = 0.05

@@ -18,6 +18,7 @@ from stallpoint.inputs.documents import Document
 
 MAX_WORKERS = 10**9
 MIN_RATE, MAX_RATE = 1e-15, 1e15
+"""Rates are between these: whatever is computed from them stays finite."""
 MAX_ROWS = 200_000
 
 EACH, ALL = "each", "all"

@@ -15,14 +15,12 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.errors import InputError
+from stallpoint.inputs.rate_tables import MAX_RATE, MAX_WORKERS, MIN_RATE
 from stallpoint.text import WRITTEN
 
 REQUIRED = ("series", "workers", "workers_per_node", "samples_per_second")
 COLUMNS = (*REQUIRED, "batch_per_worker", "compute_seconds")
-MOST_WORKERS = 10**9
-LEAST, MOST = 1e-15, 1e15
-"""Other numbers are between these: whatever is computed from them stays finite."""
-_POSITIVE = f"a positive number ({LEAST:g} to {MOST:g}) is expected"
+_POSITIVE = f"a positive number ({MIN_RATE:g} to {MAX_RATE:g}) is expected"
 _AT_ONCE = 50_000
 """Rows that are text at one time."""
 
@@ -43,11 +41,11 @@ def _checked(path: Path, text: pd.DataFrame) -> pd.DataFrame:
     rates: pd.DataFrame = text.assign(**{name: _numbers(path, text[name]) for name in COLUMNS[1:]})
     workers = rates["workers"]
     _refuse(path, text["series"] == "", text["series"], "a name is expected")
-    whole = (workers == workers.round()) & workers.between(1, MOST_WORKERS)
-    _refuse(path, ~whole, text["workers"], f"a whole number from 1 on is expected, up to {MOST_WORKERS:,}")
+    whole = (workers == workers.round()) & workers.between(1, MAX_WORKERS)
+    _refuse(path, ~whole, text["workers"], f"a whole number from 1 on is expected, up to {MAX_WORKERS:,}")
     for name in COLUMNS[2:]:
         else_what = "to predict it" if name == "samples_per_second" else "if unknown"
-        wrong = rates[name].notna() & ~rates[name].between(LEAST, MOST)
+        wrong = rates[name].notna() & ~rates[name].between(MIN_RATE, MAX_RATE)
         _refuse(path, wrong, text[name], f"{_POSITIVE}, or nothing {else_what}")
     return rates
 
