@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import torch
 from small_training import ITERATIONS, batches, network
 from torch import nn
@@ -61,3 +62,16 @@ def train(world: World, name: str = "pipeline") -> Trained:
         [one.phases for one in found],
         [dict(one.layers) for one in found],
     )
+
+
+def trains_as_whole(alone: list[Trained], stages: list[Trained], *, rtol: float) -> None:
+    """Assert that stages of a pipeline have gradients, weights and losses of the whole network on one rank."""
+    (whole,) = alone
+    for of in ("gradients", "weights"):
+        parts = [vars(rank)[of] for rank in stages]
+        assert [name for part in parts for name in part] == list(vars(whole)[of]), "each layer is in one stage"
+        for name, values in (item for part in parts for item in part.items()):
+            torch.testing.assert_close(values, vars(whole)[of][name], rtol=rtol, atol=1e-6)
+    for rank in stages:
+        losses = [one["loss"] for one in rank.phases]
+        assert losses == pytest.approx([one["loss"] for one in whole.phases], rel=1e-5), "every rank knows it"
