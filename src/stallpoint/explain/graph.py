@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +29,7 @@ from stallpoint.explain.intervals import Intervals, union
 from stallpoint.explain.iterations import OPTIMIZER, WAITING, Iterations
 from stallpoint.explain.started import Started
 from stallpoint.inputs.events import CALL, COPY, KERNEL, MARK, OPERATOR, Events
+from stallpoint.models.taskgraph.cycle_time import Node
 
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function|^\w+Backward\d*$|^torch::autograd::AccumulateGrad")
 """Operators of autograd's backward pass, the second and third as before 2022."""
@@ -43,32 +44,8 @@ _PAUSE = 10.0
 _TAIL = 0.1
 """Part of a pause that may be left when what it waited for has ended."""
 
-HOST = -1
-
-
-@dataclass(frozen=True)
-class Node:
-    """A point of the host, or something that was started."""
-
-    lane: int
-    """As in `Started`; `HOST` for a point of the host."""
-    place: int
-    """Place among `Started`; -1 for a point of the host."""
-    seconds: float
-    """0 for a point of the host."""
-    after: tuple[tuple[int, float], ...]
-    """Nodes that end before it starts, by place in the graph, and seconds from their end on. A place below 0 is what
-    came before: -1 the host at the start of the iteration, -2 - l the last task of lane l of earlier iterations."""
-
-
-@dataclass(frozen=True)
-class Graph:
-    """One iteration, from the host's start of it to that of the next one."""
-
-    nodes: Sequence[Node]
-    """Each after those that it comes after; the last one is the host's end of the iteration."""
-    lanes: int
-    """Lanes of the whole trace."""
+HOST = 0
+"""The stream of the host's points; lanes follow."""
 
 
 @dataclass
@@ -89,8 +66,9 @@ class _Point:
     """Comes after `joins` alone: its thread had nothing to do."""
 
 
-def graphs(events: Events, found: Iterations, started: Started) -> Iterator[Graph]:
-    """The graph of each iteration."""
+def graphs(events: Events, found: Iterations, started: Started) -> Iterator[list[Node]]:
+    """The graph of each iteration, from the host's start of it to that of the next one; a collective's duration is
+    looked up by its place among `started`."""
     trace = _Trace(events, found, started)
     return (trace.graph(place) for place in range(len(found.seconds)))
 
@@ -103,8 +81,7 @@ class _Trace:
         self._iteration = found.of(started.launch)
         self._main = _main_thread(events)
         self._latency, self._turn = _overheads(started)
-        self._lanes = int(started.lane.max()) + 1 if len(started) else 0
-        self._of_lane = [np.flatnonzero(started.lane == lane) for lane in range(self._lanes)]
+        self._of_lane = [np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)]
         self._before = _waits_between_lanes(events, found, started)
         _add_full_device(self._before, started, self._latency, self._turn)
         self._points = sorted(self._all_points(events), key=lambda point: point.time)
@@ -118,7 +95,7 @@ class _Trace:
         if not len(self._started) or (self._started.events.kind == MARK).any():
             yield from _pauses(events, self._started, self._main)
 
-    def graph(self, iteration: int) -> Graph:
+    def graph(self, iteration: int) -> list[Node]:
         """The graph of the iteration at a place."""
         begin, end = self._found.host_begin[iteration], self._found.host_end[iteration]
         building = _Building(self._started, begin, self._last_before(iteration), self._latency, self._turn)
@@ -138,7 +115,7 @@ class _Trace:
             else:
                 building.add_task(one, self._before.get(one, ()))
         building.add_point(_Point(float(end), self._main))
-        return Graph(building.nodes, self._lanes)
+        return building.nodes
 
     def _last_before(self, iteration: int) -> set[int]:
         """The last task of each lane that earlier iterations started, as places."""
@@ -170,15 +147,16 @@ class _Building:
             after.append((other, point.time - at if point.leaves is None else point.leaves))
         self._threads[point.thread] = len(self.nodes), point.time
         self._callers |= dict.fromkeys(point.starts, len(self.nodes))
-        self.nodes.append(Node(HOST, -1, 0.0, tuple(after)))
+        self.nodes.append(Node(HOST, 0.0, after))
 
     def add_task(self, place: int, before: Iterable[int]) -> None:
         """Add what was started."""
-        lane = int(self._started.lane[place])
-        after = [(self._callers[place], self._latency), (self._lanes.get(lane, -2 - lane), self._turn)]
+        lane = _stream(self._started, place)
+        after = [(self._callers[place], self._latency), (self._lanes.get(lane, -1 - lane), self._turn)]
         after += self._ended(before, 0.0)
         self._tasks[place] = self._lanes[lane] = len(self.nodes)
-        self.nodes.append(Node(lane, place, float(self._started.events.seconds[place]), tuple(after)))
+        key = place if self._started.communicates[place] else -1
+        self.nodes.append(Node(lane, float(self._started.events.seconds[place]), after, key))
 
     def _ended(self, places: Iterable[int], seconds: float) -> Iterator[tuple[int, float]]:
         """What comes after tasks; of those that earlier iterations started only the last of each lane is known."""
@@ -186,7 +164,11 @@ class _Building:
             if place in self._tasks:
                 yield self._tasks[place], seconds
             elif place in self._earlier:
-                yield -2 - int(self._started.lane[place]), seconds
+                yield -1 - _stream(self._started, place), seconds
+
+
+def _stream(started: Started, place: int) -> int:
+    return HOST + 1 + int(started.lane[place])
 
 
 def _main_thread(events: Events) -> int:

@@ -1,7 +1,7 @@
 """Iterations of a trace at other worker counts: its all-reduces by the law of their scheme, all else as traced.
 
 Each worker keeps its mini-batch (weak scaling). An all-reduce takes α·f(p) + β·g(p)·m (`models.terms.reductions`), an
-all-gather or a reduce-scatter half of that; the iteration's graph is replayed with them (`replay`). One rank's trace
+all-gather or a reduce-scatter half of that; the iteration's graph is replayed with them (`Cycle`). One rank's trace
 does not tell how much of it was waiting for other ranks; of several the last that came did not wait. Waiting is never
 negative, so α + β·m lies below all messages, and as near to them as it can (a deterministic frontier; Aigner & Chu
 1968); what is beyond it stays as it was. Sizes that lie close together tell little of α; it is at most what the
@@ -20,7 +20,6 @@ import numpy.typing as npt
 from stallpoint.explain.iterations import middle
 from stallpoint.explain.lacking import lacking
 from stallpoint.explain.rank import Rank
-from stallpoint.explain.replay import Replay
 from stallpoint.explain.trace_collectives import ALL_GATHER, ALL_REDUCE, ROUNDS, Collectives
 from stallpoint.inputs.all_reduce_logs import AllReduce
 from stallpoint.models.answers.stalling import Stall
@@ -33,6 +32,7 @@ from stallpoint.models.base.statistics import (
     generator,
     non_negative_fit,
 )
+from stallpoint.models.taskgraph.cycle_time import Cycle
 from stallpoint.models.terms.reductions import REDUCTION_LAWS, ReductionLaw
 
 RING, TREE = REDUCTION_LAWS["ring"], REDUCTION_LAWS["rabenseifner"]
@@ -57,7 +57,7 @@ class NotTold(LookupError):
 
 @dataclass(frozen=True)
 class Messages:
-    """The collectives of one iteration in the order of starting, as `Replay` has them; [collectives] each."""
+    """The collectives of one iteration in the order of starting, as `Cycle` has them; [collectives] each."""
 
     rounds: Reals
     """Times the rounds of a reduce-scatter: 2 of an all-reduce; 0 of what stays as it was traced."""
@@ -183,7 +183,7 @@ class Known:
     """Iterations as traced, [iterations]."""
     forward: Reals
     """Their forward passes, s; not a number where the trace does not tell, [iterations]."""
-    replays: Sequence[Replay]
+    replays: Sequence[Cycle]
     messages: Sequence[Messages]
     link: Link
     drawn: npt.NDArray[np.int64]
@@ -329,7 +329,7 @@ def learn(
     messages = []
     order = np.argsort(sent.place)
     for place in chosen:
-        at = order[np.searchsorted(sent.place, rank.replays[place].places, sorter=order)]
+        at = order[np.searchsorted(sent.place, rank.replays[place].keys, sorter=order)]
         messages.append(
             Messages(
                 rounds[at], sizes[at], sent.seconds[at], transfers[at], (kinds[at] == ALL_REDUCE) & (rounds[at] > 0)

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from stallpoint.explain.graph import graphs
 from stallpoint.explain.groups import Groups, groups
 from stallpoint.explain.iterations import Iterations, iterations, seconds_by_cause
-from stallpoint.explain.replay import Replay, replay
 from stallpoint.explain.started import Started
 from stallpoint.explain.trace_collectives import Collectives, collectives
 from stallpoint.explain.trace_phases import Phases, phases
 from stallpoint.inputs import trace_formats
 from stallpoint.inputs.events import COPY, KERNEL, Events, Trace
+from stallpoint.models.taskgraph.cycle_time import Cycle, cycle
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Rank:
     """As `seconds_by_cause` gives them, [iterations]."""
     started: Started
     collectives: Collectives
-    replays: Mapping[int, Replay]
+    replays: Mapping[int, Cycle]
     """Of iterations by their place: of all, or of as many as `MOST_STARTED` allows."""
     phases: Phases
     workers: int
@@ -72,7 +72,7 @@ MOST_STARTED = 100_000
 """What was started in the iterations that are replayed: each takes a kilobyte of a graph, and there may be millions."""
 
 
-def _replays(events: Events, found: Iterations, started: Started) -> dict[int, Replay]:
+def _replays(events: Events, found: Iterations, started: Started) -> dict[int, Cycle]:
     """Replays of the iterations in the middle of the trace, as many as `MOST_STARTED` allows but one at least."""
     counts = np.bincount(found.of(started.launch) + 1, minlength=len(found.seconds) + 1)[1:]
     many = int(np.clip(MOST_STARTED // max(1, int(counts.max(initial=0))), 1, len(counts)))
@@ -85,9 +85,8 @@ def _replays(events: Events, found: Iterations, started: Started) -> dict[int, R
     low, high = np.searchsorted(started.launch, [begin, end])
     window = events.where((events.end >= begin) & (events.start <= end)) if many < len(counts) else events
     local = started.part(int(low), int(high))
-    return {
-        first + place: replay(graph, local).moved(int(low)) for place, graph in enumerate(graphs(window, own, local))
-    }
+    replays = map(cycle, graphs(window, own, local))
+    return {place: replace(one, keys=one.keys + low) for place, one in enumerate(replays, first)}
 
 
 def read_ranks(files: Sequence[Path], workers: int | None = None) -> list[tuple[Trace, Rank | None]]:

@@ -18,7 +18,6 @@ from stallpoint.explain import other_worker_counts
 from stallpoint.explain.clocks import least_seconds
 from stallpoint.explain.other_worker_counts import CHANGES, Change, learn, link_of
 from stallpoint.explain.rank import Rank, read_ranks
-from stallpoint.explain.replay import _cycle_time
 from stallpoint.explain.trace_answers import explain
 from stallpoint.explain.trace_timeline import spans
 from stallpoint.inputs.all_reduce_logs import AllReduce, read_log
@@ -44,7 +43,7 @@ def test_an_iteration_is_given_back(
     rank = rank_of(planted, tmp_path_factory.mktemp("trace"))
     np.testing.assert_allclose(rank.replayed, planted.seconds(), rtol=1e-4)
     # Nothing is sent: what is left are the computing and the loading.
-    alone = [float(one.iteration(np.zeros(len(one.places)))) for one in rank.replays.values()]
+    alone = [float(one.iteration(np.zeros(len(one.keys)))) for one in rank.replays.values()]
     np.testing.assert_allclose(alone, planted.seconds(1), rtol=1e-4)
 
 
@@ -55,22 +54,6 @@ def test_of_a_long_trace_the_middle_is_replayed(tmp_path: Path, monkeypatch: pyt
     assert list(rank.replays) == [7, 8, 9, 10, 11]
     np.testing.assert_allclose(rank.replayed, planted.seconds(), rtol=1e-4)
     assert learn(rank).iteration(16)[0] == pytest.approx(planted.seconds(16), rel=1e-3)
-
-
-paths = st.one_of(st.just(-np.inf), st.integers(0, 50).map(float))
-
-
-@given(st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(paths, min_size=n, max_size=n), min_size=n, max_size=n)))
-def test_the_cycle_time_is_the_rate_at_which_iterations_follow_one_another(matrix: list[list[float]]) -> None:
-    # A host that starts an iteration at least every moment makes all of it recur.
-    links = np.array(matrix)
-    links[0] = np.maximum(links[0], 0.0)
-    links[:, 0] = np.maximum(links[:, 0], 0.0)
-    now, ends = np.zeros(len(links)), []
-    for _ in range(240):
-        now = (links + now).max(1)
-        ends.append(now.max())
-    assert (ends[-1] - ends[-121]) / 120 == pytest.approx(float(_cycle_time(links)), abs=0.5)
 
 
 def test_a_straggler_elsewhere_is_told_apart_by_the_ranks_that_wait(tmp_path: Path) -> None:

@@ -1,0 +1,134 @@
+"""The iteration time of a task graph that repeats, summed up once and then evaluated for whole ensembles at a time.
+
+Where tasks do not slow each other down, as in a trace, whose durations hold that already, earliest starts are maxima of
+sums. So an iteration is a matrix over (max, +), and its time the matrix's eigenvalue, the largest mean of a cycle
+(Baccelli, Cohen, Olsder & Quadrat, *Synchronization and Linearity*, 1992, sections 2.5 and 3.2): what `tasks.schedule`
+of the same graph, repeated, comes to. Tasks of variable duration are kept apart, all else is summed up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.models.base.statistics import Reals
+
+Paths: TypeAlias = Mapping[int, float]
+"""Longest paths to a point, s, by where they come from: a stream's end in the iteration before, or a step."""
+MAX_PATHS = 6
+"""Paths to a point beyond which those before it become steps: work grows with the graph, and not with its square."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A task of an iteration; a stream does its tasks in their order, as far as their edges say so."""
+
+    stream: int
+    seconds: float
+    after: Sequence[tuple[int, float]]
+    """Nodes that end before it starts, by place, and seconds from their end on. -1 - s is what stream s did last in
+    earlier iterations."""
+    key: int = -1
+    """What a variable duration is looked up by; -1 of one that stays."""
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """An iteration as longest paths from the streams' ends in the one before, through steps, to their ends in it."""
+
+    streams: int
+    """Streams that the iteration uses."""
+    keys: npt.NDArray[np.int64]
+    """Of tasks of variable duration, in their order; [variable]."""
+    seconds: Reals
+    """Their durations in the graph, [variable]."""
+    steps: Sequence[tuple[int, Paths]]
+    """Points that others are reached through: place among the variable ones, or -1 where many paths meet; and paths."""
+    ends: Sequence[Paths]
+    """To the end of the iteration on each stream."""
+
+    def iteration(self, seconds: Reals) -> Reals:
+        """How long an iteration takes when its variable tasks take `seconds` [variable, ...], [...]."""
+        given = np.asarray(seconds, np.float64)
+        given = given.reshape(len(given), int(np.prod(given.shape[1:])))
+        reached = {stream: np.full((self.streams, given.shape[1]), -np.inf) for stream in range(self.streams)}
+        for stream, own in reached.items():
+            own[stream] = 0.0
+        for place, (variable, paths) in enumerate(self.steps, self.streams):
+            reached[place] = _through(paths, reached) + (given[variable] if variable >= 0 else 0.0)
+            for done in self._done.get(place, ()):
+                del reached[done]
+        matrix = np.stack([_through(paths, reached) for paths in self.ends])
+        return _cycle_time(matrix).reshape(np.shape(seconds)[1:])
+
+    @cached_property
+    def _done(self) -> Mapping[int, Sequence[int]]:
+        """Steps that no later one is reached through, by the last that is: their times need no longer be kept."""
+        last = {at: place for place, (_, paths) in enumerate(self.steps, self.streams) for at in paths}
+        for at in (*range(self.streams), *(at for paths in self.ends for at in paths)):
+            last.pop(at, None)
+        done: dict[int, list[int]] = {}
+        for at, place in last.items():
+            done.setdefault(place, []).append(at)
+        return done
+
+
+def cycle(nodes: Sequence[Node]) -> Cycle:
+    """Sum up an iteration, whose last node is the end of its first stream; each node stands after those before it."""
+    streams = sorted({node.stream for node in nodes})
+    # No path leads from a stream that the iteration does not use.
+    to: dict[int, Paths] = {-1 - stream: {at: 0.0} for at, stream in enumerate(streams)}
+    last, steps, variable = {stream: -1 - stream for stream in streams}, list[tuple[int, Paths]](), list[Node]()
+
+    def step(variable: int, paths: Paths) -> Paths:
+        steps.append((variable, paths))
+        return {len(streams) + len(steps) - 1: 0.0}
+
+    for place, node in enumerate(nodes):
+        paths = _merged(node, to)
+        if len(paths) > MAX_PATHS:
+            # Each of the many paths goes through a node before this one: those become steps, once each.
+            for before, _ in node.after:
+                if len(to.get(before, ())) > 1:
+                    to[before] = step(-1, to[before])
+            paths = _merged(node, to)
+        if node.key >= 0:
+            to[place] = step(len(variable), paths)
+            variable.append(node)
+        else:
+            to[place] = {at: seconds + node.seconds for at, seconds in paths.items()}
+        last[node.stream] = place
+    keys, seconds = np.array([node.key for node in variable], np.int64), np.array([node.seconds for node in variable])
+    return Cycle(len(streams), keys, seconds, steps, [to[place] for place in last.values()])
+
+
+def _merged(node: Node, to: Mapping[int, Paths]) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for before, lag in node.after:
+        for at, seconds in to.get(before, {}).items():
+            if seconds + lag > found.get(at, -np.inf):
+                found[at] = seconds + lag
+    return found
+
+
+def _through(paths: Paths, reached: Mapping[int, Reals]) -> Reals:
+    """From each stream to a point, [streams, members]; -∞ where no path leads."""
+    found = np.full_like(reached[0], -np.inf)
+    for at, seconds in paths.items():
+        np.maximum(found, reached[at] + seconds, out=found)
+    return found
+
+
+def _cycle_time(matrix: Reals) -> Reals:
+    """The largest mean of a cycle of a (max, +) matrix [n, n, ...], [...]: that of its powers' diagonals."""
+    best, power = np.full(matrix.shape[2:], -np.inf), matrix
+    for length in range(1, len(matrix) + 1):
+        for at in range(len(matrix)):
+            best = np.maximum(best, power[at, at] / length)
+        power = np.stack([(power[:, :] + matrix[:, end][None]).max(1) for end in range(len(matrix))], 1)
+    return best
