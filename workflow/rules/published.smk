@@ -10,6 +10,7 @@ rule compare_published:
         published=lambda wildcards: file_of_workflow(f"resources/published/{wildcards.table}.yaml"),
         networks=expand(f"{RESULTS}/networks/{{network}}.parquet", network=STUDY.values("network")),
         archives=ARCHIVES,
+        runs=lambda wildcards: rules.collect.output.convergence_runs,
         code=code_of("compare_published.py"),
     output:
         table=f"{RESULTS}/published/{{table}}.parquet",

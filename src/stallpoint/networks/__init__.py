@@ -236,6 +236,22 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             source="Krizhevsky (2014), section 5; torchvision's alexnet",
         ),
         RegisteredNetwork(
+            name="alexnet-no-lrn",
+            build_function="alexnet:without_lrn",
+            takes=Images(227, IMAGENET_CLASSES),
+            parameters=60_965_224,
+            largest_layer_bytes=151_011_328,
+            multiply_adds=724_406_816,
+            most_stages=8,
+            split_layers=3,
+            published=Published(
+                parameters=Said("61.0e6", "Sze et al., Table II, of alexnet: normalisation learns nothing"),
+                multiply_adds=Said("724e6", "Sze et al., Table II, of alexnet: normalisation multiplies no matrices"),
+            ),
+            description="alexnet without local response normalisation",
+            source="Shi et al. (2018), Table IV, note",
+        ),
+        RegisteredNetwork(
             name="vgg19",
             build_function="vgg:vgg19",
             takes=Images(224, IMAGENET_CLASSES),

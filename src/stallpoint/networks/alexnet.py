@@ -57,6 +57,12 @@ def alexnet() -> nn.Module:
     )
 
 
+def without_lrn() -> nn.Module:
+    """Of 2012 but for its two normalisations: what Shi et al. (2018) trained (Table IV, note)."""
+    layers = dict(alexnet().named_children())
+    return Classifier(**{name: layer for name, layer in layers.items() if name not in ("norm1", "norm2", "loss")})
+
+
 def one_weird_trick() -> nn.Module:
     """Of 2014, without groups and without normalisation, for images of 224 x 224 pixels."""
     return Classifier(

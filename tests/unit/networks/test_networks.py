@@ -217,6 +217,13 @@ def test_the_later_alexnet_normalises_nothing() -> None:
     assert types("alexnet-owt") == types("alexnet") - Counter(lrn=2)
 
 
+def test_alexnet_without_lrn_lacks_nothing_else() -> None:
+    names = [name for name, _ in find("alexnet").outline().named_children()]
+    assert [name for name, _ in find("alexnet-no-lrn").outline().named_children()] == [
+        name for name in names if name not in ("norm1", "norm2")
+    ]
+
+
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 def test_layers_are_listed_in_the_order_in_which_they_run(network: RegisteredNetwork) -> None:
     outline = network.outline()

@@ -417,3 +417,10 @@ def test_equal_records_give_equal_files_in_another_process(material: Material, t
     assert '<a href="1/fig-12.pdf">fig-12.pdf</a>' in page
     assert not re.search(r'src="(?!data:)', page)
     assert "&lt;" not in page
+
+
+def test_a_network_that_the_paper_calls_otherwise_stands_for_the_papers() -> None:
+    times = pd.DataFrame({"network": ["alexnet", "alexnet-no-lrn", "lenet"], "value": [1, 2, 3]})
+    found = Material({"a": times, "b": times[:1], "c": pd.DataFrame({"value": [4]})}, {}).renamed(papers.SHI.networks)
+    assert found.tables["a"].to_dict("list") == {"network": ["alexnet", "lenet"], "value": [2, 3]}
+    assert found.tables["b"]["value"].tolist() == [1], "where the study has no other"

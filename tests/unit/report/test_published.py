@@ -1,5 +1,6 @@
 """Published tables beside ours: every difference is explained, no explanation is stale, and each one is true."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.networks.products import products
 from stallpoint.records.parquet import to_arrow
-from stallpoint.records.tables import NETWORK_LAYERS, PUBLISHED
+from stallpoint.records.tables import CONVERGENCE_RUNS, NETWORK_LAYERS, PUBLISHED
 from stallpoint.report.exhibits.published import PASSES, PROPERTIES, UNEXPLAINED, compare, to_markdown
 
 ROOT = Path(__file__).parents[3]
@@ -29,8 +30,11 @@ def layers() -> pd.DataFrame:
     return to_arrow(NETWORK_LAYERS, rows).to_pandas()
 
 
-def comparison(layers: pd.DataFrame, batches: dict[str, list[int]]) -> pd.DataFrame:
-    return to_arrow(PUBLISHED, compare(TABLE_II, layers, batches)).to_pandas()
+NO_RUNS = CONVERGENCE_RUNS.schema.empty_table().to_pandas()
+
+
+def comparison(layers: pd.DataFrame, batches: dict[str, list[int]], runs: pd.DataFrame = NO_RUNS) -> pd.DataFrame:
+    return to_arrow(PUBLISHED, compare(TABLE_II, layers, batches, runs)).to_pandas()
 
 
 def test_every_cell_of_the_table_is_there(layers: pd.DataFrame) -> None:
@@ -56,7 +60,7 @@ def test_every_difference_from_table_iv_of_shi_et_al_is_explained(layers: pd.Dat
     theirs = {"alexnet": [1024], "googlenet": [64], "resnet50": [32]}
     differing = set()
     for batches in (theirs, {network: [8] for network in theirs}):
-        found = to_arrow(PUBLISHED, compare(TABLE_IV, layers, batches)).to_pandas()
+        found = to_arrow(PUBLISHED, compare(TABLE_IV, layers, batches, NO_RUNS)).to_pandas()
         assert len(found) == 9
         assert UNEXPLAINED not in set(found["explanation"])
         differing |= set(found.loc[~found["agrees"], ["property", "network"]].itertuples(index=False, name=None))
@@ -80,10 +84,22 @@ def test_the_studys_own_mini_batches_are_compared(layers: pd.DataFrame) -> None:
     assert pd.isna(found.loc[("default batch size", "googlenet"), "ours"])
 
 
+def test_iterations_and_step_size_are_those_of_runs_to_convergence(layers: pd.DataFrame) -> None:
+    """At the mini-batch nearest to theirs, of the runs that came to their target."""
+    runs = pd.DataFrame({
+        "network": "alexnet", "batch": [128, 128, 128, 1024], "steps_to_target": [300.0, 500.0, math.nan, 90.0],
+        "step_size": [0.02, 0.02, 0.02, 0.16],
+    })  # fmt: skip
+    found = comparison(layers, {}, runs).set_index(["property", "network"])
+    assert found.loc[("iterations to convergence", "alexnet"), "ours"] == 400
+    assert found.loc[("default step size", "alexnet"), "ours"] == 0.02
+    assert pd.isna(found.loc[("iterations to convergence", "googlenet"), "ours"])
+
+
 def test_a_difference_nobody_explained_is_called_so(layers: pd.DataFrame) -> None:
     cell = {"published": 7, "digits": 1}
     table: dict[str, Any] = {"source": "a paper", "rows": [{"property": "layers", "alexnet": cell}]}
-    assert [row["explanation"] for row in compare(table, layers, {})] == [UNEXPLAINED]
+    assert [row["explanation"] for row in compare(table, layers, {}, NO_RUNS)] == [UNEXPLAINED]
 
 
 def test_the_page_shows_theirs_beside_ours(layers: pd.DataFrame) -> None:

@@ -162,7 +162,7 @@ def test_networks_stand_with_their_size_and_the_published_values() -> None:
     layers = pd.DataFrame(describe(find("alexnet")))
     cell = {"published": 6, "digits": 1, "differs": "They <err>."}
     theirs = {"source": "A & B", "rows": [{"property": "convolutional layers", "alexnet": cell}]}
-    published = pd.DataFrame(compare(theirs, layers, {}))
+    published = pd.DataFrame(compare(theirs, layers, {}, pd.DataFrame({"network": []})))
     html = networks({"network_layers": layers, "published": published}).html
     assert "alexnet 24 60,965,224 244 MB 0.724 billion 7 relu, 5 convolution" in words(html)
     assert "A & B, beside ours" in words(html)

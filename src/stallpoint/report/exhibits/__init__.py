@@ -7,7 +7,7 @@ numbers of an exhibit is data (``resources/published/*-exhibits.yaml``); docs/pa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +30,16 @@ class Material:
     """Model tables and tidy tables by name, with the columns of `stallpoint.records.tables`."""
     published: Mapping[str, Any]
     """The files of ``resources/published`` that `Paper.files` names, by their stem."""
+
+    def renamed(self, networks: Mapping[str, str]) -> Material:
+        """Return it with networks under other names; a network stands for those that had its new name."""
+
+        def table(frame: pd.DataFrame) -> pd.DataFrame:
+            present = [name for name in networks if "network" in frame and (frame["network"] == name).any()]
+            kept = frame[~frame["network"].isin([networks[name] for name in present])] if present else frame
+            return kept.assign(network=kept["network"].replace(networks)) if present else frame
+
+        return Material({name: table(frame) for name, frame in self.tables.items()}, self.published)
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,8 @@ class Paper:
     files: tuple[str, ...]
     """Files of ``resources/published`` that hold its numbers; what it says of its exhibits is the first."""
     exhibits: tuple[Exhibit, ...]
+    networks: Mapping[str, str] = field(default_factory=dict)
+    """Networks that are the paper's, by its name for them, where a study's differs."""
 
     @property
     def said(self) -> str:
@@ -120,7 +132,8 @@ KEUPER = Paper(
             "samples as theirs, at that speed.",
         ),
         Exhibit(
-            "Table II", "table-2", "Properties of the networks", "networks.keuper", ("network_layers", "predictions"),
+            "Table II", "table-2", "Properties of the networks", "networks.keuper",
+            ("network_layers", "predictions", "convergence_runs"),
             "Every difference is explained beside its number.",
         ),
         Exhibit(
@@ -219,7 +232,8 @@ SHI = Paper(
             "Presets stand in for the frameworks; libraries are added, as far as jobs find their versions.",
         ),
         Exhibit(
-            "Table IV", "table-4", "Networks", "networks.shi", ("network_layers", "predictions"),
+            "Table IV", "table-4", "Networks", "networks.shi",
+            ("network_layers", "predictions", "convergence_runs"),
             "Every difference is explained beside its number.",
         ),
         Exhibit(
@@ -252,6 +266,7 @@ SHI = Paper(
             "paper's is weak.",
         ),
     ),
+    {"alexnet-no-lrn": "alexnet"},
 )  # fmt: skip
 
 PAPERS: dict[str, Paper] = {paper.name: paper for paper in (KEUPER, SHI)}

@@ -35,6 +35,7 @@ def published(files: Iterable[Path]) -> dict[str, Any]:
 
 def make(paper: Paper, material: Material, folder: Path) -> None:
     """Write every exhibit of `paper`, ``index.json`` and ``index.md`` to `folder`; it appears whole or not at all."""
+    material = material.renamed(paper.networks)
     with atomic(folder) as scratch:
         scratch.mkdir()
         entries = [_entry(paper, exhibit, material, scratch) for exhibit in paper.exhibits]

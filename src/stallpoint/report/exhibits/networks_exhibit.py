@@ -30,7 +30,7 @@ def _made(material: Material, file: str, networks: Sequence[str], batch: str, la
     trained = trained[trained["measured_iteration"].notna()]
     batches = {str(name): sorted(set(points[batch].tolist())) for name, points in trained.groupby("network")}
     published = material.published[file]
-    comparison = pd.DataFrame(compare(published, layers, batches))
+    comparison = pd.DataFrame(compare(published, layers, batches, material.tables["convergence_runs"]))
     order = {row["property"]: place for place, row in enumerate(published["rows"])}
     comparison = comparison.assign(place=comparison["property"].map(order), ours=comparison["ours"].astype(float))
     shown = comparison.sort_values(["place", "network"])[["property", "network", "published", "ours", "explanation"]]

@@ -7,7 +7,7 @@ themselves and the study.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,8 @@ class Facts:
     """Its rows of `tables.NETWORK_LAYERS`."""
     batches: Sequence[int]
     """The mini-batches that the study trains it with: global ones, or a worker's, as the published one is."""
+    runs: pd.DataFrame
+    """Its rows of `tables.CONVERGENCE_RUNS`."""
     published: Mapping[str, float]
     """The published values by property."""
 
@@ -43,19 +45,27 @@ def _exaflop(facts: Facts) -> float:
     return 2 * PASSES * float(facts.layers["multiply_adds"].sum()) * samples / 1e18
 
 
+def _runs(facts: Facts) -> pd.DataFrame:
+    """Return its runs to convergence at the mini-batch nearest to the published one."""
+    nearest = min(facts.runs["batch"], key=_distance(facts.published["default batch size"]), default=None)
+    return facts.runs[facts.runs["batch"] == nearest]
+
+
+def _distance(batch: float) -> Callable[[float], float]:
+    return lambda other: abs(math.log(other / batch))
+
+
 def _nearest(name: str) -> Callable[[Facts], float]:
     """Of the study's mini-batches the one nearest to theirs, the property `name`."""
-    return lambda facts: min(
-        facts.batches, key=lambda batch: abs(math.log(batch / facts.published[name])), default=math.nan
-    )
+    return lambda facts: min(facts.batches, key=_distance(facts.published[name]), default=math.nan)
 
 
 PROPERTIES: dict[str, Callable[[Facts], float]] = {
     "ExaFLOP to convergence": _exaflop,
-    "iterations to convergence": lambda facts: math.nan,
+    "iterations to convergence": lambda facts: _runs(facts)["steps_to_target"].median(),
     "model size [MB]": lambda facts: facts.layers["gradient_bytes"].sum() / 1e6,
     "default batch size": _nearest("default batch size"),
-    "default step size": lambda facts: STEP_SIZE,
+    "default step size": lambda facts: STEP_SIZE if facts.runs.empty else _runs(facts)["step_size"].median(),
     "layers": lambda facts: len(facts.layers),
     "convolutional layers": lambda facts: len(facts.of_type("convolution")),
     "fully-connected layers": lambda facts: len(facts.of_type("fully-connected")),
@@ -70,35 +80,35 @@ PROPERTIES: dict[str, Callable[[Facts], float]] = {
 
 
 def compare(
-    table: Mapping[str, Any], layers: pd.DataFrame, batches: Mapping[str, Sequence[int]]
+    table: Mapping[str, Any], layers: pd.DataFrame, batches: Mapping[str, Sequence[int]], runs: pd.DataFrame
 ) -> list[dict[str, Any]]:
-    """Rows of `tables.PUBLISHED` for the networks of the published `table` that are in `layers`.
+    """Return rows of `tables.PUBLISHED` for the networks of the published `table` that are in `layers`.
 
-    `layers` are rows of `tables.NETWORK_LAYERS`, `batches` the study's mini-batches by network, global ones or a
-    worker's, as those of the table are.
+    `layers` are rows of `tables.NETWORK_LAYERS`, `runs` of `tables.CONVERGENCE_RUNS`, `batches` the study's
+    mini-batches by network, global ones or a worker's, as those of the table are.
     """
-    return [row for network, rows in layers.groupby("network") for row in _rows(table, str(network), rows, batches)]
+    found: list[dict[str, Any]] = []
+    for network, rows in layers.groupby("network"):
+        cells = {row["property"]: row[network] for row in table["rows"] if network in row}
+        published = {name: float(cell["published"]) for name, cell in cells.items()}
+        facts = Facts(rows, batches.get(str(network), []), runs[runs["network"] == network], published)
+        found += [_row(table["source"], str(network), name, cell, facts) for name, cell in cells.items()]
+    return found
 
 
-def _rows(
-    table: Mapping[str, Any], network: str, layers: pd.DataFrame, batches: Mapping[str, Sequence[int]]
-) -> Iterator[dict[str, Any]]:
-    cells = {row["property"]: row[network] for row in table["rows"] if network in row}
-    published = {name: float(cell["published"]) for name, cell in cells.items()}
-    facts = Facts(layers, batches.get(network, []), published)
-    for name, cell in cells.items():
-        ours = float(PROPERTIES[name](facts))
-        agrees = _rounded(ours, cell["digits"]) == published[name]
-        yield {
-            "source": table["source"],
-            "property": name,
-            "network": network,
-            "published": published[name],
-            "ours": None if math.isnan(ours) else ours,
-            "digits": cell["digits"],
-            "agrees": agrees,
-            "explanation": "" if agrees else cell.get("differs", UNEXPLAINED),
-        }
+def _row(source: str, network: str, name: str, cell: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+    ours = float(PROPERTIES[name](facts))
+    agrees = _rounded(ours, cell["digits"]) == facts.published[name]
+    return {
+        "source": source,
+        "property": name,
+        "network": network,
+        "published": facts.published[name],
+        "ours": None if math.isnan(ours) else ours,
+        "digits": cell["digits"],
+        "agrees": agrees,
+        "explanation": "" if agrees else cell.get("differs", UNEXPLAINED),
+    }
 
 
 def _rounded(value: float, digits: int) -> float:
