@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from stallpoint.report.charts import NoData
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.exhibits import PAPERS, Exhibit, Made, Material, Missing
 from stallpoint.report.exhibits.job_graph_exhibit import numbered
-from stallpoint.report.exhibits.make import published
+from stallpoint.report.exhibits.make import make, published
 from stallpoint.report.sections.papers_section import papers_section
 from stallpoint.report.typeset import Typeset
 
@@ -417,6 +418,17 @@ def test_equal_records_give_equal_files_in_another_process(material: Material, t
     assert '<a href="1/fig-12.pdf">fig-12.pdf</a>' in page
     assert not re.search(r'src="(?!data:)', page)
     assert "&lt;" not in page
+
+
+def test_a_table_with_an_empty_column_is_not_whole(material: Material, tmp_path: Path) -> None:
+    paper = replace(SHI, exhibits=(of(SHI, "table-5"),))
+    for name, tables in (
+        ("all", material.tables), ("few", {**material.tables, "storage_rates": material.tables["storage_rates"][:0]})
+    ):  # fmt: skip
+        make(paper, Material(tables, PUBLISHED), tmp_path / name)
+    entries = [json.loads((tmp_path / name / "index.json").read_text())["exhibits"][0] for name in ("all", "few")]
+    assert [entry["status"] for entry in entries] == ["partly", "partly"]
+    assert set(entries[1]["missing"]) - set(entries[0]["missing"]) >= {"no value in column bandwidth_io"}
 
 
 def test_a_network_that_the_paper_calls_otherwise_stands_for_the_papers() -> None:

@@ -55,7 +55,10 @@ def _entry(paper: Paper, exhibit: Exhibit, material: Material, folder: Path) -> 
         made = exhibit.make(material)
     except (Missing, NoData) as reason:
         return entry | {"missing": [str(reason)]}
+    missing = list(made.missing)
     if isinstance(made.content, Typeset):
+        frame = made.content.frame
+        missing += [f"no value in column {name}" for name in frame if (frame[name].isna() | frame[name].eq("")).all()]
         formats: Sequence[str] = typeset.FORMATS
         typeset.write(made.content, _files(folder, exhibit, formats))
         head, rows, caption = typeset.on_paper(made.content)
@@ -65,7 +68,7 @@ def _entry(paper: Paper, exhibit: Exhibit, material: Material, folder: Path) -> 
         title = f"{exhibit.title} (after {paper.authors}, {exhibit.number})"
         write(to_spec(made.content), title, _files(folder, exhibit, formats))
     return entry | {
-        "status": PARTLY if made.missing else WHOLE, "missing": list(made.missing), "shown": made.shown,
+        "status": PARTLY if missing else WHOLE, "missing": missing, "shown": made.shown,
         "files": [f"{exhibit.name}.{name}" for name in formats],
     }  # fmt: skip
 
