@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from stallpoint import __version__
@@ -100,7 +101,30 @@ def compare(arguments: Sequence[str]) -> int:
     return main(arguments)
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"explain": explain, "compare": compare}
+def check(arguments: Sequence[str]) -> int:
+    """Say what the node or allocation at hand gives a training job, and what to do where that is less than expected."""
+    parser = argparse.ArgumentParser(
+        prog="stallpoint check",
+        description="Ten lines about this node: cores, memory, MPI, Slurm, network, GPUs, a two-second all-reduce, "
+        "/dev/shm and home; "
+        "started by srun or mpirun on several nodes, about all of them.",
+        epilog="exit status: 0 nothing wrong, 1 something is to mend",
+    )
+    parser.add_argument("--json", action="store_true", help="name, state, got, expected and advice of each")
+    parser.add_argument("--cores", type=int, metavar="N", help="cores that each process is to have")
+    given = parser.parse_args(arguments)
+    from stallpoint.measure.machine.node_check import WRONG, check_node
+
+    _check_positive("--cores", given.cores)
+    found = check_node(given.cores)
+    if given.json and found:
+        print(json.dumps({"checks": [asdict(one) for one in found]}, indent=1))
+    elif found:
+        print("\n".join(one.in_words() for one in found))
+    return EXIT_BAD_NEWS if any(one.state == WRONG for one in found) else 0
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"explain": explain, "compare": compare, "check": check}
 """Subcommands by their names; each takes the arguments after it and returns the exit status."""
 
 

@@ -29,13 +29,14 @@ import torch
 from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, refusal
 from stallpoint.measure.device import device_of
 from stallpoint.measure.interruption import Interruption, save_rows
+from stallpoint.measure.launched import first_process
 from stallpoint.measure.machine import environment
 from stallpoint.measure.machine.sensors import Sensors, kernel_id
 from stallpoint.measure.machine.sentinel import sentinel_of
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training import kernel_library, precision
-from stallpoint.measure.world import World, first_process
+from stallpoint.measure.world import World
 from stallpoint.records import parquet
 from stallpoint.records.tables import CONVERSIONS, ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, STALENESS, VISITS, Table
 from stallpoint.schedule.ledger import checkpoint_of

@@ -18,8 +18,9 @@ from typing import Any
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure import job
+from stallpoint.measure.launched import first_process
 from stallpoint.measure.training.staging import Staging
-from stallpoint.measure.world import World, first_process
+from stallpoint.measure.world import World
 from stallpoint.schedule.processes import CANNOT_RUN, ENDED, READY
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of

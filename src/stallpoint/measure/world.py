@@ -64,15 +64,6 @@ class World:
         return type(self)(comm, comm.rank, comm.size, reduction)
 
 
-def first_process() -> bool:
-    """Whether the launcher counts this process as the first of its job; needs no working MPI."""
-    # Slurm's last: under mpirun it is that of the step mpirun was started in.
-    for variable in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
-        if variable in os.environ:
-            return os.environ[variable] == "0"
-    return True
-
-
 def _wrong_size(size: int, expected: int) -> str:
     """What is wrong with the launch, and what to try."""
     problem = f"the job needs {expected} MPI ranks and MPI started {size}"

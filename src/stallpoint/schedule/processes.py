@@ -23,6 +23,8 @@ from stallpoint.study.cells import Cell
 from stallpoint.study.commands import thread_variables
 from stallpoint.study.runs import write_failure
 
+FIRST_STEP = "first: `stallpoint check`, started as the job is, holds cores, MPI and network against what is expected"
+"""Where to begin where processes could not be started."""
 THIS_MACHINE = "mpirun --oversubscribe --bind-to none -n {ranks}"
 """Launcher without a scheduler: workers share this machine's cores, and each computes with as many as its cell says."""
 
@@ -116,7 +118,8 @@ class Processes:
         answer = self._answer(READY, CANNOT_RUN)
         if answer is None:
             raise InputError(
-                f"processes could not be started (exit status {self._job.wait()}); {log} ends with\n{_last_words(log)}"
+                f"processes could not be started (exit status {self._job.wait()}); {log} ends with\n"
+                f"{_last_words(log)}\n{FIRST_STEP}"
             )
         if answer.startswith(CANNOT_RUN):
             self.end()

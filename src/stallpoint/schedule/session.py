@@ -22,7 +22,7 @@ from stallpoint.schedule.agenda import Agenda
 from stallpoint.schedule.beside import SideBySide
 from stallpoint.schedule.ledger import Measurement, Seconds
 from stallpoint.schedule.next_visit import Visited, choose, speedups
-from stallpoint.schedule.processes import THIS_MACHINE, Order, Processes
+from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE, Order, Processes
 from stallpoint.schedule.terminal import CANNOT_RUN, DISTURBED, SO_FAR
 from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
@@ -255,6 +255,8 @@ class Pool:
         try:
             processes = self._started(scheme, orders[0].cell)
         except CannotRun as error:
+            if scheme not in self.cannot_run:
+                _say(self.log, FIRST_STEP)
             self.cannot_run[scheme] = error
             for order in orders:
                 write_failure(order.cell, order.folder, began, str(error))

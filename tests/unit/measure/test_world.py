@@ -2,8 +2,9 @@ import pytest
 from resident_ranks import RANKS, Ranks
 
 from stallpoint.errors import CannotRun
+from stallpoint.measure.launched import first_process
 from stallpoint.measure.mpi import MPI
-from stallpoint.measure.world import World, first_process
+from stallpoint.measure.world import World
 
 pytestmark = pytest.mark.ranks
 

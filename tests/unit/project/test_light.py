@@ -70,6 +70,14 @@ def test_reading_and_modelling_need_no_package_of_an_extra() -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+def test_a_node_is_checked_without_any_package_of_an_extra() -> None:
+    ended = run_without(of_extras(), "from stallpoint.cli import main\nmain(['check'])")
+    lines = {line[6:17].strip(): line for line in ended.stdout.splitlines()}
+    assert len(lines) == 10, ended.stderr
+    assert "needs PyTorch: pip install 'stallpoint[measure]'" in lines["all-reduce"]
+    assert "mpi4py is not installed" in lines["MPI"]
+
+
 def test_the_probe_needs_torch_numpy_and_pyarrow_alone(tmp_path: Path) -> None:
     refused = (of_extras() | modules(PROJECT["dependencies"])) - {"torch", "torchgen", "functorch", "numpy", "pyarrow"}
     assert {"pandas", "scipy", "altair", "numba", "snakemake", "mpi4py"} <= refused

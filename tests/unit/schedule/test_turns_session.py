@@ -23,7 +23,7 @@ from stallpoint.records.parquet import read
 from stallpoint.records.tables import COLLECTIVES, ITERATIONS, RUNS, VISITS
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
-from stallpoint.schedule.processes import THIS_MACHINE
+from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE
 from stallpoint.schedule.session import take_turns
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
@@ -205,6 +205,14 @@ def test_a_launcher_that_starts_another_number_is_a_result_of_all_cells_and_trie
     for cell in cells:
         assert "the job needs 2 MPI ranks and MPI started 1" in str(run_of(cell, place)["reason"])
     assert (place / "starts").read_text() == "started\n"
+    assert (place / "log").read_text().count(f"{FIRST_STEP}\n") == 1
+
+
+def test_processes_that_do_not_start_say_so_and_where_to_begin(place: Path) -> None:
+    launcher = "sh -c 'echo no such host >&2; exit 7' sh"
+    with pytest.raises(InputError, match=r"could not be started \(exit status 7\)") as error:
+        take_turns(agenda([collectives(nodes=2)], place / "visits"), launcher=launcher, log=place / "log")
+    assert str(error.value).splitlines()[-2:] == ["no such host", FIRST_STEP]
 
 
 MANY = 100_000

@@ -16,12 +16,12 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure import constants
 from stallpoint.measure.clock import HostClock
 from stallpoint.measure.jobs.operations import Operations
+from stallpoint.measure.machine.node_addresses import chosen, common_network
 from stallpoint.measure.synchronisation import Worker, begin
 from stallpoint.measure.synchronisation.communicator import Communicator, Staged
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.fsdp import FullySharded
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
-from stallpoint.measure.synchronisation.rendezvous import chosen, common_network
 from stallpoint.measure.synchronisation.streams import HostStream
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
 from stallpoint.measure.training.optimiser import Sgd

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from stallpoint.measure.machine.sensors import groups
+
+if TYPE_CHECKING:
+    import torch
 
 _NO_LIMIT = 2**62
 """From there on version 1 of the cgroups means none: it has the largest number of whole pages."""
@@ -19,7 +21,7 @@ def of_host(sharing: int, given: int | None = None, root: Path = Path("/")) -> i
     `sharing` workers run on this kernel. A scheduler may have `given` less to each worker.
     """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    part = min([machine, *_limits(root)]) // sharing
+    part = min([machine, *limits(root)]) // sharing
     return part if given is None else min(part, given)
 
 
@@ -30,11 +32,13 @@ def of_gpu(device: torch.device) -> int | None:
     """
     if device.type != "cuda":
         return None
+    import torch
+
     free, _ = torch.cuda.mem_get_info(device)
     return int(free + torch.cuda.memory_reserved(device))
 
 
-def _limits(root: Path) -> list[int]:
+def limits(root: Path) -> list[int]:
     """Limits of this process's cgroup and of those above it."""
     files = [
         folder / name

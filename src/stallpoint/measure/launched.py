@@ -1,0 +1,35 @@
+"""What launchers (mpirun, srun) tell the processes that they start; asked before MPI is there, and without it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+_RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+"""Slurm's last: under mpirun it is that of the step mpirun was started in."""
+_ON_NODE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE")
+
+
+def first_process() -> bool:
+    """Whether the launcher counts this process as the first of its job; needs no working MPI."""
+    # Slurm's last: under mpirun it is that of the step mpirun was started in.
+    for variable in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
+        if variable in os.environ:
+            return os.environ[variable] == "0"
+    return True
+
+
+def ranks_started(variables: Mapping[str, str]) -> int:
+    """Return how many processes the launcher started; 1 where none did."""
+    return _first(_RANKS, variables)
+
+
+def ranks_on_node(variables: Mapping[str, str]) -> int:
+    """Return how many of them are on this node (Slurm: on the step's first nodes)."""
+    return _first(_ON_NODE, variables)
+
+
+def _first(names: tuple[str, ...], variables: Mapping[str, str]) -> int:
+    text = next((variables[name] for name in names if name in variables), "")
+    count = text.split("(")[0].split(",")[0]  # Slurm: 2(x3),1
+    return int(count) if count.isdecimal() and int(count) else 1

