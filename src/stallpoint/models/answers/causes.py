@@ -166,16 +166,16 @@ def losses(curve: ScalingCurve, ranks: int) -> dict[str, Ensemble]:
 
 
 def verdicts(lost: Mapping[str, Ensemble]) -> dict[str, str]:
-    """Which cause stands out: ``dominant`` where its interval lies above zero and above all others.
+    """Return which cause stands out: ``dominant`` where its loss lies above zero and above each other one.
 
-    ``minor`` lies below the largest; what overlaps the largest, and then the largest too, is ``not distinguishable``.
+    Losses are compared by the interval of their difference, in which what changes both cancels. ``minor`` is what lies
+    below the largest; what does not, and then the largest too, is ``not distinguishable``.
     """
-    intervals = {cause: estimate(ensemble) for cause, ensemble in lost.items()}
-    largest = max(intervals, key=lambda cause: intervals[cause][0])
-    floor = intervals[largest][1]
-    found = {cause: MINOR if high < floor else NOT_DISTINGUISHABLE for cause, (_, _, high) in intervals.items()}
-    alone = all(verdict == MINOR for cause, verdict in found.items() if cause != largest)
-    return found | {largest: DOMINANT if alone and floor > 0 else NOT_DISTINGUISHABLE}
+    largest = max(lost, key=lambda cause: lost[cause][0])
+    below = {cause: estimate(lost[largest] - ensemble)[1] > 0 for cause, ensemble in lost.items() if cause != largest}
+    named = all(below.values()) and estimate(lost[largest])[1] > 0
+    found = {cause: MINOR if below.get(cause) else NOT_DISTINGUISHABLE for cause in lost}
+    return found | {largest: DOMINANT if named else NOT_DISTINGUISHABLE}
 
 
 def dominant(curve: ScalingCurve, ranks: int) -> str:
