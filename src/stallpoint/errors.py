@@ -29,17 +29,26 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        lines = [_shortened(line) for line in message.split("\n")]
-        if len(lines) > MOST_LINES + 1:  # one more is as long as saying so, and may say so already
-            lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more lines"]
-        super().__init__("\n".join(lines))
+        super().__init__(shortened(message))
 
 
-class Unreadable(InputError):
-    """Something that was there and whole before cannot be read any more: the storage fails, or went away.
+class Unavailable(InputError):
+    """A disk or storage does not give or take what it did before: it is full, read-only, gone or was changed.
 
-    It ends the job with the reason and is no cell's result: storages come back, and the next job goes on from there.
+    The visit ends with the reason, which is no cell's result: storages come back, and the next job goes on from there.
     """
+
+
+class Unreadable(Unavailable):
+    """A file that was whole before cannot be read any more: the storage fails, or went away."""
+
+
+def shortened(message: str) -> str:
+    """A message as long as can be read: long lines lose their middle, and what is beyond so many lines is counted."""
+    lines = [_shortened(line) for line in message.split("\n")]
+    if len(lines) > MOST_LINES + 1:  # one more is as long as saying so, and may say so already
+        lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more lines"]
+    return "\n".join(lines)
 
 
 def _shortened(line: str) -> str:
@@ -73,6 +82,13 @@ _REFUSED = {
 def refusal(error: OSError) -> str:
     """What the file system refuses a program, in words; nothing where it is something else."""
     return _REFUSED.get(error.errno or 0, "")
+
+
+def comes_back(error: BaseException) -> bool:
+    """Whether a program was in the way of nothing but a disk or storage that is full, read-only, failing or gone."""
+    if isinstance(error, OSError) and error.errno not in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
+        return bool(refusal(error))
+    return isinstance(error, Unavailable)
 
 
 def reason(error: OSError) -> str:

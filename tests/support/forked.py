@@ -182,6 +182,10 @@ def change() -> None:
         import virtual_time
 
         virtual_time.install()
+    if "DYING" in os.environ:
+        import dying
+
+        dying.plant()
     if "MEASURES_QUICKLY" in os.environ:
         import little
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from stallpoint.errors import InputError
 from stallpoint.measure.recorder import Recorder
 from stallpoint.records import parquet
 from stallpoint.records.tables import ENVIRONMENTS, SLURM_JOBS
@@ -117,7 +116,9 @@ def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:
         return f"rank {rank} had measured nothing yet"
     kept = interrupted_folder(cell, folder)
     for target in (kept, spare_folder(kept)):
-        with suppress(InputError, OSError):
+        with suppress(
+            Exception
+        ):  # a full disk, rows that are none: the next place, and whatever ended the visit is said
             for table in recorder.tables:
                 parquet.write(table, recorder.arrow(table), target / f"rank~{rank}.{table.name}.parquet")
             return f"the rows of rank {rank} so far are in {target}"

@@ -3,11 +3,11 @@
 How a visit can end:
 
 - *ok*: the folder holds every table of the cell's kind.
-- *failed*: the cell cannot run here (`CannotRun`, out of memory); the folder holds `runs` with the reason, and the
-  ranks go on to the next visit. Where a rank fails while others wait for it inside MPI, the ranks can only be ended
-  by force; `stallpoint.schedule.ends` tells that apart from other ends.
-- *error* (`InputError`, a defect): a message, an exit status, no folder. Rows measured until then go where those
-  of an interrupted job go (`interruption`).
+- *failed*: the cell cannot run here (`CannotRun`, out of memory), or raised anything else, `SystemExit` too; the folder
+  holds `runs` with the reason, and the ranks go on to the next visit. Where a rank fails while others wait for it
+  inside MPI, the ranks can only be ended by force; `stallpoint.schedule.ends` tells that apart from other ends.
+- *error*: a disk or storage failed (`errors.comes_back`), which is nothing that the cell did: a message, an exit
+  status, no folder. Rows measured until then go where those of an interrupted job go (`interruption`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import torch
 
-from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, refusal
+from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, comes_back, reason, shortened
 from stallpoint.measure.device import device_of
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.launched import first_process
@@ -38,14 +38,13 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training import kernel_library, precision
 from stallpoint.measure.world import World
 from stallpoint.records import parquet
-from stallpoint.records.tables import CONVERSIONS, ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, STALENESS, VISITS, Table
+from stallpoint.records.tables import CONVERSIONS, ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, STALENESS, VISITS
 from stallpoint.schedule.ledger import checkpoint_of
 from stallpoint.slurm import own_job
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import kind_of
 from stallpoint.study.runs import run_row, write_failure
 
-EXIT_DEFECT = 1
 _GRACE = 10.0
 """How long a rank that cannot go on waits for the others to end too, before it ends them, in s."""
 
@@ -62,6 +61,12 @@ class _Problem:
 
     exit_code: int
     message: str
+    trace: str = ""
+    """Where it was raised, of what nobody expected."""
+
+    def __str__(self) -> str:
+        """For the log."""
+        return f"error: {self.message}\n{self.trace}".rstrip()
 
 
 def run(
@@ -113,20 +118,21 @@ class _Visit:
         """Measure, agree with the other ranks on how it ended, and write."""
         agreement = self.world.comm.Dup()  # apart from the messages of ranks that are still measuring
         with Interruption(self._save_rows) as interruption:
-            problem = _attempt(lambda: self._measure(measure))
+            rows: dict[str, bytes] = {}
+            problem = _attempt(lambda: rows.update(self._measured(measure)))
             if not all_arrive(agreement, _GRACE if problem else math.inf):
                 self._end_alone(problem)
             if self._ended(agreement.allgather(problem)):
                 agreement.Free()
                 return
-            tables = {table.name: self._gather(table) for table in kind_of(self.cell).tables[1:]}
+            parts = {name: self.world.comm.gather(own) or [] for name, own in rows.items()}
             with interruption.held_off():
-                problem = _attempt(lambda: self._write(tables)) if self.world.rank == 0 else None
+                problem = _attempt(lambda: self._write(parts)) if self.world.rank == 0 else None
             self._ended(agreement.allgather(problem))
         agreement.Free()  # processes make many visits, and some libraries have two thousand communicators at most
 
-    def _measure(self, measure: Measure) -> None:
-        """Prepare this process as the cell asks, note what it runs on, and measure."""
+    def _measured(self, measure: Measure) -> dict[str, bytes]:
+        """Measure as the cell asks, and note on what; this rank's rows, by table."""
         if self.cell.device == "cuda":
             environment.choose_gpu(self.world)
         torch.set_num_threads(self.cell.threads_per_worker)
@@ -155,13 +161,11 @@ class _Visit:
             product_before=before["product_seconds"], product_after=after["product_seconds"],
             all_reduce_before=before["all_reduce_seconds"], all_reduce_after=after["all_reduce_seconds"],
         )  # fmt: skip
+        return {table.name: _to_bytes(self.recorder.arrow(table)) for table in kind_of(self.cell).tables[1:]}
 
-    def _gather(self, table: Table) -> pa.Table | None:
-        """Rows of all ranks, in the order of the ranks, on rank 0."""
-        parts = self.world.comm.gather(_to_bytes(self.recorder.arrow(table)))
-        return pa.concat_tables(map(_from_bytes, parts)) if parts else None
-
-    def _write(self, tables: dict[str, pa.Table]) -> None:
+    def _write(self, parts: Mapping[str, Sequence[bytes]]) -> None:
+        """Write the rows of all ranks, in the order of the ranks."""
+        tables = {name: pa.concat_tables(map(_from_bytes, ranks)) for name, ranks in parts.items()}
         for table in _OPTIONAL:
             if table.name in tables and not tables[table.name].num_rows:
                 del tables[table.name]
@@ -173,7 +177,7 @@ class _Visit:
     def _end_alone(self, problem: _Problem | None) -> NoReturn:
         """End the whole job while other ranks still measure, most likely waiting for this one."""
         assert problem, "only a rank with a problem stops waiting"
-        _say(f"error: {problem.message}\nrank {self.world.rank} ends the job; {self._save_rows()}")
+        _say(f"{problem}\nrank {self.world.rank} ends the job; {self._save_rows()}")
         if problem.exit_code == EXIT_FAILED:
             with suppress(OSError, InputError):  # another rank may be writing the same
                 write_failure(self.cell, self.folder, self.started, problem.message)
@@ -190,13 +194,13 @@ class _Visit:
         assert problem
         unwritten = None
         if self.world.rank == first:
-            _say(f"error: {problem.message}\n{saved}")
+            _say(f"{problem}\n{saved}")
             if problem.exit_code == EXIT_FAILED:
                 unwritten = _attempt(lambda: write_failure(self.cell, self.folder, self.started, problem.message))
         # A launcher ends all ranks as soon as one leaves with an exit status: they leave together.
         unwritten = self.world.comm.allgather(unwritten)[first]
         if unwritten and self.world.rank == first:
-            _say(f"error: {unwritten.message}")
+            _say(f"{unwritten}")
         if unwritten or problem.exit_code != EXIT_FAILED:
             raise SystemExit((unwritten or problem).exit_code)
         return True
@@ -206,20 +210,20 @@ def _attempt(step: Callable[[], None]) -> _Problem | None:
     """Do `step`; what was in its way, if it could not be done."""
     try:
         step()
-    except CannotRun as error:
-        return _Problem(EXIT_FAILED, str(error))
-    except InputError as error:
-        return _Problem(EXIT_BAD_INPUT, str(error))
-    except Exception as error:
-        if isinstance(error, OSError) and (why := refusal(error)):
-            return _Problem(EXIT_BAD_INPUT, f"{error.filename}: {why}" if error.filename else why)
+    except (CannotRun, InputError) as error:
+        return _Problem(EXIT_BAD_INPUT if comes_back(error) else EXIT_FAILED, shortened(str(error)))
+    except BaseException as error:  # whatever code of the user's, or of a library, does: the others go on
+        if isinstance(error, OSError) and comes_back(error):
+            return _Problem(EXIT_BAD_INPUT, f"{error.filename}: {reason(error)}" if error.filename else reason(error))
         if _out_of_memory(error):
-            return _Problem(EXIT_FAILED, f"out of memory: {str(error).splitlines()[0]}")
-        return _Problem(EXIT_DEFECT, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
+            return _Problem(EXIT_FAILED, f"out of memory: {str(error).split(chr(10))[0]}")
+        return _Problem(
+            EXIT_FAILED, shortened(f"{type(error).__name__}: {error}".removesuffix(": ")), traceback.format_exc()
+        )
     return None
 
 
-def _out_of_memory(error: Exception) -> bool:
+def _out_of_memory(error: BaseException) -> bool:
     """Whether Python, the GPU's or the CPU's allocator (which has no exception of its own) found no memory."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)

@@ -79,7 +79,7 @@ def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare,
     """Visit the cell; exit status of the visit, the same on all ranks that took part."""
     try:
         job.run(
-            cell, kind_of(cell).measure(), Path(order["folder"]), part,
+            cell, lambda *given: kind_of(cell).measure()(*given), Path(order["folder"]), part,
             visit=order["visit"], turn=order["turn"], beside=beside, prepare=prepare,
         )  # fmt: skip
     except SystemExit as end:

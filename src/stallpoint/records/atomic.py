@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stallpoint.errors import InputError, refusal
+from stallpoint.errors import Unavailable, refusal
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def atomic(target: Path) -> Iterator[Path]:
     """A path to write to instead of `target` (file or folder), renamed to it when the block ends well.
 
     A folder that was there goes aside whole: nobody ever finds it with some of its files removed. A full disk, or a
-    folder that cannot be written to, ends in an `InputError` that names the target; what was half written is removed.
+    folder that cannot be written to, ends in `Unavailable`, which names the target; what was half written is removed.
     """
     with _named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -49,10 +49,10 @@ def _exchange(new: Path, target: Path, before: Path) -> None:
 
 @contextmanager
 def _named(target: Path) -> Iterator[None]:
-    """Let what the file system refuses end in an `InputError` that names the `target`."""
+    """Let what the file system refuses end in `Unavailable`, which names the `target`."""
     try:
         yield
     except OSError as error:
         if why := refusal(error):
-            raise InputError(f"{target}: {why}; nothing was written") from error
+            raise Unavailable(f"{target}: {why}; nothing was written") from error
         raise

@@ -1,21 +1,30 @@
 """What ended the processes of a visit, by what the launcher, the scheduler and the kernel say of it.
 
 An end is a result of the cell (it cannot run here) only where there is evidence: a node that was lost, a cancelled job
-or a time limit are none, and processes that were killed without a word are started once more (`session.Pool`).
+or a time limit are none, and processes that died without a word are started once more (`session.Pool`).
 """
 
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from stallpoint.errors import EXIT_BAD_INPUT
 
-_KILLED = (137, -9)
-"""Exit statuses of a process ended by signal 9, as shells and launchers (128 + 9) and Python give them."""
-_NAMED = (r"process rank (\d+) with PID \d+ on node \S+ exited on\s+signal 9", r"task (\d+): Killed")
-"""How Open MPI's mpirun and Slurm's srun name a rank that was killed."""
+_SIGNALS = {signal.strsignal(number): int(number) for number in signal.Signals}
+"""Numbers of signals by the words that Slurm's srun has for them: those of the C library."""
+_NAMED = (
+    r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on\s+signal (?P<signal>\d+)",
+    rf"task (?P<rank>\d+): (?P<words>{'|'.join(map(re.escape, filter(None, _SIGNALS)))})",
+)
+"""How Open MPI's mpirun and Slurm's srun name a rank that a signal ended."""
+_LEFT = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+\s+exiting\s+improperly")
+"""How mpirun names a rank that ended in the middle of it all, as if it had nothing more to do."""
+_ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals by which somebody asks processes to end."""
 _OUT_OF_MEMORY = re.compile(r"oom[-_ ]kill|out[-_ ]of[-_ ]memory|exceeded (job|step) memory limit", re.IGNORECASE)
 _NODE_LOST = re.compile(r"node[-_ ]fail|launch failed|error: node \S+ .*(down|not responding)", re.IGNORECASE)
 _CANCELLED = ("CANCELLED", "TIME LIMIT", "interrupted by SIG")
@@ -32,14 +41,26 @@ class End:
     """Processes that the kernel of this node killed meanwhile for want of memory."""
 
     @property
-    def killed(self) -> str:
-        """``rank 3 was killed``, or just ``killed``, where they were ended by signal 9, and by nobody's wish."""
-        if _NODE_LOST.search(self.text):
+    def died(self) -> str:
+        """``rank 3 was killed (signal 9)``, ``ended with exit status 1``: how they ended, if by nobody's wish.
+
+        Empty where a node was lost, where somebody ended them, and where they said what they were given wrong.
+        """
+        if _NODE_LOST.search(self.text) or self.refused:
             return ""
-        if (rank := self._rank) is not None:
-            return f"rank {rank} was killed (signal 9)"
-        asked = any(words in self.text for words in _CANCELLED)
-        return "killed (signal 9)" if self.exit_code in _KILLED and not asked else ""
+        if named := self._rank:
+            return f"rank {named[0]} {_by(named[1])}"
+        if left := _LEFT.search(self.text):
+            return f"rank {left[1]} left"
+        number = self.exit_code - 128 if self.exit_code > 128 else -self.exit_code
+        if any(words in self.text for words in _CANCELLED) or number in _ASKED:
+            return ""
+        return _by(number) if number > 0 else f"ended with exit status {self.exit_code}"
+
+    @property
+    def killed(self) -> bool:
+        """Whether signal 9 ended them, by nobody's wish."""
+        return self.died.endswith(_by(signal.SIGKILL))
 
     @property
     def out_of_memory(self) -> str:
@@ -48,7 +69,7 @@ class End:
             return ""
         said = _OUT_OF_MEMORY.search(self.text)
         evidence = f"the log says {said[0]!r}" if said else "the kernel says so" if self.oom_kills > 0 else ""
-        return f"{self.killed}: out of memory, {evidence}" if evidence else ""
+        return f"{self.died}: out of memory, {evidence}" if evidence else ""
 
     @property
     def refused(self) -> str:
@@ -57,17 +78,25 @@ class End:
         return errors[-1] if errors and self.exit_code == EXIT_BAD_INPUT else ""
 
     @property
-    def _rank(self) -> str | None:
-        """The rank that ended first and by signal 9, if the launcher names one.
+    def _rank(self) -> tuple[str, int] | None:
+        """The rank that ended first and by which signal, if the launcher names one.
 
         The launcher then interrupts the others, and ends as they do. What was cancelled before, or says itself that it
         was interrupted, was killed later, for not ending in time.
         """
-        for pattern in _NAMED:
-            found = re.search(pattern, self.text)
-            if found and not re.search(rf"interrupted by SIG\w+: the rows of rank {found[1]} ", self.text):
-                return found[1] if "CANCELLED" not in self.text[: found.start()] else None
+        for found in chain(*(re.finditer(pattern, self.text) for pattern in _NAMED)):
+            groups = found.groupdict()
+            number = int(groups.get("signal") or _SIGNALS[groups.get("words")])
+            interrupted = re.search(rf"interrupted by SIG\w+: the rows of rank {found['rank']} ", self.text)
+            if number not in _ASKED and not interrupted:
+                return (found["rank"], number) if "CANCELLED" not in self.text[: found.start()] else None
         return None
+
+
+def _by(number: int) -> str:
+    """How a process ended that a signal ended."""
+    how = "was killed" if number == signal.SIGKILL else f"crashed: {signal.strsignal(number) or 'unknown'}"
+    return f"{how} (signal {number:d})"
 
 
 def oom_kills(vmstat: Path = Path("/proc/vmstat")) -> int:

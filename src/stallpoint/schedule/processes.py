@@ -96,8 +96,8 @@ class Processes:
         if shape.ranks > 1:
             command = [*_started_by(launcher, shape), *command]
         log.parent.mkdir(parents=True, exist_ok=True)
-        self.killed = ""
-        """How they were ended, if nobody says why: ``rank 3 was killed (signal 9)``."""
+        self.died = ""
+        """How they ended, if nobody says why: ``rank 3 was killed (signal 9)``."""
         self._said_before = log.stat().st_size if log.exists() else 0
         self._oom_kills = oom_kills()
         try:
@@ -128,7 +128,7 @@ class Processes:
     def visit(self, *orders: Order) -> list[str]:
         """Carry the orders out at the same time; for each, what was wrong, if it left nothing behind, else nothing.
 
-        Where all processes died, nothing more can be asked of them (`ended`, and `killed` says how); a visit that was
+        Where all processes died, nothing more can be asked of them (`ended`, and `died` says how); a visit that was
         killed for want of memory is recorded as failed. If there were several, nobody knows which one it was: there is
         nothing wrong with any of them, but some left nothing behind.
         """
@@ -152,7 +152,7 @@ class Processes:
         if reason := end.out_of_memory:
             write_failure(order.cell, order.folder, datetime.now(UTC), reason)
             return ""
-        self.killed = end.killed
+        self.died = end.died
         why = end.refused or f"ended with exit status {exit_code}; {self._log} ends with\n{_last_words(self._log)}"
         return f"{order.cell.path}: visit {order.visit}: {why}"
 

@@ -240,8 +240,8 @@ class Pool:
     """Time that starting them took, s."""
     cannot_run: dict[str, CannotRun] = field(default_factory=dict)
     """Why MPI does not work here, for each scheme where it does not."""
-    kills: set[str] = field(default_factory=set)
-    """Paths of cells whose processes were killed once, and nobody said why."""
+    died: set[str] = field(default_factory=set)
+    """Paths of cells whose processes died once, and nobody said why."""
 
     @property
     def nodes(self) -> int:
@@ -264,16 +264,16 @@ class Pool:
         problems = processes.visit(*orders)
         if processes.ended:
             del self.running[scheme]
-        return self._killed(orders[0], began, processes.killed) if processes.killed else problems
+        return self._died(orders[0], began, processes.died) if processes.died else problems
 
-    def _killed(self, order: Order, began: datetime, how: str) -> list[str]:
+    def _died(self, order: Order, began: datetime, how: str) -> list[str]:
         """Start over after an end that nobody explains; the second time it is the cell's own, as far as can be told."""
         path = order.cell.path
-        if path in self.kills:
-            reason = f"{how} twice, and nobody says why: most likely out of memory"
+        if path in self.died:
+            reason = f"{how} twice, and nobody says why{': most likely out of memory' if 'killed' in how else ''}"
             write_failure(order.cell, order.folder, began, reason)
             return [""]
-        self.kills.add(path)
+        self.died.add(path)
         _say(self.log, f"{path}: {how}, and nobody says why: once more")
         return self.visit(order)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from stallpoint.errors import InputError
+from stallpoint.errors import InputError, Unavailable
 from stallpoint.storage.files import ImageFiles
 from stallpoint.storage.idx import IdxImages
 from stallpoint.storage.lmdb import LmdbImages
@@ -62,15 +62,15 @@ class Storage:
         return FORMATS[self.format]
 
     def open(self) -> SampleSet:
-        """Its samples; `InputError` for an unknown format, a missing path or a storage without samples."""
+        """Its samples; `InputError` for an unknown format, `Unavailable` for a missing path or no samples."""
         kind = self.kind
         if not kind.is_at(self.path):
-            raise InputError(
+            raise Unavailable(
                 f"storage {self.name}: {self.path} does not exist or is not a folder; one that was generated comes "
                 "back by `snakemake -R prepare_storage`, and finished cells stay"
             )
         stored = kind(self.path)
         if not stored.samples:
             what = f"no {kind.kind} in {self.path} (format {self.format}: {kind.layout})"
-            raise InputError(f"storage {self.name}: {what}")
+            raise Unavailable(f"storage {self.name}: {what}")
         return stored

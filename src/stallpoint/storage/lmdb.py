@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from stallpoint.errors import InputError, Unreadable
+from stallpoint.errors import InputError, Unavailable, Unreadable
 from stallpoint.storage.images import EncodedImages
 from stallpoint.storage.protobuf import fields, integer, message
 from stallpoint.storage.samples import REPAIR, Entry, Made
@@ -65,7 +65,7 @@ class LmdbImages(EncodedImages):
             with self._environment.begin(buffers=True) as transaction:
                 value = transaction.get(key)
                 if value is None or len(value) < begin + self.size(index):
-                    raise InputError(f"{self.name(index)}: is not there any more, or shorter; {REPAIR}")
+                    raise Unavailable(f"{self.name(index)}: is not there any more, or shorter; {REPAIR}")
                 return bytes(value[begin : begin + self.size(index)])
         except lmdb.Error as error:
             raise Unreadable(f"{self.name(index)}: cannot be read ({error}); {REPAIR}") from error

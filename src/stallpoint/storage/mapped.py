@@ -12,7 +12,7 @@ import os
 from functools import cached_property
 from pathlib import Path
 
-from stallpoint.errors import InputError, Unreadable, reason
+from stallpoint.errors import Unavailable, Unreadable, reason
 from stallpoint.storage.raw import IMAGES, RawImages
 from stallpoint.storage.samples import REPAIR, ends_before
 
@@ -32,7 +32,7 @@ class MappedImages(RawImages):
         except OSError as error:
             raise Unreadable(f"{extent.path}: cannot be read ({reason(error)}); {REPAIR}") from error
         if size < end or len(mapped) < end:
-            raise InputError(ends_before(extent.path, end))
+            raise Unavailable(ends_before(extent.path, end))
         data = mapped[begin:end]
         page = begin - begin % mmap.PAGESIZE
         mapped.madvise(mmap.MADV_DONTNEED, page, end - page)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stallpoint.errors import InputError, Unreadable
+from stallpoint.errors import InputError, Unavailable, Unreadable
 from stallpoint.records.atomic import atomic
 from stallpoint.storage.images import EncodedImages
 from stallpoint.storage.samples import INDEX_FILE, PART, REPAIR, Entry, Extent, Made
@@ -63,7 +63,7 @@ class ParquetImages(EncodedImages):
         except (pa.ArrowException, OSError) as error:
             raise Unreadable(f"{self.name(index)}: cannot be read ({error}); {REPAIR}") from error
         if len(data) != self.size(index):
-            raise InputError(f"{self.name(index)}: has another size than before; {REPAIR}")
+            raise Unavailable(f"{self.name(index)}: has another size than before; {REPAIR}")
         return data
 
     def extent(self, index: int) -> Extent:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stallpoint.errors import InputError, Unreadable, reason
+from stallpoint.errors import InputError, Unavailable, Unreadable, reason
 from stallpoint.networks.inputs import Inputs
 from stallpoint.records.atomic import atomic
 
@@ -151,7 +151,7 @@ class SampleSet(ABC):
     def read(self, index: int) -> bytes:
         """The sample as it is stored: input only, no decoding.
 
-        Raises `Unreadable` where the file system refuses, `InputError` where the file ends before the sample does.
+        Raises `Unreadable` where the file system refuses, `Unavailable` where the file ends before the sample does.
         """
         # Of an open file no path is made: that would take longer than much of a read from the page cache.
         file, size = self._open.get(int(self._file[index])), int(self._size[index])
@@ -165,7 +165,7 @@ class SampleSet(ABC):
         except OSError as error:
             raise Unreadable(f"{extent.path}: cannot be read ({reason(error)}); {REPAIR}") from error
         if len(data) < extent.size:
-            raise InputError(ends_before(extent.path, extent.offset + extent.size))
+            raise Unavailable(ends_before(extent.path, extent.offset + extent.size))
         return data
 
     def close(self) -> None:
@@ -291,4 +291,4 @@ def _read_index(path: Path) -> pa.Table:
     try:
         return pq.read_table(path).select(["file", *_NUMBERS])
     except (pa.ArrowInvalid, OSError, KeyError) as error:
-        raise InputError(f"{path}: not a readable index ({error}); {REPAIR}") from error
+        raise Unavailable(f"{path}: not a readable index ({error}); {REPAIR}") from error

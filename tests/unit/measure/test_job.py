@@ -1,3 +1,4 @@
+import errno
 import re
 import resource
 import signal
@@ -14,7 +15,15 @@ import torch
 from launching import end_of_job, run_job, start_job
 from resident_ranks import Ranks
 
-from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError
+from stallpoint.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_FAILED,
+    LONGEST_LINE,
+    CannotRun,
+    InputError,
+    Unavailable,
+    Unreadable,
+)
 from stallpoint.measure import job
 from stallpoint.measure.interruption import interrupted_folder, spare_folder
 from stallpoint.measure.recorder import Recorder
@@ -78,7 +87,7 @@ def add_row(keep: Recorder) -> None:
     keep.add(COLLECTIVES, operation="all-reduce", message_bytes=4, sample=0, warmup=False, messages=1, seconds=0.5)
 
 
-def raising(error: Exception) -> Callable[[Any, World, Recorder], None]:
+def raising(error: BaseException) -> Callable[[Any, World, Recorder], None]:
     def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
         add_row(keep)
         raise error
@@ -124,24 +133,57 @@ def test_out_of_memory_is_a_result(folder: Path, allocate: Callable[[int], objec
     assert failure(folder).startswith("out of memory: ")
 
 
-def test_bad_input_ends_with_its_message_alone(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unreadable("image.jpg: cannot be read"),
+        Unavailable("results: no space left on the device; nothing was written"),
+        OSError(errno.EIO, "Input/output error", "image.jpg"),
+    ],
+)
+def test_a_storage_that_fails_is_no_result_and_said_alone(
+    folder: Path, capfd: pytest.CaptureFixture[str], error: Exception
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        job.run(a_cell(1), raising(InputError("image.jpg: not a readable image")), folder)
-    assert ended.value.code == 2
+        job.run(a_cell(1), raising(error), folder)
+    assert ended.value.code == EXIT_BAD_INPUT
     message, rows = capfd.readouterr().err.splitlines()
-    assert message == "error: image.jpg: not a readable image"
+    assert message == f"error: {'image.jpg: the storage fails (input/output error)' if error.args[1:] else error}"
     assert rows == f"the rows of rank 0 so far are in {interrupted_folder(a_cell(1), folder)}"
     assert not folder.exists()
 
 
-def test_a_defect_says_what_it_is_before_where_it_is(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        job.run(a_cell(1), raising(ZeroDivisionError("division by zero")), folder)
-    assert ended.value.code == 1
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (InputError("image.jpg: not a readable image"), "image.jpg: not a readable image"),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
+        (SystemExit(0), "SystemExit: 0"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (PermissionError(errno.EACCES, "denied", "own.txt"), "PermissionError: [Errno 13] denied: 'own.txt'"),
+    ],
+)  # fmt: skip
+def test_whatever_a_cell_raises_is_its_failure(
+    folder: Path, capfd: pytest.CaptureFixture[str], error: BaseException, why: str
+) -> None:
+    job.run(a_cell(1), raising(error), folder)
+    assert failure(folder) == why
     first, second, *_ = capfd.readouterr().err.splitlines()
-    assert first == "error: ZeroDivisionError: division by zero"
-    assert second.startswith("Traceback")
-    assert not folder.exists()
+    assert first == f"error: {why}".rstrip()
+    assert second.startswith("the rows" if isinstance(error, InputError) else "Traceback")
+
+
+def test_rows_of_a_wrong_type_are_a_failure(folder: Path) -> None:
+    def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
+        keep.add(COLLECTIVES, operation=7, message_bytes="x", sample=0, warmup=False, messages=1, seconds=0.5)
+
+    job.run(a_cell(1), measure, folder)
+    assert failure(folder).startswith("Arrow")
+
+
+def test_a_reason_is_no_longer_than_can_be_read(folder: Path) -> None:
+    job.run(a_cell(1), raising(ValueError("x" * 300_000)), folder)
+    assert len(failure(folder)) <= LONGEST_LINE
 
 
 def test_signal_handlers_and_threads_are_as_before(folder: Path) -> None:
@@ -172,7 +214,7 @@ def test_rows_go_to_the_temporary_folder_when_results_cannot_be_written(
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "interrupted").write_text("a file where the folder would be")
     with pytest.raises(SystemExit):
-        job.run(a_cell(1), raising(InputError("no")), folder)
+        job.run(a_cell(1), raising(Unavailable("no")), folder)
     spare = spare_folder(interrupted_folder(a_cell(1), folder))
     assert spare.is_relative_to(tmp_path)
     assert not spare.is_relative_to(tmp_path / "results")
@@ -281,7 +323,7 @@ def test_the_wrong_number_of_ranks_is_recorded(folder: Path) -> None:
 def test_the_launcher_names_a_rank_that_was_killed(folder: Path) -> None:
     body = MEASURE_THEN.format(rows=1, then="import os; os.kill(os.getpid(), 9)")
     end = End(*end_of_job(a_cell(2), folder, ranks=2, body=body))
-    assert re.fullmatch(r"rank [01] was killed \(signal 9\)", end.killed)
+    assert re.fullmatch(r"rank [01] was killed \(signal 9\)", end.died)
     assert end.out_of_memory == "", "nobody says so"
     assert not folder.exists()
 
@@ -319,7 +361,7 @@ def training(sync: str, folder: Path) -> TrainCell:
 def test_a_rank_that_dies_is_named_and_the_others_end(sync: str, tmp_path: Path) -> None:
     cell = training(sync, tmp_path)
     folder = tmp_path / "results" / "raw" / cell.path
-    assert End(*end_of_job(cell, folder, ranks=2, body=DYING)).killed == "rank 1 was killed (signal 9)"
+    assert End(*end_of_job(cell, folder, ranks=2, body=DYING)).died == "rank 1 was killed (signal 9)"
 
 
 def diverging(patch: pytest.MonkeyPatch) -> None:

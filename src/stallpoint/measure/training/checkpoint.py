@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stallpoint.errors import InputError
+from stallpoint.errors import InputError, Unavailable
 from stallpoint.measure.world import World
 from stallpoint.records.atomic import atomic
 from stallpoint.study.cells import Cell
@@ -38,15 +38,15 @@ def read(file: Path, cell: Cell, world: World) -> dict[str, Any] | None:
 
     Raises `InputError` on all of them for a file that is damaged, or of another cell or other settings.
     """
-    found: bytes | str | None = None
+    found: bytes | InputError | None = None
     if world.rank == 0 and file.exists():
         try:
             found = _whole(file, cell)
         except InputError as error:
-            found = str(error)
+            found = error
     found = world.comm.bcast(found)
-    if isinstance(found, str):
-        raise InputError(found)
+    if isinstance(found, InputError):
+        raise found
     return None if found is None else _loaded(found)
 
 
@@ -55,7 +55,7 @@ def _whole(file: Path, cell: Cell) -> bytes:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise InputError(f"{file}: a checkpoint that cannot be read ({error.strerror})") from error
+        raise Unavailable(f"{file}: a checkpoint that cannot be read ({error.strerror})") from error
     digest, content = data[:_DIGEST], data[_DIGEST:]
     if hashlib.sha256(content).hexdigest().encode() != digest:
         raise InputError(f"{file}: a checkpoint that is damaged (its checksum differs); {again}")

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from stallpoint.errors import CannotRun, InputError, reason
+from stallpoint.errors import CannotRun, InputError, Unavailable, reason
 from stallpoint.measure.job import Prepare, all_arrive
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
@@ -84,7 +84,7 @@ class Staging:
         """Stage the cell's storage, if it is to be, on all nodes; every rank calls this for the same cell.
 
         What goes wrong is told by the visits that need it: `CannotRun` where a node's disk is full or cannot be
-        written, `InputError` where the storage cannot be read.
+        written, `Unavailable` where the storage cannot be read.
         """
         if not isinstance(cell, TrainCell | StorageCell) or not cell.stage_to:
             return lambda cell, _keep: cell
@@ -119,7 +119,9 @@ class Staging:
             return problem
         except OSError as error:
             why = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}: {reason(error)}"
-            return CannotRun(why) if error.errno in _FULL else InputError(why)
+            return CannotRun(why) if error.errno in _FULL else Unavailable(why)
+        except Exception as error:  # every visit that needs the set says it, and all ranks go on together
+            return CannotRun(f"storage {cell.storage}: staging to {cell.stage_to}: {type(error).__name__}: {error}")
 
     def _on_this_node(self, cell: TrainCell | StorageCell) -> Copy:
         begin = time.perf_counter()
@@ -200,7 +202,7 @@ def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: 
                 for _ in pool.map(lambda name: shutil.copyfile(files[name], scratch / name), files):
                     pass
             if _sizes(_below(scratch)) != sizes:
-                raise InputError(f"storage {storage}: its files changed while it was staged; leave it alone meanwhile")
+                raise Unavailable(f"storage {storage}: its files changed while it was staged; leave it alone meanwhile")
     except InputError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL:
             raise CannotRun(f"storage {storage} cannot be staged: {error}") from error
