@@ -7,13 +7,13 @@ usage: plan.py [CONFIG] [--json] [--cluster]
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 import yaml
 
 from stallpoint.archive.further import further
 from stallpoint.errors import program
+from stallpoint.measure.machine.usable_cores import usable_cores
 from stallpoint.schedule import requested
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.budget import check_budget
@@ -41,7 +41,7 @@ with program():
         Limits(study.config["precision"], **study.config["budget"]),
         results,
         storages=study.config["storage"],
-        cores=None if asked.cluster else os.cpu_count(),
+        cores=None if asked.cluster else usable_cores(),
         together=asked.cluster,
     )
     print(json.dumps(plan.to_json(), indent=1) if asked.json else f"{study.plan()}\n{text(plan)}")

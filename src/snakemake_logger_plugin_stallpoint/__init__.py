@@ -23,9 +23,12 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from stallpoint.errors import CAUSES
-from stallpoint.schedule import terminal
+from stallpoint.schedule import terminal, without_home
 from stallpoint.slurm import accounting, slurm_queue
 from stallpoint.slurm.asking import on_clusters, output_of
+
+# Snakemake loads its plugins before it makes its cache, in the processes of its jobs too.
+without_home.keep_caches(Path("results", ".cache"))
 
 ENDING = signal.SIGUSR1
 """Ends the run as Ctrl-C does. SIGINT itself is ignored where a shell started Snakemake in the background."""

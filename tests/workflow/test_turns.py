@@ -6,10 +6,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from checkout import Checkout
+from checkout import Checkout, Ran
 
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import COLLECTIVES, ITERATIONS, RUNS, SGEMM
@@ -194,10 +195,29 @@ def test_editing_a_cell_measures_it_and_nothing_else(study: Checkout) -> None:
     }
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signal.Signals) -> None:
-    """Ended while it measures: Ctrl-C, or everything is killed at once, as by a power failure."""
-    study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3 + end}])
+def processes_of(session: int) -> list[int]:
+    """Processes of a session that have not ended."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, _, own, *_ = file.read_text().rpartition(")")[2].split()
+            found += [int(file.parent.name)] if int(own) == session and state not in "ZX" else []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("end", "of_all"),
+    [
+        (signal.SIGINT, True),
+        (signal.SIGKILL, False),
+        pytest.param(signal.SIGKILL, True, marks=pytest.mark.night),
+        pytest.param(signal.SIGHUP, True, marks=pytest.mark.night),
+        pytest.param(signal.SIGHUP, False, marks=pytest.mark.night),
+    ],
+)
+def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signal.Signals, of_all: bool) -> None:
+    """Ended while it measures: Ctrl-C, a closed terminal, Snakemake alone killed, or all at once."""
+    study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3 + 2 * end + of_all}])
     (study.folder / "wait").touch()
     log = study.folder / "logs/tiny/turns/local.log"
     log.unlink(missing_ok=True)
@@ -207,12 +227,22 @@ def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signa
     while ended.poll() is None and not (log.exists() and "iteration 1/" in log.read_text()):
         time.sleep(0.05)
     assert ended.poll() is None
-    os.killpg(ended.pid, end)
+    started = processes_of(ended.pid)
+    (os.killpg if of_all else os.kill)(ended.pid, end)
     ended.wait()
-    (study.folder / "wait").unlink()
     assert not [path for path in set(folder.iterdir()) - known if [*path.glob("done~*")]]
-    if end == signal.SIGKILL:
-        assert study.snakemake("--unlock").status == 0
-    assert run(study, TRAIN[0]) == {"take_turns_local": 1, "train": 1}
+    if of_all:
+        (study.folder / "wait").unlink()
+        ran = study.snakemake("--logger-stallpoint-plain", TRAIN[0])
+    else:  # what is left still measures when the next run begins, which ends it
+        assert set(started) & set(processes_of(ended.pid))
+        again = study.start_snakemake("--logger-stallpoint-plain", TRAIN[0])
+        while again.poll() is None and set(started) & set(processes_of(ended.pid)):
+            time.sleep(0.05)
+        (study.folder / "wait").unlink()
+        text, _ = again.communicate()
+        ran = Ran(again.returncode, text)
+    assert (ran.status, ran.jobs) == (0, {"take_turns_local": 1, "train": 1}), ran.text
+    assert ran.text.count("an earlier run here was killed") == (end != signal.SIGINT), ran.text
     iterations = read(ITERATIONS, study.folder / TRAIN[0] / "iterations.parquet").to_pandas()
     assert {1, 2} <= set(iterations["visit"])

@@ -17,9 +17,10 @@ from stallpoint.findings.claims.claim_files import PAPERS_FILES, claim_files, re
 from stallpoint.study.configuration import check_keys, load_yaml
 from stallpoint.errors import InputError
 from stallpoint.study.kinds import KINDS, MEASURED
+from stallpoint.measure.machine.usable_cores import usable_cores
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.own import file_of
-from stallpoint.schedule import next_round
+from stallpoint.schedule import earlier_run, next_round
 from stallpoint.schedule import plan as plans
 from stallpoint.schedule.budget import check_budget
 from stallpoint.schedule.plan_text import text as plan_text
@@ -63,6 +64,19 @@ def with_next_round(study):
     if not told.dryrun:
         next_round.write(results, [*next_round.added(results), *chosen.cells])
     return study
+
+
+def take_over():
+    """End what a run left that was killed here: without it Snakemake would ask for `--unlock`, and be told to wait."""
+    if locks := locks_folder():
+        try:
+            for line in earlier_run.take_over(locks.parent, locks):
+                logger.warning(f"! {line}")
+        except InputError as error:
+            raise WorkflowError(str(error)) from None
+
+
+take_over()
 
 
 try:
@@ -223,7 +237,7 @@ def planned(blocks):
         limits(),
         Path(RESULTS),
         storages=STUDY.config["storage"],
-        cores=None if on_cluster() else workflow.cores or os.cpu_count(),
+        cores=None if on_cluster() else min(workflow.cores or usable_cores(), usable_cores()),
         together=on_cluster(),
         asks=scheduler_settings(),
     )

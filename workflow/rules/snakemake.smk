@@ -4,6 +4,7 @@ import io
 import sys
 from contextlib import redirect_stderr
 from functools import cache
+from pathlib import Path
 
 from snakemake.cli import parse_args
 
@@ -18,6 +19,13 @@ def command_line():
             return parse_args(sys.argv[1:])[1]
     except SystemExit:  # started by another program than Snakemake's own
         return None
+
+
+def locks_folder():
+    """The folder in which Snakemake keeps its lock of the working directory, where this run takes one; else None."""
+    told = command_line()
+    no_run = told is None or told.dryrun or told.unlock or told.nolock or told.executor == "dryrun"
+    return None if no_run else Path(".snakemake/locks")
 
 
 def called(rules):

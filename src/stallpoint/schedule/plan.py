@@ -135,6 +135,16 @@ class Plan:
     """What is asked of the scheduler beside wall time and nodes (partition, account), as the profile says it."""
     memory: Sequence[str] = ()
     """Mini-batches that may not fit, in words."""
+    cores: int | None = None
+    """Cores that all processes share; None where each job has as many as it asks for."""
+
+    @property
+    def crowded(self) -> dict[str, int]:
+        """Jobs whose largest cell computes with more threads at once than there are cores -> how many."""
+        wanted = {
+            job.name: max(one.cell.ranks * one.cell.threads_per_worker for one in job.orders) for job in self.jobs
+        }
+        return {name: threads for name, threads in wanted.items() if self.cores is not None and threads > self.cores}
 
     @property
     def orders(self) -> Iterator[Order]:
@@ -215,6 +225,7 @@ class Plan:
             "asks": dict(self.asks or {}),
             "basis": self.basis,
             "memory": list(self.memory),
+            "cores": self.cores,
         }
 
     @property
@@ -290,7 +301,7 @@ def planned(
         starts = len({forced(one.cell.scheme) for one in block})
         jobs.append(Job(name, orders, limits, max(one.cell.nodes for one in block), start.times(starts), between))
     cells = (one.cell for block in blocks.values() for one in block)
-    return Plan(study, jobs, together, asks, memory_forecast.expected(cells, results / "models"))
+    return Plan(study, jobs, together, asks, memory_forecast.expected(cells, results / "models"), cores)
 
 
 def read(file: Path) -> list[dict[str, Any]]:

@@ -58,6 +58,11 @@ def _totals(plan: Plan) -> Iterator[str]:
     if plan.asks:
         yield "    " + ", ".join(f"{name}: {value}" for name, value in plan.asks.items())
     yield f"  expected from {rests_on(plan.basis)}"
+    for name, threads in plan.crowded.items():
+        yield (
+            f"  cores: job {name} computes with {threads} threads at once and may use {count('core', plan.cores or 0)} "
+            "(affinity mask, cgroup, --cores): its workers take turns on them, and more of them gain nothing"
+        )
     yield from (f"  memory: {line}" for line in plan.memory[:LINES])
     if len(plan.memory) > LINES:
         yield f"  memory: and {len(plan.memory) - LINES} more"

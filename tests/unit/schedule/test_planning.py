@@ -52,12 +52,13 @@ def a_plan(
     *,
     together: bool = False,
     storages: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    cores: int | None = None,
 ) -> Plan:
     blocks: dict[str, list[Measurement]] = {}
     for cell in cells:
         folder = results / "visits" / cell.path / "0~1"
         blocks.setdefault(block_of(cell), []).append(Measurement(cell, folder))
-    return planned("tiny", blocks, limits, results, together=together, storages=storages)
+    return planned("tiny", blocks, limits, results, together=together, storages=storages, cores=cores)
 
 
 def knows(results: Path, *took: Took) -> None:
@@ -274,6 +275,14 @@ def test_the_plan_in_words(tmp_path: Path) -> None:
     assert lines[6].startswith("  in all: 1 job, 16 min 20 s [")
     assert lines[-1] == "  expected from earlier visits to the same cell (4 cells)"
     assert text(Plan("tiny", [])) == "  to measure now: nothing"
+
+
+def test_fewer_cores_than_threads_are_said(tmp_path: Path) -> None:
+    cells: list[Cell] = [replace(TRAIN, nodes=2), replace(TRAIN, hardware="gpu", threads_per_worker=1)]
+    (line,) = [line for line in text(a_plan(cells, tmp_path, cores=1)).splitlines() if line.startswith("  cores: ")]
+    assert line.startswith("  cores: job cpu computes with 2 threads at once and may use 1 core (affinity mask, cgroup")
+    assert "cores:" not in text(a_plan(cells, tmp_path, cores=2))
+    assert "cores:" not in text(a_plan(cells, tmp_path)), "on a cluster each job has its own"
 
 
 def test_mini_batches_that_may_not_fit_are_named_and_none_is_left_out(tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""How many cores this process, and all that it starts, may compute with at once."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from stallpoint.measure.machine.sensors import groups
+
+
+def usable_cores(root: Path = Path("/")) -> int:
+    """Cores in the affinity mask, or as many as the quotas of this process's cgroups allow, if these are fewer."""
+    mask = len(os.sched_getaffinity(0))
+    allowed = quota(root)
+    return mask if allowed is None else max(1, min(mask, int(allowed)))
+
+
+def quota(root: Path = Path("/")) -> float | None:
+    """The fewest CPUs that a quota of this process's cgroups allows; None without one."""
+    found = []
+    for folders in groups(root, "cpu"):
+        for folder in folders:
+            with suppress(OSError, ValueError, ZeroDivisionError):
+                if (file := folder / "cpu.max").exists():
+                    limit, period = file.read_text().split()
+                else:
+                    limit, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+                if limit != "max" and int(limit) > 0:
+                    found.append(int(limit) / int(period))
+    return min(found, default=None)

@@ -1,0 +1,80 @@
+"""What a run of the workflow left on this machine when it was killed: processes, and Snakemake's lock of the folder.
+
+Each run writes down who it is, and gives the processes that it starts a variable by which the next one finds them. What
+runs of other machines left is not known here: their jobs are Slurm's (`stallpoint.slurm.left_jobs`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from stallpoint.records.atomic import atomic
+from stallpoint.slurm.left_jobs import Run, known
+
+FILE = "stallpoint_runs.json"
+"""Name of the file with the runs, in Snakemake's folder."""
+VARIABLE = "STALLPOINT_RUN"
+PATIENCE = 60.0
+"""How long processes may take to end before they are killed, s: those that measure save what they have."""
+
+
+def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator[str]:
+    """End what runs left that were killed, remove their lock, and write down this run in `folder`; says what was done.
+
+    The lock stays where a run goes on, or may go on on another machine.
+    """
+    file = folder / FILE
+    locked = locks.is_dir() and any(locks.iterdir())
+    runs = known(file)
+    stay = [run for run in runs if run.goes_on or (locked and run.host != socket.gethostname())]
+    dead = [run for run in runs if run not in stay and run.host == socket.gethostname()]
+    left = [pid for run in dead for pid in _processes(run)]
+    _end(left, patience)
+    if dead and not stay and locked:
+        shutil.rmtree(locks, ignore_errors=True)
+    if left or (dead and not stay and locked):
+        ended = f"{len(left)} of its processes still ran and were ended, " if left else ""
+        yield f"an earlier run here was killed: {ended}finished visits are kept, and this run goes on with them"
+    this = Run.this(uuid.uuid4().hex)
+    os.environ[VARIABLE] = this.name
+    with atomic(file) as scratch:
+        scratch.write_text(json.dumps([asdict(run) for run in (*stay, this)]))
+
+
+def _processes(run: Run) -> list[int]:
+    """Processes of this machine that the run started, or that these started."""
+    mark, found = f"{VARIABLE}={run.name}".encode(), []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it ended, or is another user's
+            if mark in file.read_bytes().split(b"\0"):
+                found.append(int(file.parent.name))
+    return found
+
+
+def _end(processes: list[int], patience: float) -> None:
+    """Tell processes to end and wait; kill those that do not."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in filter(_lives, processes):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        deadline = time.monotonic() + patience
+        while any(map(_lives, processes)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False

@@ -1,0 +1,43 @@
+"""Where caches of other libraries go on a machine whose home folder is missing or cannot be written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+CACHES = {
+    "XDG_CACHE_HOME": "",  # Snakemake's copies of sources, and whatever keeps to the standard
+    "MPLCONFIGDIR": "matplotlib",
+    "NUMBA_CACHE_DIR": "numba",
+    "TRITON_CACHE_DIR": "triton",
+}
+"""Variables that say where caches go, and the folder of each below that of all."""
+
+
+def keep_caches(folder: Path) -> None:
+    """Let caches go below `folder` where the folder of all caches cannot be written; others that are set stay."""
+    if any(map(_writable, _usual())):
+        return
+    os.environ.pop("XDG_CACHE_HOME", None)
+    for variable, name in CACHES.items():
+        os.environ.setdefault(variable, str(folder.absolute() / name))
+
+
+def _usual() -> list[Path]:
+    """The folder in which caches usually lie; none where there is no home."""
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return [Path(given)]
+    try:
+        return [Path.home() / ".cache"]
+    except RuntimeError:  # neither HOME nor an entry in the list of users
+        return []
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True

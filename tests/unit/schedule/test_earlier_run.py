@@ -1,0 +1,83 @@
+"""What a killed run left is ended by the next one, once; what is another's is left alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from stallpoint.schedule.earlier_run import FILE, VARIABLE, take_over
+from stallpoint.slurm.left_jobs import Run, known
+
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Snakemake's folder, locked."""
+    monkeypatch.setenv(VARIABLE, "")
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks/0.output.lock").write_text("results/a\n")
+    return tmp_path
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[str]]:
+    """A process that a run `left` started, and that does not end when it is told to."""
+    with subprocess.Popen(
+        [sys.executable, "-c", DEAF], env={**os.environ, VARIABLE: "left"}, stdout=subprocess.PIPE, text=True
+    ) as started:
+        assert started.stdout
+        started.stdout.readline()
+        yield started
+        started.kill()
+
+
+def written(folder: Path, **changes: object) -> None:
+    """Write down a run that is this process's, with changes."""
+    (folder / FILE).write_text(json.dumps([asdict(replace(Run.this("left"), **changes))]))
+
+
+def said(folder: Path) -> list[str]:
+    return list(take_over(folder, folder / "locks", patience=0.5))
+
+
+def test_what_a_killed_run_left_is_ended_and_its_lock_removed_and_that_is_said_once(
+    folder: Path, process: subprocess.Popen[str]
+) -> None:
+    written(folder, began="before")
+    (line,) = said(folder)
+    assert "1 of its processes still ran and were ended" in line
+    assert process.wait(60) == -signal.SIGKILL
+    assert not (folder / "locks").exists()
+    (run,) = known(folder / FILE)
+    assert (run.goes_on, run.name) == (True, os.environ[VARIABLE])
+    assert said(folder) == []
+
+
+def test_a_lock_alone_is_removed(folder: Path) -> None:
+    written(folder, began="before")
+    assert len(said(folder)) == 1
+    assert not (folder / "locks").exists()
+
+
+@pytest.mark.parametrize("changes", [{}, {"host": "elsewhere", "began": "before"}])
+def test_a_run_that_goes_on_or_may_elsewhere_keeps_its_lock_and_processes(
+    folder: Path, process: subprocess.Popen[str], changes: dict[str, str]
+) -> None:
+    written(folder, **changes)
+    assert said(folder) == []
+    assert (folder / "locks/0.output.lock").exists()
+    assert process.poll() is None
+    assert [run.name for run in known(folder / FILE)] == ["left", os.environ[VARIABLE]]
+
+
+def test_a_run_that_ended_well_is_not_spoken_of(folder: Path) -> None:
+    written(folder, began="before")
+    (folder / "locks/0.output.lock").unlink()
+    assert said(folder) == []
