@@ -17,10 +17,12 @@ import yaml
 from stallpoint.networks import NETWORKS
 from stallpoint.records import tables as records
 from stallpoint.records.tables import Column, Table
+from stallpoint.report.exhibits import PAPERS
 from stallpoint.storage import FORMATS
 from stallpoint.strategies.presets import CHOICES, PRESETS, Preset
 from stallpoint.study.catalogue import REGISTRIES
 from stallpoint.study.kinds import KINDS
+from stallpoint.study.study import expand
 from stallpoint.text import listed
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 OUTSIDE = {"../config/README.md": "configuration.md"}
 """Files outside docs/, seen from there, and the pages they become."""
-MARKED = re.compile(r"(<!-- generated: (\w+) ?(\w*) -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- generated: (\w+) ?([\w-]*) -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
 TYPES = {
     records.TEXT: "text",
@@ -128,6 +130,25 @@ def formats() -> Iterator[str]:
         yield f"| `{name}` | {kind.kind} | {kind.layout} |"
 
 
+def exhibits(paper: str) -> Iterator[str]:
+    """The figures and tables of a paper, and how ours differ from them."""
+    yield "| exhibit | shows | file | differs from the original |"
+    yield "| --- | --- | --- | --- |"
+    for exhibit in PAPERS[paper].exhibits:
+        yield f"| {exhibit.number} | {exhibit.title} | `{exhibit.name}` | {exhibit.differs} |"
+
+
+def study(name: str) -> Iterator[str]:
+    """The configuration of a study, as a file."""
+    path = f"config/studies/{name}.yaml"
+    yield f'```yaml title="{path}"\n{(ROOT / path).read_text()}```'
+
+
+def plan(name: str) -> Iterator[str]:
+    """The cells of a study by kind and nodes."""
+    yield f"```\n{expand(yaml.safe_load((ROOT / f'config/studies/{name}.yaml').read_text()), SCHEMA).plan()}\n```"
+
+
 def tables(name: str) -> Iterator[str]:
     """The tables of one constant of `stallpoint.records.tables`."""
     found = getattr(records, name)
@@ -202,7 +223,8 @@ def _values(schema: Mapping[str, Any], key: str) -> str:
 
 
 PARTS: dict[str, Callable[..., Iterator[str]]] = {
-    part.__name__: part for part in (presets, alike, choices, networks, sizes, formats, tables, configuration)
+    part.__name__: part
+    for part in (presets, alike, choices, networks, sizes, formats, exhibits, study, plan, tables, configuration)
 }
 """What generated parts are made by; their words are its arguments."""
 

@@ -16,15 +16,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/stallpoint"
-GENERATED = (
-    "docs/records.md",
-    "docs/presets.md",
-    "docs/networks.md",
-    "docs/small-studies.md",
-    "docs/storage-volume.md",
-)
-"""Pages that docs/hooks.py and scripts write, as they do config/README.md."""
-PAGES = ("README.md", "CONTRIBUTING.md")
+WRITTEN = ("docs/small-studies.md", "docs/storage-volume.md")
+"""Pages that scripts write."""
+GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
+"""Parts of pages that docs/hooks.py writes."""
+PAGES = ("README.md", "CONTRIBUTING.md", "config/README.md")
 """Pages outside of docs/."""
 NEWCOMER = ("README.md", "docs/tutorial.md", "docs/exchange.md")
 """What a newcomer reads before a result of one's own, with the longest symptom."""
@@ -73,12 +69,10 @@ class Said(NamedTuple):
 
 
 def documentation() -> dict[str, int]:
-    """Words of each page that was written by hand."""
+    """Words of each page that were written by hand."""
     pages = [*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
-    counts = {
-        str(page.relative_to(ROOT)): len(re.findall(r"\S*\w\S*", page.read_text(encoding="utf-8"))) for page in pages
-    }
-    return {name: count for name, count in counts.items() if name not in GENERATED}
+    counts = {str(page.relative_to(ROOT)): GENERATED.sub("", page.read_text(encoding="utf-8")) for page in pages}
+    return {name: len(re.findall(r"\S*\w\S*", text)) for name, text in counts.items() if name not in WRITTEN}
 
 
 def said(folder: Path = SOURCE) -> Iterator[Said]:
