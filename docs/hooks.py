@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import yaml
 
+from stallpoint.findings.conclusions.systems import COLUMNS
 from stallpoint.networks import NETWORKS
 from stallpoint.records import tables as records
 from stallpoint.records.tables import Column, Table
@@ -138,6 +139,13 @@ def exhibits(paper: str) -> Iterator[str]:
         yield f"| {exhibit.number} | {exhibit.title} | `{exhibit.name}` | {exhibit.differs} |"
 
 
+def systems() -> Iterator[str]:
+    """The columns of systems.csv."""
+    yield "| column | what it holds |"
+    yield "| --- | --- |"
+    yield from (f"| `{name}` | {text or 'as in the study'} |" for name, text in COLUMNS.items())
+
+
 def study(name: str) -> Iterator[str]:
     """The configuration of a study, as a file."""
     path = f"config/studies/{name}.yaml"
@@ -222,10 +230,8 @@ def _values(schema: Mapping[str, Any], key: str) -> str:
     return " ".join([schema.get("type", "").replace("object", "entries"), *bounds])
 
 
-PARTS: dict[str, Callable[..., Iterator[str]]] = {
-    part.__name__: part
-    for part in (presets, alike, choices, networks, sizes, formats, exhibits, study, plan, tables, configuration)
-}
+_PARTS = presets, alike, choices, networks, sizes, formats, exhibits, systems, study, plan, tables, configuration
+PARTS: dict[str, Callable[..., Iterator[str]]] = {part.__name__: part for part in _PARTS}
 """What generated parts are made by; their words are its arguments."""
 
 if __name__ == "__main__":

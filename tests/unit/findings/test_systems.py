@@ -9,10 +9,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from stallpoint.findings.conclusions.systems import COLUMNS, systems
+from stallpoint.findings.conclusions.systems import systems
 from stallpoint.report.slides import slide, write_slides
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_each_answer_has_a_row(conclusions: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
@@ -25,11 +23,6 @@ def test_each_answer_has_a_row(conclusions: dict[str, Any], tables: dict[str, pd
         assert float(row["efficiency"]) == pytest.approx(at["efficiency"]["value"], rel=1e-3)
         assert "PyTorch" in row["software"]
         assert "visits" in row["evidence"]
-
-
-def test_columns_are_explained() -> None:
-    page = (ROOT / "docs/report.md").read_text()
-    assert all(f"| `{name}` | {text or 'as in the study'} |" in page for name, text in COLUMNS.items())
 
 
 def test_each_card_is_a_slide(conclusions: dict[str, Any], tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:
