@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stallpoint.measure.machine.usable_cores import quota, usable_cores
+from stallpoint.measure.machine.usable_cores import quota_of_cgroups, usable_cores
 
 VERSIONS = {
     "cgroup": ("4:cpu:/job/step", "30 23 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu", "cpu"),
@@ -47,7 +47,7 @@ def test_the_least_quota_counts(
     tmp_path: Path, version: str, quotas: dict[str, int], allowed: float | None, cores: int
 ) -> None:
     root = machine(tmp_path, version, quotas)
-    assert (quota(root), usable_cores(root)) == (allowed, cores)
+    assert (quota_of_cgroups(root), usable_cores(root)) == (allowed, cores)
 
 
 @pytest.fixture

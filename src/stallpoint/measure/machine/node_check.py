@@ -24,7 +24,8 @@ from stallpoint.measure.launched import first_process, ranks_on_node, ranks_star
 from stallpoint.measure.machine import trial_all_reduce
 from stallpoint.measure.machine.available_memory import limits
 from stallpoint.measure.machine.node_addresses import addresses, chosen, common_network
-from stallpoint.measure.machine.sensors import cpu_list, groups
+from stallpoint.measure.machine.sensors import cpu_list
+from stallpoint.measure.machine.usable_cores import quota_of_cgroups
 from stallpoint.records.disturbances import members
 from stallpoint.slurm.asking import Ask, output_of
 from stallpoint.text import number
@@ -93,7 +94,7 @@ class Node:
 def cores(node: Node, wanted: int | None = None) -> Check:
     """Compare the cores that this process may use with those that it is given, or `wanted`."""
     there = len(members(node.text("sys/devices/system/cpu/online"))) or os.cpu_count() or 1
-    quota = _quota(node.root)
+    quota = quota_of_cgroups(node.root)
     usable = min(len(node.cpus), quota) if quota else len(node.cpus)
     local = ranks_on_node(node.variables)
     given = node.count("SLURM_CPUS_PER_TASK")
@@ -129,21 +130,6 @@ def _more_cores(node: Node, quota: float | None, expected: int) -> str:
     if "SLURM_JOB_ID" in node.variables:
         return f"sbatch --cpus-per-task={expected}, or --exclusive"
     return "a mask hides the others (taskset, a cpuset, a container): start without it"
-
-
-def _quota(root: Path) -> float | None:
-    """Return the least number of CPUs that quotas of this process's cgroups allow; None without one."""
-    found = []
-    for folders in groups(root, "cpu"):
-        for folder in folders:
-            with suppress(OSError, ValueError, ZeroDivisionError):
-                if (file := folder / "cpu.max").exists():
-                    limit, period = file.read_text().split()
-                else:
-                    limit, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-                if limit != "max" and int(limit) > 0:
-                    found.append(int(limit) / int(period))
-    return min(found, default=None)
 
 
 def memory(node: Node) -> Check:
