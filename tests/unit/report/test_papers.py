@@ -224,6 +224,7 @@ def test_software_is_that_of_the_records(material: Material) -> None:
     """Shi et al., Table III."""
     several = renamed(material, cpu={"device": "cpu"}, plain={"device": "cpu", "without": "oneDNN"})
     rows = table(of(SHI, "table-3").make(several)).set_index("software")
+    assert rows.loc["operating system"].tolist() == ["CentOS 7.2", "CentOS 7.3", "Linux", "Linux"]
     assert rows.loc["CNTK"].tolist() == ["2.3", "2.4", "–", "–"]
     assert rows.loc["PyTorch"].tolist() == ["–", "–", "2.6", "2.6"]
     assert rows.loc["oneDNN"].tolist() == ["–", "–", "3.5.3", "3.5.3 (off)"]
@@ -371,6 +372,13 @@ def test_measurements_of_the_dag_model(material: Material) -> None:
     assert rows["predicted_forward"].gt(0).all()
     sizes = rows["data_bytes"] / rows["worker_batch"]
     assert sizes.round(3).nunique() == 1, "bytes of a sample"
+
+
+def test_softmax_is_no_product_of_ours(material: Material) -> None:
+    rows = table(of(KEUPER, "table-3").make(material)).query("layer_type == 'softmax'")
+    assert rows["network"].is_unique
+    assert set(rows["published"]) == {"b × (I × 1 · 1 × 1)"}
+    assert rows["m"].isna().all()
 
 
 # --- files ----------------------------------------------------------------------------------------

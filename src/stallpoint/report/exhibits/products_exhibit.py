@@ -33,11 +33,14 @@ def table(material: Material) -> Made:
         "k": frame["k"],
         "n": frame["n"],
     })  # fmt: skip
+    softmax = shown[["network"]].drop_duplicates().assign(layer="", layer_type="softmax", published=letters["softmax"])
+    sizes = ("worker_batch", "operations", "m", "k", "n")
+    shown = pd.concat([shown.astype(dict.fromkeys(sizes, "Int64")), softmax]).sort_values("network", kind="stable")
     notes = (
         f"Published: number × (m × k · k × n) of Keuper & Pfreundt (2016), {theirs['source']}; I: inputs, O: outputs, "
-        "C: filters, Z: pixels after the convolution. Theirs counts b products for a convolution, ours as many for "
-        "each group; k of a convolution is c/groups times the pixels of a filter. Layers with equal products are "
-        "listed once. Softmax (b products I × 1 · 1 × 1) is no product in ours.",
+        "C: filters, Z: pixels after the convolution, our n. Theirs counts b products for a convolution, ours as many "
+        "for each group; k of a convolution is c/groups times the pixels of a filter. Layers with equal products are "
+        "listed once. Softmax is no product in ours.",
     )
     names = {"worker_batch": "b", "layer_type": "type"}
     caption = "Number and sizes of the matrix products of a forward pass: operations × (m × k · k × n)."

@@ -10,6 +10,7 @@ from stallpoint.report.typeset import Typeset
 
 FILE = "shi-2018-exhibits"
 OURS = {
+    "operating system": "kernel",
     "PyTorch": "torch",
     "MPI": "mpi_library",
     "mpi4py": "mpi4py",
