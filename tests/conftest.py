@@ -1,7 +1,10 @@
 """Settings of all tests."""
 
+import os
 import signal
+import tempfile
 
+import pytest
 from hypothesis import settings
 
 # How long an example takes depends on what else the machine does. By day a run is the same each time; the night looks
@@ -13,3 +16,9 @@ settings.load_profile("day")
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts; tests may run there.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary files of all that tests start where pytest removes old ones: what is killed leaves its own."""
+    os.environ["TMPDIR"] = tempfile.tempdir = str(config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]

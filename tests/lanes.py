@@ -1,9 +1,10 @@
 """Run the tests in lanes: ``make test`` all that must hold before a change lands, ``make test-all`` repetitions too.
 
 As root on Debian or Ubuntu it first installs what the cluster and the browser need; elsewhere those tests are skipped,
-and the summary says so. With CI=true a skipped test fails. Two lanes run at a time, each on half of the cores; tests
-with MPI ranks never run beside the Slurm cluster, whose ranks they would starve. At the end: each lane's time and CPU
-beside its budget, the slowest folders, and what failed with the command that runs just that.
+and the summary says so. With CI=true a skipped test fails. Two lanes run at a time, each on half of the cores, and
+whichever ends first makes room for the next; tests with MPI ranks never run beside the Slurm cluster, whose ranks they
+would starve. At the end: each lane's time and CPU beside its budget, the slowest folders, and what failed with the
+command that runs just that.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -42,6 +42,8 @@ class Lane:
     """Chooses tests, beside those of the night."""
     budget: int
     """CPU seconds that the lane may take in ``make test``, all its processes together, those of Slurm's jobs too."""
+    after: tuple[str, ...] = ("installing",)
+    """What has ended before it begins."""
 
     def command(self, workers: int, night: bool) -> list[str]:
         """Return the command line: `workers` at a time where the lane may share, nightly repetitions if `night`."""
@@ -53,15 +55,18 @@ class Lane:
         return [sys.executable, "-m", "pytest", *self.options, *marked, *examples, *shared, *output]
 
 
-QUEUES = (
-    (
-        Lane("cluster", ("tests/cluster",), "", 300),
-        Lane("ranks", ("tests/unit",), "ranks", 400),
-        Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 300),
-    ),
-    (Lane("unit", ("tests/unit", "--dist", "worksteal"), "not ranks", 600),),
+UNIT, MODELS = "tests/unit", "tests/unit/models"
+RANKED = [str(file.relative_to(ROOT)) for file in sorted((ROOT / UNIT).rglob("test_*.py"))
+          if "mark.ranks" in file.read_text()]  # fmt: skip
+"""Files with tests that need MPI ranks; to import all others takes 20 s."""
+LANES = (
+    Lane("cluster", ("tests/cluster",), "", 300),
+    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 300),
+    Lane("ranks", (*RANKED,), "ranks", 400, after=("installing", "cluster")),
+    Lane("unit", (UNIT, f"--ignore={MODELS}", "--dist", "worksteal"), "not ranks", 300),
+    Lane("models", (MODELS, "--dist", "worksteal"), "not ranks", 300),
 )
-"""Lanes that run one after the other, in queues beside each other."""
+"""Lanes in the order in which they begin, two at a time: the longest first, so that both cores are busy to the end."""
 
 
 @dataclass(frozen=True)
@@ -176,26 +181,31 @@ def main() -> None:
         sys.exit(adopt(sys.argv[2:]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--night", action="store_true", help="repetitions, too (make test-all)")
-    parser.add_argument("--lane", choices=[lane.name for queue in QUEUES for lane in queue])
+    parser.add_argument("--lane", choices=[lane.name for lane in LANES])
     arguments = parser.parse_args()
     began = time.monotonic()
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
     workers = max(1, len(os.sched_getaffinity(0)) // 2)
-    chosen = [[lane for lane in queue if arguments.lane in (None, lane.name)] for queue in QUEUES]
+    chosen = [lane for lane in LANES if arguments.lane in (None, lane.name)]
+    begun: dict[str, Future[Any]] = {}
 
-    def in_turn(queue: list[Lane], first: Iterable[Future[Any]]) -> list[Ran]:
-        wait(first)
-        return [run(lane, workers, arguments.night) for lane in queue]
+    def in_turn(lane: Lane) -> Ran:
+        wait([begun[name] for name in lane.after if name in begun])
+        return run(lane, workers, arguments.night)
 
-    with ThreadPoolExecutor() as pool:
-        steps = (install, check) if arguments.lane is None else (bool, bool)  # a lane by itself runs as things are
-        installing, checking = map(pool.submit, steps)
-        ran = [*chain(*pool.map(in_turn, chosen, [[installing], [installing, checking]]))]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        if arguments.lane is None:  # a lane by itself runs as things are
+            begun |= {"installing": pool.submit(install), "checking": pool.submit(check)}
+        for lane in chosen:
+            begun[lane.name] = pool.submit(in_turn, lane)
+    ran = [begun[lane.name].result() for lane in chosen]
     print(*summary(ran, time.monotonic() - began, arguments.night), sep="\n")
-    if wrong := checking.result():
+    wrong = "checking" in begun and begun["checking"].result()
+    if wrong:
         print("FAILED make check")
-    installing.result()
+    if "installing" in begun:
+        begun["installing"].result()
     sys.exit(wrong or any(each.status for each in ran))
 
 

@@ -176,6 +176,7 @@ def study(
     storages: Sequence[str] = ("local", "shared"),
     syncs: Sequence[str] = ("naive", "wfbp"),
     prefetches: Sequence[int] = (0, 2),
+    weak: bool = True,
     compute_batches: Sequence[int] = (64, 32, 16, 8, 4),
     larger_batches: Sequence[int] = (1, 4),
     repeats: int = 2,
@@ -183,7 +184,7 @@ def study(
     visits: int = 1,
     seed: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """All tidy tables of the made-up study: strong, weak and compute scaling, sgemm, collectives, storage.
+    """All tidy tables of the made-up study: strong, `weak` and compute scaling, sgemm, collectives, storage.
 
     `places` are nodes and workers on each, in place of all `nodes` with `workers_per_node`. Runs to a target and to
     the end of their epochs have `batch` times each of `larger_batches`.
@@ -218,7 +219,7 @@ def study(
         for place, storage, sync, prefetch in product(places, storages, syncs, prefetches):
             axes = {"scaling": "strong", "batch": batch, "storage": storage, "sync": sync, "prefetch": prefetch}
             _train_rows(truth, train(network, *place, repeat, axes), rng, rows)
-        for place in places:
+        for place in places if weak else []:
             axes = {"scaling": "weak", "batch": batch // 4, "storage": storages[0], "sync": syncs[-1]}
             _train_rows(truth, train(network, *place, repeat, {**axes, "prefetch": prefetches[-1]}), rng, rows)
         for b in compute_batches:

@@ -15,7 +15,7 @@ from stallpoint.models.terms.trainings import trainings
 from stallpoint.report.charts import overlap_chart
 from stallpoint.text import interval, number
 
-RECORDS = study(nodes=(1, 2), prefetches=(0, 2), repeats=2)
+RECORDS = study(nodes=(1, 2), weak=False)
 EPOCH = 640_000
 NETWORKS = trainings(RECORDS["iterations"], RECORDS["layers"]).networks
 
@@ -52,7 +52,7 @@ def test_one_worker_exposes_no_communication(points: list[Measured]) -> None:
 @pytest.fixture(scope="module")
 def quiet() -> dict[str, pd.DataFrame]:
     """Models of a study that measured training without communication on two nodes, and whose wfbp costs 40 ms more."""
-    records = study(Truth(noise=0.005), nodes=(1, 2), syncs=("naive", "none", "wfbp"), storages=("local",))
+    records = study(Truth(noise=0.005), nodes=(1, 2), syncs=("naive", "none", "wfbp"), storages=("local",), weak=False)
     for name in ("iterations", "layers", "runs"):
         cells = records[name]["cell"].str
         records[name] = records[name][~(cells.contains("nodes~1/") & cells.contains("strong/sync~none"))]
@@ -98,7 +98,7 @@ def test_the_cost_of_communication_is_said_in_words_and_on_the_chart(quiet: dict
 
 def test_without_such_a_cell_nothing_is_said_of_the_cost() -> None:
     rows = fit(RECORDS, nodes=[])["hidden_communication"]
-    assert len(rows) == 9
+    assert len(rows) == 8
     assert rows[["cost", "hidden", "hidden_share"]].isna().all(axis=None)
     assert rows[["isolated", "of_backward"]].notna().all(axis=None)
 

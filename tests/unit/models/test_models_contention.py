@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from nightly import first_by_day
 from synthetic import Layer, Truth, study
 
 from stallpoint.models.base.statistics import REPLICATES
@@ -115,7 +116,7 @@ def merged_into_one(layers: pd.DataFrame, chosen: pd.Series) -> None:
         layers.loc[sent, side] = layers[sent].groupby(key)[side].transform(reduce)
 
 
-@pytest.mark.parametrize("of", ["repeat", "iteration"])
+@pytest.mark.parametrize("of", first_by_day(["iteration", "repeat"]))
 def test_what_is_sent_together_may_differ(validation: pd.DataFrame, of: str) -> None:
     tables = study(CONTENDED, **OPTIONS)
     layers = tables["layers"]

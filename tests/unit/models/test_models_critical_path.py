@@ -15,7 +15,7 @@ from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.terms.effects import IsolatedTimes, Messages
 
-ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
+ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,), "weak": False}
 SMALL = Layer("conv", "convolution", 0, 1e-3, 4_000)
 LARGE = Layer("fc", "fully-connected", 0, 1e-3, 40_000_000)
 

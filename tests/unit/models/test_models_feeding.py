@@ -17,7 +17,7 @@ SLOW = Truth(NETWORK, noise=0.0, read=3.2e-3)
 
 @pytest.fixture(scope="module")
 def fitted() -> dict[str, pd.DataFrame]:
-    return fit(study(SLOW, nodes=(1, 2, 4)), nodes=[1, 2, 4, 8])
+    return fit(study(SLOW, nodes=(1, 2, 4), syncs=("wfbp",), weak=False), nodes=[1, 2, 4, 8])
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +25,8 @@ def rows(fitted: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return fitted["feeding"].merge(fitted["predictions"])
 
 
-def strong(rows: pd.DataFrame, **where: object) -> pd.DataFrame:
-    chosen = rows[(rows["scaling"] == "strong") & (rows["sync"] == "wfbp")]
-    for name, value in where.items():
-        chosen = chosen[chosen[name] == value]
-    return chosen.set_index("nodes")
+def of(rows: pd.DataFrame, storage: str, prefetch: int) -> pd.DataFrame:
+    return rows[(rows["storage"] == storage) & (rows["prefetch"] == prefetch)].set_index("nodes")
 
 
 def test_utilisation_is_the_part_of_the_iteration_without_its_wait(rows: pd.DataFrame) -> None:
@@ -41,7 +38,7 @@ def test_utilisation_is_the_part_of_the_iteration_without_its_wait(rows: pd.Data
 
 def test_readers_that_suffice_are_those_that_read_as_fast_as_the_worker_computes(rows: pd.DataFrame) -> None:
     for storage in ("local", "shared"):
-        for n, row in strong(rows, storage=storage, prefetch=0).loc[[1, 2, 4]].iterrows():
+        for n, row in of(rows, storage=storage, prefetch=0).loc[[1, 2, 4]].iterrows():
             batch = 64 // int(n)
             reading = batch * (SLOW.read_seconds(storage, int(n)) + SLOW.decode)
             assert row["read_time"] == pytest.approx(reading, rel=0.03)
@@ -50,13 +47,13 @@ def test_readers_that_suffice_are_those_that_read_as_fast_as_the_worker_computes
 
 
 def test_readers_change_what_is_needed_of_one_and_nothing_of_how_many(rows: pd.DataFrame) -> None:
-    in_line, ahead = (strong(rows, storage="local", prefetch=prefetch) for prefetch in (0, 2))
+    in_line, ahead = (of(rows, storage="local", prefetch=prefetch) for prefetch in (0, 2))
     assert (in_line["readers"].eq(1) & ahead["readers"].eq(2)).all()
     assert ahead["read_time"].tolist() == pytest.approx(in_line["read_time"].tolist(), rel=0.03)
 
 
 def test_utilisation_is_predicted_where_nobody_measured(rows: pd.DataFrame) -> None:
-    eight = strong(rows, storage="shared", prefetch=0).loc[8]
+    eight = of(rows, storage="shared", prefetch=0).loc[8]
     assert eight["basis"] == "predicted"
     wait = 8 * (SLOW.read_seconds("shared", 8) + SLOW.decode)
     # Reading with 8 workers at once is extrapolated from 1, 2 and 4.

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from nightly import by_day
 
 from stallpoint.models.base.statistics import REPLICATES, estimate
 from stallpoint.models.terms import communication
@@ -82,15 +83,18 @@ def half_width(ends: np.ndarray) -> float:
     return float(np.median(np.log(ends[:, 2] / ends[:, 1])) / 2)
 
 
-@pytest.mark.parametrize("truth", [with_constant, above_floor, switched_by_part, contending])
+@pytest.mark.parametrize(
+    "truth",
+    by_day([with_constant, above_floor, switched_by_part, contending], {switched_by_part, contending}.__contains__),
+)
 def test_what_no_law_describes_is_inside_the_interval(truth: Planted) -> None:
-    found = [intervals(links(truth, (2, 4, 8), seed), 64) for seed in range(3)]
+    found = [intervals(links(truth, (2, 4, 8), seed), 64) for seed in range(2)]
     assert np.mean([covered(truth, 64, ends) for ends in found]) >= 0.85
 
 
 @pytest.mark.parametrize("truth", [ring, tree])
 def test_what_a_law_describes_stays_narrow(truth: Planted) -> None:
-    found = [intervals(links(truth, (2, 4, 8), seed), 64) for seed in range(3)]
+    found = [intervals(links(truth, (2, 4, 8), seed), 64) for seed in range(2)]
     assert np.mean([covered(truth, 64, ends) for ends in found]) >= 0.85
     assert np.mean([half_width(ends) for ends in found]) < 0.04
 
@@ -114,8 +118,8 @@ def test_intervals_grow_with_the_distance_where_the_largest_count_was_missed() -
 
 
 def test_jobs_that_differ_are_in_the_interval() -> None:
-    found = [covered(ring, 64, intervals(links(ring, (2, 4, 8), seed, jobs=0.05), 64)) for seed in range(8)]
-    assert np.mean(found) >= 0.75  # of eight studies; the benchmark has more
+    found = [covered(ring, 64, intervals(links(ring, (2, 4, 8), seed, jobs=0.05), 64)) for seed in range(4)]
+    assert np.mean(found) >= 0.75  # of four studies; the benchmark has more
     apart, equal = (half_width(intervals(links(ring, (2, 4, 8), 1, jobs=jobs), 64)) for jobs in (0.1, 0.0))
     assert apart > 2 * equal
 

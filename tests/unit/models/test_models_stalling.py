@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nightly import first_by_day
 from synthetic import Layer, Truth, study
 
 from stallpoint.models.answers.stalling import crossing, tables, worthwhile_ranks
@@ -14,7 +15,7 @@ from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 
-ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,)}
+ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,), "weak": False}
 COUNTS = (1, 2, 4, 8)
 NAMES = (
     "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update", "matrix",
@@ -48,7 +49,7 @@ def row(seconds: list[float], *, threshold: float = 0.1, efficiency: float = 0.5
     return found
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(times, st.floats(0.01, 0.98), st.floats(0.01, 0.98))
 def test_stalling_comes_no_later_when_more_is_asked_for(seconds: list[float], one: float, other: float) -> None:
     less, more = (row(seconds, threshold=asked, efficiency=asked) for asked in sorted([one, other]))
@@ -56,7 +57,7 @@ def test_stalling_comes_no_later_when_more_is_asked_for(seconds: list[float], on
     assert more["worthwhile_ranks"] <= less["worthwhile_ranks"]
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(times, st.sampled_from([2.0**power for power in (-20, -3, 1, 10)]))
 def test_the_unit_of_time_does_not_matter(seconds: list[float], factor: float) -> None:
     before, after = row(seconds), row(seconds, factor=factor)
@@ -100,7 +101,7 @@ def fitted() -> pd.DataFrame:
     # n ranks: compute 3 · 64 / n + 9 ms; all-reduce of 8 MB in 2 (n - 1) (0.2 ms + 8 MB · 2 ns/B / n) ≈ 32 ms
     layers = (Layer("conv", "convolution", 0, 1e-3, 8_000_000), Layer("lrn", "lrn", 3e-3, 0))
     truth = Truth(layers=layers, alpha=0.2e-3, beta=2e-9, read=1e-9, decode=1e-9, update=1e-9, noise=0.002)
-    return fit(study(truth, **ONE), nodes=[1, 2, 4, 8, 16, 32])["stalling"].query("scaling == 'strong'")
+    return fit(study(truth, **ONE), nodes=[1, 2, 4, 8, 16, 32])["stalling"]
 
 
 def test_the_crossing_of_a_made_up_cluster(fitted: pd.DataFrame) -> None:
@@ -119,7 +120,7 @@ def test_the_worthwhile_nodes_of_a_made_up_cluster(fitted: pd.DataFrame) -> None
     assert fitted.iloc[0]["worthwhile_ranks"] == n[efficiency >= 0.5].max() == 4
 
 
-@pytest.mark.parametrize("broken", [0.0, np.nan, -1.0, np.inf])
+@pytest.mark.parametrize("broken", first_by_day([np.nan, 0.0, -1.0, np.inf]))
 def test_times_that_cannot_be_are_refused(broken: float) -> None:
     records = study(nodes=(1, 2), compute_batches=(64,), repeats=1, iterations=3, **ONE)
     single = records["iterations"]["ranks"] == 1

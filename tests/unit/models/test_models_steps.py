@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nightly import by_day
 
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.convergence import noise_scale
@@ -106,14 +107,19 @@ def usual(random: np.random.Generator) -> float:
 
 
 def test_nine_of_ten_intervals_hold_steps_at_a_batch_that_nobody_trained_where_laws_are_off_as_usually() -> None:
-    assert 0.85 <= held(250, usual) <= 0.96
+    assert 0.85 <= held(120, usual) <= 0.97
 
 
-@pytest.mark.parametrize(("misfit", "noise", "bend"), [(0.0, 0.1, 1), (0.1, 0.2, 1), (0.0, 0.03, 2), (0.0, 0.03, 4)])
+@pytest.mark.parametrize(
+    ("misfit", "noise", "bend"),
+    by_day(
+        [(0.0, 0.1, 1), (0.1, 0.2, 1), (0.0, 0.03, 2), (0.0, 0.03, 4)], {(0.1, 0.2, 1), (0.0, 0.03, 4)}.__contains__
+    ),
+)
 def test_intervals_hold_steps_of_the_law_of_one_twice_as_far_off_and_of_other_bends(
     misfit: float, noise: float, bend: float
 ) -> None:
-    assert held(60, lambda _: misfit, noise=noise, bend=bend) >= 0.8
+    assert held(30, lambda _: misfit, noise=noise, bend=bend) >= 0.8
 
 
 def test_steps_on_the_law_by_chance_do_not_make_it_certain() -> None:

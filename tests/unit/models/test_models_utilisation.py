@@ -15,7 +15,7 @@ TRUTH = Truth(NETWORK, noise=0.0)
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, pd.DataFrame]:
-    return study(TRUTH, syncs=("naive", NONE))
+    return study(TRUTH, syncs=("naive", NONE), storages=("local",), prefetches=(0,))
 
 
 @pytest.fixture(scope="module")

@@ -230,7 +230,7 @@ def test_a_law_that_others_cannot_imitate_is_chosen(name: str) -> None:
 # --- properties of predictions --------------------------------------------------------------------
 
 
-@settings(max_examples=12)
+@settings(max_examples=5)
 @given(counts, efficiencies, st.floats(1e-6, 1e9))
 def test_rates_in_another_unit_give_predictions_in_that_unit(
     workers: list[int], values: list[float], factor: float
@@ -243,7 +243,7 @@ def test_rates_in_another_unit_give_predictions_in_that_unit(
     assert there["law"].tolist() == here["law"].tolist()
 
 
-@settings(max_examples=12)
+@settings(max_examples=5)
 @given(counts, efficiencies)
 def test_the_order_of_rows_does_not_matter(workers: list[int], values: list[float]) -> None:
     rates = table(workers, np.array(workers) * values[: len(workers)])
@@ -251,6 +251,7 @@ def test_the_order_of_rows_does_not_matter(workers: list[int], values: list[floa
     pd.testing.assert_frame_equal(extrapolate(rates, 0.5), extrapolate(shuffled, 0.5))
 
 
+@settings(max_examples=8)
 @given(counts, efficiencies)
 def test_predictions_are_positive_and_inside_their_intervals(workers: list[int], values: list[float]) -> None:
     workers = sorted(workers)
@@ -321,13 +322,13 @@ def test_repeats_narrow_what_they_repeat() -> None:
 
 def test_ninety_per_cent_of_new_measurements_are_in_the_interval() -> None:
     random, inside = np.random.default_rng(0), 0
-    for _ in range(40):
+    for _ in range(20):
         rates = exact(BY_NAME["log"], [1, 2, 4, 8], random.lognormal(-3, 1), random.lognormal(-1.4, 0.7))
         rates *= np.exp(0.01 * random.standard_normal(4))
         found = extrapolate(table([1, 2, 4, 8], rates), 0.5).iloc[-1]
         inside += bool(found["lower"] <= rates[-1] <= found["upper"])
-    # Were it 90 %, fewer than 32 of 40 would be inside for 2 % of all seeds; this is one seed.
-    assert inside >= 32
+    # Were it 90 %, fewer than 15 of 20 would be inside for 1 % of all seeds; this is one seed.
+    assert inside >= 15
 
 
 # --- planted ways of scaling ------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """No answer hangs on a constant that was set by hand: half of each and twice as much, on answers that were planted.
 
-One constant stands for all of them in `make test`; `make test-all` varies each of them.
-What only measuring shows of those in `stallpoint.measure.constants` is in benchmarks/sensitivity.py.
+All of it is for the night (`make test-all`): what a change of the models breaks, their own tests find. What only
+measuring shows of those in `stallpoint.measure.constants` is in benchmarks/sensitivity.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
@@ -67,6 +67,8 @@ from stallpoint.schedule.beside import SideBySide
 from stallpoint.schedule.next_visit import Speedup, Visited
 from stallpoint.strategies.mg_wfbp import end, merged
 
+pytestmark = pytest.mark.night
+
 
 @dataclass(frozen=True)
 class Other:
@@ -110,14 +112,8 @@ def each(module: ModuleType, name: str) -> list[Other]:
     return others(module, name, *({**known, key: part * known[key]} for key in known for part in (0.5, 2)))
 
 
-def one_by_day(values: Iterable[object]) -> list[object]:
-    """Values of a parameter: the first for every run of the tests, the others for the night."""
-    first, *rest = values
-    return [first, *(pytest.param(value, marks=pytest.mark.night) for value in rest)]
-
-
 def changed(values: Sequence[Other]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("other", one_by_day(values), ids=str)
+    return pytest.mark.parametrize("other", values, ids=str)
 
 
 # --- verdicts ------------------------------------------------------------------------------------
@@ -182,11 +178,9 @@ def scaled(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Prior], str, f
 Scale = Callable[[Sequence[Prior], str, float], None]
 
 
-@pytest.mark.parametrize("factor", one_by_day([2, 0.5]))
-@pytest.mark.parametrize("part", one_by_day(["median", "spread"]))
-@pytest.mark.parametrize(
-    "of", one_by_day([tuple(OF_A_CURVE), *((prior,) for prior in OF_A_CURVE)]), ids=lambda of: of[0].name
-)
+@pytest.mark.parametrize("factor", [2, 0.5])
+@pytest.mark.parametrize("part", ["median", "spread"])
+@pytest.mark.parametrize("of", [tuple(OF_A_CURVE), *((prior,) for prior in OF_A_CURVE)], ids=lambda of: of[0].name)
 def test_where_it_stalls_does_not_hang_on_a_prior(of: Sequence[Prior], part: str, factor: float, scaled: Scale) -> None:
     scaled(of, part, factor)
     assert verdict(8, USUAL_NOISE) == STALLS
@@ -386,8 +380,8 @@ def test_rates_of_many_more_workers_stay(
 
 
 @pytest.mark.parametrize("name", RATES)
-@pytest.mark.parametrize("part", one_by_day(["median", "spread"]))
-@pytest.mark.parametrize("factor", one_by_day([0.5, 2]))
+@pytest.mark.parametrize("part", ["median", "spread"])
+@pytest.mark.parametrize("factor", [0.5, 2])
 def test_rates_stay_covered_when_all_priors_are_others(
     factor: float, part: str, name: str, rates_as_set: dict[str, float], scaled: Scale
 ) -> None:

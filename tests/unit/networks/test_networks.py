@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from nightly import LARGE, by_day, first_by_day
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from stallpoint.errors import InputError
-from stallpoint.networks import NETWORKS, RegisteredNetwork, find
+from stallpoint.networks import NETWORKS, find
 from stallpoint.networks.description import describe
 from stallpoint.networks.gpt2 import gpt2
 from stallpoint.networks.layers import Attention, ClassToken, Layer, RotaryAttention, layers
@@ -29,6 +30,7 @@ TABLE_VI = {
 
 PROJECTIONS = 4
 """Convolutions beside a ResNet's shortcuts, which its name does not count."""
+BY_DAY = by_day(NETWORKS, lambda name: name not in LARGE)
 
 
 def rounded_as(text: str, value: float) -> str:
@@ -43,8 +45,9 @@ def types(name: str) -> Counter[str]:
     return Counter(layer.type for layer in layers(find(name).outline()))
 
 
-@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-def test_networks_are_as_large_as_registered(network: RegisteredNetwork) -> None:
+@pytest.mark.parametrize("name", BY_DAY)
+def test_networks_are_as_large_as_registered(name: str) -> None:
+    network = NETWORKS[name]
     found = layers(network.outline())
     assert sum(layer.gradient_bytes for layer in found) == network.gradient_bytes
     assert max(layer.gradient_bytes for layer in found) == network.largest_layer_bytes
@@ -58,12 +61,12 @@ def test_networks_are_as_large_as_published(name: str, fact: str) -> None:
     assert rounded_as(published, getattr(NETWORKS[name], fact)) == published, source
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", BY_DAY)
 def test_multiply_adds_are_those_pytorch_counts(name: str) -> None:
     network, device = NETWORKS[name], torch.device("meta")
     outline = network.outline()
     with FlopCounterMode(display=False) as counter, device:
-        outline(*network.takes.example(2, device))
+        outline(*NETWORKS[name].takes.example(2, device))
     assert counter.get_total_flops() == 2 * 2 * network.multiply_adds
 
 
@@ -117,7 +120,7 @@ def test_groups_of_heads_share_keys_and_values() -> None:
     torch.testing.assert_close(RotaryAttention(4, 2)(grouped), RotaryAttention(4, 4)(each))
 
 
-@pytest.mark.parametrize("name", ["gpt2-small", "stories-15m"])
+@pytest.mark.parametrize("name", first_by_day(["stories-15m", "gpt2-small"]))
 def test_decoders_see_no_token_before_its_time(name: str) -> None:
     network = find(name).build(seed=1).eval()
     logits = nn.Sequential(*list(network.children())[:-1])
@@ -130,7 +133,10 @@ def test_decoders_see_no_token_before_its_time(name: str) -> None:
     assert differs[8:].min() > 1e-3
 
 
-@pytest.mark.parametrize(("name", "guesses"), [("vit-b-16", 1000), ("gpt2-small", 50257), ("stories-15m", 32000)])
+@pytest.mark.parametrize(
+    ("name", "guesses"),
+    first_by_day([("stories-15m", 32000), ("vit-b-16", 1000), ("gpt2-small", 50257)]),
+)
 def test_transformers_start_near_the_loss_of_a_guess(name: str, guesses: int) -> None:
     network, registered = find(name).build(seed=1), find(name)
     torch.manual_seed(0)
@@ -224,9 +230,9 @@ def test_alexnet_without_lrn_lacks_nothing_else() -> None:
     ]
 
 
-@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-def test_layers_are_listed_in_the_order_in_which_they_run(network: RegisteredNetwork) -> None:
-    outline = network.outline()
+@pytest.mark.parametrize("name", BY_DAY)
+def test_layers_are_listed_in_the_order_in_which_they_run(name: str) -> None:
+    outline = NETWORKS[name].outline()
     order: list[str] = []
 
     def note(layer: Layer) -> None:
@@ -234,7 +240,7 @@ def test_layers_are_listed_in_the_order_in_which_they_run(network: RegisteredNet
 
     for layer in layers(outline):
         note(layer)
-    loss = outline(*network.takes.example(2, torch.device("meta")))
+    loss = outline(*NETWORKS[name].takes.example(2, torch.device("meta")))
     assert loss.shape == ()
     assert order == [layer.name for layer in layers(outline)]
 
