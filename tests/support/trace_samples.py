@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from planted_traces import Planted
 
 Events = Iterable[dict[str, Any]]
@@ -161,19 +161,20 @@ _COMPUTE, _COLLECTIVE = 4, 7
 class Chakra:
     """An execution trace while it is written."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: str = "1.1.0-chakra.0.0.4") -> None:
         metadata = METADATA(version="0.0.4")
-        metadata.attr.add(name="schema", string_val="1.1.0-chakra.0.0.4")
+        metadata.attr.add(name="schema", string_val=said)
         self._messages = [metadata]
 
     def add(
         self, name: str, duration: int, after: Iterable[int] = (), *, on_host: bool = False, inputs: str = "",
-        start: int = 0, stream: int = 7, size: int | None = None,
+        start: int = 0, stream: int = 7, size: int | None = None, called_by: Iterable[int] = (),
     ) -> int:  # fmt: skip
         """Add a node, µs; its id."""
         node = NODE(id=len(self._messages), name=name, duration_micros=duration, start_time_micros=start)
         node.type = _COMPUTE if size is None else _COLLECTIVE
         node.data_deps.extend(after)
+        node.ctrl_deps.extend(called_by)
         node.attr.add(name="is_cpu_op", bool_val=on_host)
         node.attr.add(name="rf_id", int64_val=-1)
         node.attr.add(name="weight", double_val=0.5)
@@ -201,15 +202,21 @@ class Chakra:
         path.write_bytes(bytes(out))
         return path
 
+    def write_json(self, path: Path) -> Path:
+        """Each message after the other, by protobuf's own library."""
+        path.write_text("".join(json_format.MessageToJson(message) for message in self._messages))
+        return path
+
 
 GROUPS = """['[{\\"pg_name\\": \\"0\\", \\"pg_desc\\": \\"default_pg\\", \\"ranks\\": [], \\"group_size\\": 4}]']"""
 """What PyTorch's execution trace says of its process groups, in the inputs of a node."""
 
 
-def chakra(planted: Planted, path: Path, *, timed: bool) -> Path:
+def chakra(planted: Planted, path: Path, *, timed: bool, grouped: bool = True) -> Path:
     """An iteration of it: host operators take 1 µs, kernels depend on what started them and was before them."""
     trace = Chakra()
-    trace.add("## process_group:init ##", 0, on_host=True, inputs=GROUPS)
+    if grouped:
+        trace.add("## process_group:init ##", 0, on_host=True, inputs=GROUPS)
 
     def kernel(name: str, seconds: float, after: Iterable[int], start: float, size: int | None = None) -> int:
         caller = trace.add("aten::op", 1, on_host=True, start=round(start) - 1 if timed else 0)
@@ -229,4 +236,4 @@ def chakra(planted: Planted, path: Path, *, timed: bool) -> Path:
         sent.append(kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", planted.message(size), [done], free, size))
         free += 1e6 * planted.message(size)
     kernel("optimizer", planted.update, [done, *sent], max(begun, free))
-    return trace.write(path)
+    return trace.write_json(path) if path.suffix == ".json" else trace.write(path)

@@ -2,7 +2,8 @@
 
 After Daydream (Zhu et al., USENIX ATC 2020), dPRO (Hu et al., MLSys 2022) and Lumos (Liang et al., MLSys 2025): what
 was started runs for as long as it was traced, when its lane is free, after the call that started it. Of the host only
-the points matter at which it starts something or waits: between two of them it takes as long as it was traced to. How
+the points matter at which it starts something or waits: between two of them it takes as long as it was traced to, but
+for calls that stood because a queue of the device was full. How
 long a lane takes from one task to the next, and from a call to its start, are two numbers of the whole trace. When a
 task was traced to start tells which edges there are, and not when it starts again. Edges are:
 
@@ -18,15 +19,16 @@ task was traced to start tells which edges there are, and not when it starts aga
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from stallpoint.explain.device_activity import STEP
-from stallpoint.explain.intervals import Intervals, union
-from stallpoint.explain.iterations import OPTIMIZER, WAITING, Iterations
+from stallpoint.explain.device_activity import STEP, on_device
+from stallpoint.explain.intervals import Intervals, both, union
+from stallpoint.explain.iterations import LONG_CALL, OPTIMIZER, WAITING, Iterations
 from stallpoint.explain.started import Started
 from stallpoint.inputs.events import CALL, COPY, KERNEL, MARK, OPERATOR, Events
 from stallpoint.models.taskgraph.cycle_time import Node
@@ -66,11 +68,15 @@ class _Point:
     """Comes after `joins` alone: its thread had nothing to do."""
 
 
-def graphs(events: Events, found: Iterations, started: Started) -> Iterator[list[Node]]:
-    """The graph of each iteration, from the host's start of it to that of the next one; a collective's duration is
-    looked up by its place among `started`."""
+def graphs(
+    events: Events, found: Iterations, started: Started, slowdowns: Sequence[float] = (1.0,)
+) -> Iterator[list[list[Node]]]:
+    """Of each iteration, from the host's start of it to that of the next one, its graph for each slowdown of the host.
+
+    A collective's duration is looked up by its place among `started`.
+    """
     trace = _Trace(events, found, started)
-    return (trace.graph(place) for place in range(len(found.seconds)))
+    return ([trace.graph(place, slowdown) for slowdown in slowdowns] for place in range(len(found.seconds)))
 
 
 class _Trace:
@@ -86,6 +92,7 @@ class _Trace:
         _add_full_device(self._before, started, self._latency, self._turn)
         self._points = sorted(self._all_points(events), key=lambda point: point.time)
         self._times = np.array([point.time for point in self._points])
+        self._clocks = _working_clocks(events, started)
 
     def _all_points(self, events: Events) -> Iterator[_Point]:
         for place, (time, thread) in enumerate(zip(self._started.launch, self._started.by, strict=True)):
@@ -95,10 +102,12 @@ class _Trace:
         if not len(self._started) or (self._started.events.kind == MARK).any():
             yield from _pauses(events, self._started, self._main)
 
-    def graph(self, iteration: int) -> list[Node]:
-        """The graph of the iteration at a place."""
+    def graph(self, iteration: int, slowdown: float) -> list[Node]:
+        """The graph of the iteration at a place, of a host that works so many times as long as traced."""
         begin, end = self._found.host_begin[iteration], self._found.host_end[iteration]
-        building = _Building(self._started, begin, self._last_before(iteration), self._latency, self._turn)
+        building = _Building(
+            self._started, begin, self._last_before(iteration), self._latency, self._turn, self._clocks, slowdown
+        )
         first, last = np.searchsorted(self._times, [begin - _ROUNDING, end + _ROUNDING])
         # What starts something comes before it, and what waits for something after it.
         order: list[tuple[float, int, _Point | int]] = []
@@ -127,10 +136,14 @@ class _Trace:
 class _Building:
     """The graph of an iteration while its nodes are added in the order in which they were traced."""
 
-    def __init__(self, started: Started, begin: float, earlier: set[int], latency: float, turn: float) -> None:
+    def __init__(
+        self, started: Started, begin: float, earlier: set[int], latency: float, turn: float,
+        clocks: Mapping[int, _WorkingClock], slowdown: float,
+    ) -> None:  # fmt: skip
         self.nodes: list[Node] = []
         self._started, self._begin, self._earlier = started, begin, earlier
         self._latency, self._turn = latency, turn
+        self._clocks, self._slowdown = clocks, slowdown
         self._tasks: dict[int, int] = {}  # node of each task
         self._callers: dict[int, int] = {}  # node of the point that started each task
         self._lanes: dict[int, int] = {}  # node of each lane's last task
@@ -139,12 +152,13 @@ class _Building:
     def add_point(self, point: _Point) -> None:
         """Add a point of the host."""
         before, moment = self._threads.get(point.thread, (-1, self._begin))
-        passed = max(0.0, point.time - moment)
+        clock = self._clocks.get(point.thread)
+        passed = max(0.0, clock.at(point.time) - clock.at(moment) if clock else point.time - moment) * self._slowdown
         after = [] if point.anew else [(before, passed if point.leaves is None else min(point.leaves, passed))]
         after += self._ended(point.awaits, point.leaves or 0.0)
         if point.joins is not None:
             other, at = self._threads.get(point.joins, (-1, self._begin))
-            after.append((other, point.time - at if point.leaves is None else point.leaves))
+            after.append((other, (point.time - at) * self._slowdown if point.leaves is None else point.leaves))
         self._threads[point.thread] = len(self.nodes), point.time
         self._callers |= dict.fromkeys(point.starts, len(self.nodes))
         self.nodes.append(Node(HOST, 0.0, after))
@@ -167,6 +181,31 @@ class _Building:
                 yield -1 - _stream(self._started, place), seconds
 
 
+class _WorkingClock:
+    """The time of a thread of the host, which stands while a call waits for room in a queue of the device."""
+
+    def __init__(self, full: Intervals) -> None:
+        self._begins, self._ends = full.T.tolist()
+        self._stood = [0.0, *np.cumsum(full[:, 1] - full[:, 0]).tolist()]
+
+    def at(self, moment: float) -> float:
+        """What it shows at a moment."""
+        place = bisect_right(self._begins, moment)
+        over = max(0.0, self._ends[place - 1] - moment) if place else 0.0
+        return float(moment - self._stood[place] + over)
+
+
+def _working_clocks(events: Events, started: Started) -> dict[int, _WorkingClock]:
+    """Clocks of the threads that started kernels in calls that took long while the device was busy: it had no room."""
+    kernels = started.events.correlation[started.events.kind == KERNEL]
+    calls = events.where((events.kind == CALL) & (events.seconds >= LONG_CALL) & np.isin(events.correlation, kernels))
+    device = events.where(on_device(events))
+    busy = union(device.start, device.end)
+    stood = ((thread, calls.where(calls.thread == thread)) for thread in np.unique(calls.thread).tolist())
+    full = {thread: both(union(own.start, own.end), busy) for thread, own in stood}
+    return {thread: _WorkingClock(own) for thread, own in full.items() if len(own)}
+
+
 def _stream(started: Started, place: int) -> int:
     return HOST + 1 + int(started.lane[place])
 
@@ -184,10 +223,11 @@ def _main_thread(events: Events) -> int:
 def _overheads(started: Started) -> tuple[float, float]:
     """Median seconds from a call to its start with nothing in its way, and from one task to the next that waited.
 
-    In the way of a kernel is what any stream of the device does, in that of a collective of Gloo its own thread.
+    In the way of a kernel is what any stream of the device does, in that of a collective of Gloo its own thread. What
+    was in the way of the first kernel was not traced.
     """
     starts, ends = started.events.start, started.events.end
-    done = np.maximum.accumulate(np.append(-np.inf, ends))[:-1]
+    done = np.append(np.inf, np.maximum.accumulate(ends))[:-1]
     for lane in np.unique(started.lane[started.events.kind == MARK]):
         own = np.flatnonzero(started.lane == lane)
         done[own] = np.append(-np.inf, ends[own[:-1]])

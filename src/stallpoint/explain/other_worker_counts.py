@@ -183,11 +183,12 @@ class Known:
     """Iterations as traced, [iterations]."""
     forward: Reals
     """Their forward passes, s; not a number where the trace does not tell, [iterations]."""
-    replays: Sequence[Cycle]
+    replays: Sequence[Sequence[Cycle]]
+    """Of each iteration by hosts that may be, [hosts][iterations]."""
     messages: Sequence[Messages]
     link: Link
     drawn: npt.NDArray[np.int64]
-    """The iteration that each replicate stands for, [1 + REPLICATES]."""
+    """The host and the iteration that each replicate stands for, [2, 1 + REPLICATES]."""
     trees: npt.NDArray[np.bool_]
     """Which replicates take trees rather than rings at other worker counts, [1 + REPLICATES]."""
 
@@ -198,9 +199,9 @@ class Known:
     def iterations(self, cases: Sequence[tuple[int, Change]]) -> Reals:
         """The same of several counts and changes at once, [cases, 1 + REPLICATES]."""
         found = np.empty((len(cases), 1 + REPLICATES))
-        for place in np.unique(self.drawn):
-            own = self.drawn == place
-            sent, replayed = self.messages[place], self.replays[place]
+        for host, place in np.unique(self.drawn, axis=1).T.tolist():
+            own = (self.drawn == [[host], [place]]).all(0)
+            sent, replayed = self.messages[place], self.replays[host][place]
             usual = self._cost(sent, self.workers, own, Change())
             with np.errstate(divide="ignore", invalid="ignore"):
                 # Without waiting: as on the rank that came last, else no longer than the link takes.
@@ -361,13 +362,17 @@ def learn(
         trees[:] = False  # Gloo goes round a ring
     took = rank.iterations.seconds[chosen]
     picked = np.concatenate([[middle(took)], random.integers(len(chosen), size=REPLICATES)])
-    replays = [rank.replays[place] for place in chosen]
+    # The host as traced, where nothing else is known; of a device that is never idle, any host that may be.
+    hosts = (*rank.other_hosts, rank.replays)
+    host = np.append(0, random.integers(len(hosts), size=REPLICATES) if len(hosts) > 1 else np.zeros(REPLICATES, int))
+    replays = [[of[place] for place in chosen] for of in hosts]
     together = _overlap(sent, rounds > 0)
     forward = rank.phases.forward[chosen]
     each = rank.workers // workers
     groups = rank.groups
+    drawn = np.stack([host, picked])
     return Known(
-        workers, each, groups.shards, groups.sharded, together, took, forward, replays, messages, link, picked, trees
+        workers, each, groups.shards, groups.sharded, together, took, forward, replays, messages, link, drawn, trees
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.explain.device_activity import on_device
 from stallpoint.explain.graph import graphs
 from stallpoint.explain.groups import Groups, groups
 from stallpoint.explain.iterations import Iterations, iterations, seconds_by_cause
@@ -32,6 +33,8 @@ class Rank:
     collectives: Collectives
     replays: Mapping[int, Cycle]
     """Of iterations by their place: of all, or of as many as `MOST_STARTED` allows."""
+    other_hosts: Sequence[Mapping[int, Cycle]]
+    """The same with hosts that work as long as `FASTER_HOSTS` says: where the device is never idle."""
     phases: Phases
     workers: int
     """Of the whole training, as far as the trace tells."""
@@ -47,10 +50,12 @@ class Rank:
         found = found.followed(started) if trace.computing else found
         sent = collectives(trace.events, started, found)
         causes = seconds_by_cause(trace.events, found)
-        replays = _replays(trace.events, found, started) if trace.computing else {}
+        hosts = FASTER_HOSTS if on_device(started.events).any() and _never_idle(causes, found) else ()
+        replays, *others = _replays(trace.events, found, started, (1.0, *hosts)) if trace.computing else [{}]
         parts = phases(trace.events, found, started, sent, causes)
         workers = max(trace.world_size, int(sent.group_size.max(initial=1)))
-        return cls(trace, found, causes, started, sent, replays, parts, workers, groups(sent, found, parts, workers))
+        among = groups(sent, found, parts, workers)
+        return cls(trace, found, causes, started, sent, replays, others, parts, workers, among)
 
     @property
     def on_device(self) -> bool:
@@ -72,8 +77,23 @@ MOST_STARTED = 100_000
 """What was started in the iterations that are replayed: each takes a kilobyte of a graph, and there may be millions."""
 
 
-def _replays(events: Events, found: Iterations, started: Started) -> dict[int, Cycle]:
-    """Replays of the iterations in the middle of the trace, as many as `MOST_STARTED` allows but one at least."""
+FASTER_HOSTS = (0.5, 0.0)
+"""Parts of its traced time that the host may work for as well where the device is never idle, which shows that the host
+is not the limit, and not how long it takes; the first is the one that is taken where one is."""
+_BUSY = 0.99
+"""Part of an iteration from which on the device is never idle."""
+
+
+def _never_idle(causes: Mapping[str, npt.NDArray[np.float64]], found: Iterations) -> bool:
+    busy = causes["compute"] + causes["exposed_communication"] + causes["copy"]
+    return bool(np.median(busy / found.seconds) >= _BUSY)
+
+
+def _replays(
+    events: Events, found: Iterations, started: Started, slowdowns: Sequence[float]
+) -> list[dict[int, Cycle]]:  # fmt: skip
+    """Replays of the iterations in the middle of the trace, as many as `MOST_STARTED` allows but one at least; for each
+    slowdown of the host."""
     counts = np.bincount(found.of(started.launch) + 1, minlength=len(found.seconds) + 1)[1:]
     many = int(np.clip(MOST_STARTED // max(1, int(counts.max(initial=0))), 1, len(counts)))
     first = (len(counts) - many) // 2
@@ -85,13 +105,25 @@ def _replays(events: Events, found: Iterations, started: Started) -> dict[int, C
     low, high = np.searchsorted(started.launch, [begin, end])
     window = events.where((events.end >= begin) & (events.start <= end)) if many < len(counts) else events
     local = started.part(int(low), int(high))
-    replays = map(cycle, graphs(window, own, local))
-    return {place: replace(one, keys=one.keys + low) for place, one in enumerate(replays, first)}
+    replays: list[dict[int, Cycle]] = [{} for _ in slowdowns]
+    for place, of_hosts in enumerate(graphs(window, own, local, slowdowns), first):
+        for of_host, nodes in zip(replays, of_hosts, strict=True):
+            one = cycle(nodes)
+            of_host[place] = replace(one, keys=one.keys + low)
+    return replays
 
 
 def read_ranks(files: Sequence[Path], workers: int | None = None) -> list[tuple[Trace, Rank | None]]:
-    """Every trace, in the order of ranks, with what is understood of it; `workers` where a trace does not say how many
-    there were."""
+    """Every trace, in the order of ranks, with what is understood of it.
+
+    `workers` where a trace does not say how many there were; else graphs of an iteration are of as many as there are.
+    """
     traces = sorted((trace for file in files for trace in trace_formats.read(file)), key=lambda trace: trace.rank)
-    known = (replace(one, world_size=workers) if workers and one.world_size == 1 else one for one in traces)
+    numbers = {trace.rank for trace in traces if trace.graph}
+    known = (
+        replace(one, world_size=workers or (1 + max(numbers) if one.graph and len(numbers) > 1 else 1))
+        if one.world_size == 1
+        else one
+        for one in traces
+    )
     return [(trace, Rank.of(trace)) for trace in known]

@@ -107,7 +107,7 @@ def _of_trace(
     told: dict[str, Any] = {
         "file": trace.path.name, "rank": trace.rank, "world_size": rank.workers if rank else trace.world_size,
         "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "blocked_by": [],
-        "shares": of_device,
+        "never_idle": bool(rank and rank.other_hosts), "shares": of_device,
         "collectives": [], "groups": [], "clock": None, "waits": None, "predicted": None, "missing_ranks": 0,
         "lacks": [], "notes": notes,
     }  # fmt: skip
@@ -323,7 +323,7 @@ def sentence(one: dict[str, Any]) -> str:
 
 
 def blocked(one: dict[str, Any]) -> Iterable[str]:
-    """The calls that block the host longest, whether the device is busy meanwhile or not."""
+    """The calls that block the host longest, whether the device is busy meanwhile or not; and whether it matters."""
     rows = [row for row in one["blocked_by"] if row["seconds"] >= _BLOCKED * one["iteration_seconds"]][:3]
     if rows:
         calls = (
@@ -332,6 +332,8 @@ def blocked(one: dict[str, Any]) -> Iterable[str]:
             for row in rows
         )
         yield f"Blocked is the host in {', '.join(calls)}."
+    if one["never_idle"]:
+        yield "The device is never idle: the host is not the limit, and how long it needs itself is not told."
 
 
 _BLOCKED = 0.01
@@ -369,11 +371,14 @@ def sentences(one: dict[str, Any]) -> Iterable[str]:
     yield from blocked(one)
     yield from beside_others(one)
     if one["predicted"]:
-        last = one["predicted"]["workers"][-1]
-        speedup = interval(_estimate(last, "speedup"))
-        each = one["predicted"]["replica_workers"]
+        each, rows = one["predicted"]["replica_workers"], one["predicted"]["workers"]
         first = "one" if each == 1 else f"one replica, {each} workers"
-        yield f"{_verdict(one['predicted'])} {last['workers']} workers: {speedup} times the throughput of {first}."
+        speedups = ", ".join(
+            f"{row['workers']} workers: {interval(_estimate(row, 'speedup'))}"
+            for row in rows
+            if row is rows[-1] or row["workers"] == one["world_size"]
+        )
+        yield f"{_verdict(one['predicted'])} {speedups} times the throughput of {first}, over links like those traced."
 
 
 def _estimate(row: dict[str, Any], name: str) -> dict[str, float | None]:

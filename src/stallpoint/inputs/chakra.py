@@ -1,21 +1,24 @@
 """Chakra execution traces: a graph of what a rank did, as messages of protobuf, most often of one iteration.
 
 Format: schema/protobuf/et_def.proto of mlcommons/chakra; `GlobalMetadata`, and then a `Node` for each operator, kernel
-and message, each behind its length. PyTorch's converter writes how long each took and after which others it came, and
-not when it began: each then begins as soon as what it depends on has ended, and its thread or stream is free.
+and message, each behind its length, or as JSON. PyTorch's converter writes how long each took and after which others it
+came, and not when it began: each then begins as soon as what it depends on has ended, and its thread or stream is free.
 """
 
 from __future__ import annotations
 
 import heapq
+import json
 import re
 import struct
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.events import (
@@ -32,8 +35,8 @@ from stallpoint.inputs.events import (
     Trace,
     rank_of,
 )
-from stallpoint.inputs.trace_files import opened
-from stallpoint.storage.protobuf import Span, fields, integers, messages
+from stallpoint.inputs.trace_files import HEAD, opened
+from stallpoint.storage.protobuf import Span, fields, integers, messages, varint
 
 _COLLECTIVES = {
     0: "AllReduce", 1: "Reduce", 2: "AllGather", 5: "Broadcast", 6: "AllToAll", 7: "ReduceScatter", 8: "ReduceScatter",
@@ -53,13 +56,29 @@ _GROUP = re.compile(r'"pg_name"\s*:\s*"([^"]*)"[^{}]*?"(?:group_size|pg_size)"\s
 
 
 def recognised(head: bytes) -> bool:
-    """Whether a file begins with the length of a message and then `GlobalMetadata` (of which all may be missing)."""
+    """Whether a file begins with the length of a message and then `GlobalMetadata`, of which all may be missing, and
+    which may go beyond the head; or as the same in JSON, or PyTorch's own."""
+    if _JSON.match(head):
+        return True
     try:
-        return all(
-            number in (1, 2) and isinstance(value, tuple) for number, value in fields(head, next(messages(head)))
-        )
-    except (ValueError, StopIteration):
+        size, place = varint(head, 0, len(head))
+        for number, value in fields(head, (place, place + size)):
+            if number not in (1, 2) or not isinstance(value, tuple):
+                return False
+            if value[1] >= len(head):
+                return True
+    except ValueError:
         return False
+    except IndexError:  # within a number
+        return True
+    return place + size <= len(head)
+
+
+_JSON = re.compile(
+    rb'\s*\{\s*"schema"\s*:\s*"|\s*\{(?=.*"(?:ctrlDeps|dataDeps|durationMicros|stringVal)"\s*:)(?!.*"traceEvents")',
+    re.DOTALL,
+)
+"""PyTorch's execution trace, or messages as protobuf writes them in JSON."""
 
 
 @dataclass
@@ -99,22 +118,23 @@ def read(path: Path) -> list[Trace]:
     try:
         with opened(path) as file:
             data = file.read()
-        _, *spans = messages(data)
-        nodes = {node.id: node for node in (_node(data, span) for span in spans)}
-    except (OSError, EOFError, zlib.error, ValueError, struct.error) as error:
+        listed = _in_json(data.decode()) if _JSON.match(data[:HEAD]) else _in_protobuf(data)
+        nodes = {node.id: node for node in listed}
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, struct.error) as error:
         raise InputError(f"{path}: no whole execution trace of Chakra: {error}") from None
     if not nodes:
         raise InputError(f"{path}: an execution trace of Chakra without nodes")
     if not any(node.duration for node in nodes.values()):
-        raise InputError(f"{path}: no node has a duration (duration_micros), so that nothing of it can be timed")
+        raise InputError(
+            f"{path}: no node has a duration (duration_micros), as in a simulator's workload and in PyTorch's own "
+            "execution trace, so that nothing of it can be timed; give a trace of torch.profiler, or what Chakra's "
+            "converter makes with one"
+        )
     notes: list[str] = []
     if told := [node.start for node in nodes.values() if node.start]:
         starts = {at: float(node.start or min(told)) for at, node in nodes.items()}
     else:
-        starts = _scheduled(nodes, lambda node: (*node.control, *node.data))
-        if len(starts) < len(nodes):  # what calls what goes both ways in some traces; what needs whose data cannot
-            starts = _scheduled(nodes, lambda node: node.data)
-            notes.append("calls depend on one another in a circle: the order is that of the data alone")
+        starts = _scheduled(nodes)
         if len(starts) < len(nodes):
             raise InputError(f"{path}: {len(nodes) - len(starts)} nodes depend on one another in a circle")
         notes.append(
@@ -136,6 +156,42 @@ def read(path: Path) -> list[Trace]:
         notes.append("the file does not say how many workers there were")
     world_size, (events, _) = max(sizes.values(), default=1), columns.events(1e-6)
     return [Trace(path, rank, world_size, events, tuple(notes), graph=True)]
+
+
+def _in_protobuf(data: bytes) -> Iterator[_Node]:
+    _, *spans = messages(data)
+    return (_node(data, span) for span in spans)
+
+
+def _in_json(text: str) -> Iterator[_Node]:
+    """Nodes of messages one after another, as protobuf's library writes them in JSON (numbers of 64 bits are texts), or
+    of one object that lists them, as PyTorch does."""
+    place = 0
+    while place < len(text):
+        message, place = _DECODER.raw_decode(text, place)
+        place = len(text) - len(text[place:].lstrip())
+        for row in message.get("nodes", [message] if "id" in message else ()):
+            of = {name.replace("_", "").lower(): value for name, value in row.items()}
+            type_ = of.get("type", 0)
+            attributes = {one["name"]: _in_attribute(one) for one in of.get("attr", ())}
+            yield _Node(
+                int(of["id"]), of.get("name", ""), _TYPES[type_] if type_ in _TYPES else int(type_),
+                [int(one) for one in np.atleast_1d(of.get("ctrldeps", []))],
+                [int(one) for one in np.atleast_1d(of.get("datadeps", []))],
+                int(of.get("starttimemicros", 0)), int(of.get("durationmicros", 0)),
+                str(of.get("inputs", {}).get("values", "")), attributes,
+            )  # fmt: skip
+
+
+_DECODER = json.JSONDecoder()
+_TYPES = {"COMP_NODE": 4, "COMM_SEND_NODE": _SEND, "COMM_RECV_NODE": _RECEIVE, "COMM_COLL_NODE": _COLLECTIVE}
+
+
+def _in_attribute(row: dict[str, Any]) -> Any:
+    for name, value in row.items():
+        if name.endswith(("Val", "_val")):
+            return int(value) if "int" in name.lower() else value
+    return None
 
 
 def _node(data: bytes, span: Span) -> _Node:
@@ -199,12 +255,13 @@ def _group_sizes(nodes: dict[int, _Node]) -> dict[str, int]:
     return {name: int(size) for text in listed for name, size in _GROUP.findall(text)}
 
 
-def _scheduled(nodes: dict[int, _Node], needs: Callable[[_Node], Sequence[int]]) -> dict[int, float]:
-    """When each begins, µs: nodes that are ready by their ids, which rise as they were executed.
+def _scheduled(nodes: dict[int, _Node]) -> dict[int, float]:
+    """When each begins, µs, by what needs whose data: nodes that are ready by their ids, which rise as they were
+    executed. Dependencies for control hold which operator called which, and order nothing.
 
     Nodes that depend on one another in a circle are not among them.
     """
-    left = {at: {one for one in needs(node) if one in nodes} for at, node in nodes.items()}
+    left = {at: {one for one in node.data if one in nodes} for at, node in nodes.items()}
     followers: dict[int, list[int]] = defaultdict(list)
     for at, before in left.items():
         for one in before:

@@ -35,8 +35,8 @@ FORMATS: dict[str, Format] = {
         "NCCL's example of a profiler plugin", (".txt", ".json"), nccl_profiler.recognised, nccl_profiler.read
     ),
     "timeline": Format("stallpoint's own timelines", (".json", ".json.gz"), own_timeline.recognised, own_timeline.read),
+    "chakra": Format("Chakra execution traces", (".et", ".et.gz", ".json"), chakra.recognised, chakra.read),
     "kineto": Format("torch.profiler (Kineto)", (".json", ".json.gz"), kineto.recognised, kineto.read),
-    "chakra": Format("Chakra execution traces", (".et", ".et.gz"), chakra.recognised, chakra.read),
 }
 """Formats by their names, in the order in which they are tried: any array of objects is taken for Kineto's."""
 

@@ -24,13 +24,13 @@ def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
     """
     place, end = span
     while place < end:
-        key, place = _varint(data, place, end)
+        key, place = varint(data, place, end)
         if (type_ := key & 7) == _VARINT:
-            value, place = _varint(data, place, end)
+            value, place = varint(data, place, end)
             yield key >> 3, value
             continue
         if type_ == _BYTES:
-            size, place = _varint(data, place, end)
+            size, place = varint(data, place, end)
         elif type_ in (_FIXED32, _FIXED64):
             size = 4 if type_ == _FIXED32 else 8
         else:
@@ -45,7 +45,7 @@ def messages(data: Buffer) -> Iterator[Span]:
     """Messages that stand one after another, each behind its length; `ValueError` where one is cut off."""
     place = 0
     while place < len(data):
-        size, place = _varint(data, place, len(data))
+        size, place = varint(data, place, len(data))
         if place + size > len(data):
             raise ValueError("no protocol buffer: a message goes beyond the end")
         yield place, place + size
@@ -56,7 +56,7 @@ def integers(data: Buffer, span: Span) -> Iterator[int]:
     """Packed integers that are not negative."""
     place, end = span
     while place < end:
-        value, place = _varint(data, place, end)
+        value, place = varint(data, place, end)
         yield value
 
 
@@ -70,8 +70,8 @@ def message(number: int, *parts: bytes) -> bytes:
     return b"".join([_encoded(number << 3 | _BYTES), _encoded(sum(map(len, parts))), *parts])
 
 
-def _varint(data: Buffer, place: int, end: int) -> tuple[int, int]:
-    """The integer at `place`, and where it ends."""
+def varint(data: Buffer, place: int, end: int) -> tuple[int, int]:
+    """The integer at `place`, and where it ends; `ValueError` where that is beyond `end`."""
     value = 0
     for shift in range(0, 70, 7):
         if place >= end:

@@ -9,42 +9,57 @@ import pytest
 from planted_traces import BETA, Planted
 
 from stallpoint.explain.rank import Rank, read_ranks
-from stallpoint.explain.trace_answers import explain, in_words
+from stallpoint.explain.trace_answers import explain, in_words, sentences
 
 COMPUTING, SENT, UPDATE, HOST = 6.4e-3, 12.0e-3, 0.6e-3, 16e-3
 """Seconds: of an iteration on the device the first three, one after the other; the host starts one in `HOST`."""
 
 
-def ahead(iterations: int, *, synchronises: bool = False) -> list[dict[str, Any]]:
-    """A training of which nothing lets the host wait, on AMD's device: kernels that are called Generic."""
+FILLING = 6
+"""Iterations after which the queue is full."""
+
+
+def ahead(
+    iterations: int, *, synchronises: bool = False, host_seconds: float = HOST, room: int = 1000, sent: float = SENT
+) -> list[dict[str, Any]]:
+    """A training of which nothing lets the host wait, on AMD's device: kernels that are called Generic.
+
+    Nothing but that its queue has `room` for so many kernels that have not begun; the profiler starts when it is full.
+    """
     events: list[dict[str, Any]] = []
+    begun: list[float] = []
 
     def add(category: str, name: str, start: float, seconds: float, **args: Any) -> None:
         where = {"ph": "X", "pid": 1, "tid": args.get("stream", 1), "args": args}
         events.append({**where, "cat": category, "name": name, "ts": 1e6 * start, "dur": 1e6 * seconds})
 
-    free, host = 0.0, 1.0
-    for step in range(iterations):
-        begin = host
+    free, host, traced = 0.0, 1.0, 0.0
+    for step in range(-FILLING if room < FILLING else 0, iterations):
+        begin, stood = host, 0.0
+        traced = 1e6 * begin if step == 0 else traced
         for place, (name, seconds, stream) in enumerate(
-            (("gemm", COMPUTING, 0), ("ncclDevKernel_Generic(x)", SENT, 4), ("sgd", UPDATE, 0))
+            (("gemm", COMPUTING, 0), ("ncclDevKernel_Generic(x)", sent, 4), ("sgd", UPDATE, 0))
         ):
-            called, correlation = begin + (1 + 5 * place) * 1e-3, 10 * step + place + 1
+            called, correlation = begin + stood + host_seconds * (1 + 5 * place) / 16, 10 * (step + FILLING) + place
             if stream:
                 add("user_annotation", "nccl:all_reduce", called - 2e-5, 4e-5, **{"Input Dims": [[8_000_000]],
                     "Input type": ["c10::BFloat16"]})  # fmt: skip
             if place:
                 add("cuda_runtime", "hipStreamWaitEvent", called - 1e-5, 1e-6)
-            add("cuda_runtime", "hipLaunchKernel", called, 5e-6, correlation=correlation)
+            full = max(0.0, begun[-room] - called) if len(begun) >= room else 0.0
+            stood += full
+            add("cuda_runtime", "hipLaunchKernel", called, 5e-6 + full, correlation=correlation)
             began = max(free, called + 5e-6)
+            begun.append(began)
             add("kernel", name, began, seconds, stream=stream, correlation=correlation)
             free = began + seconds
-        add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", begin + 1.5e-3, 4e-3)
+        backward = host_seconds * 1.5 / 16
+        add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", begin + backward, host_seconds / 4)
         if synchronises:
             add("cuda_runtime", "hipDeviceSynchronize", begin + 12e-3, free - begin - 12e-3)
-        host = free if synchronises else begin + HOST
+        host = free if synchronises else begin + stood + host_seconds
         add("user_annotation", f"ProfilerStep#{step}", begin, host - begin)
-    return events
+    return [event for event in events if event["ts"] >= traced]
 
 
 def rank_of(events: list[dict[str, Any]], folder: Path) -> tuple[dict[str, Any], Rank]:
@@ -84,6 +99,46 @@ def test_one_ranks_communication_is_transfer_and_waiting_and_its_intervals_hold_
     assert link["beta_seconds_per_byte_low"] < 0.2 * link["beta_seconds_per_byte_high"]
     at = {row["workers"]: row for row in told["predicted"]["workers"]}
     assert at[64]["iteration_seconds_high"] > 1.05 * at[64]["iteration_seconds_low"]
+
+
+def one_worker(told: dict[str, Any]) -> tuple[float, float, float]:
+    """Seconds of an iteration of one worker alone, and their interval."""
+    row = told["predicted"]["workers"][0]
+    assert row["workers"] == 1
+    return row["iteration_seconds"], row["iteration_seconds_low"], row["iteration_seconds_high"]
+
+
+def test_a_host_that_stands_before_a_full_queue_is_not_one_that_works(tmp_path: Path) -> None:
+    # It needs 3 ms of an iteration itself, and stands in calls for the rest of the 19 ms that the device takes.
+    told, rank = rank_of(ahead(12, host_seconds=3e-3, room=4), tmp_path)
+    assert told["iteration_seconds"] == pytest.approx(COMPUTING + SENT + UPDATE, rel=0.01)
+    np.testing.assert_allclose(rank.replayed, COMPUTING + SENT + UPDATE, rtol=0.01)
+    value, low, high = one_worker(told)
+    assert value == pytest.approx(COMPUTING + UPDATE, rel=0.01)
+    assert 0.8 * value < low < value < high < 1.2 * value
+
+
+def test_of_a_device_that_is_never_idle_the_host_may_need_anything_up_to_its_traced_time(tmp_path: Path) -> None:
+    # Nothing says whether its 16 ms are work: alone a worker needs its device's 7 ms at least, and 16 ms at most.
+    told, _ = rank_of(ahead(6), tmp_path)
+    value, low, high = one_worker(told)
+    assert low < 1.02 * (COMPUTING + UPDATE)
+    assert high > 0.95 * HOST
+    assert COMPUTING + UPDATE <= value <= HOST
+    (at_8,) = (row for row in told["predicted"]["workers"] if row["workers"] == 8)
+    assert at_8["speedup_low"] < 8 * (COMPUTING + UPDATE) / (COMPUTING + SENT + UPDATE) < at_8["speedup_high"]
+    assert told["predicted"]["stalling"]["probabilities"][64] < 1
+    assert any("The device is never idle" in sentence for sentence in sentences(told))
+
+
+def test_a_host_that_keeps_its_device_waiting_works(tmp_path: Path) -> None:
+    # Of its 16 ms the device is busy for 9: alone it would wait as long.
+    told, _ = rank_of(ahead(6, sent=2e-3), tmp_path)
+    assert told["seconds"]["launch"] + told["seconds"]["other"] > 5e-3
+    value, low, high = one_worker(told)
+    assert value == pytest.approx(HOST, rel=0.01)
+    assert 0.8 * HOST < low < high < 1.2 * HOST
+    assert not any("never idle" in sentence for sentence in sentences(told))
 
 
 def test_ranks_tell_the_link_as_closely_as_their_iterations_do(tmp_path: Path) -> None:

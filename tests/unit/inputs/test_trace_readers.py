@@ -1,5 +1,6 @@
 """Formats of traces beside Kineto's: the same training is explained alike, and what a format lacks is said."""
 
+import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -123,6 +124,48 @@ def test_an_execution_trace_of_chakra_is_scheduled_by_its_graph(timed: bool, tmp
     for p in (16,) if timed else (1, 2, 16):
         assert at[p] == pytest.approx(ROUND.seconds(p) - ROUND.loading, rel=0.01)
     assert timed != any("does not say when anything began" in note for note in found["notes"])
+
+
+def test_an_execution_trace_as_json_says_the_same(tmp_path: Path) -> None:
+    binary, text = (told(samples.chakra(ROUND, tmp_path / f"rank1.{suffix}", timed=False)) for suffix in ("et", "json"))
+    assert text["iterations"] == 1
+    assert {**text, "file": ""} == {**binary, "file": ""}
+
+
+def test_what_calls_what_orders_nothing(tmp_path: Path) -> None:
+    # As in Chakra's own test trace: an operator that needs what one that it calls has computed.
+    trace = samples.Chakra()
+    trace.add("aten::linear", 2, after=[2], on_host=True)
+    trace.add("aten::addmm", 3, on_host=True, called_by=[1])
+    (found,) = read(trace.write(tmp_path / "calls.et"))
+    started = dict(zip(found.events.text(found.events.name), found.events.start.tolist(), strict=True))
+    assert started["aten::linear"] - started["aten::addmm"] == pytest.approx(3e-6)
+
+
+def test_metadata_may_be_longer_than_the_part_that_a_format_is_told_by(tmp_path: Path) -> None:
+    for length in (3_990, 4_080, 4_084, 4_090, 100_000):
+        trace = samples.Chakra("x" * length)
+        trace.add("aten::mm", 5, on_host=True)
+        (found,) = read(trace.write(tmp_path / "long.et"))
+        assert "aten::mm" in found.events.texts
+
+
+def test_pytorchs_execution_trace_is_named_as_one_without_times(tmp_path: Path) -> None:
+    path = tmp_path / "pytorch_et.json"
+    node = {"id": 2, "name": "aten::mm", "ctrl_deps": 1, "inputs": {"values": [], "shapes": [], "types": []},
+            "attrs": [{"name": "rf_id", "type": "uint64", "value": 0}]}  # fmt: skip
+    path.write_text(json.dumps({"schema": "1.1.0-chakra.0.0.4", "pid": 7, "start_ts": 1, "nodes": [node]}, indent=2))
+    with pytest.raises(InputError, match=r"PyTorch's own execution trace.*give a trace"):
+        read(path)
+
+
+def test_as_many_execution_traces_are_as_many_ranks(tmp_path: Path) -> None:
+    files = [samples.chakra(ROUND, tmp_path / f"trace.{rank}.et", timed=False, grouped=False) for rank in range(4)]
+    found = explain(read_ranks(files))
+    assert [(one["rank"], one["world_size"], one["missing_ranks"]) for one in found] == [(n, 4, 0) for n in range(4)]
+    at = {row["workers"]: row["iteration_seconds"] for row in found[0]["predicted"]["workers"]}
+    assert at[16] == pytest.approx(ROUND.seconds(16) - ROUND.loading, rel=0.01)
+    assert told(files[0])["world_size"] == 1
 
 
 def test_a_graph_with_a_circle_is_refused(tmp_path: Path) -> None:
