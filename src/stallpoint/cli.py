@@ -47,8 +47,8 @@ def explain(arguments: Sequence[str]) -> int:
     parser.add_argument("--threshold", type=float, default=0.1, help="what a doubling has to gain (%(default)s)")
     given = parser.parse_args(arguments)
     from stallpoint.explain.answering import explain_files
-    from stallpoint.explain.explanation import UNDECIDED, WITHHELD
     from stallpoint.explain.rate_answers import Options
+    from stallpoint.findings.finding import UNDECIDED, WITHHELD
 
     _check_positive("--workers-per-node", given.workers_per_node)
     _check_positive("--batch", given.batch)

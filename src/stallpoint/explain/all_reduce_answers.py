@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
-from stallpoint.explain.explanation import Cause, Finding
 from stallpoint.explain.links import GB, LinkRate, inside_node, link_named, nearest
+from stallpoint.findings.finding import Cause, Finding
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.text import number
 
@@ -216,4 +216,4 @@ def _finding(one: Measured, expected: LinkRate | None, inside: float) -> Finding
         f"{duration(one.seconds[largest])}"
         f" ({rate(one.bandwidth(largest))}){law}"
     )
-    return Finding("link", subject, headline, None, "measured", None, tuple(causes), fits, ask=tuple(asks))
+    return Finding("link", subject, headline, causes=tuple(causes), evidence="measured", fits=fits, ask=tuple(asks))

@@ -9,8 +9,9 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, script_answers
-from stallpoint.explain.explanation import SCALES, STALLS, UNDECIDED, Cause, Explanation, Finding, Input
+from stallpoint.explain.explanation import Explanation, Input
 from stallpoint.explain.rate_answers import Options
+from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, Cause, Finding
 from stallpoint.inputs import readers
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.inputs.batch_scripts import BatchScript
@@ -96,7 +97,7 @@ def _of_logs(found: Found, options: Options) -> Iterator[Finding]:
             f"training log{'s' if len(logs) > 1 else ''} of {logs[0][1].program}",
             said,
             UNDECIDED,
-            "logged",
+            evidence="logged",
             ask=(
                 f"how many workers there were, which {unknown[0]} does not say:  --workers N (one for each log, "
                 f"with commas)",
@@ -175,11 +176,9 @@ def _of_key_averages(found: Found, _: Options) -> Iterator[Finding]:
             "trace",
             f"key_averages in {path.name}",
             f"{100 * sent / whole:.0f} % of {where} time is communication",
-            None,
-            "a sum, which does not say what hides what",
-            None,
-            causes,
-            largest,
+            evidence="a sum, which does not say what hides what",
+            causes=causes,
+            fits=largest,
             ask=("a trace with prof.export_chrome_trace: it says what of the communication nothing hides",),
         )
 
@@ -210,15 +209,17 @@ def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
             if name != "compute" and seconds[name] > 0.02 * whole
         )
         verdict = stalling["verdict"] if stalling else UNDECIDED
-        value = {"value": float(stalling["workers"]), "low": float(stalling["workers"])} if stalling else None
+        workers = float(stalling["workers"]) if stalling else None
         yield Finding(
             "trace",
             subject,
             first.rstrip("."),
             verdict if verdict in (STALLS, SCALES) else UNDECIDED,
-            "traced",
-            value,
-            causes,
+            workers,
+            workers,
+            unit="workers" if stalling else "",
+            causes=causes,
+            evidence="traced",
             beyond=" ".join(text for text in others if text.startswith("Weak")),
             ask=tuple(one["lacks"][:2]),
             notes=tuple(text for text in others if not text.startswith("Weak")),
@@ -249,7 +250,7 @@ def _together(answers: list[Finding]) -> list[Finding]:
     slow = [cause for one in links for cause in one.causes if cause.name not in ("break",)]
     if not links:
         return answers
-    said = slow[0].words if slow else f"{links[0].subject}: {links[0].headline}"
+    said = slow[0].words if slow else f"{links[0].subject}: {links[0].words}"
     which = "the log beside it names the link" if slow else "the log beside it names no slow link"
     return [
         replace(one, causes=tuple(_with_link(cause, which, said) for cause in one.causes))

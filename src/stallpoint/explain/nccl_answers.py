@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stallpoint.explain.explanation import Cause, Finding
 from stallpoint.explain.links import LinkRate
+from stallpoint.findings.finding import Cause, Finding
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.text import listed, number
 
@@ -51,11 +51,9 @@ def answer(name: str, log: NcclLog) -> Finding:
         "transport",
         subject,
         headline,
-        None,
-        "as logged",
-        None,
-        causes,
-        "; ".join(filter(None, facts)),
+        causes=causes,
+        evidence="as logged",
+        fits="; ".join(filter(None, facts)),
         ask=tuple(asks),
         notes=tuple(f"NCCL warns: {text}" for text in log.warnings[:2]),
     )

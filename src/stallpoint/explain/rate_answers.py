@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
-from stallpoint.explain.explanation import SCALES, STALLS, UNDECIDED, WITHHELD, Cause, Finding, numbers
+from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, WITHHELD, Cause, Finding
 from stallpoint.inputs.rate_tables import ALL, EACH, RateRow, Rates
 from stallpoint.text import number
 
@@ -221,10 +222,12 @@ def _finding(series: Series, rates: Rates, options: Options, fit_laws: bool) -> 
         if placed:
             headline = "the same number of workers on more nodes is slower"
             ask = f"a rate on {2 * count} {series.counted}, spread alike: whether a further node helps at all"
-            return Finding("rates", subject, headline, UNDECIDED, "measured", None, placed, ask=(ask,), notes=notes)
+            return Finding(
+                "rates", subject, headline, UNDECIDED, causes=placed, evidence="measured", ask=(ask,), notes=notes
+            )
         ask = f"the rate on {2 * count} {series.counted}; two counts say what a doubling gains"
         one = f"one count ({count}) says nothing of scaling"
-        return Finding("rates", subject, one, UNDECIDED, _certainty(series), ask=(ask,), notes=notes)
+        return Finding("rates", subject, one, UNDECIDED, evidence="measured", ask=(ask,), notes=notes)
     if len(series.readings) > 1:
         return _read_twice(series, subject, notes)
     found = _measured(series, subject, curve)
@@ -260,12 +263,18 @@ def _subject(series: Series, curve: Curve) -> str:
     return f"{series.name}, {counts} {series.counted}{nodes}"
 
 
-def _certainty(series: Series) -> str:
-    return "measured" if series.readings else ""
+def _workers(value: float, low: float, high: float | None = None) -> dict[str, Any]:
+    """Return the fields of a finding for a count of workers, at which it stalls or up to which it scales."""
+    return {"value": value, "low": low, "high": high, "unit": "workers"}
 
 
 def _points(curve: Curve) -> tuple[dict[str, float | None], ...]:
     return tuple({"workers": count, "rate": curve.rates[count]} for count in curve.counts)
+
+
+def _listed(values: Iterable[float]) -> str:
+    """Return rates one after the other: ``532 -> 710 -> 879``."""
+    return " -> ".join(number(value) for value in values)
 
 
 _ASKS = {
@@ -295,9 +304,9 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
     if verdict == STALLS:
         low, high = min(filter(None, stalls)), max(filter(None, stalls))
         headline = f"stops getting faster at {low}" + ("" if low == high else f" or {high}") + f" {series.counted}"
-        workers = {"value": float(low), "low": float(low), "high": float(high)}
+        workers = _workers(low, low, high)
     else:
-        headline, workers = f"it depends: {'; '.join(said)}", None
+        headline, workers = f"it depends: {'; '.join(said)}", {}
     curves = list(series.readings.values())
     values = [row.value or 0.0 for row in series.rows]
     return Finding(
@@ -305,9 +314,9 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
         subject,
         headline,
         verdict,
-        "read in two ways",
-        workers,
-        fits=f"{numbers(values)} on {', '.join(map(str, curves[0].counts))} {series.counted}",
+        **workers,
+        evidence="read in two ways",
+        fits=f"{_listed(values)} on {', '.join(map(str, curves[0].counts))} {series.counted}",
         ask=(_ASKS[next(iter(series.readings))],),
         notes=notes,
         points=_points(curves[0]),
@@ -321,21 +330,20 @@ def _measured(series: Series, subject: str, curve: Curve) -> Finding:
     gain = f"{100 * (curve.gain(before, last) - 1):.0f} %"
     asks: list[str] = []
     notes: list[str] = []
-    workers: dict[str, float] | None
     doubt = "sure" if len(counts) > 2 else "two counts only"
     if verdict == STALLS and stall is not None:
         later = counts[counts.index(stall) + 1 :]
         headline = f"stops getting faster at {stall} {series.counted}"
         doubt = "sure" if len(later) > 1 or curve.gain(stall, later[0]) < 1 else f"one count beyond it ({later[0]})"
-        workers = {"value": stall, "low": stall, "high": later[0]}
+        workers = _workers(stall, stall, later[0])
         if doubt != "sure":
             asks.append(f"a rate on {2 * last} {series.counted}")
     elif verdict == SCALES:
         headline = f"still gets faster at {last}, by {gain} for the last doubling"
-        workers = {"value": last, "low": last, "high": math.inf}
+        workers = _workers(last, last)
     else:
         headline = f"undecided: the last doubling gains {gain}, within what repeats may differ by"
-        workers = {"value": before, "low": before, "high": math.inf}
+        workers = _workers(before, before)
         asks.append(f"repeat the run on {before} and {last} {series.counted}, or measure {2 * last}")
     causes: tuple[Cause, ...] = ()
     if curve.odd is not None:
@@ -346,20 +354,18 @@ def _measured(series: Series, subject: str, curve: Curve) -> Finding:
     if counts[-1] / counts[-2] > 2.5 or len(counts) == 2:
         asks.append(_gap(series, curve))
     effs = [f"{100 * curve.efficiency(count):.0f} % at {count}" for count in _shown(curve)]
-    fits = f"{numbers(curve.rates[count] for count in counts[-6:])} {series.unit}; efficiency {', '.join(effs)}"
+    fits = f"{_listed(curve.rates[count] for count in counts[-6:])} {series.unit}; efficiency {', '.join(effs)}"
     if verdict == STALLS and stall is not None and (crossed := _probe(series, curve, stall)):
         asks.append(crossed)
-    if workers and math.isinf(workers["high"]):
-        workers = {"value": workers["value"], "low": workers["low"]}
     return Finding(
         "rates",
         subject,
         headline,
         verdict,
-        f"measured, {doubt}",
-        workers,
-        causes,
-        fits,
+        **workers,
+        causes=causes,
+        evidence=f"measured, {doubt}",
+        fits=fits,
         ask=tuple(dict.fromkeys(asks)),
         notes=tuple(notes),
         points=_points(curve),
@@ -516,7 +522,7 @@ KEPT_GAIN, FALL = 0.01, 0.1
 def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -> Finding:
     """Return the finding with what laws say of twice the largest count."""
     last = curve.counts[-1]
-    if found.verdict == STALLS and found.certainty.endswith("sure"):
+    if found.verdict == STALLS and found.evidence.endswith("sure"):
         return replace(found, beyond=f"not predicted: a rate at {2 * last} would only repeat {last}")
     if len(curve.counts) < 3:
         listed = ", ".join(map(str, curve.counts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from stallpoint.explain.explanation import Cause, Finding
+from stallpoint.findings.finding import Cause, Finding
 from stallpoint.inputs.batch_scripts import BatchScript, Command
 
 _DATA = re.compile(r"(?<![\w/])(?:~|\$\{?HOME\}?|/home/[\w.-]+|/users?/[\w.-]+)(?:/[\w./-]*)?", re.IGNORECASE)
@@ -174,4 +174,4 @@ def answer(name: str, script: BatchScript) -> Finding:
         if causes
         else f"none of {len(CHECKS)} usual mistakes is in it (cores of tasks, launchers, threads, GPUs, data)"
     )
-    return Finding("script", name, headline, None, "", None, causes)
+    return Finding("script", name, headline, causes=causes)

@@ -6,11 +6,26 @@ A renderer asks a finding for its fields alone: whichever network, preset or fil
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from textwrap import wrap
 from typing import Any
 
 from stallpoint.text import interval
+
+STALLS, SCALES, UNDECIDED, WITHHELD = "stalls", "scales", "undecided", "withheld"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why something is as it was found."""
+
+    name: str
+    """A key, such as ``between_nodes``."""
+    words: str
+    share: float | None = None
+    """Part of the ideal rate, or of an iteration, that it takes, where that is known."""
+    evidence: str = ""
 
 
 @dataclass(frozen=True)
@@ -18,26 +33,34 @@ class Finding:
     """What was found of one subject, how sure that is, and what would decide it."""
 
     kind: str
-    """Which question it answers, in a word or two: verdict, largest loss, would help, trust."""
+    """Which question it answers, in a word or two: verdict, largest loss, trust; of a file rates, link, trace."""
     subject: str
     """What it is about, as readers call it: ``alexnet on cpu, strong, B = 64, local``."""
     words: str
     """A sentence without its full stop."""
     verdict: str = ""
-    """The state in a word, where the question has states: stalls, scales, undecided, withheld."""
+    """The state in a word, where the question has states: `STALLS`, `SCALES`, `UNDECIDED`, `WITHHELD`."""
     value: float | None = None
     low: float | None = None
     high: float | None = None
     """Ends of the 90 % interval; an end of a known value that is None is unbounded."""
     unit: str = ""
+    causes: tuple[Cause, ...] = ()
     evidence: str = ""
-    """What it rests on: measured or predicted, by which rows of which table or file."""
-    ask: str = ""
-    """What would decide it, where it is undecided: a cell, a file, a count of visits."""
+    """What it rests on: measured or predicted, by which rows of which table or file, and how sure that is."""
+    fits: str = ""
+    """Numbers that it is seen in."""
+    beyond: str = ""
+    """What is predicted where nothing was measured, or why nothing is."""
+    ask: tuple[str, ...] = ()
+    """What would decide what is not known: a cell, a file, a number, a command each."""
+    notes: tuple[str, ...] = ()
     label: str = ""
     """What readers see before the words, where one is needed: ``beyond 4 nodes``."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Network, hardware and storage that it belongs to, for pages that filter by them."""
+    points: tuple[Mapping[str, float | None], ...] = field(default=(), repr=False)
+    """``workers, rate, predicted, low, high`` for a chart."""
 
     @property
     def estimate(self) -> str:
@@ -45,6 +68,21 @@ class Finding:
         if self.value is None:
             return ""
         return interval({"value": self.value, "low": self.low, "high": self.high}, 1.0, self.unit and f" {self.unit}")
+
+    @property
+    def bad(self) -> bool:
+        """Whether something is there to mend: it stalls, or a cause is named of what has no states."""
+        return self.verdict == STALLS or (not self.verdict and bool(self.causes))
+
+    @property
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """Each part with its label: first the words with their subject, without one."""
+        yield "", f"{self.subject}: {self.words}." + (f"   {self.evidence}" if self.evidence else "")
+        for cause in self.causes:
+            yield "why", "; ".join(filter(None, (cause.words, cause.evidence)))
+        parts = [("fits", self.fits), ("beyond", self.beyond), *(("next", ask) for ask in self.ask)]
+        yield from ((label, text) for label, text in parts if text)
+        yield from (("note", note) for note in self.notes)
 
 
 def in_markdown(findings: Iterable[Finding]) -> Iterator[str]:
@@ -61,3 +99,44 @@ def in_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 def _known(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+MAX_LINES = 20
+"""Lines for a terminal, so that they are read."""
+_WIDTH = 118
+_SHORTER: tuple[frozenset[str], ...] = (
+    frozenset(("why", "fits", "beyond", "next", "note")),
+    frozenset(("why", "fits", "beyond", "next", "note")),
+    frozenset(("why", "note", "next")),
+    frozenset(("why", "note")),
+    frozenset(),
+)
+"""Parts that are shown beside the words: first all, then one line of each, and so on."""
+
+
+def in_terminal(findings: Sequence[Finding]) -> str:
+    """At most `MAX_LINES` lines: of many findings fewer parts, then their words alone."""
+    for detail in range(len(_SHORTER)):
+        lines = [line for one in findings for line in _written(one, detail)]
+        if len(lines) <= MAX_LINES:
+            break
+    if len(lines) > MAX_LINES:
+        more = len(lines) - MAX_LINES + 1
+        lines = [*lines[: MAX_LINES - 1], f"... and {more} more: --json has all {len(findings)} answers"]
+    return "\n".join(lines) + "\n"
+
+
+def _written(one: Finding, detail: int) -> Iterator[str]:
+    (_, words), *parts = one.parts
+    yield from wrap(words, _WIDTH, subsequent_indent="  ") if not detail else [words]
+    seen: set[str] = set()
+    for label, text in parts:
+        first = label not in seen
+        if (detail and not first) or label not in _SHORTER[detail]:
+            continue
+        seen.add(label)
+        lead = f"  {label if first else '':<8}"
+        max_lines = 1 if detail else None
+        yield from wrap(
+            text, _WIDTH, initial_indent=lead, subsequent_indent=" " * 10, max_lines=max_lines, placeholder=" ..."
+        )

@@ -8,7 +8,8 @@ from html import escape
 import altair as alt
 import pandas as pd
 
-from stallpoint.explain.explanation import Explanation, Finding
+from stallpoint.explain.explanation import Explanation
+from stallpoint.findings.finding import Finding
 from stallpoint.report.charts import theme
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.own_page import page
@@ -23,7 +24,7 @@ def to_html(found: Explanation) -> str:
 
 def _parts(found: Explanation) -> Iterator[str | Spec]:
     for answer in found.answers:
-        (_, headline), *rest = answer.lines()
+        (_, headline), *rest = answer.parts
         yield f"<h2>{escape(headline)}</h2>"
         yield "".join(f"<p><span class='soft'>{escape(label)}</span> {escape(text)}</p>" for label, text in rest)
         if len(answer.points) > 1:

@@ -12,8 +12,8 @@ from pages import ROOT, blocks, commands
 from stallpoint.cli import main
 from stallpoint.errors import InputError
 from stallpoint.explain.answering import explain_files
-from stallpoint.explain.explanation import Finding
 from stallpoint.explain.rate_answers import Options
+from stallpoint.findings.finding import Finding
 
 
 def answers(folder: Path, *texts: str, options: Options | None = None) -> list[Finding]:
@@ -37,8 +37,8 @@ def names(finding: Finding) -> list[str]:
 def test_a_curve_that_saturates_stalls_at_the_first_count_that_is_as_good(tmp_path: Path) -> None:
     (one,) = answers(tmp_path, table({1: 10, 2: 20, 4: 39, 8: 70, 16: 88, 32: 86, 64: 88}))
     assert one.verdict == "stalls"
-    assert one.workers == {"value": 16, "low": 16, "high": 32}
-    assert one.headline == "stops getting faster at 16 GPUs"
+    assert (one.value, one.low, one.high, one.unit) == (16, 16, 32, "workers")
+    assert one.words == "stops getting faster at 16 GPUs"
     assert names(one) == ["shared_limit"]
     assert one.beyond == "not predicted: a rate at 128 would only repeat 64"
     assert "all_reduce_perf" in one.ask[0]
@@ -46,7 +46,7 @@ def test_a_curve_that_saturates_stalls_at_the_first_count_that_is_as_good(tmp_pa
 
 def test_more_workers_that_make_it_slower_are_contention(tmp_path: Path) -> None:
     (one,) = answers(tmp_path, table({1: 10, 2: 19, 4: 30, 8: 24, 16: 15}))
-    assert (one.verdict, one.workers and one.workers["value"], names(one)) == ("stalls", 4, ["contention"])
+    assert (one.verdict, one.value, names(one)) == ("stalls", 4, ["contention"])
 
 
 def test_a_plateau_at_the_node_boundary_is_no_stall(tmp_path: Path) -> None:
@@ -66,12 +66,12 @@ def test_rates_that_stay_may_be_those_of_each_worker_and_that_is_asked(tmp_path:
     text = table({1: 100, 2: 99, 4: 98.5, 8: 99})
     (one,) = answers(tmp_path, text)
     assert one.verdict == "undecided"
-    assert "as rates of each, 8 are 7.92 times as fast as one" in one.headline
+    assert "as rates of each, 8 are 7.92 times as fast as one" in one.words
     assert "--rates each" in one.ask[0]
     (told,) = answers(tmp_path, text, options=Options(of="each"))
     assert told.verdict == "scales"
     (whole,) = answers(tmp_path, text, options=Options(of="all"))
-    assert (whole.verdict, whole.workers and whole.workers["value"]) == ("stalls", 1)
+    assert (whole.verdict, whole.value) == ("stalls", 1)
     (heading,) = answers(tmp_path, table({1: 100, 2: 99, 4: 98.5, 8: 99}, head="tok/s/gpu"))
     assert heading.verdict == "scales"
 
@@ -137,7 +137,7 @@ def test_a_log_is_read_behind_the_prefix_of_any_launcher(prefix: str, tmp_path: 
     text = nccl_tests().replace("all_reduce_perf", "all_reduce_perf_mpi")
     (one,) = answers(tmp_path, "".join(f"{prefix}{line}\n" for line in text.splitlines()))
     assert one.subject == "all-reduce of 8 ranks on 2 nodes, NVIDIA V100"
-    assert one.headline.startswith("17.5 GB/s")  # 2 · 7/8 of 10 GB/s
+    assert one.words.startswith("17.5 GB/s")  # 2 · 7/8 of 10 GB/s
 
 
 def test_runs_in_one_file_are_repeats_and_noise_between_them_is_none(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_runs_in_one_file_are_repeats_and_noise_between_them_is_none(tmp_path: P
 
 def test_expected_stands_beside_got(tmp_path: Path) -> None:
     (slow,) = answers(tmp_path, nccl_tests(), options=Options(link="ndr"))
-    assert slow.headline == "17.5 of 50 GB/s of NDR, 35 %"
+    assert slow.words == "17.5 of 50 GB/s of NDR, 35 %"
     assert names(slow) == ["slow_path"]
     (good,) = answers(tmp_path, nccl_tests(), options=Options(link="hdr"))
     assert names(good) == []

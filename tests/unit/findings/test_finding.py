@@ -2,11 +2,11 @@ import json
 import math
 from dataclasses import replace
 
-from stallpoint.findings.finding import Finding, in_json, in_markdown
+from stallpoint.findings.finding import STALLS, Cause, Finding, in_json, in_markdown, in_terminal
 
 UNSURE = Finding(
     "verdict", "alexnet on cpu", "undecided whether 4 nodes gain", "undecided", value=1.2, low=1.0, high=1.5, unit="s",
-    evidence="3 visits", ask="visits to n = 2, 4", about={"network": "alexnet"},
+    evidence="3 visits", ask=("visits to n = 2, 4",), about={"network": "alexnet"},
 )  # fmt: skip
 
 
@@ -31,3 +31,27 @@ def test_json_holds_every_field_and_no_number_that_json_lacks() -> None:
     (found,) = json.loads(json.dumps(in_json([Finding("fits", "b", "w", value=1.0, high=math.inf)]), allow_nan=False))
     assert (found["kind"], found["value"], found["low"], found["high"]) == ("fits", 1.0, None, None)
     assert in_json([UNSURE])[0]["about"] == {"network": "alexnet"}
+
+
+def test_a_terminal_gets_every_part_of_few_findings_and_the_words_of_many() -> None:
+    cause = Cause("link", "the link between nodes", 0.3, "line 7")
+    one = Finding("rates", "net", "stalls at 16", STALLS, causes=(cause,), evidence="measured", fits="1 -> 2",
+                  beyond="32: 3", ask=("a rate on 32",), notes=("odd",))  # fmt: skip
+    assert in_terminal([one]).splitlines() == [
+        "net: stalls at 16.   measured",
+        "  why     the link between nodes; line 7",
+        "  fits    1 -> 2",
+        "  beyond  32: 3",
+        "  next    a rate on 32",
+        "  note    odd",
+    ]
+    many = in_terminal([one] * 30).splitlines()
+    assert many == ["net: stalls at 16.   measured"] * 19 + ["... and 11 more: --json has all 30 answers"]
+    assert all("why" in "\n".join(in_terminal([one] * count).splitlines()) for count in (3, 6))
+
+
+def test_what_stalls_or_has_a_cause_and_no_states_is_bad() -> None:
+    cause = Cause("link", "the link")
+    bad = Finding("rates", "", "", STALLS), Finding("link", "", "", causes=(cause,))
+    fine = Finding("link", "", ""), Finding("rates", "", "", "scales", causes=(cause,))
+    assert [one.bad for one in (*bad, *fine)] == [True, True, False, False]

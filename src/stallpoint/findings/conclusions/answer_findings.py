@@ -40,7 +40,7 @@ def answer_findings(answer: Answer, conclusions: Conclusions) -> dict[str, Findi
     found = (
         _finding(
             answer, VERDICT, sentence(answer, machines), at.get("speedup"), verdict=answer["state"], evidence=source,
-            ask=f"visits to {at_count(answer, ', '.join(map(str, answer['deciding'])))}" if undecided else "",
+            ask=(f"visits to {at_count(answer, ', '.join(map(str, answer['deciding'])))}",) if undecided else (),
         ),
         _finding(answer, HEADLINE, heading(answer, machines), evidence=source if trusted and answer["ranks"] else ""),
         _finding(answer, RATE, throughput_in_words(answer), at.get("samples_per_second"), "samples/s", evidence=source),
