@@ -23,6 +23,7 @@ from stallpoint.storage import FORMATS
 from stallpoint.strategies.presets import CHOICES, PRESETS, Preset
 from stallpoint.study.catalogue import REGISTRIES
 from stallpoint.study.kinds import KINDS
+from stallpoint.study.recipes import RECIPES
 from stallpoint.study.study import expand
 from stallpoint.text import listed
 
@@ -131,6 +132,14 @@ def formats() -> Iterator[str]:
         yield f"| `{name}` | {kind.kind} | {kind.layout} |"
 
 
+def recipes() -> Iterator[str]:
+    """What each recipe does."""
+    yield "| recipe | what it does | step size | source |"
+    yield "| --- | --- | ---: | --- |"
+    for name, known in RECIPES.items():
+        yield f"| `{name}` | {known.description} | {known.recipe.step_size:g} | {known.source} |"
+
+
 def exhibits(paper: str) -> Iterator[str]:
     """The figures and tables of a paper, and how ours differ from them."""
     yield "| exhibit | shows | file | differs from the original |"
@@ -230,8 +239,8 @@ def _values(schema: Mapping[str, Any], key: str) -> str:
     return " ".join([schema.get("type", "").replace("object", "entries"), *bounds])
 
 
-_PARTS = presets, alike, choices, networks, sizes, formats, exhibits, systems, study, plan, tables, configuration
-PARTS: dict[str, Callable[..., Iterator[str]]] = {part.__name__: part for part in _PARTS}
+_LISTS = presets, alike, choices, networks, sizes, formats, recipes, exhibits, systems, tables, configuration
+PARTS: dict[str, Callable[..., Iterator[str]]] = {part.__name__: part for part in (*_LISTS, study, plan)}
 """What generated parts are made by; their words are its arguments."""
 
 if __name__ == "__main__":
