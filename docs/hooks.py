@@ -57,12 +57,12 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
 
 
 def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
-    """Fill the generated parts; links to files outside, which work in the repository too, lead to their pages."""
+    """Fill the generated parts; links to and from files outside, which work in the repository too, lead to pages."""
     folder = posixpath.dirname(page.file.src_uri)
     for outside, target in OUTSIDE.items():
         there, here = posixpath.relpath(outside, folder or "."), posixpath.relpath(target, folder or ".")
         markdown = markdown.replace(f"]({there}", f"]({here}")
-    return filled(markdown)
+    return filled(markdown.replace("](../docs/", "]("))
 
 
 def filled(markdown: str) -> str:
