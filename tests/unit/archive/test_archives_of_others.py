@@ -317,12 +317,12 @@ def test_a_bomb_is_refused_by_its_size_before_it_is_read(site: Path, tmp_path: P
 
 def test_members_that_zip_cannot_read_are_named(site: Path, tmp_path: Path) -> None:
     path = changed(site, tmp_path / "a.zip", lambda name, data: data)
-    data = path.read_bytes()
+    data = bytearray(path.read_bytes())
     # The flag of encryption, in the directory at the end and before each member.
     for mark, place in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
         start = data.find(mark)
         while start >= 0:
-            data = data[: start + place] + b"\x01" + data[start + place + 1 :]
+            data[start + place] = 1
             start = data.find(mark, start + 4)
     path.write_bytes(data)
     assert "cannot be read" in refused(path)

@@ -204,7 +204,7 @@ def test_a_copy_in_use_stays(cell: TrainCell, disk: Path) -> None:
 
 
 def test_two_jobs_that_begin_together_make_one_copy(cell: TrainCell, shared: Path, disk: Path) -> None:
-    processes = [start(cell, then="time.sleep(1)", **copied()) for _ in range(2)]
+    processes = [start(cell, then="sys.stdin.readline()", **copied()) for _ in range(2)]  # stays until both were read
     first, second = (Path(said(process)) for process in processes)
     assert first == second
     assert contents(first) == contents(shared)

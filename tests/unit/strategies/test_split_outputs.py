@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 import torch
+from nightly import LARGE, by_day
 from resident_ranks import Ranks
 from small_outputs import CLASSES, SAMPLES, WAYS, WIDE, Trained, network, train_all
 from torch import nn
@@ -100,7 +101,7 @@ def test_a_dropped_value_is_dropped_on_all_workers(trained: Found) -> None:
     assert not torch.equal(*(part[:, : widths[-1]] for part in dropped.split(widths, dim=1)[:2])), "drawn apart"
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", by_day(NETWORKS, lambda name: name not in LARGE))
 def test_the_registry_says_which_networks_have_outputs_to_split(name: str) -> None:
     split = [row["layer"] for row in describe(find(name)) if row["outputs"] is not None]
     assert len(split) == find(name).split_layers

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from launching import copied
 from snakemake.shell import shell
 
 from stallpoint.archive.leaving_out import cell_without_names
@@ -56,6 +57,8 @@ def cell(run: str, **changes: Any) -> CommandCell:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a script."""
     monkeypatch.chdir(tmp_path)
+    for name, value in copied().items():
+        monkeypatch.setenv(name, value)
     Path("steps.py").write_text(STEPS)
     return tmp_path
 
