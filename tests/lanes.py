@@ -61,10 +61,10 @@ RANKED = [str(file.relative_to(ROOT)) for file in sorted((ROOT / UNIT).rglob("te
 """Files with tests that need MPI ranks; to import all others takes 20 s."""
 LANES = (
     Lane("cluster", ("tests/cluster",), "", 300),
-    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 300),
+    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 400),
     Lane("ranks", (*RANKED,), "ranks", 400, after=("installing", "cluster")),
-    Lane("unit", (UNIT, f"--ignore={MODELS}", "--dist", "worksteal"), "not ranks", 300),
-    Lane("models", (MODELS, "--dist", "worksteal"), "not ranks", 300),
+    Lane("unit", (UNIT, f"--ignore={MODELS}", "--dist", "worksteal"), "not ranks", 750),
+    Lane("models", (MODELS, "--dist", "worksteal"), "not ranks", 600),
 )
 """Lanes in the order in which they begin, two at a time: the longest first, so that both cores are busy to the end."""
 

@@ -344,16 +344,26 @@ train.Trainer.step = dying
 """
 
 
+SMALL = """
+from torch import nn
+
+
+def build():
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10), nn.Linear(10, 10))
+"""
+
+
 def training(sync: str, folder: Path) -> TrainCell:
-    """Enough iterations of GoogLeNet that none reaches the end before the others are told to stop."""
-    images = folder / "images"
+    """Enough iterations that none reaches the end before the others are told to stop."""
+    images, network = folder / "images", folder / "small.py"
+    network.write_text(SMALL)
     write_synthetic(Storage("local", images, "files"), 4, seed=1)
     return TrainCell(
         hardware="cpu", nodes=2, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
         precision="float32", anonymise=False,
-        network="googlenet", batch=1, storage="local", scaling="weak", sync=sync, prefetch=0,
+        network="small", batch=1, storage="local", scaling="weak", sync=sync, prefetch=0,
         worker_batch=1, iterations=200, warmup=1, readers=1, storage_path=str(images), storage_format="files",
-        preset=asdict(PRESETS[sync].preset), own_network=None,
+        preset=asdict(PRESETS[sync].preset), own_network={"build": f"{network}:build", "image_size": 8},
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from launching import run_job
+from nightly import by_day
 from resident_ranks import RankError, Ranks
 from small_training import EXAMPLES
 from torch import nn
@@ -43,25 +44,20 @@ UNFORCED = [name for name, preset in EXAMPLES.items() if not forced(preset.schem
 FORCED = sorted({preset.scheme for preset in EXAMPLES.values() if forced(preset.scheme)})
 
 
-def at_night(every: Iterable[str], but: Collection[str]) -> list[Any]:
-    """All of them as parameters of a test; those that are not in `but` wait for the night."""
-    return [pytest.param(name, marks=() if name in but else pytest.mark.night) for name in every]
-
-
 @pytest.fixture(scope="module")
 def one_rank() -> dict[str, torch.Tensor]:
     """Weights of the small network trained by one rank, with the whole batches."""
     return small_training.train(World.start(1), Preset())[0]
 
 
-@pytest.mark.parametrize("name", at_night(UNFORCED, REPRESENTATIVES))
+@pytest.mark.parametrize("name", by_day(UNFORCED, REPRESENTATIVES.__contains__))
 def test_ranks_with_a_part_of_the_batch_each_train_the_network_one_rank_trains(
     name: str, one_rank: dict[str, torch.Tensor], ranks: Ranks
 ) -> None:
     check_trained(ranks, [name], one_rank)
 
 
-@pytest.mark.parametrize("scheme", at_night(FORCED, ["ring"]))
+@pytest.mark.parametrize("scheme", by_day(FORCED, "ring".__eq__))
 def test_ranks_train_the_same_where_the_library_is_told_how_to_reduce(
     scheme: str, one_rank: dict[str, torch.Tensor]
 ) -> None:
@@ -217,7 +213,7 @@ def test_one_worker_has_nothing_to_communicate(ranks: Ranks, cell: TrainCell, tm
     assert [row["forward_closure"], row["backward_closure"]] == pytest.approx([of_pass.forward, of_pass.backward])
 
 
-@pytest.mark.parametrize("sync", at_night(["naive", "wfbp", "ddp"], ["wfbp", "ddp"]))
+@pytest.mark.parametrize("sync", by_day(["naive", "wfbp", "ddp"], ("wfbp", "ddp").__contains__))
 def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
     ranks: Ranks, cell: TrainCell, sync: str, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Programs that are killed, or refused by the file system, lose nothing: some points here, more in the night."""
 
 import pytest
+from nightly import first_by_day
 from planted_defects import ROOT, defects
 from tally import tallies
 
@@ -28,7 +29,7 @@ def test_a_program_that_is_killed_or_refused_more_often_loses_nothing(program: s
     lose_nothing(program, every=PROGRAMS[program])
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(30, marks=pytest.mark.night)])
+@pytest.mark.parametrize("examples", first_by_day([2, 30]))
 def test_whatever_happens_every_cell_is_recorded_once(examples: int) -> None:
     found = list(tallies("histories", "--examples", str(examples)))
     assert sum(tally["trials"] for tally in found) >= examples
