@@ -26,7 +26,7 @@ from scipy.stats import beta
 
 from stallpoint.measure.machine.sensors import Sensors
 from stallpoint.models.base.statistics import generator
-from stallpoint.records.disturbances import disturbed, together
+from stallpoint.records.disturbances import disturbed, on_all_ranks
 
 RANKS = 2
 IMAGES = (4, 16, 64)
@@ -187,7 +187,7 @@ def benchmark(scratch: Path, rounds: int) -> tuple[list[Figure], list[str]]:
             wait_until_quiet()
             jobs.append(job(scratch, images, len(jobs)))
         rows = pd.concat(jobs, ignore_index=True)
-        rows["reason"] = together(rows, disturbed(rows))
+        rows["reason"] = on_all_ranks(rows, disturbed(rows))
         kept, every = _quiet(rows), rows[rows["rank"] == 0]
         name, marked = f"{images} images", kept["reason"] != ""
         lines.append(

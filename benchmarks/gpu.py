@@ -397,12 +397,14 @@ def nccl(on: Setting) -> Iterator[Row]:
     folder = on.run(cell, measure)
     rows = counted(COLLECTIVES, folder)
     for name, of in rows.groupby("operation"):
-        each = (of["seconds"] / of["messages"]).groupby(of["message_bytes"]).median()
+        each = (of["seconds"] / of["calls"]).groupby(of["message_bytes"]).median()
         yield Row("nccl", f"{name} to itself",
                   ", ".join(f"{size / 1024:,.0f} KiB {1e6 * at:.3g} µs" for size, at in each.items()),
                   "finished, and took less than a second", bool((each < 1).all()))  # fmt: skip
     beside = counted(CONTENTION, folder)
-    slower = (beside["computing"] / beside["operations"]) / (beside["alone_computing"] / beside["alone_operations"])
+    slower = (beside["computing"] / beside["operations"]) / (
+        beside["isolated_computing"] / beside["isolated_operations"]
+    )
     yield Row("nccl", "computing meanwhile", f"takes {slower.median():.3g} × as long as isolated",
               "at least 0.9 ×", bool(slower.median() > 0.9))  # fmt: skip
 
@@ -437,7 +439,7 @@ def synchronising(on: Setting) -> Iterator[Row]:
                       "no shards among one rank, so FSDP2 sends nothing: an isolated iteration within a tenth",
                       bool(0.9 < of.iteration_time / alone < 1.1 and of.communication == 0))  # fmt: skip
             continue
-        sent = rows[rows["message"] >= 0]
+        sent = rows[rows["bucket"] >= 0]
         learning = rows[rows["gradient_bytes"] > 0]
         ordered = bool(
             len(sent) == len(learning)

@@ -19,7 +19,7 @@ from slow_nodes import NotHere, cluster_up
 
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import PREDICTIONS
-from stallpoint.study.workers import place_in_words
+from stallpoint.study.workers import placement_in_words
 
 COMMON: dict[str, Any] = {
     "seed": 2018, "visits": 4, "iterations": 4, "warmup": 1,
@@ -57,7 +57,7 @@ def benchmark(scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[
             ratios = [
                 getattr(row, f"held_out_iteration{end}") / row.measured_iteration for end in ("", "_low", "_high")
             ]
-            where = f"{row.sync}, {place_in_words(row.ranks, row.workers_per_node)}"
+            where = f"{row.sync}, {placement_in_words(row.ranks, row.workers_per_node)}"
             figures.append(Figure(study, where, "predicted / measured", *ratios))
             lines.append(
                 f"  {study}: {where}: {ratios[0]:.2f} ({ratios[1]:.2f} to {ratios[2]:.2f}), "

@@ -29,7 +29,7 @@ from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
 from stallpoint.models.base.statistics import estimate, generator, resampled
 from stallpoint.networks.layers import layers
-from stallpoint.strategies.messages import messages
+from stallpoint.strategies.buckets import buckets
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import PRESETS
 
@@ -76,7 +76,7 @@ def _messages() -> dict[str, list[int]]:
     found = {}
     for name, network in {"ResNet-50": narrow_networks.resnet50(), "GoogLeNet": narrow_networks.googlenet()}.items():
         sizes = [layer.gradient_bytes for layer in layers(network)]
-        found[name] = [sum(sizes[layer] for layer in group) for group in messages(PRESETS["naive"].preset, sizes)]
+        found[name] = [sum(sizes[layer] for layer in group) for group in buckets(PRESETS["naive"].preset, sizes)]
     return found
 
 

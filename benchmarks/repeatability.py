@@ -129,7 +129,7 @@ def _half_widths(results: Path) -> pd.Series[float]:
 
 def _of_study(name: str, results: Path) -> Iterator[Figure]:
     visits = _table(results, "visits").query("rank == 0")
-    span = (visits["began"] + pd.to_timedelta(visits["duration"], unit="s")).max() - visits["began"].min()
+    span = (visits["started"] + pd.to_timedelta(visits["duration"], unit="s")).max() - visits["started"].min()
     yield _figure(name, "minutes of a study", float((results / "seconds").read_text()) / 60, "<= 7 beside setting up")
     yield _figure(
         name, "measured share of the visits' time", visits["measuring"].sum() / span.total_seconds(), ">= 0.85"
@@ -154,9 +154,9 @@ def _marks(name: str, studies: Sequence[Path], spans: list[tuple[datetime, datet
     disturbed, beside, others = [], [], []
     for study in studies:
         iterations, visits = _table(study, "iterations"), _table(study, "visits")
-        rows = iterations.merge(visits[["cell", "visit", "rank", "began", "preparing"]], on=["cell", "visit", "rank"])
+        rows = iterations.merge(visits[["cell", "visit", "rank", "started", "preparing"]], on=["cell", "visit", "rank"])
         marked = set(_table(study, "disturbances")[["cell", "iteration"]].itertuples(index=False, name=None))
-        begin = rows["began"] + pd.to_timedelta(rows["preparing"] + rows["start"], unit="s")
+        begin = rows["started"] + pd.to_timedelta(rows["preparing"] + rows["start"], unit="s")
         rows = rows.assign(begin=begin, end=begin + pd.to_timedelta(rows["iteration_time"], unit="s"))
         for key, step in rows.groupby(["cell", "iteration"]):
             share = _overlap(step["begin"].min(), step["end"].max(), spans)

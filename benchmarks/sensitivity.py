@@ -72,19 +72,18 @@ def rows(world: World) -> Found:
     """Seconds of an all-reduce in a burst of them, by size."""
     table = _visited(world)[0]
     return {
-        f"all-reduce of {name}": _median(table, size, table["seconds"] / table["messages"])
-        for name, size in SIZES.items()
+        f"all-reduce of {name}": _median(table, size, table["seconds"] / table["calls"]) for name, size in SIZES.items()
     }
 
 
 def beside(world: World) -> Found:
     """Seconds of an all-reduce while all ranks compute, and what computing loses to it."""
     table = _visited(world)[1]
-    lost = table["computing"] - table["operations"] * table["alone_computing"] / table["alone_operations"]
+    lost = table["computing"] - table["operations"] * table["isolated_computing"] / table["isolated_operations"]
     return {
-        "64 KiB beside computing": _median(table, SIZES["64 KiB"], table["seconds"] / table["messages"]),
-        "4 MiB beside computing": _median(table, SIZES["4 MiB"], table["seconds"] / table["messages"]),
-        "computing lost to 4 MiB": _median(table, SIZES["4 MiB"], lost / table["messages"]),
+        "64 KiB beside computing": _median(table, SIZES["64 KiB"], table["seconds"] / table["calls"]),
+        "4 MiB beside computing": _median(table, SIZES["4 MiB"], table["seconds"] / table["calls"]),
+        "computing lost to 4 MiB": _median(table, SIZES["4 MiB"], lost / table["calls"]),
     }
 
 

@@ -15,7 +15,7 @@ from noises import NOISES, Noise
 from paired import Figure
 from planted import steps
 
-from stallpoint.models.answers.stalling import worthwhile_ranks
+from stallpoint.models.answers.stalling import cost_efficient_ranks
 from stallpoint.models.base.measured import measured
 from stallpoint.models.terms.possible import corrections
 
@@ -43,7 +43,7 @@ def _found(noise: Noise) -> Iterator[Figure]:
             cost = seconds[0] / BATCHES
             impossible[name].append(bool((np.diff(np.log(cost)) > BEYOND_ROUNDING).any()))
             efficiency = (cost[-1] / cost)[::-1]
-            beyond[name].append(float(worthwhile_ranks(NODES, efficiency, EFFICIENCY)) > WORTHWHILE)
+            beyond[name].append(float(cost_efficient_ranks(NODES, efficiency, EFFICIENCY)) > WORTHWHILE)
     wanted = {"superlinear t(b), corrected": "0", "too many nodes worthwhile, corrected": "<= 0.1"}
     for what, answers in (("superlinear t(b)", impossible), ("too many nodes worthwhile", beyond)):
         yield from shares(noise.name, {f"{what}, {name}": found for name, found in answers.items()}, wanted, TRIALS)

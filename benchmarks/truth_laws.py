@@ -152,6 +152,6 @@ def measured(
             "hardware": "cpu", "backend": "mpi", "reduction": "library", "operation": "all-reduce",
             "nodes": nodes, "ranks": nodes, "cell": f"collectives/nodes~{nodes}", "repeat": 1,
             "visit": visit + 1, "rank": 0, "sample": sample,
-            "warmup": False, "messages": 1, "message_bytes": SIZES[size].astype(int), "seconds": times.ravel(),
+            "warmup": False, "calls": 1, "message_bytes": SIZES[size].astype(int), "seconds": times.ravel(),
         }))  # fmt: skip
     return pd.concat(frames, ignore_index=True)

@@ -5,9 +5,9 @@ from pathlib import Path
 from stallpoint.errors import program
 from stallpoint.explain.importing import describe_traced
 from stallpoint.networks import find
+from stallpoint.networks.described import describe_recorded
 from stallpoint.networks.description import describe
 from stallpoint.networks.own import own_network
-from stallpoint.networks.recorded import describe_recorded
 from stallpoint.records.parquet import to_arrow, write
 from stallpoint.records.tables import NETWORK_LAYERS
 

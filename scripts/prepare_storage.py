@@ -18,7 +18,7 @@ with program(Path(snakemake.log[0])):
         source=Storage(source["name"], Path(source["path"]), source["format"]) if source else None,
         seed=snakemake.params.seed,
         shape=shape(entry),
-        most_corrupt=entry["most_corrupt"],
+        max_corrupt=entry["max_corrupt"],
     )
     with atomic(Path(snakemake.output.manifest)) as scratch:
         scratch.write_text(json.dumps(manifest, indent=2) + "\n")

@@ -19,7 +19,7 @@ from stallpoint.records.tables import (
     VISITS,
 )
 from stallpoint.report.report import write_report
-from stallpoint.study.study import LeftOut
+from stallpoint.study.study import Excluded
 
 with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, SGEMM)
@@ -32,5 +32,5 @@ with program(Path(snakemake.log[0])):
         Path(snakemake.output[0]),
         study=snakemake.params.study,
         papers=[Path(folder) for folder in snakemake.input.papers],
-        left_out=[LeftOut(**entry) for entry in snakemake.params.left_out],
+        excluded=[Excluded(**entry) for entry in snakemake.params.excluded],
     )

@@ -1,4 +1,4 @@
-"""The two ways a step can end early, and how programs say so: in plain words, to terminal and log."""
+"""Errors that end a step, and their report by programs: in plain words, to terminal and log."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 EXIT_BAD_INPUT = 2
-"""Exit status of a program that was given something wrong."""
+"""Exit status of a program with invalid input."""
 EXIT_FAILED = 3
 """Exit status of processes that recorded why the cell cannot run here and were then ended by force."""
 
 
 LONGEST_LINE, MOST_LINES = 1000, 20
-"""Characters of a line of a message, and its lines: what was given may be long, and much of it wrong."""
+"""Largest length of a message's line, and number of lines: invalid input may be long."""
 
 
 class InputError(ValueError):
-    """Something the user gave is wrong; the message names the entry or file and what would be right.
+    """Invalid input of the user; the message names the entry or file and what would be right.
 
-    Programs print the message alone (no traceback) and exit with status 2. What is too long to be read is shortened.
+    Programs print only the message (no traceback) and exit with status 2. Long messages are shortened.
     """
 
     def __init__(self, message: str) -> None:
@@ -33,9 +33,9 @@ class InputError(ValueError):
 
 
 class Unavailable(InputError):
-    """A disk or storage does not give or take what it did before: it is full, read-only, gone or was changed.
+    """A disk or storage that worked before fails: it is full, read-only, gone or was changed.
 
-    The visit ends with the reason, which is no cell's result: storages come back, and the next job goes on from there.
+    The visit ends with the reason, which is no cell's result: storages come back, and the next job continues.
     """
 
 
@@ -80,28 +80,28 @@ _REFUSED = {
 
 
 def refusal(error: OSError) -> str:
-    """What the file system refuses a program, in words; nothing where it is something else."""
+    """Return the file system's refusal in words; empty for other errors."""
     return _REFUSED.get(error.errno or 0, "")
 
 
 def comes_back(error: BaseException) -> bool:
-    """Whether a program was in the way of nothing but a disk or storage that is full, read-only, failing or gone."""
+    """Return whether the error is that of a disk or storage that is full, read-only, failing or gone."""
     if isinstance(error, OSError) and error.errno not in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
         return bool(refusal(error))
     return isinstance(error, Unavailable)
 
 
 def reason(error: OSError) -> str:
-    """What the file system refuses a program, or the system's own words."""
+    """Return the file system's refusal, or the system's own words."""
     return refusal(error) or str(error.strerror)
 
 
 CAUSES = "STALLPOINT_CAUSES"
-"""Variable of the environment: ``log`` where whoever started the program shows the end of its log when it fails."""
+"""Environment variable: ``log`` if the caller shows the end of the program's log when it fails."""
 
 
 class _Log(TextIOBase):
-    """A file in which no text waits to be written: where the disk is full, closing it does not fail for that."""
+    """An unbuffered file, which can be closed even if the disk is full."""
 
     def __init__(self, path: Path, mode: Literal["w", "a"]) -> None:
         self._file = path.open(f"{mode}b", buffering=0)
@@ -116,7 +116,7 @@ class _Log(TextIOBase):
 
 
 class _Tee(TextIOBase):
-    """A text stream that also goes to a log, unless the disk refuses that: what is to be said is said."""
+    """A text stream that also goes to a log, and still prints if the disk refuses that."""
 
     def __init__(self, stream: TextIO, log: _Log) -> None:
         self._stream, self._log = stream, log
@@ -131,10 +131,10 @@ class _Tee(TextIOBase):
 
 @contextmanager
 def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[None]:
-    """Run the block as a program: what it prints to stderr also goes to `log`, opened in this `mode`.
+    """Run the block as a program, whose stderr also goes to `log`, opened in this `mode`.
 
-    An `InputError`, and what the file system refuses, ends it with the message alone (no traceback) and exit status 2,
-    a defect with its traceback and exit status 1. Why it ends goes to `log` alone where `CAUSES` says so.
+    An `InputError`, or a refusal of the file system, ends it with only the message (no traceback) and exit status 2, a
+    defect with its traceback and exit status 1. The reason goes only to `log` if `CAUSES` says so.
     """
     if not log:
         with _ending(None):
@@ -170,7 +170,7 @@ def _ending(causes: _Log | None) -> Iterator[None]:
 
 
 def _why(error: Exception) -> tuple[int, str]:
-    """Exit status and message."""
+    """Return exit status and message."""
     if isinstance(error, InputError):
         return EXIT_BAD_INPUT, f"error: {error}\n"
     if isinstance(error, OSError) and (refused := refusal(error)):

@@ -1,4 +1,4 @@
-"""How numbers, durations, lists and progress are written for people, everywhere alike; how numbers are read."""
+"""Formatting of numbers, durations, lists and progress for people; reading of numbers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 WRITTEN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-"""How programs write numbers. Python's own reading takes more: digits of every script, ``1_0``."""
+"""Numbers as programs write them. Python's own reading accepts more: digits of every script, ``1_0``."""
 _WRITTEN = re.compile(WRITTEN)
 DIGITS = 3
-"""Significant digits of what is shown without interval."""
+"""Significant digits of values without interval."""
 DIGITS_WITH_INTERVAL = 2
-"""Of what is shown with one, which says how little the next digit would mean."""
+"""Significant digits of values with an interval, which makes further digits meaningless."""
 _ENDS = ("value", "low", "high")
 _UNBOUNDED = {"value": math.inf, "low": -math.inf, "high": math.inf}
 EXACT = 1e7
-"""Whole numbers below are shown whole: counts, bytes, nodes."""
+"""Integers below are shown with all digits: counts, bytes, nodes."""
 LARGEST = 1e12
-"""From here on a power of ten is easier to read."""
+"""Limit from which powers of ten are used."""
 
 
 def read_number(text: str) -> float:
-    """The number that is `WRITTEN`; not a number where it is none."""
+    """Return the number in a text as in `WRITTEN`; nan if it is none."""
     return float(text) if _WRITTEN.fullmatch(text) else math.nan
 
 
@@ -54,7 +54,7 @@ def interval(estimate: Mapping[str, float | None] | None, scale: float = 1.0, un
 
 
 def _rounded(value: float) -> str:
-    """To `DIGITS_WITH_INTERVAL`, zeros at the end included: so that both ends of an interval look alike."""
+    """Round to `DIGITS_WITH_INTERVAL`, with trailing zeros, so that both ends of an interval look alike."""
     # 99.97 has three digits once it is rounded.
     rounded = float(f"{value:.{DIGITS_WITH_INTERVAL}g}")
     if not math.isfinite(value) or not 1e-4 <= abs(rounded) < 10**DIGITS_WITH_INTERVAL:
@@ -75,7 +75,7 @@ def in_words(seconds: float) -> str:
 
 
 def in_seconds(words: str) -> float | None:
-    """The duration that `in_words` has said; None where the words say none.
+    """Return the duration in words of `in_words`; None for other words.
 
     >>> in_seconds("3 min 20 s"), in_seconds("a while")
     (200.0, None)
@@ -90,12 +90,12 @@ def listed(texts: Sequence[str]) -> str:
 
 
 _MARKS = re.compile(r"[\\`*|]|(?<=\])\(|(?<!\w)_|_(?!\w)")
-"""What starts code, emphasis, a cell, or the target of a link; ``_`` inside a word is none of these."""
+"""Characters that start code, emphasis, a cell, or the target of a link; ``_`` inside a word is none of these."""
 _HTML = re.compile(r"<(?=[A-Za-z/!?])|&(?=[#\w]+;)")
 
 
 def plain(text: str) -> str:
-    """`text` on one line, as Markdown shows it, whatever its characters mean to Markdown or HTML."""
+    """Escape `text` for one line of Markdown, so that all characters are shown literally."""
     marked = _MARKS.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
     return _HTML.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], marked)
 
@@ -105,10 +105,10 @@ PROGRESS_INTERVAL = 10.0
 
 
 class Progress:
-    """Tells of a loop of steps: after the first one, now and then, and after the last.
+    """Reports the progress of a loop: after the first step, now and then, and after the last.
 
-    `work` is what each step is expected to take beside the others (bytes, operations, or ones): the time left follows
-    from that of the steps done. `silent` ranks say nothing. Telling costs a subtraction while there is nothing to say.
+    `work` is the relative cost of each step (bytes, operations, or ones), from which the remaining time is estimated.
+    `silent` ranks report nothing. A call without report costs a subtraction.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Progress:
         self._last = -math.inf
 
     def tell(self, steps: int) -> None:
-        """So many steps are done."""
+        """Report that so many steps are done."""
         now = self._now()
         everything = len(self._done) - 1
         if self._silent or (now - self._last < PROGRESS_INTERVAL and steps < everything):

@@ -99,7 +99,7 @@ STUDY: dict[str, Any] = {
             "storage": "digits",
             "sync": OF_EACH_FAMILY[1],
             "recipe": "sgd",
-            "most_epochs": 1,
+            "max_epochs": 1,
             "seeds": 1,
         },
     ],

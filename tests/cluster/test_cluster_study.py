@@ -95,7 +95,7 @@ def test_all_cells_of_a_hardware_entry_were_measured_by_one_slurm_job(finished: 
 def test_visits_took_turns_one_after_the_other(finished: Checkout) -> None:
     rows = table(finished, VISITS)
     rows = rows[rows["cell"].isin(runs(finished, "cpu")["cell"])]
-    visits = rows.groupby("turn").agg(cells=("cell", "nunique"), ranks=("rank", "size"), wanted=("ranks", "first"))
+    visits = rows.groupby("position").agg(cells=("cell", "nunique"), ranks=("rank", "size"), wanted=("ranks", "first"))
     assert visits.index.tolist() == list(range(1, len(visits) + 1))
     assert visits["cells"].eq(1).all()
     assert visits["ranks"].eq(visits["wanted"]).all()
@@ -128,7 +128,7 @@ def test_every_rank_was_on_a_node_of_its_own(finished: Checkout, cluster: Cluste
 def test_presets_trained_on_two_nodes_with_their_own_reduction(trained: tuple[Checkout, Presets]) -> None:
     study, (names, _) = trained
     layers = table(study, LAYERS).query("hardware == 'cpu' and network == 'small' and nodes == 2 and visit == 1")
-    sent = layers[layers["gradient_bytes"] > 0].groupby("sync")["message_bytes"].agg(["size", "min"])
+    sent = layers[layers["gradient_bytes"] > 0].groupby("sync")["bucket_bytes"].agg(["size", "min"])
     assert set(sent.index) == set(names)
     assert sent["size"].nunique() == 1
     travelled = {name: bool(least > 0) for name, least in sent["min"].items()}
@@ -156,7 +156,7 @@ def test_algorithms_trained_on_four_nodes_and_servers_say_how_stale_gradients_we
 ) -> None:
     study, (_, names) = trained
     ended = table(study, CONVERGENCE_RUNS)
-    assert dict(zip(ended["sync"], ended["ended"], strict=True)) == dict.fromkeys(names, "most steps")
+    assert dict(zip(ended["sync"], ended["ended"], strict=True)) == dict.fromkeys(names, "max steps")
     servers = table(study, STALENESS).query("nodes == 4").groupby("sync")["server"].nunique().to_dict()
     expected = {name: PRESETS[name].preset for name in names if isinstance(PRESETS[name].preset.strategy, Served)}
     assert servers == {name: preset.servers_among(4) for name, preset in expected.items() if preset.rounds <= 4}

@@ -152,8 +152,8 @@ def check_record(record: Path, jobs: list[str]) -> None:
     ranks = rows[rows["rank"] == 0]
     assert ranks["visit"].tolist() == list(range(1, len(ranks) + 1))
     assert len(ranks) >= WANTED
-    assert ranks["began"].is_monotonic_increasing
-    assert rows["beside"].eq(0).all()
+    assert ranks["started"].is_monotonic_increasing
+    assert rows["concurrent"].eq(0).all()
     found = read(SLURM_JOBS, record / f"{SLURM_JOBS.name}.parquet")["slurm_job_id"].to_pylist()
     assert found[:-1] == jobs
     assert len(set(found)) == len(jobs) + 1

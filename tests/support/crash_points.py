@@ -277,7 +277,7 @@ def ledger(of: Sequence[Measurement] = ()) -> State:
                 file = one.folder / RECORD / f"{table.name}.parquet"
                 if file.exists():
                     rows = read(table, file)
-                    rows = rows.drop([name for name in ("turn",) if name in rows.column_names])
+                    rows = rows.drop([name for name in ("position",) if name in rows.column_names])
                     state[f"{one.cell.path} {table.name}"] = rows.num_rows, digest(repr(rows.to_pylist()).encode())
             state[f"{one.cell.path} done"] = (int(one.done.exists()), "done")
             continue
@@ -500,7 +500,7 @@ def log_there() -> None:
 
 
 def prepare_storage(*, seed: int) -> None:
-    entry = {"path": "images", "format": "raw", "generate": 4, "most_corrupt": 0}
+    entry = {"path": "images", "format": "raw", "generate": 4, "max_corrupt": 0}
     script("prepare_storage", params={"entry": entry, "source": None, "seed": seed},
            wildcards={"storage": "local"}, output={"manifest": f"{RESULTS}/storage/local.json"})  # fmt: skip
 

@@ -116,7 +116,7 @@ def expected(cell: Cell, table: Table) -> list[dict[str, object]]:
 
 
 def _of_turns(table: Table) -> list[str]:
-    return ["turn"] if table is VISITS else []
+    return ["position"] if table is VISITS else []
 
 
 def check_end() -> None:

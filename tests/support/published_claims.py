@@ -125,7 +125,7 @@ def _shares() -> list[dict[str, Any]]:
 
 def _large_batches() -> list[dict[str, Any]]:
     """Table IV: AlexNet's accuracy, each value at both ends of its last digit, twice: fewer rows have no interval."""
-    curve = {"network": "alexnet", "hardware": "knl", "recipe": "larger-steps", "ended": "most steps"}
+    curve = {"network": "alexnet", "hardware": "knl", "recipe": "larger-steps", "ended": "max steps"}
     return [
         curve | {"batch": batch, "best_accuracy": end / 100}
         for batch, text in ((256, "57.2"), (512, "56.4"), (1024, "54.7"), (2048, "52.2"))
@@ -138,7 +138,7 @@ def _warm_up() -> list[dict[str, Any]]:
 
     Not checked against the printed table, which was not at hand; 782 steps are five epochs of ImageNet at B = 8192.
     """
-    curve = {"network": "resnet50", "hardware": "p100", "storage": "imagenet", "ended": "most steps"}
+    curve = {"network": "resnet50", "hardware": "p100", "storage": "imagenet", "ended": "max steps"}
     errors = ((256, 0, 23.60, 0.12), (8192, 0, 24.84, 0.37), (8192, 782, 23.74, 0.09))
     return [
         curve | {"batch": batch, "warmup_steps": steps, "best_accuracy": 1 - (mean + end) / 100}
@@ -204,7 +204,7 @@ def _of_backward() -> list[dict[str, Any]]:
     point = {"network": "resnet50", "sync": "caffe-mpi", "scaling": "weak", "nodes": 4, "ranks": 16}
     seconds = {"k80-4gpu": ("0.23", "0.243"), "v100-4gpu": ("0.0797", "0.0625")}
     return [
-        {**point, "hardware": hardware} | _columns("of_backward", ratio(*map(_printed, both)))
+        {**point, "hardware": hardware} | _columns("communication_over_backward", ratio(*map(_printed, both)))
         for hardware, both in seconds.items()
     ]
 

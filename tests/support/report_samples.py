@@ -9,12 +9,12 @@ from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.scaling.scaling_tables import extrapolated
-from stallpoint.study.study import LeftOut
+from stallpoint.study.study import Excluded
 
 Tables: TypeAlias = dict[str, pd.DataFrame]
 
 LEFT_OUT = [
-    LeftOut({"network": "alexnet", "nodes": nodes, "batch": 64}, "B is not divisible by the ranks") for nodes in (3, 5)
+    Excluded({"network": "alexnet", "nodes": nodes, "batch": 64}, "B is not divisible by the ranks") for nodes in (3, 5)
 ]
 NOTHING: Conclusions = {
     "interval": 0.9,

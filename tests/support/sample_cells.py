@@ -24,5 +24,5 @@ TO_TARGET = ConvergenceCell(
     **COMMON, nodes=1, network="lenet", batch=10, storage="raw", sync="wfbp", recipe="momentum", trial=1, prefetch=0,
     readers=1, storage_path="images", storage_format="raw", validation_storage="raw", validation_path="images",
     validation_format="raw", validation_share=0.1, preset={"reduction": "library"}, settings={}, own_network=None,
-    target=0.8, most_epochs=1.0, evaluation_epochs=0.1, patience=None, most_minutes=None, noise_steps=None,
+    target=0.8, max_epochs=1.0, evaluation_epochs=0.1, patience=None, max_minutes=None, noise_steps=None,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from torch import nn
 
 from stallpoint.measure.clock import HostClock
 from stallpoint.measure.jobs.train import Trainer
-from stallpoint.measure.synchronisation.gossip import Gossip
+from stallpoint.measure.synchronisation.averaging import Gossip
 from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.measure.training.optimisers import RecipeOptimiser
 from stallpoint.measure.world import World
@@ -82,7 +82,7 @@ def train(world: World, preset: Preset, optimiser: str, *, stop: int = ITERATION
             for _ in range(count):
                 iteration = trainer.step(lambda: next(source))
                 found.losses.append(iteration.phases["loss"])
-                found.sent.append(max(iteration.layers["message"]) >= 0)
+                found.sent.append(max(iteration.layers["bucket"]) >= 0)
             with trainer.aside():
                 found.weights = {name: values.clone() for name, values in small.state_dict().items()}
             found.own = {name: values.clone() for name, values in small.state_dict().items()}

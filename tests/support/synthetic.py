@@ -31,7 +31,7 @@ from stallpoint.study.kinds.intervention_kind import InterventionCell
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.outcome import MOST_STEPS, TARGET, outcome
+from stallpoint.study.outcome import MAX_STEPS, TARGET, outcome
 from stallpoint.study.recipes import RECIPES, recipe_from, to_values
 
 LEAST_STEPS, CRITICAL = 4.0, 512.0
@@ -249,7 +249,7 @@ def study(
             recipe=recipe, trial=1, prefetch=0, readers=1, storage_path="data", storage_format="files",
             validation_storage=storage, validation_path="data", validation_format="files", validation_share=0.1,
             preset=asdict(PRESETS[syncs[0]].preset), settings=to_values(RECIPES[recipe].recipe), own_network=None,
-            target=targets[recipe], most_epochs=2.0, evaluation_epochs=0.5, patience=None, most_minutes=None,
+            target=targets[recipe], max_epochs=2.0, evaluation_epochs=0.5, patience=None, max_minutes=None,
             noise_steps=4,
         )  # fmt: skip
         _convergence_rows(cell, rng, rows)
@@ -307,13 +307,13 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
         "ended": "" if reason else "visits", "source": "",
         "planned": 5.0, "planned_low": 2.5, "planned_high": 10.0,
     })  # fmt: skip
-    before = rows["visits"][-1]["turn"] if rows["visits"] else 0
+    before = rows["visits"][-1]["position"] if rows["visits"] else 0
     for visit, rank in product(range(1, 1 + cell.visits), range(0 if reason else cell.ranks)):
         turn = before + visit
         rows["visits"].append({
-            **constants(cell, rank), "visit": visit, "turn": turn, "beside": 0, "duration": 4.0, "preparing": 0.5,
-            "measuring": 3.0, "began": pd.Timestamp("2025-01-01", tz="UTC") + pd.Timedelta(seconds=5 * turn),
-            "kernel": f"node{rank}", "left_out": 0,
+            **constants(cell, rank), "visit": visit, "position": turn, "concurrent": 0, "duration": 4.0,
+            "started": pd.Timestamp("2025-01-01", tz="UTC") + pd.Timedelta(seconds=5 * turn),
+            "preparing": 0.5, "measuring": 3.0, "kernel": f"node{rank}", "excluded_samples": 0,
             "cpus": "0", "threads": 1, "node_busy_error": 0.005, "product_before": 0.03, "product_after": 0.03,
             "all_reduce_before": 0.1 if cell.ranks > 1 else np.nan,
             "all_reduce_after": 0.1 if cell.ranks > 1 else np.nan,
@@ -359,7 +359,7 @@ def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: R
     )  # fmt: skip
     rows["instrumentation"].extend(
         {
-            **axes, "visit": visit, "rank": rank, "layers": len(truth.layers), "turns": len(truth.layers),
+            **axes, "visit": visit, "rank": rank, "layers": len(truth.layers), "marks": len(truth.layers),
             "timing_cost": 3e-6, "timing_share": 0.001, "forward_closure": 0.999, "backward_closure": 1.0,
         }
         for visit, rank in product(range(1, 1 + cell.visits), range(cell.ranks))
@@ -418,8 +418,8 @@ def _iteration(
                 "gradient_ready": ready[rank, index] + shift,
                 "all_reduce_start": begin[index] + shift if index in message else np.nan,
                 "all_reduce_end": end[index] + shift if index in message else np.nan,
-                "gradient_bytes": layer.gradient_bytes, "message": message.get(index, -1),
-                "message_bytes": layer.gradient_bytes if index in message else 0,
+                "gradient_bytes": layer.gradient_bytes, "bucket": message.get(index, -1),
+                "bucket_bytes": layer.gradient_bytes if index in message else 0,
                 **dict.fromkeys(("gather_start", "gather_end", "gather_again_start", "gather_again_end"), np.nan),
             }
             for index, layer in enumerate(truth.layers)
@@ -449,7 +449,7 @@ def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Genera
         for rank in range(cell.ranks):
             rows["collectives"].append({
                 **constants(cell, rank), "operation": "all-reduce", "visit": 1,
-                "message_bytes": size, "sample": sample, "warmup": sample == 0, "messages": 3,
+                "message_bytes": size, "sample": sample, "warmup": sample == 0, "calls": 3,
                 "seconds": 3 * slowest * (1.0 if rank == sample % cell.ranks else 0.8),
             })  # fmt: skip
 
@@ -468,7 +468,7 @@ def _storage_rows(truth: Truth, cell: StorageCell, rng: np.random.Generator, row
             "node_bytes": 100_000 * cell.samples * cell.workers_per_node, "process_bytes": counted,
             "device_bytes": counted * cell.workers_per_node, "disk_bytes": counted * cell.workers_per_node,
             "server_bytes": None, "network_bytes": 0, "origin": "local device" if cache == "cold" else "page cache",
-            "server_cache": "none" if cache == "cold" else "", "of_storage": cache == "cold",
+            "server_cache": "none" if cache == "cold" else "", "uncached": cache == "cold",
             "set_bytes": 10**12, "memory_bytes": 10**11,
         })  # fmt: skip
         typical = truth.read_seconds(cell.storage, cell.nodes) if cache == "cold" else truth.read / 10
@@ -508,7 +508,7 @@ def _convergence_rows(
     Its steps are in proportion to 1 + `CRITICAL` / B, and so is the noise of the gradients.
     """
     axes = constants(cell)
-    steps = max(1, round(cell.most_epochs * samples / cell.batch))
+    steps = max(1, round(cell.max_epochs * samples / cell.batch))
     interval = max(1, round(cell.evaluation_epochs * samples / cell.batch))
     best += -0.01 * np.log2(cell.batch) + 0.002 * rng.standard_normal()
     slowness = LEAST_STEPS * (1 + CRITICAL / cell.batch)
@@ -533,7 +533,7 @@ def _convergence_rows(
     recipe = recipe_from(cell.settings)
     warmup_steps = round(recipe.warmup_epochs * samples / cell.batch)
     rows["convergence_runs"].append(
-        axes | outcome(evaluations, cell.target, TARGET if reached else MOST_STEPS)
+        axes | outcome(evaluations, cell.target, TARGET if reached else MAX_STEPS)
         | {"step_size": recipe.peak(cell.batch), "momentum": recipe.momentum, "warmup_steps": warmup_steps,
            "settings": "{}"}
     )  # fmt: skip

@@ -43,7 +43,7 @@ def test_commands_are_measured_like_networks(study: Checkout) -> None:
     assert (printed["iteration_time"] * 100 * printed["ranks"]).tolist() == pytest.approx([32.0] * len(printed))
     layers = read(LAYERS, study.results("tables/layers.parquet")).to_pandas()
     assert set(layers["network"]) == {"mine"}
-    assert (layers.loc[layers["ranks"] == 2, "message"] >= 0).any()
+    assert (layers.loc[layers["ranks"] == 2, "bucket"] >= 0).any()
     probes = read(PROBES, study.results("tables/probes.parquet")).to_pandas()
     assert set(probes["parallelism"]) == {"none", "ddp"}
     assert set(probes["threads"]) == {1}, "those of the study, whatever Snakemake gives its shells"

@@ -26,7 +26,7 @@ STUDY = {
     "networks": {"small": {"build": "nets.py:small", "image_size": 28}},
     "commands": {
         "printing": {"run": "echo 100 images/s", "launch": "mpirun", "rate": r"(?P<rate>\d+) images/s"},
-        "hanging": {"run": "sleep 600", "launch": "mpirun", "rate": r"(?P<rate>\d+) images/s", "most_minutes": 0.02},
+        "hanging": {"run": "sleep 600", "launch": "mpirun", "rate": r"(?P<rate>\d+) images/s", "max_minutes": 0.02},
     },
     "matrix": [
         {**BLOCK, "nodes": [1, 2]},
@@ -49,7 +49,7 @@ STUDY = {
             "storage": "digits",
             "sync": "wfbp",
             "recipe": "sgd",
-            "most_epochs": 1,
+            "max_epochs": 1,
             "seeds": 1,
         },
     ],
@@ -81,7 +81,7 @@ def test_every_kind_of_cell_dies_in_every_way_and_the_study_ends(
     assert {run["kind"] for run in runs} == set(MEASURED)
     for run in runs:
         way = deaths.get(f"repeat~{run['repeat']}")
-        why = "most_minutes" if ITSELF in run["cell"] and not way else WAYS[way][1] if way else ""
+        why = "max_minutes" if ITSELF in run["cell"] and not way else WAYS[way][1] if way else ""
         assert (run["status"], why in run["reason"]) == ("failed" if why else "ok", True), (run["cell"], run["reason"])
     report = checkout.results("report.html").read_text()
     assert "RuntimeError: planted" in report

@@ -16,11 +16,10 @@ import pyarrow as pa
 from stallpoint.archive.index import CHECKSUMS, INDEX, Index, from_json, read_index
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.records.parquet import open_file, whole, write
-from stallpoint.records.parquet import read as read_rows
+from stallpoint.records.parquet import open_file, read, read_rows, write
 from stallpoint.records.tables import RUNS, TABLES
 from stallpoint.study.cells import Cell
-from stallpoint.study.completeness import NotWhole, Record
+from stallpoint.study.completeness import Incomplete, Record
 from stallpoint.study.study import Archive
 
 SMALL = 16 * 2**20
@@ -152,15 +151,15 @@ def unpack(name: str, path: Path, folder: Path) -> None:
 def _check_record(folder: Path, cell: Cell, where: str) -> None:
     """Raise `InputError` unless the folder holds the whole record of the cell."""
     file = folder / f"{RUNS.name}.parquet"
-    runs = read_rows(RUNS, file).to_pylist()
+    runs = read(RUNS, file).to_pylist()
     try:
         if len(runs) != 1:
-            raise NotWhole(file, f"{len(runs)} rows, one is expected", "")
+            raise Incomplete(file, f"{len(runs)} rows, one is expected", "")
         record = Record.of(folder, runs[0])
         if record.cell != cell:
-            raise NotWhole(file, "settings are those of another cell", "")
+            raise Incomplete(file, "settings are those of another cell", "")
         record.check_all()
-    except NotWhole as error:
+    except Incomplete as error:
         changed = "the archive was changed, or is not whole"
         raise InputError(f"{where}: {error.file.name}: {error.why}; {changed}") from None
 
@@ -199,7 +198,7 @@ def _take(data: bytes, was: Cell, cell: Cell, target: Path, where: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
     with open_file(table, target) as file:
-        rows = whole(file, target)
+        rows = read_rows(file, target)
     if "cell" in rows.column_names and (others := set(rows["cell"].unique().to_pylist()) - {was.path}):
         raise InputError(f"{where}: it holds records of {others.pop()!r}, not of {was.path}")
     changes = {"cell": cell.path, "hardware": cell.hardware}

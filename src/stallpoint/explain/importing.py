@@ -32,7 +32,7 @@ from stallpoint.study.runs import run_row
 
 ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
 """Lines of a log, and iterations of a trace, that are Python's objects at one time."""
-ALL_REDUCES: dict[str, Any] = {"operation": ALL_REDUCE, "warmup": False, "messages": 1}
+ALL_REDUCES: dict[str, Any] = {"operation": ALL_REDUCE, "warmup": False, "calls": 1}
 """What all rows of `COLLECTIVES` say here."""
 NOT_SHARDED: dict[str, Any] = dict.fromkeys(GATHERS)
 """What all rows of `LAYERS` say: no weights were gathered."""
@@ -174,7 +174,7 @@ def describe_traced(network: str, files: Sequence[str], formats: Sequence[str] =
                 f"{file}: its layers are not those of {files[0]}, but both are traces of a network {network}; give "
                 "different networks different names"
             )
-    unknown = dict.fromkeys(("parameters", "multiply_adds", "handed_on", "outputs"), [None] * len(first))
+    unknown = dict.fromkeys(("parameters", "multiply_adds", "activation_bytes", "outputs"), [None] * len(first))
     return {
         "network": [network] * len(first),
         **_layer_labels([TracedLayer(name, 0.0, gradient_bytes=size) for name, size in first]),
@@ -247,8 +247,8 @@ def _messages(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
     sending = [index for index in reversed(range(len(layers))) if layers[index].communication]
     order = {layer: message for message, layer in enumerate(sending)}
     return {
-        "message": [order.get(index, -1) for index in range(len(layers))],
-        "message_bytes": [layer.gradient_bytes if index in order else 0 for index, layer in enumerate(layers)],
+        "bucket": [order.get(index, -1) for index in range(len(layers))],
+        "bucket_bytes": [layer.gradient_bytes if index in order else 0 for index, layer in enumerate(layers)],
     }
 
 

@@ -90,7 +90,7 @@ def _unsent(of: ProfiledIteration) -> ProfiledIteration:
     layers, nothing = len(of.layers["layer"]), {"exposed_communication": 0.0, "communication": 0.0}
     rest = of.phases["iteration_time"] - of.phases["exposed_communication"]
     never = dict.fromkeys(("all_reduce_start", "all_reduce_end"), [None] * layers)
-    unsent = {"message": [-1] * layers, "message_bytes": [0] * layers}
+    unsent = {"bucket": [-1] * layers, "bucket_bytes": [0] * layers}
     return replace(of, phases=of.phases | nothing | {"iteration_time": rest}, layers=of.layers | never | unsent)
 
 
@@ -171,6 +171,6 @@ def _layers(rank: Rank, place: int, own: Places) -> dict[str, list[Any]]:
         "gradient_ready": [None, *ready[::-1].tolist()],
         "all_reduce_start": [None, *start[::-1].tolist()],
         "all_reduce_end": [None, *(start + sent.seconds[own])[::-1].tolist()],
-        "message": [-1, *range(count - 1, -1, -1)],
-        "message_bytes": sizes,
+        "bucket": [-1, *range(count - 1, -1, -1)],
+        "bucket_bytes": sizes,
     }

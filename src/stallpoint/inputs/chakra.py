@@ -36,7 +36,7 @@ from stallpoint.inputs.events import (
     rank_of,
 )
 from stallpoint.inputs.trace_files import HEAD, opened
-from stallpoint.storage.protobuf import Span, fields, integers, messages, varint
+from stallpoint.storage.protobuf import Span, fields, integers, records, varint
 
 _COLLECTIVES = {
     0: "AllReduce", 1: "Reduce", 2: "AllGather", 5: "Broadcast", 6: "AllToAll", 7: "ReduceScatter", 8: "ReduceScatter",
@@ -159,7 +159,7 @@ def read(path: Path) -> list[Trace]:
 
 
 def _in_protobuf(data: bytes) -> Iterator[_Node]:
-    _, *spans = messages(data)
+    _, *spans = records(data)
     return (_node(data, span) for span in spans)
 
 

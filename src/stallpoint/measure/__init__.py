@@ -4,5 +4,5 @@ This file imports no tensor library and no MPI, so that a study can be checked i
 """
 
 STEP_SIZE = 0.001
-"""Of the training: Caffe's value for AlexNet is 0.01, but the smallest mini-batches must not diverge. Times do not
-depend on it."""
+"""Step size of training. Caffe's value for AlexNet is 0.01, but the smallest mini-batches must not diverge. Times do
+not depend on it."""

@@ -1,4 +1,4 @@
-"""What is checked before ranks train together, so that none of them waits for another without end, or is killed."""
+"""Checks before training, so that no rank waits for another one without end or is killed."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from stallpoint.strategies.presets import preset_from, to_values
 from stallpoint.study.kinds.train_kind import TrainCell
 
 COPIES = 3
-"""Weights, gradients and momenta: what SGD keeps of each value."""
+"""Values that SGD keeps for each weight: weight, gradient and momentum."""
 
 
 def check(cell: TrainCell, world: World, network: Network, device: torch.device) -> None:
-    """Raise `CannotRun`, the same on every rank, where they were told different presets or do not fit into memory."""
-    told = world.comm.allgather((cell.preset, lacking(cell, network, device)))
-    same_preset([preset for preset, _ in told])
-    if reason := next((reason for _, reason in told if reason), ""):
+    """Raise `CannotRun`, the same on every rank, if ranks have different presets or training does not fit into
+    memory."""
+    replies = world.comm.allgather((cell.preset, lacking(cell, network, device)))
+    same_preset([preset for preset, _ in replies])
+    if reason := next((reason for _, reason in replies if reason), ""):
         raise CannotRun(reason)
 
 
 def same_preset(presets: Sequence[dict[str, Any]]) -> None:
-    """Raise `CannotRun` unless all ranks were told the same preset."""
+    """Raise `CannotRun` unless all ranks have the same preset."""
     first, *others = (to_values(preset_from(preset)) for preset in presets)
     for rank, other in enumerate(others, 1):
         for name in sorted(first.keys() | other.keys()):
@@ -42,9 +43,12 @@ def same_preset(presets: Sequence[dict[str, Any]]) -> None:
 
 
 def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
-    """Why what a worker keeps of the weights alone does not fit into its memory; empty where it does."""
+    """Why weights, gradients and momenta of a worker do not fit into its memory; empty if they do."""
     sizes, strategy = _sizes(cast(Hashable, network)), preset_from(cell.preset).strategy
-    of_weights, of_state = (cell.ranks > 1 and strategy.divided(cell.place, sizes, lambda: split_of(network))) or (1, 1)
+    of_weights, of_state = (cell.ranks > 1 and strategy.divided(cell.placement, sizes, lambda: split_of(network))) or (
+        1,
+        1,
+    )
     kept = sum(sizes) * ((COPIES - 1) / of_weights + 1 / of_state)
     available = available_memory.of_gpu(device) or available_memory.of_host(cell.workers_per_node)
     if kept <= available:
@@ -57,5 +61,5 @@ def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
 
 @lru_cache
 def _sizes(network: Hashable) -> tuple[int, ...]:
-    """Bytes of what each layer learns."""
+    """Bytes of each layer's gradients."""
     return tuple(layer.gradient_bytes for layer in layers(cast(Network, network).sketch()))

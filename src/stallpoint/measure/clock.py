@@ -1,6 +1,6 @@
 """Clocks that follow the device: the host's for a CPU, events in the stream for an accelerator.
 
-A mark is a point in time that costs next to nothing to take; its value is asked for after the iteration.
+A mark is a point in time that costs next to nothing to take; its value is read after the iteration.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import torch
 from stallpoint.measure.device import has_streams, synchronize
 
 Mark: TypeAlias = Any
-"""What a clock's `mark` returns; only that clock can read it."""
+"""Result of a clock's `mark`; only that clock can read it."""
 
 host_mark = time.perf_counter_ns
 """The host's time, whatever the device."""
 
 
 def event_mark() -> Mark:
-    """An event behind the work queued so far in the current stream."""
+    """Return an event behind the work queued so far in the current stream."""
     event = torch.Event(enable_timing=True)
     event.record()
     return event
@@ -35,17 +35,17 @@ class Clock(Protocol):
         """Begin an iteration; everything before has ended on the device."""
 
     def mark(self) -> Mark:
-        """Now, in the device's own order of work."""
+        """Mark the present in the device's order of work."""
 
     def wait(self) -> None:
-        """Until the device has passed all marks, which can be read from then on."""
+        """Wait until the device has passed all marks, which can be read from then on."""
 
     def seconds(self, mark: Mark) -> float:
         """Time of a mark since the start."""
 
 
 class HostClock:
-    """On a CPU work is done when the call returns."""
+    """Clock of a CPU, whose work is done when the call returns."""
 
     mark = staticmethod(host_mark)
 
@@ -57,7 +57,7 @@ class HostClock:
         self._start = host_mark()
 
     def wait(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: all work is done."""
 
     def seconds(self, mark: Mark) -> float:
         """Time of a mark since the start."""
@@ -65,7 +65,7 @@ class HostClock:
 
 
 class EventClock:
-    """Events in the current stream: taking one waits for nothing.
+    """Clock by events in the current stream; taking one waits for nothing.
 
     The stream is idle when an iteration starts, so that it starts on the device when it does on the host.
     """
@@ -81,7 +81,7 @@ class EventClock:
         self._start = self.mark()
 
     def wait(self) -> None:
-        """Until the device is idle."""
+        """Wait until the device is idle."""
         synchronize(self._device)
 
     def seconds(self, mark: Mark) -> float:
@@ -90,7 +90,7 @@ class EventClock:
 
 
 def clock_for(device: torch.device) -> Clock:
-    """The clock that follows `device`."""
+    """Return the clock that follows `device`."""
     return EventClock(device) if has_streams(device) else HostClock()
 
 

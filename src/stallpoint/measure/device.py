@@ -1,7 +1,7 @@
 """The device that a worker computes on, its streams, and threads that work for it.
 
-What every accelerator of PyTorch has goes by `torch.accelerator`, `torch.Stream` and `torch.Event`; what CUDA alone
-tells (and ROCm, which PyTorch gives the same name) is asked of `torch.cuda` by who needs it.
+Features of every accelerator go through `torch.accelerator`, `torch.Stream` and `torch.Event`; those of CUDA only (and
+ROCm, which PyTorch gives the same name) are read from `torch.cuda` where they are needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stallpoint.study.cells import Cell
 
 set_device = getattr(torch.accelerator, "set_device_index", None) or torch.accelerator.set_device_idx
 current_device = getattr(torch.accelerator, "current_device_index", None) or torch.accelerator.current_device_idx
-"""By their names of PyTorch 2.7 or those before."""
+"""Functions named differently before PyTorch 2.7."""
 
 
 def device_of(cell: Cell) -> torch.device:
@@ -37,7 +37,7 @@ def synchronize(device: torch.device) -> None:
 
 @contextmanager
 def in_stream(stream: torch.Stream | None) -> Iterator[None]:
-    """A block of this thread whose work goes into `stream`; None: where it goes anyway.
+    """Put the work of this thread in the block into `stream`; None: the current one.
 
     (`torch.Stream` is a context manager itself since PyTorch 2.7.)
     """
@@ -53,7 +53,8 @@ def in_stream(stream: torch.Stream | None) -> Iterator[None]:
 
 
 def thread_for(device: torch.device, name: str) -> ThreadPoolExecutor:
-    """A thread to work for `device`: its current GPU would be the node's first, whatever that of the main thread is."""
+    """Return a thread that works for `device`: its current GPU would be the node's first, whatever that of the main
+    thread is."""
     if has_streams(device):
         return ThreadPoolExecutor(1, name, initializer=set_device, initargs=(device,))
     return ThreadPoolExecutor(1, name)

@@ -1,4 +1,4 @@
-"""What happens to measured rows when a job is told to end (scancel, a time limit, Ctrl-C)."""
+"""Saving of measured rows when a job is told to end (scancel, a time limit, Ctrl-C)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stallpoint.study.cells import Cell
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PATIENCE = 60
-"""How long a copy of the process may take to save, in s."""
+"""Time that the copy of the process has for saving, s."""
 
 
 class Interruption:
@@ -41,7 +41,7 @@ class Interruption:
         os.set_blocking(self._writer, False)
         self._watcher = threading.Thread(target=self._watch, name="interruption", daemon=True)
         self._watcher.start()
-        # The pipe is open whenever a signal makes the main thread stand still: nobody else ends the process then.
+        # The pipe is open whenever a signal stops the main thread: only the thread behind it ends the process then.
         self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._handlers = {number: signal.signal(number, self._stand_still) for number in _SIGNALS}
         return self
@@ -58,7 +58,7 @@ class Interruption:
 
     @contextmanager
     def held_off(self) -> Iterator[None]:
-        """Within the block a signal waits for its end."""
+        """Delay signals until the block has ended."""
         self._held_off = True
         with self._lock:
             yield
@@ -74,24 +74,24 @@ class Interruption:
 
     def _save_and_say(self, number: int) -> None:
         line = f"interrupted by {signal.Signals(number).name}: {self._save()}\n"
-        with suppress(OSError):  # whoever reads what this process says may have ended before it
+        with suppress(OSError):  # the reader of this process's output may have ended before it
             os.write(2, line.encode())
 
     def _stand_still(self, *_: object) -> None:
-        """Keep the main thread from computing on, for the sake of the thread that saves."""
+        """Stop the main thread from computing, for the sake of the thread that saves."""
         if not self._held_off:
             threading.Event().wait()
 
 
 def _in_own_session(step: Callable[[], None]) -> bool:
-    """Do `step` in a copy of this process and wait for its end, at most `_PATIENCE` s; whether it ended well."""
+    """Do `step` in a copy of this process, wait for its end (at most `_PATIENCE` s) and return whether it succeeded."""
     try:
         if copy := os.fork():
             return os.waitpid(copy, 0)[1] == 0
-    except OSError:  # no memory for another process, or its end was not to be learned
+    except OSError:  # fork failed, or the end of the copy is unknown
         return False
     with suppress(BaseException):
-        signal.alarm(_PATIENCE)  # ends the copy should it wait for a lock that a thread held which was not copied
+        signal.alarm(_PATIENCE)  # ends the copy if it waits for a lock of a thread that was not copied
         os.setsid()
         step()
         os._exit(0)
@@ -99,26 +99,26 @@ def _in_own_session(step: Callable[[], None]) -> bool:
 
 
 def interrupted_folder(cell: Cell, folder: Path) -> Path:
-    """Where rows of a visit that did not end go: ``results/interrupted/<cell>`` for ``results/visits/<cell>/...``."""
+    """Return the folder for rows of a visit that did not end: ``results/interrupted/<cell>`` for
+    ``results/visits/<cell>/...``."""
     visits = next((parent for parent in folder.parents if parent.name in ("visits", "raw")), folder)
     return visits.parent / "interrupted" / cell.path
 
 
 def spare_folder(kept: Path) -> Path:
-    """Where they go instead of to the folder `kept`: below the temporary folder under the same path, and each user's
-    apart, so that cells of two studies do not meet and nobody needs to write to another one's folder."""
+    """Return the folder used instead of `kept`: below the temporary folder under the same path, separate for each user,
+    so that cells of two studies do not meet and nobody needs to write to another one's folder."""
     return Path(tempfile.gettempdir(), f"stallpoint-interrupted-{os.getuid()}", *kept.absolute().parts[1:])
 
 
 def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:
-    """Save this rank's rows so far, in the temporary folder where the results' disk is full; says what and where."""
+    """Save this rank's rows so far, in the temporary folder if the results' disk is full; return what was saved
+    where."""
     if all(table in (ENVIRONMENTS, SLURM_JOBS) for table in recorder.tables):
         return f"rank {rank} had measured nothing yet"
     kept = interrupted_folder(cell, folder)
     for target in (kept, spare_folder(kept)):
-        with suppress(
-            Exception
-        ):  # a full disk, rows that are none: the next place, and whatever ended the visit is said
+        with suppress(Exception):  # a full disk or damaged rows: try the next folder; the visit's own end is reported
             for table in recorder.tables:
                 parquet.write(table, recorder.arrow(table), target / f"rank~{rank}.{table.name}.parquet")
             return f"the rows of rank {rank} so far are in {target}"

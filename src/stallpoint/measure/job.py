@@ -46,13 +46,13 @@ from stallpoint.study.kinds import kind_of
 from stallpoint.study.runs import run_row, write_failure
 
 _GRACE = 10.0
-"""How long a rank that cannot go on waits for the others to end too, before it ends them, in s."""
+"""Time that a rank with a problem waits for the others to end before it ends them, s."""
 
 Measure = Callable[[Any, World, Recorder], None]
 Prepare = Callable[[Any, Recorder], Any]
-"""What a visit does before it measures: gives the cell as it is on this node, and may add rows."""
+"""Preparation of a visit: returns the cell as it is on this node, and may add rows."""
 _OPTIONAL = (SLURM_JOBS, STAGING, CONVERSIONS, STALENESS)
-"""Tables that only visits with rows of them have."""
+"""Tables that are left out of a visit's folder if they have no rows."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class _Problem:
     """Where it was raised, of what nobody expected."""
 
     def __str__(self) -> str:
-        """For the log."""
+        """Return the text for the log."""
         return f"error: {self.message}\n{self.trace}".rstrip()
 
 
@@ -77,15 +77,15 @@ def run(
     *,
     visit: int = 1,
     turn: int = 1,
-    beside: int = 0,
+    concurrent: int = 0,
     prepare: Prepare = lambda cell, _: cell,
 ) -> None:
     """Visit one cell and write the visit's `folder`.
 
     Every process of the launched job calls this, or of `world` where MPI was started before. `measure` gets the cell as
     `prepare` makes it, the world and a recorder for its rank's rows. It is the cell's `visit`-th visit, and the
-    `turn`-th of all cells that take turns; `beside` others are visited meanwhile. Leaves by `SystemExit` when it ends
-    in an error.
+    `turn`-th of all cells of the schedule; `concurrent` others are visited meanwhile. Leaves by `SystemExit` when it
+    ends in an error.
     """
     started = datetime.now(UTC)
     try:
@@ -98,7 +98,7 @@ def run(
             write_failure(cell, folder, started, str(error))
         return
     recorder = Recorder(cell, world.rank, visit, checkpoint_of(folder))
-    _Visit(cell, folder, started, turn, beside, world, recorder, prepare).run(measure)
+    _Visit(cell, folder, started, turn, concurrent, world, recorder, prepare).run(measure)
 
 
 @dataclass(frozen=True)
@@ -109,19 +109,19 @@ class _Visit:
     folder: Path
     started: datetime
     turn: int
-    beside: int
+    concurrent: int
     world: World
     recorder: Recorder
     prepare: Prepare
 
     def run(self, measure: Measure) -> None:
         """Measure, agree with the other ranks on how it ended, and write."""
-        agreement = self.world.comm.Dup()  # apart from the messages of ranks that are still measuring
+        agreement = self.world.comm.Dup()  # separate from the messages of ranks that are still measuring
         with Interruption(self._save_rows) as interruption:
             rows: dict[str, bytes] = {}
             problem = _attempt(lambda: rows.update(self._measured(measure)))
             if not all_arrive(agreement, _GRACE if problem else math.inf):
-                self._end_alone(problem)
+                self._end_this_rank(problem)
             if self._ended(agreement.allgather(problem)):
                 agreement.Free()
                 return
@@ -129,10 +129,11 @@ class _Visit:
             with interruption.held_off():
                 problem = _attempt(lambda: self._write(parts)) if self.world.rank == 0 else None
             self._ended(agreement.allgather(problem))
-        agreement.Free()  # processes make many visits, and some libraries have two thousand communicators at most
+        agreement.Free()  # processes make many visits, and some libraries have only two thousand communicators
 
     def _measured(self, measure: Measure) -> dict[str, bytes]:
-        """Measure as the cell asks, and note on what; this rank's rows, by table."""
+        """Prepare this process as the cell asks, record its environment, and measure; return this rank's rows by
+        table."""
         if self.cell.device == "cuda":
             environment.choose_gpu(self.world)
         torch.set_num_threads(self.cell.threads_per_worker)
@@ -143,7 +144,7 @@ class _Visit:
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, given))
         if job:
             self.recorder.add(SLURM_JOBS, **job)
-        self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas: there is no time for that when interrupted
+        self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas, for which an interruption leaves no time
         cell = self.prepare(self.cell, self.recorder)
         sentinel = sentinel_of(self.world, device_of(self.cell))
         before = sentinel.run()
@@ -153,10 +154,10 @@ class _Visit:
         with Sensors() as sensors:
             where = {"cpus": sensors.cpus, "node_busy_error": sensors.node_busy_error, "kernel": kernel_id()}
         self.recorder.add(
-            VISITS, turn=self.turn, beside=self.beside, began=self.started,
+            VISITS, position=self.turn, concurrent=self.concurrent, started=self.started,
             duration=(datetime.now(UTC) - self.started).total_seconds(),
             preparing=(self.recorder.prepared - self.started).total_seconds(), measuring=self.recorder.measuring,
-            left_out=self.recorder.left_out,
+            excluded_samples=self.recorder.excluded_samples,
             **where, threads=self.cell.threads_per_worker,
             product_before=before["product_seconds"], product_after=after["product_seconds"],
             all_reduce_before=before["all_reduce_seconds"], all_reduce_after=after["all_reduce_seconds"],
@@ -174,8 +175,8 @@ class _Visit:
     def _save_rows(self) -> str:
         return save_rows(self.recorder, self.cell, self.world.rank, self.folder)
 
-    def _end_alone(self, problem: _Problem | None) -> NoReturn:
-        """End the whole job while other ranks still measure, most likely waiting for this one."""
+    def _end_this_rank(self, problem: _Problem | None) -> NoReturn:
+        """End the job while other ranks still measure, most likely waiting for this one."""
         assert problem, "only a rank with a problem stops waiting"
         _say(f"{problem}\nrank {self.world.rank} ends the job; {self._save_rows()}")
         if problem.exit_code == EXIT_FAILED:
@@ -185,7 +186,7 @@ class _Visit:
         raise SystemExit(problem.exit_code)
 
     def _ended(self, problems: list[_Problem | None]) -> bool:
-        """Whether a rank had a problem: then the first such rank says so, and all end."""
+        """Return whether a rank had a problem: then the first such rank reports it, and all end."""
         first = next((rank for rank, problem in enumerate(problems) if problem), None)
         if first is None:
             return False
@@ -197,7 +198,7 @@ class _Visit:
             _say(f"{problem}\n{saved}")
             if problem.exit_code == EXIT_FAILED:
                 unwritten = _attempt(lambda: write_failure(self.cell, self.folder, self.started, problem.message))
-        # A launcher ends all ranks as soon as one leaves with an exit status: they leave together.
+        # A launcher ends all ranks as soon as one exits with a status: all exit at once.
         unwritten = self.world.comm.allgather(unwritten)[first]
         if unwritten and self.world.rank == first:
             _say(f"{unwritten}")
@@ -207,12 +208,12 @@ class _Visit:
 
 
 def _attempt(step: Callable[[], None]) -> _Problem | None:
-    """Do `step`; what was in its way, if it could not be done."""
+    """Do `step` and return the problem if it failed."""
     try:
         step()
     except (CannotRun, InputError) as error:
         return _Problem(EXIT_BAD_INPUT if comes_back(error) else EXIT_FAILED, shortened(str(error)))
-    except BaseException as error:  # whatever code of the user's, or of a library, does: the others go on
+    except BaseException as error:  # any error of a user's code or of a library; the other ranks go on
         if isinstance(error, OSError) and comes_back(error):
             return _Problem(EXIT_BAD_INPUT, f"{error.filename}: {reason(error)}" if error.filename else reason(error))
         if _out_of_memory(error):
@@ -224,7 +225,7 @@ def _attempt(step: Callable[[], None]) -> _Problem | None:
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """Whether Python, the GPU's or the CPU's allocator (which has no exception of its own) found no memory."""
+    """Return whether Python's, the GPU's or the CPU's allocator (which has no exception of its own) found no memory."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
     )

@@ -7,8 +7,9 @@ import mpi4py
 mpi4py.rc.initialize = False
 # Without it waiting ranks spin, and take the cores from those that still compute when ranks outnumber cores.
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-# Else a rank that loses another one, which was killed, would end itself and the job at once. In this time, in s, the
-# launcher learns of the dead one: it tells the others to end, which then save their rows, and says who was killed.
+# Without it a rank that loses another one, which was killed, would end itself and the job at once. In this time, in s,
+# the launcher notices the killed rank: it tells the others to end, which then save their rows, and reports which was
+# killed.
 os.environ.setdefault("OMPI_MCA_mpi_abort_delay", "5")
 
 from mpi4py import MPI  # noqa: E402  (after the settings above, which it reads)

@@ -19,7 +19,7 @@ _Block = tuple[int, dict[str, Any]]
 
 
 class Recorder:
-    """Collects rows for the raw tables; columns that are the same for the whole cell need not be given.
+    """Collects rows for the raw tables; columns that are constant in the cell need not be given.
 
     Adding is one list append, so that it costs the measured loop next to nothing and another thread
     can save the rows at any moment.
@@ -28,15 +28,15 @@ class Recorder:
     def __init__(self, cell: Cell, rank: int, visit: int = 1, checkpoint: Path | None = None) -> None:
         self._constants = {**constants(cell, rank), "visit": visit}
         self.checkpoint = checkpoint
-        """Where a visit can leave what it goes on from when it was interrupted."""
+        """File for the checkpoint of an interrupted visit."""
         self.visit = visit
-        """Which visit to the cell this is, from 1."""
+        """Number of the visit to the cell, from 1."""
         self.prepared: datetime | None = None
-        """When the ranks began to measure together; until then they prepare."""
+        """Time when all ranks began to measure; until then they prepare."""
         self.measuring = 0.0
-        """Time spent on what is measured itself, warm-up included, s."""
-        self.left_out = 0
-        """Samples of the storage that cannot be decoded and are left out of it."""
+        """Time of measuring, warm-up included, s."""
+        self.excluded_samples = 0
+        """Samples of the storage that cannot be decoded and are excluded."""
         self._blocks: dict[str, list[_Block]] = {}
 
     def add(self, table: Table, **values: object) -> None:
@@ -51,11 +51,11 @@ class Recorder:
 
     @property
     def tables(self) -> list[Table]:
-        """Tables that have rows."""
+        """List the tables that have rows."""
         return [TABLES[name] for name in self._blocks]
 
     def arrow(self, table: Table) -> pa.Table:
-        """The rows of `table` so far, with the cell's own columns."""
+        """Return the rows of `table` so far, with the cell's own columns."""
         blocks = list(self._blocks.get(table.name, ()))
         rows = sum(length for length, _ in blocks)
         measured = blocks[0][1] if blocks else {}
@@ -69,7 +69,7 @@ class Recorder:
 
 
 def _column(blocks: list[_Block], name: str) -> list[Any]:
-    """One column of all blocks, single values repeated over their block."""
+    """Return one column of all blocks, single values repeated over their block."""
     return list(
         chain.from_iterable(
             values[name] if isinstance(values[name], list | tuple | np.ndarray) else repeat(values[name], length)
@@ -79,7 +79,7 @@ def _column(blocks: list[_Block], name: str) -> list[Any]:
 
 
 def constants(cell: Cell, rank: int = 0) -> dict[str, Any]:
-    """Columns that are the same in every row of one rank: the cell's axes and what follows from them."""
+    """Return the columns that are the same in every row of one rank: the cell's axes and what follows from them."""
     found: dict[str, Any] = {axis: getattr(cell, axis) for axis in cell.axes}
     if isinstance(cell, TrainCell):
         found |= {"worker_batch": cell.worker_batch, "global_batch": cell.global_batch}

@@ -26,9 +26,10 @@ _kept: WeakSet[_Resident] = WeakSet()
 
 
 def network(known: Network, seed: int, device: torch.device) -> nn.Module:
-    """The network on `device`, with the weights and buffers that it is built with from `seed`.
+    """Return the network on `device`, with the weights and buffers that it is built with from `seed`, the same on all
+    ranks.
 
-    All ranks get the same. Until the next call it is the caller's alone.
+    The next call may return the same object.
     """
     resident = _built(cast(Hashable, known), seed, device)
     with torch.no_grad():
@@ -38,7 +39,7 @@ def network(known: Network, seed: int, device: torch.device) -> nn.Module:
 
 
 def held_bytes(device: torch.device) -> int:
-    """What networks on `device` take between visits: their values, and those they begin with."""
+    """Return the bytes of networks on `device` between visits: their values, and their initial values."""
     return sum(
         values.nbytes + one.initial[name].nbytes
         for one in _kept
@@ -56,6 +57,6 @@ def _built(known: Hashable, seed: int, device: torch.device) -> _Resident:
 
 
 def _state(built: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """All that a forward pass reads or writes; what is not in the network's ``state_dict`` too."""
+    """Yield all that a forward pass reads or writes, also what is not in the network's ``state_dict``."""
     yield from built.named_parameters()
     yield from built.named_buffers()

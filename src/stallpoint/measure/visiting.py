@@ -1,9 +1,9 @@
 """Processes that visit one cell after another: ``python -m stallpoint.measure RANKS PER_NODE REDUCTION``.
 
-Started once, or once for each rank by an MPI launcher, they import what they need and initialise MPI; then rank 0 takes
-orders from its standard input, and answers on its standard output (`schedule.processes` is at the other end of
-both). A line holds the orders for visits that begin at the same moment; the answer comes when the last of them ended.
-Those who are not needed for a visit sleep.
+An MPI launcher starts one for each rank (or none where there is one rank). They initialise MPI; then rank 0 takes
+orders from its standard input and answers on its standard output (`schedule.processes` is at the other end). A line
+holds the orders for visits that begin at the same moment; the answer comes when the last of them has ended. Ranks
+without a visit sleep.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from stallpoint.study.kinds import cell_from_json, kind_of
 
 
 def serve(ranks: int, per_node: int, reduction: str) -> None:
-    """Visit cells as ordered, until an order for nothing; every process of the job calls this.
+    """Visit cells as ordered, until an empty order; every process of the job calls this.
 
-    Of `ranks` in all, `per_node` in their order share a node.
+    `per_node` consecutive ranks of all `ranks` share a node.
     """
     try:
         world = World.start(ranks, reduction)
@@ -59,28 +59,25 @@ def _visits(world: World, per_node: int, staging: Staging) -> None:
             first.append(ranks_of_cell[0])
             if shape not in parts:
                 parts[shape] = world.part(ranks_of_cell, cell.scheme)
-            if part := parts[shape]:  # one order at most has a part for this rank
-                exit_code = _visit(cell, order, part, prepare, beside=len(orders) - 1)
+            if part := parts[shape]:  # this rank takes part in one order at most
+                exit_code = _visit(cell, order, part, prepare, concurrent=len(orders) - 1)
         job.all_arrive(world.comm, math.inf)
         if codes := world.comm.gather(exit_code):
             _answer(f"{ENDED}{' '.join(str(codes[rank]) for rank in first)}")
 
 
 def members(cell: Cell, per_node: int, node: int = 0) -> list[int]:
-    """The ranks that visit the cell, where `per_node` of all ranks share a node: as many of each node as it has.
-
-    `node` is the first one it uses.
-    """
+    """Return the ranks that visit the cell on nodes from `node` on, of which each has `per_node` ranks."""
     nodes = range(node, node + cell.nodes)
     return [number * per_node + worker for number in nodes for worker in range(cell.workers_per_node)]
 
 
-def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare, *, beside: int) -> int:
-    """Visit the cell; exit status of the visit, the same on all ranks that took part."""
+def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare, *, concurrent: int) -> int:
+    """Visit the cell and return the exit status of the visit, the same on all ranks that took part."""
     try:
         job.run(
             cell, lambda *given: kind_of(cell).measure()(*given), Path(order["folder"]), part,
-            visit=order["visit"], turn=order["turn"], beside=beside, prepare=prepare,
+            visit=order["visit"], turn=order["turn"], concurrent=concurrent, prepare=prepare,
         )  # fmt: skip
     except SystemExit as end:
         return int(end.code or 0)
@@ -88,7 +85,8 @@ def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare,
 
 
 def _next(world: World) -> list[dict[str, Any]]:
-    """The next orders, on disjoint nodes, on all ranks; none at the end. Waiting takes no core from anybody."""
+    """Return the next orders, on disjoint nodes, the same on all ranks; none at the end. Ranks sleep while they
+    wait."""
     line = sys.stdin.readline() if world.rank == 0 else ""
     job.all_arrive(world.comm, math.inf)
     line = world.comm.bcast(line)
@@ -96,7 +94,7 @@ def _next(world: World) -> list[dict[str, Any]]:
 
 
 def _leave_unread() -> None:
-    """Read what a launcher gives to every rank (srun does), so that it never waits for this one to read."""
+    """Read and drop the input that a launcher gives to every rank (srun does), so that it never waits for this one."""
     while os.read(0, 65536):
         pass
 

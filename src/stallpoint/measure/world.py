@@ -1,4 +1,4 @@
-"""The MPI world of a job: every worker of the cell, and nobody else."""
+"""The MPI world of a job: all workers of the cell."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class World:
         return cls(comm, comm.rank, comm.size, reduction)
 
     def part(self, members: Sequence[int], reduction: str) -> Self | None:
-        """These workers as a world of their own, which they make together; None for the others.
+        """Return the world of the ranks `members`, which all call this; None on the others.
 
-        Raises `ValueError` for a scheme that the library had to be told before it was initialised.
+        Raises `ValueError` for a scheme that has to be set before MPI is initialised.
         """
         if forced(reduction) != forced(self.reduction):
             raise ValueError(f"MPI was started to reduce by {self.reduction}, not by {reduction}")
@@ -65,7 +65,7 @@ class World:
 
 
 def _wrong_size(size: int, expected: int) -> str:
-    """What is wrong with the launch, and what to try."""
+    """Return what is wrong with the launch, and what to try."""
     problem = f"the job needs {expected} MPI ranks and MPI started {size}"
     if size > 1:
         return f"{problem}: mpirun or srun was told another number of processes (-n {expected} would be right)"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Network(Protocol):
-    """What can be done with a network before it is built."""
+    """Interface of a network before it is built."""
 
     @property
     def name(self) -> str:
@@ -30,36 +30,36 @@ class Network(Protocol):
 
     @property
     def takes(self) -> Inputs:
-        """What one of its samples is."""
+        """Inputs of one sample."""
 
     def outline(self) -> nn.Module:
-        """The network where running it costs least: its layers and shapes."""
+        """Return the network in the form that is cheapest to run, for its layers and shapes."""
 
     def sketch(self) -> nn.Module:
-        """The network where building it costs least: its layers; it need not run."""
+        """Return the network in the form that is cheapest to build, for its layers; it need not run."""
 
     def build(self, seed: int) -> nn.Module:
-        """The network in training mode with fresh weights, the same for the same seed."""
+        """Build the network in training mode with fresh weights, the same for the same seed."""
 
 
-class Said(NamedTuple):
-    """A number that others published."""
+class Number(NamedTuple):
+    """A published number."""
 
     text: str
-    """As printed there, with its digits, such as ``1.6e9``."""
+    """Number as printed, with its digits, such as ``1.6e9``."""
     source: str
 
 
 class Published(NamedTuple):
-    """How large others say that a network is."""
+    """Published sizes of a network."""
 
-    parameters: Said
-    multiply_adds: Said
+    parameters: Number
+    multiply_adds: Number
 
 
 @dataclass(frozen=True)
 class RegisteredNetwork:
-    """A network of the registry, and what is known of it before it is built."""
+    """A network of the registry, with properties known before it is built."""
 
     name: str
     build_function: str
@@ -68,18 +68,18 @@ class RegisteredNetwork:
     description: str
     source: str
     parameters: int
-    """Learned values in all."""
+    """Number of learned values."""
     largest_layer_bytes: int
-    """Gradients of the layer that has most of them, bytes."""
+    """Largest size of a layer's gradients, bytes."""
     multiply_adds: int
     """Multiplications (each with an addition) of the matrix products in one sample's forward pass."""
-    most_stages: int
-    """Into how many stages of a pipeline it can be cut (`networks.cutting`); 1 where layers share weights."""
+    max_stages: int
+    """Largest number of pipeline stages (`networks.cutting`); 1 if layers share weights."""
     published: Published
     split_layers: int = 0
     """Fully-connected layers behind convolutions whose outputs can be split over workers (`networks.splitting`)."""
     smallest_batch: int = 1
-    """Samples that a worker needs at least; two where a single pixel is normalised over the mini-batch."""
+    """Least number of samples of a worker; two if a single pixel is normalised over the mini-batch."""
 
     @property
     def gradient_bytes(self) -> int:
@@ -87,7 +87,7 @@ class RegisteredNetwork:
         return 4 * self.parameters
 
     def outline(self) -> nn.Module:
-        """The network without values (PyTorch's meta device): its layers and shapes cost nothing."""
+        """Return the network without values (PyTorch's meta device): its layers and shapes cost nothing."""
         import torch
 
         module, _, function = self.build_function.partition(":")
@@ -96,11 +96,11 @@ class RegisteredNetwork:
         return network
 
     def sketch(self) -> nn.Module:
-        """The same: it is not run before it is built."""
+        """Return the outline."""
         return self.outline()
 
     def build(self, seed: int) -> nn.Module:
-        """The network in training mode with fresh weights, the same for the same seed."""
+        """Build the network in training mode with fresh weights, the same for the same seed."""
         from stallpoint.networks.layers import initialise, with_memory
 
         network = with_memory(self.outline())
@@ -123,13 +123,13 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=60_965_224,
             largest_layer_bytes=151_011_328,
             multiply_adds=724_406_816,
-            most_stages=8,
+            max_stages=8,
             split_layers=3,
             published=Published(
-                parameters=Said(
+                parameters=Number(
                     "61.0e6", "Sze et al., Efficient Processing of Deep Neural Networks, Proc. IEEE 2017, Table II"
                 ),
-                multiply_adds=Said("724e6", "Sze et al., Table II"),
+                multiply_adds=Number("724e6", "Sze et al., Table II"),
             ),
             description="AlexNet in Caffe's one-tower form: grouped convolutions, local response normalisation",
             source="Krizhevsky, Sutskever & Hinton (2012); Caffe's bvlc_alexnet",
@@ -141,13 +141,13 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=13_378_280,
             largest_layer_bytes=8_392_704,
             multiply_adds=1_591_044_096,
-            most_stages=6,
+            max_stages=6,
             split_layers=1,
             published=Published(
-                parameters=Said(
+                parameters=Number(
                     "13.4e6", "Shi et al. (2018), Table IV: ~53 million, which are bytes (4 for a parameter)"
                 ),
-                multiply_adds=Said(
+                multiply_adds=Number(
                     "1.6e9", "Szegedy et al., CVPR 2015, section 1: a budget of 1.5 billion multiply-adds"
                 ),
             ),
@@ -161,11 +161,11 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=25_557_032,
             largest_layer_bytes=9_437_184,
             multiply_adds=3_857_973_248,
-            most_stages=19,
+            max_stages=19,
             split_layers=1,
             published=Published(
-                parameters=Said("25557032", "torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params"),
-                multiply_adds=Said("3.9e9", "Sze et al., Table II; He et al., CVPR 2016, Table 1, says 3.8e9"),
+                parameters=Number("25557032", "torchvision, ResNet50_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Number("3.9e9", "Sze et al., Table II; He et al., CVPR 2016, Table 1, says 3.8e9"),
             ),
             description="ResNet-50, first version: the stride is in a block's first 1x1 convolution",
             source="He, Zhang, Ren & Sun (2016), Table 1",
@@ -177,11 +177,11 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=138_357_544,
             largest_layer_bytes=411_058_176,
             multiply_adds=15_470_264_320,
-            most_stages=16,
+            max_stages=16,
             split_layers=3,
             published=Published(
-                parameters=Said("138357544", "torchvision, VGG16_Weights.IMAGENET1K_V1: num_params"),
-                multiply_adds=Said(
+                parameters=Number("138357544", "torchvision, VGG16_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Number(
                     "15.47e9", "torchvision, VGG16_Weights.IMAGENET1K_V1: GFLOPS, which are multiply-adds"
                 ),
             ),
@@ -195,11 +195,11 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=86_567_656,
             largest_layer_bytes=9_449_472,
             multiply_adds=17_563_828_224,
-            most_stages=29,
+            max_stages=29,
             split_layers=1,
             published=Published(
-                parameters=Said("86567656", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: num_params"),
-                multiply_adds=Said("17.56e9", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: GFLOPS"),
+                parameters=Number("86567656", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Number("17.56e9", "torchvision, ViT_B_16_Weights.IMAGENET1K_V1: GFLOPS"),
             ),
             description="ViT-B/16: patches of 16x16 pixels, a class token, 12 encoder blocks, a linear classifier",
             source="Dosovitskiy et al. (2021), Table 1",
@@ -211,10 +211,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=124_439_808,
             largest_layer_bytes=154_389_504,
             multiply_adds=145_824_153_600,
-            most_stages=1,
+            max_stages=1,
             published=Published(
-                parameters=Said("124439808", "Hugging Face, openai-community/gpt2: GPT2LMHeadModel.num_parameters()"),
-                multiply_adds=Said("145824153600", "karpathy/nanoGPT, transformer_sizing.ipynb: forward_total / 2"),
+                parameters=Number("124439808", "Hugging Face, openai-community/gpt2: GPT2LMHeadModel.num_parameters()"),
+                multiply_adds=Number("145824153600", "karpathy/nanoGPT, transformer_sizing.ipynb: forward_total / 2"),
             ),
             description="GPT-2 small (124M): 12 decoder blocks; the output layer shares the embedding's weights",
             source="Radford et al. (2019), section 2.3; openai/gpt-2, models/124M",
@@ -226,11 +226,11 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=61_100_840,
             largest_layer_bytes=151_011_328,
             multiply_adds=714_188_480,
-            most_stages=8,
+            max_stages=8,
             split_layers=3,
             published=Published(
-                parameters=Said("61100840", "torchvision, AlexNet_Weights.IMAGENET1K_V1: num_params"),
-                multiply_adds=Said("0.71e9", "torchvision, AlexNet_Weights.IMAGENET1K_V1: GFLOPS"),
+                parameters=Number("61100840", "torchvision, AlexNet_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Number("0.71e9", "torchvision, AlexNet_Weights.IMAGENET1K_V1: GFLOPS"),
             ),
             description="AlexNet's later variant: no groups, no local response normalisation, fewer filters",
             source="Krizhevsky (2014), section 5; torchvision's alexnet",
@@ -242,11 +242,11 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=60_965_224,
             largest_layer_bytes=151_011_328,
             multiply_adds=724_406_816,
-            most_stages=8,
+            max_stages=8,
             split_layers=3,
             published=Published(
-                parameters=Said("61.0e6", "Sze et al., Table II, of alexnet: normalisation learns nothing"),
-                multiply_adds=Said("724e6", "Sze et al., Table II, of alexnet: normalisation multiplies no matrices"),
+                parameters=Number("61.0e6", "Sze et al., Table II, of alexnet: normalisation learns nothing"),
+                multiply_adds=Number("724e6", "Sze et al., Table II, of alexnet: normalisation multiplies no matrices"),
             ),
             description="alexnet without local response normalisation",
             source="Shi et al. (2018), Table IV, note",
@@ -258,11 +258,11 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=143_667_240,
             largest_layer_bytes=411_058_176,
             multiply_adds=19_632_062_464,
-            most_stages=19,
+            max_stages=19,
             split_layers=3,
             published=Published(
-                parameters=Said("143667240", "torchvision, VGG19_Weights.IMAGENET1K_V1: num_params"),
-                multiply_adds=Said("19.63e9", "torchvision, VGG19_Weights.IMAGENET1K_V1: GFLOPS"),
+                parameters=Number("143667240", "torchvision, VGG19_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Number("19.63e9", "torchvision, VGG19_Weights.IMAGENET1K_V1: GFLOPS"),
             ),
             description="VGG-19, configuration E: 16 convolutions of 3x3 and three fully-connected layers",
             source="Simonyan & Zisserman (2015), Table 1",
@@ -274,11 +274,11 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=44_549_160,
             largest_layer_bytes=9_437_184,
             multiply_adds=7_570_194_432,
-            most_stages=36,
+            max_stages=36,
             split_layers=1,
             published=Published(
-                parameters=Said("44549160", "torchvision, ResNet101_Weights.IMAGENET1K_V1: num_params"),
-                multiply_adds=Said("7.6e9", "He et al., CVPR 2016, Table 1"),
+                parameters=Number("44549160", "torchvision, ResNet101_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Number("7.6e9", "He et al., CVPR 2016, Table 1"),
             ),
             description="ResNet-101, first version like resnet50",
             source="He, Zhang, Ren & Sun (2016), Table 1",
@@ -290,11 +290,11 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=60_192_808,
             largest_layer_bytes=9_437_184,
             multiply_adds=11_282_415_616,
-            most_stages=53,
+            max_stages=53,
             split_layers=1,
             published=Published(
-                parameters=Said("60192808", "torchvision, ResNet152_Weights.IMAGENET1K_V1: num_params"),
-                multiply_adds=Said("11.3e9", "He et al., CVPR 2016, Table 1"),
+                parameters=Number("60192808", "torchvision, ResNet152_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Number("11.3e9", "He et al., CVPR 2016, Table 1"),
             ),
             description="ResNet-152, first version like resnet50",
             source="He, Zhang, Ren & Sun (2016), Table 1",
@@ -306,11 +306,11 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=27_161_264,
             largest_layer_bytes=9_830_400,
             multiply_adds=5_718_899_296,
-            most_stages=18,
+            max_stages=18,
             split_layers=1,
             published=Published(
-                parameters=Said("27161264", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: num_params"),
-                multiply_adds=Said("5.7e9", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: GFLOPS"),
+                parameters=Number("27161264", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Number("5.7e9", "torchvision, Inception_V3_Weights.IMAGENET1K_V1: GFLOPS"),
             ),
             description="Inception-v3 as trained, with its auxiliary classifier; mini-batches of two samples at least",
             smallest_batch=2,
@@ -323,10 +323,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=1_248_424,
             largest_layer_bytes=2_052_000,
             multiply_adds=818_924_576,
-            most_stages=18,
+            max_stages=18,
             published=Published(
-                parameters=Said("1248424", "torchvision, SqueezeNet1_0_Weights.IMAGENET1K_V1: num_params"),
-                multiply_adds=Said("0.82e9", "torchvision, SqueezeNet1_0_Weights.IMAGENET1K_V1: GFLOPS"),
+                parameters=Number("1248424", "torchvision, SqueezeNet1_0_Weights.IMAGENET1K_V1: num_params"),
+                multiply_adds=Number("0.82e9", "torchvision, SqueezeNet1_0_Weights.IMAGENET1K_V1: GFLOPS"),
             ),
             description="SqueezeNet 1.0: eight fire modules and no fully-connected layer",
             source="Iandola et al. (2016), Table 1",
@@ -338,13 +338,13 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=431_080,
             largest_layer_bytes=1_602_000,
             multiply_adds=2_293_000,
-            most_stages=4,
+            max_stages=4,
             split_layers=2,
             published=Published(
-                parameters=Said(
+                parameters=Number(
                     "431e3", "Han, Pool, Tran & Dally, Learning both Weights and Connections, NIPS 2015, Table 4"
                 ),
-                multiply_adds=Said("2293e3", "the same: 4586K FLOP, two for each multiplication"),
+                multiply_adds=Number("2293e3", "the same: 4586K FLOP, two for each multiplication"),
             ),
             description="LeNet in Caffe's form, for grey images of 28x28 pixels: two convolutions, two other layers",
             source="LeCun et al. (1998); Caffe's examples/mnist",
@@ -356,10 +356,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=354_823_168,
             largest_layer_bytes=205_852_672,
             multiply_adds=413_475_536_896,
-            most_stages=1,
+            max_stages=1,
             published=Published(
-                parameters=Said("354823168", "Hugging Face, openai-community/gpt2-medium: num_parameters()"),
-                multiply_adds=Said("413475536896", _OF_DECODERS),
+                parameters=Number("354823168", "Hugging Face, openai-community/gpt2-medium: num_parameters()"),
+                multiply_adds=Number("413475536896", _OF_DECODERS),
             ),
             description="GPT-2 medium (355M): as gpt2-small, with 24 wider blocks",
             source="Radford et al. (2019), section 2.3; openai/gpt-2, models/355M",
@@ -371,10 +371,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=774_030_080,
             largest_layer_bytes=257_315_840,
             multiply_adds=887_285_350_400,
-            most_stages=1,
+            max_stages=1,
             published=Published(
-                parameters=Said("774030080", "Hugging Face, openai-community/gpt2-large: num_parameters()"),
-                multiply_adds=Said("887285350400", _OF_DECODERS),
+                parameters=Number("774030080", "Hugging Face, openai-community/gpt2-large: num_parameters()"),
+                multiply_adds=Number("887285350400", _OF_DECODERS),
             ),
             description="GPT-2 large (774M): as gpt2-small, with 36 wider blocks",
             source="Radford et al. (2019), section 2.3; openai/gpt-2, models/774M",
@@ -386,10 +386,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=15_191_712,
             largest_layer_bytes=36_864_000,
             multiply_adds=4_114_612_224,
-            most_stages=1,
+            max_stages=1,
             published=Published(
-                parameters=Said("15e6", "karpathy/llama2.c, README: stories15M"),
-                multiply_adds=Said("4.1e9", "karpathy/llama2.c, model.py: estimate_mfu, a third of its half"),
+                parameters=Number("15e6", "karpathy/llama2.c, README: stories15M"),
+                multiply_adds=Number("4.1e9", "karpathy/llama2.c, model.py: estimate_mfu, a third of its half"),
             ),
             description="a small Llama: six blocks; the output layer shares the embedding's weights",
             source="Touvron et al. (2023), section 2.2; sizes of karpathy/llama2.c, stories15M",
@@ -401,10 +401,10 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             parameters=1_100_048_384,
             largest_layer_bytes=262_144_000,
             multiply_adds=2_496_449_740_800,
-            most_stages=47,
+            max_stages=47,
             published=Published(
-                parameters=Said("1.1e9", "Zhang et al., TinyLlama, 2024, Table 2"),
-                multiply_adds=Said(
+                parameters=Number("1.1e9", "Zhang et al., TinyLlama, 2024, Table 2"),
+                multiply_adds=Number(
                     "2.50e12",
                     "Chowdhery et al., PaLM, 2022, appendix B: a third of 6 N + 12 L H Q T for each token, halved",
                 ),
@@ -431,12 +431,12 @@ class Trained(Protocol):
 
 
 def network_of(cell: Trained) -> Network:
-    """The network of a cell: one of the registry, or the study's own."""
+    """Return the network of a cell: one of the registry, or the study's own."""
     return find(cell.network) if cell.own_network is None else own_network(cell.network, cell.own_network)
 
 
 def find(name: str) -> RegisteredNetwork:
-    """The registered network called `name`; `InputError` lists the known ones."""
+    """Return the registered network called `name`; `InputError` lists the known ones."""
     try:
         return NETWORKS[name]
     except KeyError:

@@ -36,7 +36,7 @@ def _fully_connected() -> dict[str, nn.Module]:
 
 
 def alexnet() -> nn.Module:
-    """Of 2012, with groups in one tower, for images of 227 x 227 pixels."""
+    """Build AlexNet of 2012, with groups in one tower, for images of 227 x 227 pixels."""
     return Classifier(
         conv1=nn.Conv2d(3, 96, kernel_size=11, stride=4),
         relu1=nn.ReLU(inplace=True),
@@ -64,7 +64,7 @@ def without_lrn() -> nn.Module:
 
 
 def one_weird_trick() -> nn.Module:
-    """Of 2014, without groups and without normalisation, for images of 224 x 224 pixels."""
+    """Build the variant of 2014, without groups and normalisation, for images of 224 x 224 pixels."""
     return Classifier(
         conv1=nn.Conv2d(3, 64, kernel_size=11, stride=4, padding=2),
         relu1=nn.ReLU(inplace=True),

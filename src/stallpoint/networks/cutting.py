@@ -1,8 +1,8 @@
-"""Cutting a network into stages: torch.fx follows what each layer takes from which.
+"""Cutting of a network into pipeline stages, by the graph of torch.fx.
 
-A network is cut before a layer that learns, so that every stage does, and where one tensor is all that goes from the
-layers before to those behind: what skips a cut would have to be handed on too. It is not cut between layers that share
-weights, whose gradients would have to be added up.
+A network is cut before a layer with parameters, so that every stage has some, and where a single tensor goes from the
+layers before to those behind: a skip connection over a cut would be a second one. It is not cut between layers that
+share weights, whose gradients would have to be added up.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from stallpoint.networks.layers import layers
 from stallpoint.networks.tracing import Tracer, following
 
 _SAMPLES = 2
-"""Some networks cannot run on one."""
+"""Samples of a run; some networks cannot run on one."""
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """A place to cut: before this node, and what the nodes before it hand on."""
+    """A cut before a node, and the tensor that crosses it."""
 
-    place: int
+    position: int
     values: fx.Node
 
 
 class Cutting:
-    """Cuts `network`, which it does not change. Raises `InputError` where torch.fx cannot follow it."""
+    """Cuts `network`, without changing it. Raises `InputError` if torch.fx cannot trace it."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -42,18 +42,19 @@ class Cutting:
         self._nodes = list(self._graph.nodes)
         self._inputs = [node for node in self._nodes if node.op == "placeholder"]
         if len(self._inputs) != 2:
-            raise InputError(f"its forward pass takes {len(self._inputs)} arguments, not inputs and labels alone")
+            raise InputError(f"its forward pass takes {len(self._inputs)} arguments, not only inputs and labels")
         self._cuts = self._found()
 
     def __len__(self) -> int:
         """Layers of the network."""
         return len(self._layers)
 
-    def handed_on(self, takes: Inputs) -> dict[int, int]:
-        """Bytes of one sample that each layer gets that can be the first of a stage, in single precision.
+    def activation_bytes(self, takes: Inputs) -> dict[int, int]:
+        """Return the bytes of a sample's activations in front of each layer that can begin a stage, in single
+        precision.
 
-        The network is run once; without values (`outline`) that costs nothing. What is no tensor of real numbers cannot
-        be handed on. Raises `InputError` where what torch.fx followed does not run.
+        The network is run once; without values (`outline`) that costs nothing. Only tensors of real numbers can cross a
+        cut. Raises `InputError` if the traced graph does not run.
         """
         device = next(self._network.parameters()).device
         sizes = _Sizes(fx.GraphModule(self._network, self._graph))
@@ -63,7 +64,7 @@ class Cutting:
         return {start: 4 * of[cut.values] // _SAMPLES for start, cut in cuts if cut.values in of}
 
     def part(self, first: int, end: int) -> fx.GraphModule:
-        """The layers from the `first` on that come before `end`: from values and labels to values, or to the loss.
+        """Return the layers from `first` to before `end` as a module: from values and labels to values, or to the loss.
 
         It shares the layers with the network.
         """
@@ -77,7 +78,7 @@ class Cutting:
                 copied[node] = graph.node_copy(node, copy)
             return copied[node]
 
-        for node in self._nodes[begins.place : ends.place if ends else None]:
+        for node in self._nodes[begins.position : ends.position if ends else None]:
             if node.op == "output":
                 graph.output(fx.node.map_arg(node.args[0], copy))
             elif node.op != "placeholder":
@@ -87,23 +88,23 @@ class Cutting:
         return fx.GraphModule(self._network, graph)
 
     def _found(self) -> dict[int, _Cut]:
-        """Each place to cut, by the first layer behind it."""
-        place_of = {node: place for place, node in enumerate(self._nodes)}
-        last_use = {node: max(map(place_of.__getitem__, node.users), default=-1) for node in self._nodes}
+        """Cuts by the first layer behind each."""
+        position_of = {node: position for position, node in enumerate(self._nodes)}
+        last_use = {node: max(map(position_of.__getitem__, node.users), default=-1) for node in self._nodes}
         calls = {
-            place: self._index[id(module)]
-            for place, node in enumerate(self._nodes)
+            position: self._index[id(module)]
+            for position, node in enumerate(self._nodes)
             if node.op == "call_module" and id(module := self._network.get_submodule(str(node.target))) in self._index
         }
         found = {}
-        for place, start in calls.items():
-            before, behind = ({calls[at] for at in calls if (at < place) == side} for side in (True, False))
-            crossing = [node for node in self._nodes[:place] if last_use[node] >= place and node.op != "get_attr"]
+        for position, start in calls.items():
+            before, behind = ({calls[at] for at in calls if (at < position) == side} for side in (True, False))
+            crossing = [node for node in self._nodes[:position] if last_use[node] >= position and node.op != "get_attr"]
             values = [node for node in crossing if node is not self._inputs[1]]
             learns = self._layers[start].parameters and any(self._layers[layer].parameters for layer in before)
             in_order = max(before, default=start) < start == min(behind)
             if learns and in_order and len(values) == 1 and not self._weights(before) & self._weights(behind):
-                found[start] = _Cut(place, values[0])
+                found[start] = _Cut(position, values[0])
         return found
 
     def _weights(self, of: set[int]) -> set[int]:
@@ -111,14 +112,14 @@ class Cutting:
 
 
 class _Sizes(fx.Interpreter):
-    """Notes how many real numbers each node gives."""
+    """Interpreter that records the number of real values of each node."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module)
         self.of: dict[fx.Node, int] = {}
 
     def run_node(self, n: fx.Node) -> Any:
-        """Once."""
+        """Run a node and record its size."""
         found = super().run_node(n)
         if isinstance(found, torch.Tensor) and found.is_floating_point():
             self.of[n] = found.numel()

@@ -1,10 +1,13 @@
-"""Which files describe the networks of a study, and what they say."""
+"""Layers of a study's networks, as described in files or recorded by a probe. This module imports no tensor library."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from stallpoint.strategies.division import Cuts
 
@@ -13,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def descriptions(own: Iterable[str | Path], archives: Iterable[str | Path]) -> list[Path]:
-    """The file that describes each network: the study's own ones, and of unpacked `archives` those that it lacks."""
+    """Return the file with the layers of each network: the study's own ones, and those that only unpacked `archives`
+    have."""
     files = {file.stem: file for file in map(Path, own)}
     for archive in archives:
         for file in sorted(Path(archive, "networks").glob("*.parquet")):
@@ -22,9 +26,26 @@ def descriptions(own: Iterable[str | Path], archives: Iterable[str | Path]) -> l
 
 
 def cuts_of(layers: pd.DataFrame) -> Cuts:
-    """Where a network can be cut or split, of which these are rows of `tables.NETWORK_LAYERS`."""
+    """Return where a network can be cut or split, from its rows of `tables.NETWORK_LAYERS`."""
     work = layers["multiply_adds"].fillna(0).astype(int)
-    handed_on, outputs = (
-        tuple(int(size) if size > 0 else None for size in layers[name].fillna(0)) for name in ("handed_on", "outputs")
+    activation_bytes, outputs = (
+        tuple(int(size) if size > 0 else None for size in layers[name].fillna(0))
+        for name in ("activation_bytes", "outputs")
     )
-    return Cuts(tuple(work), handed_on, outputs)
+    return Cuts(tuple(work), activation_bytes, outputs)
+
+
+def describe_recorded(network: str, layers: Path) -> dict[str, list[Any]]:
+    """Return columns of `NETWORK_LAYERS` for a command, from the collected table `layers`.
+
+    Gradient sizes are known; columns of parameters and products are empty. A command without timed layers is one
+    unknown layer.
+    """
+    names = ["layer_index", "layer", "layer_type", "gradient_bytes"]
+    rows = pq.read_table(layers, columns=names, filters=pc.field("network") == network)
+    found = rows.group_by(names).aggregate([]).sort_by("layer_index").to_pydict()
+    if not found["layer"]:
+        found = {"layer_index": [0], "layer": [network], "layer_type": ["other"], "gradient_bytes": [0]}
+    count = len(found["layer"])
+    unknown = dict.fromkeys(("parameters", "multiply_adds", "activation_bytes", "outputs"), [None] * count)
+    return {"network": [network] * count, **found, **unknown}

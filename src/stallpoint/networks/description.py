@@ -1,4 +1,4 @@
-"""What a network is made of: a row for each layer with its type, parameters and work."""
+"""Layers of a network: a row for each with its type, parameters and work."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from stallpoint.networks.splitting import splittable
 from stallpoint.strategies.division import Cuts
 
 _SAMPLES = 2
-"""Some networks cannot run on one."""
+"""Samples of a run; some networks cannot run on one."""
 
 
 def describe(network: Network) -> list[dict[str, Any]]:
-    """Rows of `tables.NETWORK_LAYERS`."""
+    """Return rows of `tables.NETWORK_LAYERS`."""
     outline = network.outline()
     try:
-        handed_on = Cutting(outline).handed_on(network.takes)
-    except InputError:  # such a network is in one piece
-        handed_on = {}
-    return _rows(network, outline, handed_on)
+        activation_bytes = Cutting(outline).activation_bytes(network.takes)
+    except InputError:  # such a network cannot be cut
+        activation_bytes = {}
+    return _rows(network, outline, activation_bytes)
 
 
-def _rows(network: Network, outline: nn.Module, handed_on: Mapping[int, int]) -> list[dict[str, Any]]:
+def _rows(network: Network, outline: nn.Module, activation_bytes: Mapping[int, int]) -> list[dict[str, Any]]:
     try:
         split = splittable(outline)
-    except InputError:  # then no layer has outputs to split
+    except InputError:  # no layer's outputs can be split
         split = []
     multiply_adds: Counter[str] = Counter()
     for product in products(outline, network.takes, _SAMPLES):
@@ -48,15 +48,15 @@ def _rows(network: Network, outline: nn.Module, handed_on: Mapping[int, int]) ->
             "parameters": sum(parameter.numel() for parameter in layer.parameters),
             "gradient_bytes": layer.gradient_bytes,
             "multiply_adds": multiply_adds[layer.name] // _SAMPLES,
-            "handed_on": handed_on.get(index + 1),
+            "activation_bytes": activation_bytes.get(index + 1),
             "outputs": cast(nn.Linear, layer.module).out_features if index in split else None,
         }
         for index, layer in enumerate(layers(outline))
     ]
 
 
-def stages_of(network: Network, count: int) -> tuple[int, ...]:
-    """The first layer of each of `count` stages of a pipeline; `CannotRun` says why the network cannot be cut so."""
+def pipeline_stages(network: Network, count: int) -> tuple[int, ...]:
+    """Return the first layer of each of `count` pipeline stages; `CannotRun` says why the network cannot be cut so."""
     try:
         return _cuts(cast(Hashable, network)).starts(count)
     except InputError as error:
@@ -64,7 +64,7 @@ def stages_of(network: Network, count: int) -> tuple[int, ...]:
 
 
 def split_of(network: Network) -> list[int]:
-    """The layers of which preset one-weird-trick splits the outputs; `CannotRun` says why there are none."""
+    """Return the layers whose outputs preset one-weird-trick splits; `CannotRun` says why there are none."""
     try:
         return _splittable(cast(Hashable, network))
     except InputError as error:
@@ -80,5 +80,6 @@ def _splittable(network: Hashable) -> list[int]:
 def _cuts(network: Hashable) -> Cuts:
     known = cast(Network, network)
     outline = known.outline()
-    rows = _rows(known, outline, Cutting(outline).handed_on(known.takes))  # which says why it cannot be followed
-    return Cuts(*(tuple(row[name] for row in rows) for name in ("multiply_adds", "handed_on", "outputs")))
+    # raises the reason why it cannot be traced
+    rows = _rows(known, outline, Cutting(outline).activation_bytes(known.takes))
+    return Cuts(*(tuple(row[name] for row in rows) for name in ("multiply_adds", "activation_bytes", "outputs")))

@@ -1,4 +1,4 @@
-"""What a network takes: images of one size, or sequences of tokens."""
+"""Inputs of networks: images of one size, or sequences of tokens."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Images:
     size: int
     """Rows and columns, pixels."""
     classes: int | None = None
-    """Classes that the network tells apart; None where nobody says."""
+    """Number of classes of the network; None if unknown."""
     channels: int = 3
     """3 (red, green, blue) or 1 (grey)."""
 
     def example(self, batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs float32 [b, channels, size, size] and labels int64 [b], all 0."""
+        """Return inputs float32 [b, channels, size, size] and labels int64 [b], all 0."""
         import torch
 
         inputs = torch.zeros(batch, self.channels, self.size, self.size, device=device)
@@ -50,7 +50,7 @@ class Tokens:
     """Number of different tokens."""
 
     def example(self, batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and labels, int64 [b, length], all 0."""
+        """Return inputs and labels, int64 [b, length], all 0."""
         import torch
 
         inputs = torch.zeros(batch, self.length, dtype=torch.int64, device=device)

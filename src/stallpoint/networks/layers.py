@@ -1,4 +1,4 @@
-"""What networks are made of: layers, so that each can be named, typed and timed.
+"""Layers of networks, so that each can be named, typed and timed.
 
 In the networks here every operation is a leaf module; a user's network may be any module.
 """
@@ -60,7 +60,7 @@ class ClassToken(nn.Module):
 
 
 class Positions(nn.Module):
-    """Adds a learned vector for each place of a sequence of up to `length`."""
+    """Adds a learned vector for each position of a sequence of up to `length`."""
 
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
@@ -73,7 +73,8 @@ class Positions(nn.Module):
 
 
 class Attention(nn.Module):
-    """Scaled dot-product self-attention of several heads; `causal` lets each place see only those up to itself."""
+    """Scaled dot-product self-attention of several heads; with `causal` each position attends only to those up to
+    itself."""
 
     def __init__(self, heads: int, *, causal: bool) -> None:
         super().__init__()
@@ -89,7 +90,7 @@ class Attention(nn.Module):
 
 
 class RotaryAttention(nn.Module):
-    """Causal self-attention whose queries and keys are turned by their place (Su et al. 2021, RoFormer, eq. 34).
+    """Causal self-attention with rotary queries and keys (Su et al. 2021, RoFormer, eq. 34).
 
     `groups` of the `heads` share a key and a value each.
     """
@@ -108,10 +109,10 @@ class RotaryAttention(nn.Module):
         return heads.transpose(1, 2).reshape(batch, length, -1)
 
     def _turned(self, values: torch.Tensor) -> torch.Tensor:
-        """Each pair of values [..., length, width] turned by its place times base^(-pair / pairs)."""
+        """Rotate each pair of values [..., length, width] by its position times base^(-pair / pairs)."""
         length, pairs = values.shape[-2], values.shape[-1] // 2
-        turns = self.base ** (-torch.arange(pairs, device=values.device) / pairs)
-        angles = torch.arange(length, device=values.device)[:, None] * turns
+        frequencies = self.base ** (-torch.arange(pairs, device=values.device) / pairs)
+        angles = torch.arange(length, device=values.device)[:, None] * frequencies
         sine, cosine = angles.sin().to(values.dtype), angles.cos().to(values.dtype)
         first, second = values[..., 0::2], values[..., 1::2]
         return torch.stack([first * cosine - second * sine, first * sine + second * cosine], dim=-1).flatten(-2)
@@ -164,9 +165,9 @@ class Classifier(nn.Module):
         return total
 
 
-@fx.wrap  # what follows a network does not look into it
+@fx.wrap  # torch.fx does not trace into it
 def _checked(logits: object, labels: torch.Tensor) -> torch.Tensor:
-    """The `logits`, if they are such."""
+    """Return the `logits` if they are a tensor of valid shape."""
     if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
         found = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         wanted = [*labels.shape, "classes"]
@@ -187,10 +188,8 @@ class WithLoss(nn.Module):
         logits = _checked(self.network(inputs), labels)
         try:
             loss: torch.Tensor = self.loss(logits, labels)
-        except IndexError as error:  # on a CPU; a GPU says so itself
-            raise InputError(
-                f"the network tells {logits.shape[-1]} classes apart, the data has more: {error}"
-            ) from error
+        except IndexError as error:  # on a CPU; a GPU raises an error itself
+            raise InputError(f"the network has {logits.shape[-1]} classes, the data has more: {error}") from error
         return loss
 
 
@@ -238,25 +237,26 @@ class Layer:
     """A module with work of its own: a leaf module, or a container that holds parameters itself."""
 
     name: str
-    """Path of the module, e.g. ``inception_3a.conv_1x1.conv``; of the network itself, the name of its class."""
+    """Path of the module, e.g. ``inception_3a.conv_1x1.conv``; for the network itself the name of its class."""
     type: str
     """A value of `LAYER_TYPES`, or `OTHER`."""
     module: nn.Module
     parameters: list[nn.Parameter]
-    """What the layer learns: weight and bias, say, or nothing. Each parameter belongs to one layer."""
+    """Parameters of the layer: weight and bias, say, or none. Each parameter belongs to one layer."""
 
     @property
     def gradient_bytes(self) -> int:
-        """Size of its gradients; 0 where nothing is learned."""
+        """Bytes of its gradients; 0 without parameters."""
         return sum(parameter.nbytes for parameter in self.parameters)
 
 
 def layers(network: nn.Module) -> list[Layer]:
-    """The layers of `network` in the order in which its modules were added (here: in which they run, the loss last).
+    """Return the layers of `network` in the order in which its modules were added (here: in which they run, the loss
+    last).
 
-    A module used in several places is one layer. A parameter that several modules share belongs to the first;
-    one that is frozen (``requires_grad`` is False) belongs to none, for nothing is to be learned. Raises `InputError`
-    for compiled modules, whose parts cannot be told apart.
+    A module used in several places is one layer. A parameter that several modules share belongs to the first; a frozen
+    one (``requires_grad`` is False) belongs to none. Raises `InputError` for compiled modules, whose parts cannot be
+    distinguished.
     """
     found: list[Layer] = []
     taken: set[int] = set()
@@ -275,12 +275,12 @@ def layers(network: nn.Module) -> list[Layer]:
 
 
 def _layer_type(module: nn.Module) -> str:
-    """The type of the module's class, or of the nearest class it is derived from."""
+    """Return the type of the module's class, or of its nearest base class."""
     return next((LAYER_TYPES[kind] for kind in type(module).__mro__ if kind in LAYER_TYPES), OTHER)
 
 
 def with_memory(outline: nn.Module) -> nn.Module:
-    """The network `outline` (PyTorch's meta device) with memory for its values; what was shared stays so."""
+    """Return the network `outline` (PyTorch's meta device) with memory for its values; shared layers stay shared."""
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in outline.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)

@@ -1,11 +1,10 @@
-"""A study's own networks: a function of the user's that builds one, and what it takes.
+"""A study's own networks: a user's function that builds one, and its inputs.
 
 The function is named ``module:function`` or ``path/to/file.py:function``; modules and paths are looked for from the
 working directory on. It is called without arguments and returns an `nn.Module` whose ``forward`` has either two
 required arguments, inputs and labels, and returns the loss, or one, the inputs, and returns logits [b, classes] (for
-tokens [b, length, vocabulary]): then softmax and cross-entropy are added. The weights it draws are kept.
-
-Nothing of the user's is imported before the network is built, so that a study can be checked in an instant.
+tokens [b, length, vocabulary]): then softmax and cross-entropy are added. The weights it draws are kept. User code is
+not imported before the network is built, so that a study can be checked in an instant.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ class OwnNetwork:
     takes: Inputs
 
     def outline(self) -> nn.Module:
-        """The network without values where it can be built and run so (PyTorch's meta device), else with them.
+        """Return the network without values if it can be built and run so (PyTorch's meta device), else with them.
 
-        It is run on two samples; `InputError` where that fails or gives no loss.
+        It is run on two samples; `InputError` if that fails or gives no loss.
         """
         return _where_it_works(self._tried)
 
     def sketch(self) -> nn.Module:
-        """The network as it is built, without values where it can be; not run, which takes seconds of loading."""
+        """Return the network, without values if possible; not run, which takes seconds of loading."""
         return _where_it_works(self._built_on)
 
     def build(self, seed: int) -> nn.Module:
@@ -102,7 +101,7 @@ class OwnNetwork:
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:
-        """Whatever the user's code raises, said with the entry and the line."""
+        """Turn errors of the user's code into an `InputError` with the entry and the line."""
         try:
             yield
         except InputError as error:
@@ -115,23 +114,23 @@ class OwnNetwork:
 
 
 def _where_it_works(make: Callable[[torch.device], nn.Module]) -> nn.Module:
-    """What is made on PyTorch's meta device where that works, else on the CPU."""
+    """Build on PyTorch's meta device if that works, else on the CPU."""
     import torch
 
     try:
         return make(torch.device("meta"))
-    except Exception:  # whatever a network asks of its values; the CPU tells whether it is an error
+    except Exception:  # a network may need values; the CPU shows whether it is an error
         return make(torch.device("cpu"))
 
 
 def file_of(entry: Mapping[str, Any]) -> Path | None:
-    """The file with the function of an entry under ``networks``; None where a module is named."""
+    """Return the file with the function of an entry under ``networks``; None if a module is named."""
     source, _, _ = entry["build"].rpartition(":")
     return Path(source) if source.endswith(_FILE) else None
 
 
 def own_network(name: str, entry: Mapping[str, Any]) -> OwnNetwork:
-    """The network that the study's entry ``networks.<name>`` describes; `InputError` says what is wrong with it."""
+    """Return the network of the study's entry ``networks.<name>``; `InputError` says what is wrong with it."""
     source, separator, function = entry["build"].rpartition(":")
     if not (separator and source and function.isidentifier()):
         raise InputError(f"networks.{name}.build: {entry['build']!r} should be MODULE:FUNCTION or FILE.py:FUNCTION")
@@ -143,11 +142,11 @@ def own_network(name: str, entry: Mapping[str, Any]) -> OwnNetwork:
     if given == {"sequence_length", "vocabulary"}:
         return OwnNetwork(name, source, function, Tokens(entry["sequence_length"], entry["vocabulary"]))
     found = ", ".join(sorted(given)) or "nothing"
-    raise InputError(f"networks.{name}: should say what it takes, {_INPUT_KEYS}, but says {found}")
+    raise InputError(f"networks.{name}: needs its input, {_INPUT_KEYS}, but has {found}")
 
 
 def _line(error: Exception) -> str:
-    """The innermost line of the user's own code, below the working directory, that led to `error`."""
+    """Return the innermost line of the user's own code, below the working directory, that led to `error`."""
     own = [
         f" at {os.path.relpath(frame.filename)}:{frame.lineno}"
         for frame in traceback.extract_tb(error.__traceback__)
@@ -159,7 +158,7 @@ def _line(error: Exception) -> str:
 
 
 def _takes_labels(network: nn.Module) -> bool:
-    """Whether ``forward`` asks for two arguments."""
+    """Return whether ``forward`` takes two arguments."""
     required = [
         parameter
         for parameter in inspect.signature(network.forward).parameters.values()
@@ -171,7 +170,7 @@ def _takes_labels(network: nn.Module) -> bool:
 
 @contextmanager
 def _found_first(folder: Path) -> Iterator[None]:
-    """Modules are looked for in `folder` first."""
+    """Search modules in `folder` first, within the block."""
     sys.path.insert(0, str(folder.resolve()))
     try:
         yield

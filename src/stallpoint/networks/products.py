@@ -1,11 +1,11 @@
-"""Which matrix products a network's forward pass consists of (Keuper & Pfreundt, Table III), from its shapes.
+"""Matrix products of a network's forward pass (Keuper & Pfreundt, Table III), from its shapes.
 
 A fully-connected layer multiplies v x I · I x O once, where v is b times the vectors of a sample (one, or one for each
-token). A convolution multiplies C/g x (c/g)k² · (c/g)k² x Z for each of its b samples and g groups (C filters of
-k x k pixels over c channels). Z is the number of pixels the convolution really computes. The paper's
-Z = (√P - ⌊k/2⌋)² knows neither stride nor padding: 49 284 instead of 55² = 3 025 for AlexNet's first layer.
-Attention multiplies length x d · d x length, and the result by length x d, for each sample and head of width d: the
-whole square, also where a mask hides half of it.
+token). A convolution multiplies C/g x (c/g)k² · (c/g)k² x Z for each of its b samples and g groups (C filters of k x k
+pixels over c channels). Z is the number of pixels the convolution really computes. The paper's Z = (√P - ⌊k/2⌋)² knows
+neither stride nor padding: 49 284 instead of 55² = 3 025 for AlexNet's first layer. Attention multiplies length x d · d
+x length, and the result by length x d, for each sample and head of width d: the complete square, also where a mask
+hides half of it.
 
 All else a network does (activations, normalisation, pooling, look-ups) multiplies no matrices and is not counted; nor
 are products that a user's module computes by itself, without one of these layers.
@@ -40,7 +40,7 @@ class Product:
     n: int
     operations: int
     part: str = ""
-    """Which of the layer's products this is; empty for the only one."""
+    """Name of the product within the layer; empty for the only one."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ _Sized = tuple[tuple[int, int, int, int], str]
 
 
 def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
-    """The products of all layers at mini-batch b, in the order in which they run.
+    """Return the products of all layers at mini-batch b, in the order in which they run.
 
     The network is run once; without values (`outline`) that costs nothing.
     """
@@ -99,7 +99,7 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
 
 
 def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: Any) -> Iterator[_Sized]:
-    """The products of one call."""
+    """Return the products of one call."""
     if isinstance(module, nn.Linear):
         yield (output.numel() // module.out_features, module.in_features, module.out_features, 1), ""
     elif isinstance(module, _CONVOLUTIONS):
@@ -121,6 +121,6 @@ def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: An
 
 
 def _attention(asking: int, asked: int, width: int, heads: int) -> Iterator[_Sized]:
-    """The products of scaled dot-product attention, for heads of `width`."""
+    """Return the products of scaled dot-product attention, for heads of `width`."""
     yield (asking, width, asked, heads), "scores"
     yield (asking, asked, width, heads), "mixture"

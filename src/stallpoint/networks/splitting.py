@@ -1,7 +1,7 @@
 """Which fully-connected layers can be split over workers by their outputs (Krizhevsky 2014, "one weird trick").
 
-They are the last ones of a network that follow one another: between two of them every value is computed from one value
-of the layer before, so that a worker with some outputs of one layer has whatever becomes of them. torch.fx follows it.
+They are consecutive last layers: between two of them every value is computed from one value of the layer before, so
+that a worker with some outputs of a layer can compute all that depends on them. The graph is that of torch.fx.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ _VALUE_BY_VALUE = (
     nn.Dropout, nn.Identity, torch.relu, torch.relu_, torch.tanh, torch.sigmoid, torch.dropout, functional.relu,
     functional.gelu, functional.silu, functional.dropout, "relu", "relu_", "tanh", "sigmoid",
 )  # fmt: skip
-"""Modules, functions and methods."""
+"""Element-wise modules, functions and methods."""
 
 
 def splittable(network: nn.Module) -> list[int]:
-    """Positions among the layers of `network` of those that can be split, in the order in which they run.
+    """Return the positions among the layers of `network` of those that can be split, in the order in which they run.
 
-    Raises `InputError` with the reason where there are none, or torch.fx cannot follow the network.
+    Raises `InputError` with the reason if there are none, or torch.fx cannot trace the network.
     """
-    index = {id(layer.module): place for place, layer in enumerate(layers(network))}
+    index = {id(layer.module): position for position, layer in enumerate(layers(network))}
     with following():
         graph = Tracer(set(index)).trace(network)
     calls = {node: network.get_submodule(str(node.target)) for node in graph.nodes if node.op == "call_module"}
     nodes = list(calls)
-    behind = next((place for place, node in enumerate(nodes) if isinstance(calls[node], _CONVOLUTIONS)), len(nodes))
+    behind = next(
+        (position for position, node in enumerate(nodes) if isinstance(calls[node], _CONVOLUTIONS)), len(nodes)
+    )
     candidates = [node for node in nodes[behind:] if isinstance(calls[node], nn.Linear)]
     if not candidates:
         raise InputError("it has no fully-connected layer behind a convolution")
@@ -54,7 +56,7 @@ def splittable(network: nn.Module) -> list[int]:
 
 
 def _chain(last: fx.Node, candidates: set[fx.Node], calls: dict[fx.Node, nn.Module]) -> Iterator[fx.Node]:
-    """The fully-connected layers that follow one another up to the `last` one, from it backwards."""
+    """Yield the consecutive fully-connected layers up to the `last` one, from it backwards."""
     here: fx.Node | None = last
     while here is not None:
         yield here

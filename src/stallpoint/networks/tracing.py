@@ -1,4 +1,4 @@
-"""Following a network's forward pass by torch.fx: what each layer takes from which."""
+"""Tracing of a network's forward pass by torch.fx."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from stallpoint.errors import InputError
 
 @contextmanager
 def following() -> Iterator[None]:
-    """Whatever a network does with values that are not there yet, as `InputError`."""
+    """Turn errors of tracing into an `InputError`."""
     try:
         yield
     except Exception as error:
         reason = str(error).partition("\n")[0]
-        raise InputError(f"torch.fx cannot follow its forward pass: {type(error).__name__}: {reason}") from error
+        raise InputError(f"torch.fx cannot trace its forward pass: {type(error).__name__}: {reason}") from error
 
 
 class Tracer(fx.Tracer):
-    """Follows what happens between layers, and not inside them; `leaves` are their ids."""
+    """Tracer of the calls between layers, not inside them; `leaves` are the layers' ids."""
 
     def __init__(self, leaves: set[int]) -> None:
         super().__init__()
         self._leaves = leaves
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Whether it is called as a whole."""
+        """Return whether the module is not traced into."""
         return id(m) in self._leaves

@@ -1,1 +1,1 @@
-"""Tables, columns and files: how records are written whole, sealed and read."""
+"""Tables, columns and files of records: atomic writing, checksums and reading."""

@@ -1,8 +1,5 @@
-"""Files and folders that appear whole or not at all.
-
-Half-written files are never taken for whole ones: everything is written under another name in the same folder and
-renamed, a folder at once.
-"""
+"""Files and folders that appear complete or not at all: everything is written under another name in the same folder and
+then renamed."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ from stallpoint.errors import Unavailable, refusal
 
 @contextmanager
 def atomic(target: Path) -> Iterator[Path]:
-    """A path to write to instead of `target` (file or folder), renamed to it when the block ends well.
+    """Yield a path to write to instead of `target` (file or folder), renamed to it when the block succeeds.
 
-    A folder that was there goes aside whole: nobody ever finds it with some of its files removed. A full disk, or a
-    folder that cannot be written to, ends in `Unavailable`, which names the target; what was half written is removed.
+    An existing folder is replaced at once, never file by file. A full disk, or a folder that cannot be written to, ends
+    in `Unavailable`, which names the target; what was half written is removed.
     """
     with _named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +35,7 @@ def atomic(target: Path) -> Iterator[Path]:
 
 
 def _exchange(new: Path, target: Path, before: Path) -> None:
-    """Put the folder `new` in the place of `target`, which goes to `before`; where that fails it stays."""
+    """Replace the folder `target` by `new`, and move it to `before`; if that fails it stays."""
     os.rename(target, before)
     try:
         os.rename(new, target)

@@ -1,23 +1,23 @@
-"""Which measured iterations something else disturbed, and what: another process, the hypervisor, a quota, the clock.
+"""Disturbed iterations and their reasons: another process, the hypervisor, a quota, the clock.
 
 A host shared with others may also be slow without a counter that says so: then the sentinel, the same work at both ends
-of every visit, takes longer than it usually does. It does not depend on what was measured in between, so leaving such
-visits out shifts no result.
+of every visit, takes longer than it usually does. It does not depend on what was measured in between, so excluding such
+visits shifts no result.
 
 A network may stand still for seconds (a link that is cut, a switch that learns its routes anew), and no counter of a
-host says so. Such a standstill is told by the iteration's own communication. That must not shift results: what is left
-out for its time could be what is to be measured. So it has to be far beyond what communication's own scatter reaches
-(`STANDSTILL` times the cell's median: with a log-normal scatter of 50 %, two iterations of a million), and long on all
-ranks: where one rank computes, reads or decodes for longer, it is the others that wait, and its own communication is
-short. And where most visits to a cell have one, that is what the network is, and nothing is marked.
+host says so. Such a standstill is detected by the iteration's own communication. That must not shift results:
+iterations excluded for their time could be those to be measured. So the time has to be far beyond the scatter of
+communication (`STANDSTILL` times the cell's median: with a log-normal scatter of 50 %, two iterations of a million),
+and long on all ranks: where one rank computes, reads or decodes for longer, it is the others that wait, and its own
+communication is short. If most visits to a cell have one, that is the network's normal state, and nothing is marked.
 
-A rank that waits for a CPU is not disturbed by that alone: on shared cores the ranks of a job, their communication
-threads and their readers wait for each other, and that is part of what is measured. Another process disturbs a rank as
-long as the rank waits and the other one runs, so by no more than the smaller of the two times. What a disturbance takes
-counts from `MATTERS` of an iteration on. Sensors that could not be read (NaN) find nothing.
+A rank that waits for a CPU is not yet disturbed: on shared cores the ranks of a job, their communication threads and
+their readers wait for each other, and that is part of what is measured. Another process disturbs a rank as long as the
+rank waits and the other one runs, so by no more than the smaller of the two times. A disturbance counts from the share
+`MATTERS` of an iteration. Unreadable sensors (NaN) find nothing.
 
 Counters that are shared by a kernel are coarse (`node_busy_error`), and iterations may be short. So their share of time
-is that of the shortest row of iterations around each one in which such an error is no more than `CERTAIN` of the time.
+is taken over the shortest run of iterations around each one in which the error is at most `CERTAIN` of the time.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ import numpy.typing as npt
 import pandas as pd
 
 MATTERS = 0.05
-"""Share of an iteration's time: what takes less is lost among the differences that undisturbed iterations have."""
+"""Smallest share of an iteration's time that counts; less is within the scatter of undisturbed iterations."""
 CERTAIN = 0.2
 """Largest error of a share of CPU time; shares found in shared counters must be above the error."""
 STEAL_ERROR = 0.02
-"""How far stolen time may be off: /proc/stat shows 10 ms at a time, of each CPU, at both ends (s)."""
+"""Error of stolen time, s: /proc/stat shows steps of 10 ms, of each CPU, at both ends."""
 SLOWER_CLOCK = 0.1
-"""Clocks of one load differ by some percent as they follow the other cores' load; this is beyond."""
+"""Relative drop of the clock that counts as throttling: with the other cores' load, clocks vary by some percent."""
 SLOW = 1.2
 """Sentinel over its usual time, mean of both ends of a visit, from which on the machine was slow; single ends vary by
 more, and undisturbed visits by less."""
@@ -47,20 +47,21 @@ STANDSTILL_SECONDS = 1.0
 """How much longer than that median it has to be, s: shorter ones may be a few retransmissions (TCP waits for 0.2 s
 before the first), and a cell of short messages has such scatter."""
 FEWEST_VISITS = 2
-"""Visits with an undisturbed iteration that have to be left of a cell; else it keeps all of them."""
+"""Fewest visits with an undisturbed iteration for exclusions; else a cell keeps all iterations."""
 REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine", "standstill")
 OF_ONE_WORKER = ("network", "hardware", "worker_batch")
-"""Columns that tell points on one worker apart."""
+"""Columns that identify points on one worker."""
 _GPU_SLOWS_DOWN = "Thermal|HwSlowdown|PowerBrake"
 _VISIT = ["cell", "visit"]
-_ALIKE = ["hardware", "kernel", "ranks", "threads"]
-"""Visits equal in these have the same sentinel: ranks that compute at once slow each other down."""
+_EQUAL = ["hardware", "kernel", "ranks", "threads"]
+"""Columns in which visits with comparable sentinels agree: ranks that compute at once slow each other down."""
 
 _Reals: TypeAlias = npt.NDArray[np.float64]
 
 
 def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
-    """Why each row's iteration says nothing, of `REASONS`, joined by commas; empty where nothing disturbed its rank.
+    """Return the reasons why each row's iteration is disturbed, of `REASONS`, joined by commas; empty without
+    disturbance.
 
     Rows have the columns of `measure.machine.sensors.between`, those of a visit (cell, visit, rank, kernel, threads,
     cpus, node_busy_error), its sentinel (mean of the two `sentinels`), iteration, iteration_time and
@@ -71,7 +72,7 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
     used = np.maximum(1, np.minimum(cpus, wanted))
     found = {
         "another process": _another_process(iterations, time, np.maximum(0, cpus - wanted)),
-        # What a hypervisor or a quota takes of several CPUs it takes at the same time.
+        # A hypervisor or a quota takes time from several CPUs at once.
         "steal": _shared(iterations, _numbers(iterations, "steal") / used, STEAL_ERROR) > MATTERS,
         "quota": _quota(iterations, _numbers(iterations, "throttled") / used / time),
         "throttled clock": _throttled_clock(iterations, cpus <= wanted),
@@ -86,16 +87,17 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
 
 
 def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
-    """The sentinel's products before and after each visit (columns of that name), over their median on visits alike."""
+    """Return the sentinel's products before and after each visit (columns of that name), over their median on
+    comparable visits."""
     products = visits[["product_before", "product_after"]].astype(float)
-    alike: pd.Series[int] = visits.groupby(_ALIKE, dropna=False).ngroup()
+    group: pd.Series[int] = visits.groupby(_EQUAL, dropna=False).ngroup()
     ends = products.set_axis(["before", "after"], axis=1)
-    usual = pd.concat([ends["before"], ends["after"]]).groupby(pd.concat([alike, alike])).median()
-    return ends.div(alike.map(usual), axis=0)
+    usual = pd.concat([ends["before"], ends["after"]]).groupby(pd.concat([group, group])).median()
+    return ends.div(group.map(usual), axis=0)
 
 
-def together(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str]:
-    """For each row why its iteration says nothing on any rank: they wait for each other."""
+def on_all_ranks(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str]:
+    """Return for each row the reasons of all ranks of its iteration, as they wait for each other."""
     which = [*_VISIT, "iteration"]
     rows = iterations[which].assign(reason=reasons)
     some = rows[rows["reason"] != ""]
@@ -105,30 +107,30 @@ def together(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str
 
 
 def with_sentinel(visits: pd.DataFrame) -> pd.DataFrame:
-    """The table of visits with the column sentinel: mean of both ends, over what it usually takes on such visits."""
+    """Return the table of visits with the column sentinel: mean of both ends, over the median on comparable visits."""
     return visits.assign(sentinel=sentinels(visits).mean(axis=1))
 
 
 def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the disturbances table, by the table of iterations and that of visits `with_sentinel`.
+    """Return rows of the disturbances table, from iterations and visits `with_sentinel`.
 
-    All iterations of a cell are needed; there may be more visits than they are from.
+    All iterations of a cell are needed; visits may include those of other cells.
     """
     key = [*_VISIT, "rank"]
     watched = iterations[iterations["node_busy"].notna()]
     of_visit = ["kernel", "cpus", "threads", "node_busy_error", "sentinel"]
     rows = watched.merge(visits[[*key, *of_visit]], on=key, how="left")
-    rows = rows.assign(reason=together(rows, disturbed(rows)) if len(rows) else "")
+    rows = rows.assign(reason=on_all_ranks(rows, disturbed(rows)) if len(rows) else "")
     steps = rows.drop_duplicates([*_VISIT, "iteration"])
     good = steps[(steps["reason"] == "") & ~steps["warmup"].astype(bool)]
     enough = good.groupby("cell")["visit"].nunique() >= FEWEST_VISITS
     found = steps[steps["reason"] != ""][["cell", "hardware", "visit", "iteration", "reason"]]
-    return found.assign(left_out=found["cell"].isin(enough[enough].index))
+    return found.assign(excluded=found["cell"].isin(enough[enough].index))
 
 
 def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `frame` (iterations or layers) less those of iterations that are left out by the rows `found`."""
-    gone = found[found["left_out"].astype(bool)]
+    """Return the rows of `frame` (iterations or layers) without iterations that the rows `found` exclude."""
+    gone = found[found["excluded"].astype(bool)]
     if gone.empty:
         return frame
     index = pd.MultiIndex.from_frame(gone[["cell", "iteration"]])
@@ -136,19 +138,20 @@ def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Iterations on one worker, and how many of them are among the rows `found`.
+    """Count iterations on one worker, and those among the rows `found`.
 
     Columns are `OF_ONE_WORKER`, iterations and disturbed.
     """
-    alone = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
+    single = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
     which = ["cell", "iteration"]
-    hit = pd.MultiIndex.from_frame(alone[which]).isin(pd.MultiIndex.from_frame(found[which]))
-    of_points = alone.assign(disturbed=hit).groupby(list(OF_ONE_WORKER))["disturbed"]
+    hit = pd.MultiIndex.from_frame(single[which]).isin(pd.MultiIndex.from_frame(found[which]))
+    of_points = single.assign(disturbed=hit).groupby(list(OF_ONE_WORKER))["disturbed"]
     return of_points.agg(iterations="size", disturbed="sum").reset_index()
 
 
 def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
-    """Cells whose statistics are those of disturbed iterations: more than half of what counts are rows of `found`."""
+    """Return cells whose statistics are those of disturbed iterations: more than half of the counted iterations are in
+    `found`."""
     steps = without(iterations[~iterations["warmup"].astype(bool)], found)[["cell", "iteration"]].drop_duplicates()
     hit = pd.MultiIndex.from_frame(steps).isin(pd.MultiIndex.from_frame(found[["cell", "iteration"]]))
     share = pd.Series(hit, index=steps["cell"]).groupby(level=0).mean()
@@ -156,9 +159,10 @@ def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
 
 
 def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
-    """CPU time of other processes on the CPUs of each row's rank during its iteration, s; may be off and below zero.
+    """Return the CPU time of other processes on the CPUs of each row's rank during its iteration, s; errors may make it
+    negative.
 
-    That is all time of threads there, less that of the job's own ranks, whose iterations are about the same time.
+    It is the time of all threads there, less that of the job's own ranks, whose iterations are nearly simultaneous.
     """
     which = [*_VISIT, "iteration", "kernel"]
     rows = iterations[which].assign(
@@ -175,18 +179,18 @@ def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
 
 
 def _another_process(iterations: pd.DataFrame, time: _Reals, spare: _Reals) -> npt.NDArray[np.bool_]:
-    """`spare`: CPUs that the job's threads leave free."""
+    """Judge by the time of other processes; `spare` are CPUs that the job's threads leave free."""
     threads = _numbers(iterations, "threads", 1)
     error = _numbers(iterations, "node_busy_error", STEAL_ERROR)
     share = _shared(iterations, np.asarray(foreign(iterations), dtype=np.float64), error)
     waited = np.minimum(share, _numbers(iterations, "runnable_wait") / time)
-    # Of a team of threads the one that is watched may be the one that was left alone, and all wait for the others.
+    # Among several threads the observed one may be undisturbed while it waits for the others.
     displaced = np.where((threads > 1) | np.isnan(waited), share - spare, 0)
     return np.fmax(waited, displaced) > MATTERS
 
 
 def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
-    """A quota that slows a cell down in most of its visits is what the machine is; one that does at times disturbs."""
+    """Judge by throttling through a quota, unless most visits of the cell have it: then it belongs to the machine."""
     rank = ["cell", "rank"]
     rows = iterations[[*_VISIT, "rank"]].assign(share=share)
     usual = rows.groupby([*_VISIT, "rank"])["share"].mean().groupby(rank).median()
@@ -195,19 +199,19 @@ def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
 
 
 def _standstill(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Communication that stood still on all ranks, in some visits to the cell but not in most."""
+    """Judge by communication that stood still on all ranks, in some visits to the cell but not in most."""
     which = [*_VISIT, "iteration"]
     rows = iterations[which].assign(exposed=_numbers(iterations, "exposed_communication"))
     least = rows.groupby(which)["exposed"].min()
     usual = least.groupby("cell").transform("median")
     still = (least >= STANDSTILL * usual) & (least - usual >= STANDSTILL_SECONDS)
-    in_most = still.groupby(_VISIT).any().groupby("cell").transform("mean") > 0.5
-    found = still & ~in_most.reindex(pd.MultiIndex.from_frame(still.index.to_frame()[_VISIT])).to_numpy(dtype=np.bool_)
+    mostly = still.groupby(_VISIT).any().groupby("cell").transform("mean") > 0.5
+    found = still & ~mostly.reindex(pd.MultiIndex.from_frame(still.index.to_frame()[_VISIT])).to_numpy(dtype=np.bool_)
     return found.reindex(pd.MultiIndex.from_frame(iterations[which])).to_numpy(dtype=np.bool_)
 
 
 def _throttled_clock(iterations: pd.DataFrame, all_used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """By the kernel's count or the GPU's reason, or a clock below the usual one; clocks of idle CPUs say nothing."""
+    """Judge by the kernel's count or the GPU's reason, or a clock below the usual one, except on idle CPUs."""
     clock = pd.Series(_numbers(iterations, "frequency"), index=iterations.index)
     usual = clock.groupby([iterations["cell"], iterations["rank"]]).transform("median")
     slow = (clock < (1 - SLOWER_CLOCK) * usual).to_numpy() & all_used
@@ -219,7 +223,7 @@ def _throttled_clock(iterations: pd.DataFrame, all_used: npt.NDArray[np.bool_]) 
 
 
 def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _Reals:
-    """Share of the time around each iteration that `taken` is, 0 where an error could be all of it; see the module."""
+    """Return the share of `taken` in the time around each iteration, 0 if it may be an error; see the module."""
     time = _numbers(iterations, "iteration_time")
     error = np.broadcast_to(error, time.shape)
     keys = [*_VISIT, "rank"]
@@ -227,7 +231,7 @@ def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _
     order = np.lexsort((iterations["iteration"], group))
     first = np.searchsorted(group[order], group[order], "left")
     last = np.searchsorted(group[order], group[order], "right")
-    # A value that is lacking must not spoil those of other visits.
+    # A missing value must not spoil those of other visits.
     lacking = np.concatenate([[0], np.cumsum(np.isnan(taken[order]))])
     sums = [np.concatenate([[0.0], np.cumsum(values[order])]) for values in (time, np.nan_to_num(taken))]
     open_, width = np.arange(len(order)), 0
@@ -246,7 +250,7 @@ def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _
 
 
 def _cpus_and_threads(iterations: pd.DataFrame) -> tuple[_Reals, _Reals]:
-    """For each row how many CPUs its rank may run on, and how many threads of the job compute there."""
+    """Return for each row the number of CPUs that its rank may run on, and of the job's threads there."""
     which = [*_VISIT, "iteration", "kernel"]
     rows = iterations[which].assign(cpus=_cpus(iterations), threads=_numbers(iterations, "threads", 1))
     wanted = pd.Series(0.0, index=iterations.index)
@@ -260,7 +264,7 @@ def _cpus_and_threads(iterations: pd.DataFrame) -> tuple[_Reals, _Reals]:
 
 
 def _cpus(iterations: pd.DataFrame) -> pd.Series[str]:
-    """CPUs of each row's rank; where nothing says which, all ranks of a kernel share them."""
+    """Return the CPUs of each row's rank; unknown ones are shared by all ranks of a kernel."""
     if "cpus" not in iterations:
         return pd.Series("", index=iterations.index, dtype=object)
     return iterations["cpus"].astype(object).where(iterations["cpus"].notna(), "")
@@ -271,13 +275,13 @@ def _meet(one: str, other: str) -> bool:
 
 
 def members(cpus: str) -> frozenset[int]:
-    """The numbers in a list such as ``0-3,8``."""
+    """Return the numbers in a list such as ``0-3,8``."""
     ends = [part.split("-") for part in cpus.split(",") if part]
     return frozenset(number for part in ends for number in range(int(part[0]), int(part[-1]) + 1))
 
 
 def _numbers(iterations: pd.DataFrame, column: str, default: float = np.nan) -> _Reals:
-    """A column as real numbers, `default` where it or its value is lacking."""
+    """Return a column as real numbers, with `default` for missing values."""
     if column not in iterations:
         return np.full(len(iterations), default)
     values = pd.to_numeric(iterations[column]).to_numpy(dtype=np.float64, na_value=np.nan)

@@ -1,4 +1,4 @@
-"""How records become files: Parquet, written whole or not at all (`atomic`), and checked when read."""
+"""Parquet files of records, written atomically, and checked when read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ Rows: TypeAlias = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str,
 
 
 def to_arrow(table: Table, rows: Rows) -> pa.Table:
-    """Rows as an Arrow table of exactly the columns of `table`; `InputError` names a column that does not fit."""
+    """Return rows as an Arrow table with exactly the columns of `table`; `InputError` names a column that does not
+    fit."""
     if isinstance(rows, Sequence):
         rows = {column.name: [row[column.name] for row in rows] for column in table.columns}
     columns = rows.column_names if isinstance(rows, pa.Table) else list(rows)
@@ -51,7 +52,7 @@ def _write_checked(data: pa.Table, path: Path) -> None:
 
 
 def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
-    """Write a cell's folder with one file for each table; the folder appears whole or not at all."""
+    """Write a cell's folder with one file for each table, atomically."""
     data = {name: to_arrow(TABLES[name], rows) for name, rows in tables.items()}
     with atomic(folder) as scratch:
         scratch.mkdir()
@@ -60,13 +61,13 @@ def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
 
 
 _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What reading damaged files ends in."""
+"""Errors of reading damaged files."""
 
 
 def open_file(
     table: Table, path: Path, again: str = "delete it and run the cell again", needed: Collection[str] | None = None
 ) -> pq.ParquetFile:
-    """Open a record; `InputError` says what is wrong with a file that is not one, and what to do (`again`).
+    """Open a record; `InputError` says what is wrong with an invalid file, and what to do (`again`).
 
     It has exactly the columns of its table, or at least those `needed`.
     """
@@ -91,13 +92,13 @@ def open_file(
 
 
 def read(table: Table, path: Path) -> pa.Table:
-    """The whole of one record as an Arrow table (``.to_pandas()`` for a data frame)."""
+    """Read a record as an Arrow table (``.to_pandas()`` for a data frame)."""
     with open_file(table, path) as file:
-        return whole(file, path).select(table.names)
+        return read_rows(file, path).select(table.names)
 
 
-def whole(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """All rows of an open record; `InputError` names a file that cannot be read to its end."""
+def read_rows(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read all rows of an open record; `InputError` names a file that cannot be read to its end."""
     try:
         return file.read(columns=columns)
     except _DAMAGE as error:
@@ -105,14 +106,14 @@ def whole(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None
 
 
 def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
-    """The files of `table` in the given cell folders, in order; cells that could not run have none."""
+    """Return the files of `table` in the given cell folders, in order; cells that could not run have none."""
     return [file for folder in folders if (file := folder / f"{table.name}.parquet").exists()]
 
 
 def read_frames(
     tables: Iterable[Table], files: Mapping[str, str | Path | Sequence[str | Path]]
 ) -> dict[str, pd.DataFrame]:
-    """The given tables as data frames by name; `files` holds for each name a path, or several with parts of it."""
+    """Read the given tables as data frames by name; `files` holds for each name a path, or several with parts of it."""
 
     def frame(table: Table) -> pd.DataFrame:
         given = files[table.name]
@@ -124,17 +125,17 @@ def read_frames(
 
 
 AT_ONCE = 200_000
-"""Rows of cells that are taken into memory together; a data frame has some hundred bytes for each."""
+"""Rows of cells read at once; a data frame has some hundred bytes for each."""
 _BATCH = 1 << 16
 
 
 def cells_at_once(
     columns: Mapping[Table, Sequence[str] | None], files: Mapping[str, str | Path], cells: Iterable[str]
 ) -> Iterator[dict[str, pd.DataFrame]]:
-    """Data frames with all rows of some cells at a time, about `AT_ONCE` of them, until all `cells` were taken.
+    """Yield data frames with all rows of some cells, about `AT_ONCE` rows at a time, for all `cells`.
 
-    `columns` says what is read of each table (None: all), `files` has their paths by name. Rows of a cell lie together,
-    and cells in the order of `cells`, as `collect` writes them; `InputError` names a file in which they do not.
+    `columns` are those read of each table (None: all), `files` has the paths by name. Rows of a cell lie together, and
+    cells in the order of `cells`, as `collect` writes them; `InputError` names a file in which they do not.
     """
     with ExitStack() as open_:
         readers = {
@@ -160,7 +161,7 @@ def _frames(taken: Mapping[str, Sequence[pa.Table]]) -> dict[str, pd.DataFrame]:
 
 
 class _OfCells:
-    """The rows of a table, a cell at a time."""
+    """Reader of a table's rows, one cell after the other."""
 
     def __init__(self, file: pq.ParquetFile, path: str | Path, columns: Sequence[str] | None) -> None:
         self._path = path
@@ -170,19 +171,19 @@ class _OfCells:
         self._ahead: deque[tuple[str, pa.RecordBatch]] = deque()
 
     def take(self, cell: str) -> pa.Table:
-        """All rows of `cell`, if it is the next one that has rows."""
+        """Return all rows of `cell`, if it is the next one with rows."""
         rows = []
         while self._next() == cell:
             rows.append(self._ahead.popleft()[1])
         return pa.Table.from_batches(rows).select(self._names) if rows else self.none
 
     def ended(self) -> None:
-        """Raise `InputError` where rows are left."""
+        """Raise `InputError` for remaining rows."""
         if cell := self._next():
             raise InputError(f"{self._path}: rows of {cell} where none are expected; delete it, and it is made again")
 
     def _next(self) -> str:
-        """The cell of the next rows; empty where there are none."""
+        """Return the cell of the next rows; empty at the end."""
         while not self._ahead:
             try:
                 batch = next(self._batches, None)

@@ -1,7 +1,7 @@
-"""A checksum over the whole of a Parquet file: the format's own covers pages, but not what says where and how they are.
+"""A checksum of a complete Parquet file: the format's own covers pages, but not the metadata that locates them.
 
-It stands right before the footer, where no reader looks: a footer is found from the end of a file, all else by its
-place from the beginning (https://parquet.apache.org/docs/file-format). Any reader reads such a file as any other.
+It stands right before the footer, where no reader looks: the footer is found from the end of a file, all else by
+offsets from the beginning (https://parquet.apache.org/docs/file-format). Any Parquet reader reads such a file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PIECE = 2**20
 
 
 def seal(path: Path) -> None:
-    """Put the checksum into a file just written, which must be a Parquet file without one."""
+    """Insert the checksum into a Parquet file without one."""
     with path.open("r+b") as file:
         start, footer = _footer(file)
         digest = _digest(file, start, footer)
@@ -28,7 +28,7 @@ def seal(path: Path) -> None:
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether a file is not what was written; one without a checksum is not known to be damaged."""
+    """Return whether a file differs from what was written; False without a checksum."""
     with path.open("rb") as file:
         start, footer = _footer(file)
         found = os.pread(file.fileno(), _LENGTH, max(0, start - _LENGTH))
@@ -36,7 +36,7 @@ def is_damaged(path: Path) -> bool:
 
 
 def _footer(file: BinaryIO) -> tuple[int, bytes]:
-    """Where the footer begins, and all from there; of a file that is too short for the length it says, nothing."""
+    """Return offset and bytes of the footer; empty if the file is too short for its stated length."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(os.pread(file.fileno(), 4, max(0, size - _END)), "little") + _END
     if length > size:
@@ -45,10 +45,10 @@ def _footer(file: BinaryIO) -> tuple[int, bytes]:
 
 
 def _digest(file: BinaryIO, start: int, footer: bytes) -> bytes:
-    """Over the first `start` bytes, and the footer."""
+    """Return the checksum of the first `start` bytes and the footer."""
     file.seek(0)
-    whole = hashlib.sha256()
-    for place in range(0, start, _PIECE):
-        whole.update(file.read(min(_PIECE, start - place)))
-    whole.update(footer)
-    return whole.digest()
+    digest = hashlib.sha256()
+    for offset in range(0, start, _PIECE):
+        digest.update(file.read(min(_PIECE, start - offset)))
+    digest.update(footer)
+    return digest.digest()

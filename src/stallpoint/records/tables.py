@@ -1,9 +1,9 @@
-"""Every table stallpoint writes: columns, types, units, and how files are written and read.
+"""Every table that stallpoint writes: columns, types and units.
 
-A raw record is a Parquet file inside a cell's folder (``results/<study>/raw/<cell>/<table>.parquet``); a tidy
-table is the same columns from all cells (``results/<study>/tables/<table>.parquet``); model tables are derived
-from tidy tables. Units and descriptions stand in the field metadata of each file, with the schema
-version. Files appear whole or not at all: they are written under another name and renamed.
+A raw record is a Parquet file inside a cell's folder (``results/<study>/raw/<cell>/<table>.parquet``); a tidy table is
+the same columns from all cells (``results/<study>/tables/<table>.parquet``); model tables are derived from tidy tables.
+Units and descriptions stand in the field metadata of each file, with the schema version. Files are written atomically,
+under another name and renamed.
 
 Statistics of a quantity ``x`` are three columns: ``x`` (median or fit), ``x_low`` and ``x_high`` (90 % interval).
 """
@@ -17,21 +17,21 @@ from inspect import cleandoc
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 TEXT, INT, REAL, FLAG = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its type, its unit (None: a name, a count or a ratio) and what it means."""
+    """One column: its type, its unit (None: a name, a count or a ratio) and its meaning."""
 
     name: str
     type: pa.DataType
     unit: str | None
     description: str
     relative: bool = False
-    """Whether it is a ratio to another row of the table: 1, without an interval, in that row itself."""
+    """Whether the column is a ratio to another row of the table: 1, without an interval, in that row itself."""
 
     @property
     def field(self) -> pa.Field:
@@ -72,10 +72,10 @@ _TYPES |= {"real±": REAL, "ratio±": REAL}
 
 
 def columns(text: str) -> Iterator[Column]:
-    """The columns that `text` describes, a line for each: ``name | type | unit | meaning``.
+    """Yield the columns that `text` describes, a line for each: ``name | type | unit | meaning``.
 
     Types are those of `_TYPES`: ``real±`` for a quantity with the two ends of its 90 % interval, ``ratio±`` for one
-    that is relative to another row. Names, counts and ratios have no unit. A line that is indented further goes on with
+    that is relative to another row. Names, counts and ratios have no unit. A line that is indented further continues
     the meaning; ``+ names`` are columns or groups that are `SHARED`.
     """
     for line in _CONTINUED.sub(" ", cleandoc(text)).splitlines():
@@ -86,19 +86,19 @@ def columns(text: str) -> Iterator[Column]:
         yield Column(name, _TYPES[kind], unit or None, meaning, relative=kind == "ratio±")
         if kind.endswith("±"):
             for short, end in (("low", "lower"), ("high", "upper")):
-                said = f"{end} end of the 90 % interval of {name}"
-                yield Column(f"{name}_{short}", REAL, unit or None, said)
+                bound = f"{end} end of the 90 % interval of {name}"
+                yield Column(f"{name}_{short}", REAL, unit or None, bound)
 
 
 def _table(text: str) -> Table:
-    """The table of a text whose first line has its name and what it is."""
+    """Return the table of a text whose first line has name and description."""
     head, _, lines = _CONTINUED.sub(" ", cleandoc(text)).partition("\n")
     name, description = head.split(": ", 1)
     return Table(name, description, tuple(columns(lines)))
 
 
 def _share(text: str) -> tuple[Column, ...]:
-    """A group of columns, whose name is the first line."""
+    """Share a group of columns, whose name is the first line."""
     name, lines = cleandoc(text).split(":\n", 1)
     SHARED[name] = tuple(columns(lines))
     return SHARED[name]
@@ -115,41 +115,40 @@ _share_each("""
     network          | text |         | neural network
     hardware         | text |         | hardware entry of the study
     nodes            | int  |         | nodes taking part at once
-    workers_per_node | int  |         | workers on each node; of a scaling curve those on a full node, each filled in
-        turn
+    workers_per_node | int  |         | workers on each node; along a scaling curve those on a full node
     ranks            | int  |         | workers (MPI ranks) in all
     batch            | int  | samples | mini-batch as configured: B for strong scaling, b for weak and compute
-    global_batch     | int  | samples | B, samples in all workers' mini-batches together
+    global_batch     | int  | samples | B, samples in all workers' mini-batches
     worker_batch     | int  | samples | b, samples in one worker's mini-batch
     storage          | text |         | storage entry of the study
     scaling          | text |         | strong, weak or compute
-    sync             | text |         | preset by which gradients are synchronised; none for a worker alone
-    backend          | text |         | what communicates: mpi or torch
+    sync             | text |         | preset by which gradients are synchronised; none on a single worker
+    backend          | text |         | communication backend: mpi or torch
     reduction        | text |         | reduction scheme, or library: whatever the library takes
     prefetch         | int  |         | mini-batches read ahead; 0 reads in line
     repeat           | int  |         | repetition of the whole cell, from 1
-    visit            | int  |         | visit to the cell, from 1: between two of them other cells had their turn
+    visit            | int  |         | visit to the cell, from 1; other cells are visited in between
     workers          | int  |         | workers taking part at once
     table            | text |         | external table of the study, or measured: the study's own scaling curves
     rank             | int  |         | MPI rank of the worker
-    intervention     | text |         | what is left out
+    intervention     | text |         | what is excluded from training
 """)
 CELL, VISIT, WORKERS_PER_NODE = (SHARED[name][0] for name in ("cell", "visit", "workers_per_node"))
 SERIES = _share("""
     series:
     + network hardware storage scaling sync prefetch batch workers_per_node
 """)
-"""What stays fixed along one scaling curve."""
+"""Columns that are fixed along a scaling curve."""
 TRAIN_AXES = _share("""
     train_axes:
     + series nodes ranks global_batch worker_batch repeat
 """)
 _share_each("""
-    messages   | int  |  | messages, one after the other
+    calls      | int  |  | calls of the operation, one after the other
     operation  | text |  | collective operation: all-reduce, all-gather, reduce-scatter, ...
     sample     | int  |  | repetition, from 0, counted on from visit to visit
     iteration  | int  |  | iteration, from 0, warm-up included, counted on from visit to visit
-    warmup     | flag |  | warm-up: recorded, left out of statistics
+    warmup     | flag |  | warm-up: recorded, excluded from statistics
     layer_type | text |  | convolution, fully-connected, attention, embedding, relu, pooling, batch-norm, dropout, add,
         loss, ...
 """)
@@ -166,10 +165,10 @@ RUNS = _table("""
     + hardware nodes workers_per_node ranks repeat
     started  | time  |   | start of the first visit
     duration | real  | s | duration of all its visits
-    planned  | real± | s | what that was expected to be when its job was submitted; not known if imported
-    settings | text  |   | the whole cell as JSON
+    planned  | real± | s | expected duration when its job was submitted; unknown if imported
+    settings | text  |   | the cell as JSON
     ended    | text  |   | why there was no further visit: visits (its own number), precision (reached), budget (used
-        up), most visits; empty where it failed or was imported
+        up), max visits; empty where it failed or was imported
     source   | text  |   | imported files, each with its SHA-256; empty where the job ran here
 """)
 
@@ -180,18 +179,18 @@ ENVIRONMENTS = _table("""
     device               | text |    | cpu or cuda
     cpu_model            | text |    | model name of the CPU
     gpu_model            | text |    | model name of the GPU; empty without one
-    cpu_nominal_clock    | real | Hz | clock the CPU is sold with; null where the machine does not tell
+    cpu_nominal_clock    | real | Hz | clock the CPU is sold with; null where the machine does not report it
     cpu_max_clock        | real | Hz | highest clock of the CPU; null as above
     gpu_max_clock        | real | Hz | highest clock of the GPU's multiprocessors; null without a GPU or NVML
     cores_available      | int  |    | cores this process may run on
     threads              | int  |    | threads the tensor library really used
     load_average         | real |    | 1-minute load average of the node at the start
-    core_cache_bytes     | int  | B  | largest cache of a core of its own; empty where the machine does not tell
+    core_cache_bytes     | int  | B  | largest cache of a single core; empty where the machine does not report it
     cache_bytes          | int  | B  | caches of the last level that the worker's threads can fill, or that of the GPU;
         empty as above
     memory_bytes         | int  | B  | memory of the node
-    available_memory     | int  | B  | memory of the host that the worker may use: its part of the machine's, of its
-        cgroups' limits and of what Slurm gave, the least of them
+    available_memory     | int  | B  | memory of the host that the worker may use: the least of its parts of the
+        machine's memory, of its cgroups' limits and of Slurm's allocation
     gpu_available_memory | real | B  | memory of the GPU that tensors can have; null without a GPU
     kernel               | text |    | operating system and kernel release
     python               | text |    | version of Python
@@ -199,8 +198,8 @@ ENVIRONMENTS = _table("""
     cuda                 | text |    | version of CUDA that PyTorch is built for; empty without a GPU, as below
     cudnn                | text |    | version of cuDNN; empty as well where PyTorch has none
     nccl                 | text |    | version of NCCL; empty as well where PyTorch has none
-    driver               | text |    | version of NVIDIA's driver; empty as well where it does not tell
-    blas                 | text |    | library of matrix products on the CPU; of MKL its version, as PyTorch tells it
+    driver               | text |    | version of NVIDIA's driver; empty as well where it does not report it
+    blas                 | text |    | library of matrix products on the CPU; of MKL its version, as reported by PyTorch
     onednn               | text |    | version of oneDNN (MKL-DNN); empty where PyTorch has none
     cudnn_in_force       | flag |    | the GPU computes with cuDNN, as read back from PyTorch; false on a CPU
     onednn_in_force      | flag |    | the CPU computes with oneDNN, read back likewise; false on a GPU
@@ -215,15 +214,15 @@ ENVIRONMENTS = _table("""
 """)
 
 SLURM_JOBS = _table("""
-    slurm_jobs: one row for each cell that ran in a Slurm job: what the job asked for and was given, as the job itself
-        saw it
+    slurm_jobs: one row for each cell that ran in a Slurm job: what the job asked for and was given, as seen from
+        inside it
     + cell
     slurm_job_id  | text |  | Slurm job
-    partition     | text |  | partition; empty where the job could not tell, as below
+    partition     | text |  | partition; empty where unknown, as below
     nodes         | int  |  | nodes of the job
     tasks         | int  |  | tasks of the job
     cpus_per_task | int  |  | cores asked for each task
-    cpus          | int  |  | cores given to the whole job
+    cpus          | int  |  | cores given to the job
     requested     | text |  | trackable resources asked for, as Slurm writes them
     time_limit    | text |  | time limit, as Slurm writes it
     submitted     | text |  | when it was submitted, local time
@@ -246,7 +245,7 @@ SENSORS = _share("""
     gpu_clock            | real | Hz | clock of the GPU's multiprocessors at the end of the iteration; null without NVML
     gpu_throttle         | text |    | why the GPU's clock is lower than it could be; null without NVML
 """)
-"""What may have disturbed an iteration (`stallpoint.measure.machine.sensors`); null where it cannot be known."""
+"""Sensors of disturbances of an iteration (`stallpoint.measure.machine.sensors`); null if unknown."""
 
 _share("""
     timed:
@@ -262,11 +261,11 @@ _share("""
     backward              | real | s | backward pass
     communication         | real | s | time in which at least one collective operation was under way
     exposed_communication | real | s | from the end of the backward pass to the last gradient's arrival, and waiting for
-        collectives within the passes and the update, whose times are without it; in a pipeline receiving what another
-        stage has sent
+        collectives within the passes and the update, whose times are without it; in a pipeline receiving from another
+        stage
     update                | real | s | model update; 0 where a parameter server updates, as part of the communication;
         of a command all that it does behind the backward pass
-    iteration_time        | real | s | whole iteration; in a pipeline what it takes beyond its parts is waiting for
+    iteration_time        | real | s | complete iteration; in a pipeline the time beyond its parts is waiting for
         other stages, the bubble
     loss                  | real |   | training loss of the worker's mini-batch
     + sensors
@@ -277,7 +276,7 @@ ITERATIONS = _table("""
 """)
 
 INTERVENED = _table("""
-    intervened: one row for each iteration of each rank of training with one thing left out: columns as in iterations
+    intervened: one row for each iteration of each rank of training without one of its parts: columns as in iterations
     + cell train_axes intervention timed
 """)
 
@@ -295,9 +294,9 @@ LAYERS = _table("""
     gradient_ready     | real | s | when its gradients were complete, since the start of the iteration
     all_reduce_start   | real | s | start of its all-reduce, since the start of the iteration
     all_reduce_end     | real | s | end of its all-reduce, since the start of the iteration
-    gradient_bytes     | int  | B | size of its gradients; 0 where nothing is learned
-    message            | int  |   | message that carried its gradients, in the order of sending, from 0; -1: none
-    message_bytes      | int  | B | what this rank put into messages for its gradients, after compression
+    gradient_bytes     | int  | B | size of its gradients; 0 without parameters
+    bucket             | int  |   | bucket that carried its gradients, in the order of sending, from 0; -1: none
+    bucket_bytes       | int  | B | what this rank put into that bucket for its gradients, after compression
     gather_start       | real | s | start of the (last) all-gather of its weights ahead of the forward pass, or after a
         sharded update, since the start of the iteration; where outputs are split, of what it takes; null where nothing
         is gathered
@@ -308,24 +307,25 @@ LAYERS = _table("""
 """)
 
 VISITS = _table("""
-    visits: one row for each visit to a cell and rank: cells that are compared take turns, in a random order
+    visits: one row for each visit to a cell and rank: visits of cells that are compared are interleaved in random
+        order
     + cell
     kind              | text |   | kind of the cell
     + hardware nodes workers_per_node ranks rank visit
-    turn              | int  |   | place of the visit among all visits of the hardware entry, from 1
-    beside            | int  |   | other cells visited at the same moment, on other nodes of the job
-    began             | time |   | start of the visit
+    position          | int  |   | position of the visit among all visits of the hardware entry, from 1
+    concurrent        | int  |   | other cells visited at the same moment, on other nodes of the job
+    started           | time |   | start of the visit
     duration          | real | s | from there to its end, what is done before and after measuring included
-    preparing         | real | s | of that: until the ranks begin to measure together
+    preparing         | real | s | of that: until all ranks begin to measure
     measuring         | real | s | of that: iterations, products, all-reduces and reads, warm-up included
-    left_out          | int  |   | samples of its storage that cannot be decoded and are left out (most_corrupt)
-    kernel            | text |   | hash that tells the running kernel from others: ranks on one share its counters
+    excluded_samples  | int  |   | samples of its storage that cannot be decoded and are excluded (max_corrupt)
+    kernel            | text |   | hash that identifies the running kernel: ranks on one share its counters
     cpus              | text |   | CPUs that the process may run on, such as 0-3,8
     threads           | int  |   | threads that the worker computes with
     node_busy_error   | real | s | how far a difference of node_busy may be off
-    product_before    | real | s | sentinel: 1,000 of always the same matrix products, before measuring
+    product_before    | real | s | sentinel: 1,000 matrix products, the same for all visits, before measuring
     product_after     | real | s | the same, after it
-    all_reduce_before | real | s | sentinel: always the same all-reduces, before; null for one rank
+    all_reduce_before | real | s | sentinel: all-reduces, the same for all visits, before; null for one rank
     all_reduce_after  | real | s | the same, after it
 """)
 
@@ -334,35 +334,34 @@ INSTRUMENTATION = _table("""
         times add up
     + cell train_axes rank visit
     layers           | int  |   | layers timed
-    turns            | int  |   | marks taken in a forward pass: one for each call of a layer; more within layers
-    timing_cost      | real | s | time that timing adds to an iteration for each turn, measured in this job
-    timing_share     | real |   | part of the iteration that timing takes: timing_cost · turns / median time
+    marks            | int  |   | time stamps taken in a forward pass: one for each call of a layer; more within layers
+    timing_cost      | real | s | time that timing adds to an iteration for each mark, measured in this job
+    timing_share     | real |   | part of the iteration that timing takes: timing_cost · marks / median time
     forward_closure  | real |   | layers' forward times over the forward pass, median of the iterations
     backward_closure | real |   | the same of the backward pass; 1 where the layers add up to the pass
 """)
 
 PEAK_MEMORY = _table("""
-    peak_memory: one row for each rank and visit of a training cell: the most memory that training took, and what of it
-        is known
+    peak_memory: one row for each rank and visit of a training cell: the peak memory of training, and its known parts
     + cell train_axes rank visit
-    host_peak   | real | B | most memory of the host that the process had, less networks kept for other visits; null
-        where unknown
-    device_peak | real | B | most memory of tensors on the GPU, less the same; null on a CPU
+    host_peak   | real | B | peak host memory of the process, less networks kept for other visits; null where
+        unknown
+    device_peak | real | B | peak memory of tensors on the GPU, less the same; null on a CPU
     process     | real | B | memory of the host before training, without networks: programs and libraries
     weights     | int  | B | parameters and buffers of the network; on the device, as the next two
     gradients   | int  | B | gradients of the parameters
-    optimiser   | int  | B | what the optimiser keeps: a momentum for each parameter
+    optimiser   | int  | B | optimiser state: a momentum for each parameter
 """)
 
 PROBES = _table("""
-    probes: one row for each rank and visit of a command whose script has a probe: what the probe could see of it
+    probes: one row for each rank and visit of a command whose script has a probe: what the probe observed
     + cell train_axes rank visit
-    script_ranks | int  |   | workers that the script trains on, as it tells itself
-    parallelism  | text |   | what brings gradients together: ddp, fsdp2, none, or unknown
+    script_ranks | int  |   | workers that the script trains on, as reported by the script
+    parallelism  | text |   | what synchronises gradients: ddp, fsdp2, none, or unknown
     model        | text |   | class of the model
     layers       | int  |   | layers timed
     iterations   | int  |   | iterations recorded
-    threads      | int  |   | threads that the script computes with, as PyTorch tells it at the end
+    threads      | int  |   | threads that the script computes with, as PyTorch reports at the end
     cpus         | text |   | CPUs that the script's process may run on, such as 0-3,8
     busy_threads | real |   | CPU time of the process over that of its computing thread, behind the first iteration;
         null where there is none
@@ -371,12 +370,12 @@ PROBES = _table("""
     checksum     | int  |   | CRC-32 of the trained weights at the end; null where a worker holds a shard of them, or an
         exception ended the training
     bookkeeping  | real | s | time of an iteration in which the probe kept what it measured, the mean
-    unseen       | text |   | what it could not see, in words; empty where it saw all
+    unseen       | text |   | what it could not observe, in words; empty where it observed all
     ended        | text |   | complete, or the exception that ended the training; empty where it was killed
 """)
 
 MACHINE = "machine"
-"""Layer type of the products that tell about the machine: layers ``peak``, ``bandwidth`` and ``rows``."""
+"""Layer type of the products that calibrate the machine: layers ``peak``, ``bandwidth`` and ``rows``."""
 
 SGEMM = _table("""
     sgemm: one row for each timed matrix product m x k · k x n, done `operations` times
@@ -388,33 +387,33 @@ SGEMM = _table("""
     n          | int  |         | columns of the right matrix
     operations | int  |         | products of this shape in one forward pass
     + visit sample
-    seconds    | real | s       | time of all operations together
+    seconds    | real | s       | time of all operations
     gflops     | real | GFLOP/s | 2·m·k·n·operations / seconds / 1e9
 """)
 
 _share("""
     message:
     + cell hardware nodes workers_per_node ranks backend reduction operation repeat rank
-    message_bytes | int | B | size of the whole message: what is reduced, gathered or sent
+    message_bytes | int | B | size of the complete message: what is reduced, gathered or sent
     + visit sample warmup
 """)
-"""Which message, of which rank."""
+"""The message of a rank."""
 
 COLLECTIVES = _table("""
     collectives: one row for each timed burst of a collective operation of each rank
-    + message messages
-    seconds | real | s | time of all of them together, from a barrier on
+    + message calls
+    seconds | real | s | time of all calls, from a barrier on
 """)
 
 CONTENTION = _table("""
-    contention: one row for each time that a rank called collectives from a thread while it computed; and computing
-        alone
-    + message messages
-    seconds          | real | s | time of all of them together
-    operations       | int  |   | equal pieces of computing done from the first call to the last return
+    contention: one row for each time that a rank called collectives from a thread while it computed; and the same
+        computing in isolation
+    + message calls
+    seconds          | real | s | time of all calls
+    operations       | int  |   | equal bursts of computing done from the first call to the last return
     computing        | real | s | time of these; the last one may end after the last return
-    alone_operations | int  |   | the same pieces with nothing sent, before the samples of a size
-    alone_computing  | real | s | time of these
+    isolated_operations | int  |   | the same bursts without communication, before the samples of a size
+    isolated_computing  | real | s | time of these
 """)
 
 _share("""
@@ -449,14 +448,15 @@ _share("""
         device, network, mixed, or unknown
     server_cache | text |  | cache beyond the node: none, excluded (the set is 5 times as large), seen, or unknown;
         empty where the bytes did not come from there
-    of_storage   | flag |  | the pass tells how fast the storage is, and not how fast a cache
+    uncached     | flag |  | no cache served the pass: its speed is that of the storage
 """)
 
 STORAGE_PASSES = _table("""
-    storage_passes: one row for each pass over samples of a storage and rank: what was asked for, and who counted it
+    storage_passes: one row for each pass over samples of a storage and rank: bytes requested, and bytes counted by each
+        source
     + storage_axes reading visit source
-    source        | text |   | what is mounted there, as the kernel tells it; empty when anonymised
-    metadata      | text |   | what the node knew of the files before: cold (dropped), warm or unknown
+    source        | text |   | mounted device or export, as reported by the kernel; empty when anonymised
+    metadata      | text |   | the node's metadata cache before: cold (dropped), warm or unknown
     resident      | real |   | share of the samples' pages in the page cache before; null where unknown
     bytes         | int  | B | bytes that this worker asked for
     node_bytes    | int  | B | bytes that all workers of its node asked for
@@ -467,7 +467,7 @@ STORAGE_PASSES = _table("""
     network_bytes | int  | B | received by the node's network interfaces
     + origin
     set_bytes     | int  | B | size of the whole training set
-    memory_bytes  | int  | B | memory of all nodes of the cell together
+    memory_bytes  | int  | B | memory of all nodes of the cell
 """)
 
 STORAGE_OPERATIONS = _table("""
@@ -475,7 +475,7 @@ STORAGE_OPERATIONS = _table("""
     + storage_axes
     operation | text |   | stat, open (and close), decode (of a sample that was read), checkpoint write (with fsync) or
         checkpoint read (cold)
-    metadata  | text |   | what the node knew of the file before: cold (dropped) or warm
+    metadata  | text |   | the node's metadata cache before: cold (dropped) or warm
     origin    | text |   | where a checkpoint was read from, as in storage_passes; empty for the others
     + visit sample
     seconds   | real | s | duration
@@ -491,13 +491,13 @@ STAGING = _table("""
     files     | int  |   | files copied
     samples   | int  |   | samples in them
     bytes     | int  | B | bytes copied
-    seconds   | real | s | from when all nodes began until this node's copy was whole
+    seconds   | real | s | from when all nodes began until this node's copy was complete
 """)
 
 CONVERSIONS = _table("""
     conversions: one row for a storage that was converted from another, unless the conversion was interrupted
     + cell storage hardware repeat
-    source  | text |   | path of the storage that it was made of
+    source  | text |   | path of the storage it was converted from
     samples | int  |   | samples converted
     threads | int  |   | threads that converted
     seconds | real | s | until all samples were written and compared
@@ -510,7 +510,7 @@ COPIES = _table("""
         device to host, within the device, device to device
     threads | int  |   | threads that copied
     + visit sample
-    bytes   | int  | B | bytes read and written; between memories those sent, once
+    bytes   | int  | B | bytes read and written; between memories those transferred, once
     seconds | real | s | duration
 """)
 
@@ -522,13 +522,13 @@ _share_each("""
 """)
 _share("""
     whole_batch:
-    batch | int | samples | B, samples in all workers' mini-batches together
+    batch | int | samples | B, samples in all workers' mini-batches
 """)
 RUN_AXES = _share("""
     run_axes:
     + cell network hardware storage sync recipe nodes workers_per_node ranks whole_batch trial seed
 """)
-"""Which run of training to a target."""
+"""Columns that identify a run to a target."""
 
 CONVERGENCE = _table("""
     convergence: one row for each evaluation of a network that is trained to a target, the one before the first step
@@ -542,8 +542,8 @@ CONVERGENCE = _table("""
 """)
 
 CONVERGENCE_RUNS = _table("""
-    convergence_runs: one row for each run of training to a target; what that took is linear in accuracy between
-        evaluations
+    convergence_runs: one row for each run of training to a target; steps and times to the target are interpolated
+        linearly in accuracy between evaluations
     + run_axes
     target            | real |   | validation accuracy that was to be reached; empty where the run had none
     reached           | flag |   | the target was reached
@@ -552,7 +552,7 @@ CONVERGENCE_RUNS = _table("""
     seconds_to_target | real | s | training until then, without evaluations and checkpoints
     best_accuracy     | real |   | best validation accuracy of all evaluations
     best_step         | int  |   | updates before that evaluation, the first of equal ones
-    ended             | text |   | target (reached), most steps (that it was to make), diverged (a loss that is no
+    ended             | text |   | target (reached), max steps (its number of steps), diverged (a loss that is no
         number, or a validation loss well above that of the initial weights), stopped early (no better for as long as
         its patience) or walltime (its minutes are used up)
     step_size         | real |   | after warm-up, scaled for B
@@ -563,14 +563,14 @@ CONVERGENCE_RUNS = _table("""
 
 GRADIENT_NOISE = _table("""
     gradient_noise: one row for each step whose gradients' norms were recorded; none on one worker, and where gradients
-        do not arrive whole on every worker (McCandlish et al. 2018, appendix A.1)
+        do not arrive complete on every worker (McCandlish et al. 2018, appendix A.1)
     + run_axes step worker_batch
     small | real |  | squared norm of a worker's gradient, of b samples: mean over the workers
     large | real |  | squared norm of their mean, the gradient of B samples
 """)
 
 STALENESS = _table("""
-    staleness: one row for each gradient that a server applied, or each meeting of a worker with the centre of elastic
+    staleness: one row for each gradient that a server applied, or each exchange of a worker with the centre of elastic
         averaging
     + cell network hardware nodes workers_per_node ranks batch storage sync visit
     server    | int |  | rank beside which the server runs
@@ -596,7 +596,7 @@ LAYER_SCALING = _table("""
     seconds    | real±  | s | forward and backward time in one iteration
     share      | real±  |   | part of all layers' time
     speedup    | ratio± |   | time at the largest measured mini-batch over time at this one
-    iterations | int    |   | iterations of one worker that were recorded there, warm-up left out
+    iterations | int    |   | iterations of one worker that were recorded there, without warm-up
     disturbed  | int    |   | of these, disturbed
 """)
 
@@ -612,26 +612,26 @@ SGEMM_SPEEDUP = _table("""
 """)
 
 COMMUNICATION = _table("""
-    communication: time of a collective operation by message size, fitted for each place, and over places by its law:
-        alpha + the sum over pieces of beta · (bytes of the message in that piece); one row for each piece
+    communication: time of a collective operation by message size, fitted for each placement, and over placements by its
+        law: alpha + the sum over segments of beta · (bytes of the message in that segment); one row for each segment
     + hardware backend reduction operation
-    fit        | text  |     | place: one number of nodes and workers on each; or the law over several, e.g. ring
-        (factors 2(p-1) and 2(p-1)/p), of a library with the size from which on the next one holds; average (...) where
-        several are possible, the likeliest first
-    level      | text  |     | links that the times are of: inside a node, between nodes (beyond what is spent inside),
+    fit        | text  |     | placement: a number of nodes and workers on each; or the law over several, e.g.
+        ring (factors 2(p-1) and 2(p-1)/p), of a library with the size from which on the next one holds; average (...)
+        where several are possible, the likeliest first
+    level      | text  |     | links that the times are of: inside a node, between nodes (beyond the time inside),
         or both as one
     + nodes ranks
-    piece      | int   |     | piece of the curve, from 0; a fit with one piece is a straight line
-    from_bytes | real  | B   | message size at which the piece begins; it ends where the next one does
+    piece      | int   |     | segment of the curve, from 0; a fit with one segment is a straight line
+    from_bytes | real  | B   | message size at which the segment begins; it ends where the next one begins
     alpha      | real± | s   | latency
-    beta       | real± | s/B | time for each byte in this piece
+    beta       | real± | s/B | time for each byte in this segment
     points     | int   |     | message sizes fitted
     residual   | real  |     | median of |fit - measured| / measured
 """)
 
 PREDICTIONS = _table("""
-    predictions: iterations as the DAG model predicts them, by one model for each curve, and as they were measured;
-        measured columns are empty where nobody ran, predicted ones where a part of the model was not measured
+    predictions: iterations as the DAG model predicts them, by one model for each curve, and as measured; measured
+        columns are empty without a cell, predicted ones where a part of the model was not measured
     + series nodes ranks global_batch worker_batch
     equation                | text   |   | equation of Shi et al. (2018) used, e.g. eq. 5; or sharded, pipeline, or
         outputs
@@ -664,20 +664,20 @@ LAYER = tuple(
     column for column in LAYERS.columns if column.name in ("layer_index", "layer", "layer_type", "gradient_bytes")
 )
 SHARED["layer"] = LAYER
-"""Which layer it is."""
+"""The layer of a row."""
 PHASES = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
-"""What a worker does in an iteration, one after the other; together they are its time, but in a pipeline."""
+"""Sequential phases of a worker's iteration; except in a pipeline they add up to its time."""
 TIMES = (
     "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update",
     "iteration_time",
 )  # fmt: skip
-"""What an iteration takes, and its parts."""
+"""Times of an iteration and its parts."""
 SHARED["times"] = tuple(column for column in ITERATIONS.columns if column.name in TIMES)
 SHARED["drawn_of_layers"] = tuple(
     column
     for column in LAYERS.columns
     if column.name
-    in ("layer_index", "layer", "backward", "all_reduce_start", "all_reduce_end", "gradient_bytes", "message")
+    in ("layer_index", "layer", "backward", "all_reduce_start", "all_reduce_end", "gradient_bytes", "bucket")
 )
 
 LAYER_PREDICTIONS = _table("""
@@ -694,7 +694,7 @@ LAYER_PREDICTIONS = _table("""
 """)
 
 LAYER_TIMES = _table("""
-    layer_times: each layer as measured on rank 0: means of every point, of one worker alone and imported ones included
+    layer_times: each layer as measured on rank 0: means of every point, those of one worker and imported ones included
     + series nodes ranks global_batch worker_batch layer
     forward          | real | s | forward time
     backward         | real | s | backward time
@@ -703,13 +703,13 @@ LAYER_TIMES = _table("""
 """)
 
 MEDIAN_ITERATIONS = _table("""
-    median_iterations: one iteration in full of each network, hardware and preset on most workers: its ranks, at most
-        the 16 slowest
+    median_iterations: the median iteration of each network, hardware and preset on the largest worker count: its
+        ranks, at most the 16 slowest
     + cell series nodes ranks rank visit iteration
     start | real | s | start of the iteration, since the first rank started it
     + times
-    wall  | real | s | whole iteration on its slowest rank: the median of the cell's
-    of    | int  |   | iterations of which it is the median
+    wall  | real | s | time of the iteration on its slowest rank: the median of the cell's
+    iterations | int  |   | iterations of which it is the median
 """)
 
 MEDIAN_LAYERS = _table("""
@@ -719,15 +719,14 @@ MEDIAN_LAYERS = _table("""
 
 
 VALIDATION = _table("""
-    validation: iteration times at larger worker counts, predicted when training was seen on the smaller ones alone, and
-        measured
+    validation: iteration times at larger worker counts, predicted from training on the smaller ones only, and measured
     + series nodes ranks worker_batch
-    calibration         | text  |   | worker counts whose training the prediction knows
+    calibration         | text  |   | worker counts whose training the prediction is fitted to
     predicted           | real± | s | predicted iteration time
     measured            | real± | s | measured iteration time, mean over ranks
     error               | real  |   | predicted / measured - 1
-    error_computing     | real  |   | what of it is forward and backward pass
-    error_communication | real  |   | what of it is exposed communication; the rest is everything else
+    error_computing     | real  |   | part of it due to forward and backward pass
+    error_communication | real  |   | part of it due to exposed communication; the residual is everything else
     covered             | flag  |   | measured lies in the interval of predicted
     repeats             | int   |   | jobs that measured it
     repeats_differ      | real  |   | slower over faster of two of these jobs, minus 1 (mean over pairs)
@@ -750,7 +749,7 @@ AMDAHL = _table("""
 CRITICAL_PATH = _table("""
     critical_path: where the time of an iteration goes; the parts add up to the iteration time
     + series nodes ranks
-    basis   | text  |   | measured, or predicted where nobody ran so many workers
+    basis   | text  |   | measured, or predicted beyond the measured worker counts
     part    | text  |   | data, host-to-device; fully-connected layers, other matrix layers, non-scaling layers
         (isolated), co-running ranks, communication thread (or compute, undivided); communication latency, communication
         bandwidth (or communication, undivided); straggling (in a pipeline bubble), update
@@ -762,7 +761,7 @@ CRITICAL_PATH = _table("""
 CAUSES = _table("""
     causes: what keeps an iteration from being n times faster (strong) or as fast as on the fewest (weak), above those
     + series nodes ranks
-    basis   | text  |   | measured, or predicted where nobody ran so many workers
+    basis   | text  |   | measured, or predicted beyond the measured worker counts
     cause   | text  |   | communication, matrix shapes, non-scaling layers, interference (or compute, undivided),
         training data, model update, straggling, pipeline bubble
     lost    | real± | s | time of the iteration above ideal scaling, by this cause
@@ -774,7 +773,7 @@ DISTURBANCES = _table("""
     disturbances: one row for each disturbed iteration, warm-up included
     + cell hardware visit iteration
     reason   | text |  | another process, steal, quota, throttled clock, slow machine, standstill; several by commas
-    left_out | flag |  | statistics do without it; not where too little of the cell would be left
+    excluded | flag |  | statistics exclude it; not where too little of the cell would remain
 """)
 
 CONTROLS = _table("""
@@ -788,10 +787,10 @@ CONTROLS = _table("""
 """)
 
 STALLING = _table("""
-    stalling: how many workers: where each scaling curve stops getting faster, and what is worth its cost
+    stalling: how many workers: where each scaling curve stops getting faster, and which worker count is cost-efficient
     + series
     stall_ranks            | real  |  | workers from which doubling gains less than the threshold, the median
-    stall_ranks_low        | real  |  | least of the fewest worker counts that together have 90 % probability
+    stall_ranks_low        | real  |  | least of the fewest worker counts that have 90 % probability in sum
     stall_ranks_high       | real  |  | largest of them
     reached                | flag  |  | false: no stall up to largest_considered, which stall_ranks then holds
     basis                  | text  |  | measured, or predicted: by the DAG model beyond what was measured
@@ -800,20 +799,20 @@ STALLING = _table("""
     measured_speedup       | real± |  | largest speedup at any worker count measured
     measured_speedup_ranks | int   |  | the worker count of that
     crossing_ranks         | real± |  | workers where communication takes as long as compute; infinite: nowhere
-    crossing_after         | real  |  | largest worker count below that is known: between it and the next one
-    worthwhile_ranks       | real± |  | most workers on which a sample costs at most 1/efficiency as much
+    crossing_after         | real  |  | largest known worker count below crossing_ranks
+    cost_efficient_ranks   | real± |  | largest worker count at which a sample costs at most 1/efficiency as much
     best_speedup           | real± |  | largest speedup at any worker count considered
     largest_measured       | int   |  | largest worker count measured
     largest_considered     | int   |  | largest worker count considered
     dominant_cause         | text  |  | cause that dominates at twice stall_ranks, or not distinguishable
-    withheld               | text  |  | why nothing is predicted where nobody measured; empty where it is
+    withheld               | text  |  | why nothing is predicted beyond the measured worker counts; empty where it is
     note                   | text  |  | what is missing for an answer; empty when there is one
 """)
 
 STALL_PROBABILITIES = _table("""
     stall_probabilities: how probable it is that a scaling curve stalls at each worker count that has a double
     + series nodes ranks
-    of          | text |  | measured: of what was measured, as the verdict is; known: of predicted ones too
+    basis       | text |  | measured: of what was measured, as the verdict is; known: of predicted ones too
     stalls      | flag |  | false: the largest worker count; no stall up to it
     probability | real |  | all of a curve's add up to 1
 """)
@@ -859,24 +858,25 @@ WHAT_IF_GRID = _table("""
 
 
 REMEDIES = _table("""
-    remedies: what would help each scaling curve on the most workers measured, and the cell that would confirm it
+    remedies: what would help each scaling curve at its largest measured worker count, and the cell that would confirm
+        it
     + series nodes ranks
     remedy        | text  |   | what is done, in words
     changes       | text  |   | what it changes: mini-batch, accumulation, preset, link, readers, ...
     also          | text  |   | what else it changes, or takes; empty where nothing
     gain          | real± |   | throughput over that predicted without it; empty where a part was not measured
-    at_most       | flag  |   | whether it gains that at most: what it avoids is taken to cost nothing
-    memory        | real± | B | most memory of a worker with it, as predicted
+    upper_bound   | flag  |   | whether the gain is an upper bound: what the remedy avoids is taken to cost nothing
+    memory        | real± | B | predicted peak memory of a worker with it
     fits          | text  |   | whether that fits: yes, no, undecided (the interval holds what is available) or unknown
     verdict       | text  |   | helps: the interval lies above a gain of 5 %; no gain: below; undecided: it holds that;
         does not fit; unknown: not predicted
-    cell          | text  |   | what a study needs to measure it, in YAML; empty where no cell can
+    cell          | text  |   | entries of a study that would measure it, in YAML; empty where no cell can
     node_hours    | real  | h | nodes times the time that this cell takes
-    rank_in_curve | int   |   | place among the remedies of the curve; 1: the first to try
+    rank_in_curve | int   |   | rank among the remedies of the curve; 1: the first to try
 """)
 
 NEXT_CELLS = _table("""
-    next_cells: cells that nobody ran: what each would tell about the stalling point, and what it costs
+    next_cells: cells not yet measured: how far each would narrow the stalling point, and its cost
     + series
     kind                    | text |             | train, collectives or compute (a train cell of scaling compute)
     + nodes ranks worker_batch
@@ -886,7 +886,7 @@ NEXT_CELLS = _table("""
     narrowing               | real | doublings   | width - expected_width
     node_hours              | real | h           | nodes times the time the job takes
     narrowing_per_node_hour | real | doublings/h | narrowing / node_hours
-    rank_in_curve           | int  |             | place among the cells of the curve, by narrowing_per_node_hour; 1:
+    rank_in_curve           | int  |             | rank among the cells of the curve, by narrowing_per_node_hour; 1:
         next
 """)
 
@@ -908,19 +908,18 @@ PAPER_FIGURES = _table("""
 STORAGE_RATES = _table("""
     storage_rates: reading the training set: rates over all nodes and latency percentiles
     + storage hardware nodes workers_per_node ranks reading origin source
-    metadata           | text  |     | what the nodes knew of the files before: cold, warm or unknown
+    metadata           | text  |     | the nodes' metadata caches before: cold, warm or unknown
     resident           | real  |     | share found in the page cache before the pass; null where unknown
     set_over_memory    | real  |     | size of the training set over the memory of all nodes
-    samples_per_second | real± | 1/s | samples read by all nodes together
-    bytes_per_second   | real± | B/s | bytes read by all nodes together
+    samples_per_second | real± | 1/s | samples read by all nodes
+    bytes_per_second   | real± | B/s | bytes read by all nodes
     latency_p50        | real  | s   | median time to read a sample
     latency_p95        | real  | s   | 95th percentile
     latency_p99        | real  | s   | 99th percentile
 """)
 
 STORAGE_OPERATION_RATES = _table("""
-    storage_operation_rates: operations on a storage that are not the reading of a sample: of one worker, while all do
-        the same
+    storage_operation_rates: operations on a storage other than reading a sample: of one worker, while all do the same
     + storage hardware nodes workers_per_node ranks
     operation        | text  |     | as in storage_operations
     metadata         | text  |     | as in storage_operations
@@ -949,19 +948,19 @@ DATA_SHARE = _table("""
 """)
 
 SATURATION = _table("""
-    saturation: at how many workers that read at once each storage gives no more, by the fit of its reads
+    saturation: number of concurrent readers at which each storage's rate stops growing, by the fit of its reads
     + hardware storage
     readers            | int   |  | threads of a worker that read at once
     + workers_per_node
-    saturation_ranks   | real± |  | workers whose double read less than threshold more together; the median
+    saturation_ranks   | real± |  | workers from which doubling gains less than the threshold; the median
     reached            | flag  |  | whether it saturates up to largest_considered
-    verdict            | text  |  | saturates or keeps pace, where one worker count has 90 % and no place was visited
-        once; else undecided
+    verdict            | text  |  | saturates or keeps pace, where one worker count has 90 % and no placement was
+        visited only once; else undecided
     verdict_ranks      | int   |  | workers at which it saturates, to which it keeps pace, or from which it is open; 0:
         nothing is known
     deciding           | text  |  | what would decide it, where it is undecided
-    largest_measured   | int   |  | most workers that read at once
-    largest_considered | int   |  | most workers that were looked at
+    largest_measured   | int   |  | largest number of workers that read at once
+    largest_considered | int   |  | largest number of workers considered
 """)
 
 FEEDING = _table("""
@@ -969,7 +968,7 @@ FEEDING = _table("""
     + series nodes ranks worker_batch
     basis                 | text  |   | whether the iteration was measured or predicted
     utilisation           | real± |   | accelerator utilisation: part of the iteration without its wait for data
-    predicted_utilisation | real± |   | the same as predicted, of measured places without their own cells
+    predicted_utilisation | real± |   | the same as predicted, at measured points without their own cells
     readers               | int   |   | reader threads of a worker; 1 where it reads in line
     read_time             | real± | s | time in which one reader reads and decodes a worker's mini-batch
     busy_time             | real± | s | iteration without its wait for data
@@ -982,12 +981,12 @@ RATES = _table("""
         network/hardware/storage/scaling/sync/prefetch/batch/workers_per_node
     + workers
     workers_per_node   | real |         | workers on each node; the mean where nodes differ, empty if unknown
-    samples_per_second | real | 1/s     | samples trained by all workers together
+    samples_per_second | real | 1/s     | samples trained by all workers
     batch_per_worker   | real | samples | b, samples in one worker's mini-batch; empty if unknown
 """)
 
 SCALING_LAWS = _table("""
-    scaling_laws: throughput of each scaling curve by each scaling law and by their average, beside the DAG model
+    scaling_laws: throughput of each scaling curve by each scaling law and by their average, compared with the DAG model
     + series nodes ranks
     law                    | text  |     | scaling law, or chosen: the law that wins or, where none does, the average
     weight                 | real  |     | how well the law predicts larger node counts from smaller ones, over all laws
@@ -1001,24 +1000,24 @@ EXTRAPOLATION = _table("""
     extrapolation: rates of a table's series at each worker count, by scaling laws
     series    | text |     | series of the table
     + workers
-    predicted | real | 1/s | samples per second; empty where the data cannot tell
+    predicted | real | 1/s | samples per second; empty where the data do not identify it
     lower     | real | 1/s | lower end of the 90 % interval of a new measurement
     upper     | real | 1/s | upper end of the 90 % interval of a new measurement
-    law       | text |     | law or laws averaged, or why nothing is predicted; and what would tell more
+    law       | text |     | law or laws averaged, or why nothing is predicted; and which measurement would narrow it
 """)
 SHARED["extrapolation"] = EXTRAPOLATION.columns
 
 EXTRAPOLATIONS = _table("""
     extrapolations: rates of the external tables' series, at their own worker counts and beyond
     + table extrapolation
-    measured | real | 1/s | median of what was measured there; empty where nothing was
+    measured | real | 1/s | median of the measurements there; empty without any
 """)
 
 LAW_VALIDATION = _table("""
-    law_validation: predicted against measured at counts left out: each series fitted up to a quarter of its largest
+    law_validation: predicted against measured at held-out counts: each series fitted up to a quarter of its largest
         count
     + table extrapolation
-    measured     | real | 1/s | median of what was measured there
+    measured     | real | 1/s | median of the measurements there
     fitted_up_to | int  |     | largest worker count that was fitted
     error        | real |     | predicted / measured - 1
     covered      | flag |     | measured lies in the interval
@@ -1028,8 +1027,8 @@ HALVINGS = _table("""
     halvings: what each halving of the mini-batch gains in compute time on one worker, from one measured mini-batch to
         the next
     + network hardware
-    basis        | text  |         | layers (of training, free communication) or sgemm (matrix products alone)
-    layer        | text  |         | layer, or reference (b x 4096 · 4096 x 9216); empty for layers of one type together
+    basis        | text  |         | layers (of training, free communication) or sgemm (isolated matrix products)
+    layer        | text  |         | layer, or reference (b x 4096 · 4096 x 9216); empty for all layers of one type
     layer_type   | text  |         | layer type, or all
     worker_batch | int   | samples | b, the larger mini-batch
     to_batch     | int   | samples | the next smaller one that was measured
@@ -1037,14 +1036,14 @@ HALVINGS = _table("""
 """)
 
 CURVE_DISTANCES = _table("""
-    curve_distances: how far the speedup of a matrix product at falling mini-batch is from that of the whole network's
-        compute time
+    curve_distances: how far the speedup of a matrix product at falling mini-batch is from that of the network's compute
+        time
     + network hardware
     layer          | text  |         | layer, or reference (b x 4096 · 4096 x 9216)
     layer_type     | text  |         | type of the layer
     largest_batch  | int   | samples | largest mini-batch at which both were measured; speedups refer to it
     smallest_batch | int   | samples | smallest one
-    points         | int   |         | mini-batches compared, the largest left out
+    points         | int   |         | mini-batches compared, without the largest
     distance       | real± |         | mean of |log(speedup of the product / speedup of the network)|; 0: one shape
 """)
 
@@ -1054,26 +1053,26 @@ HIDDEN_COMMUNICATION = _table("""
     + series nodes ranks
     communication | real± | s | time with an all-reduce under way
     exposed       | real± | s | of it after the backward pass
-    isolated      | real± | s | what the same messages take on idle workers
+    isolated      | real± | s | what the same collectives take on idle workers
     without       | real± | s | iteration time of the same cell without communication; empty: not measured
     cost          | real± | s | iteration time less that: what communicating costs
     hidden        | real± | s | isolated - cost; negative where overlapping costs more than it hides
     hidden_share  | real± |   | hidden over isolated
-    of_backward   | real± |   | communication over the backward pass, which could hide it
+    communication_over_backward | real± |   | communication over the backward pass, which could hide it
 """)
 
 INTERVENTIONS = _table("""
-    interventions: what training saves with one thing left out, beside the parts of the critical path that should go
-        with it
+    interventions: time that training saves without one of its parts, compared with the parts of the critical path that
+        should vanish
     + series nodes ranks intervention
-    parts  | text  |   | those parts, joined by semicolons
-    saved  | real± | s | iteration time less that with it left out, both measured in turns
-    parted | real± | s | what the parts take together
+    parts  | text  |   | those parts of the critical path, joined by semicolons
+    saved  | real± | s | iteration time less that of the intervention, visits of both interleaved
+    expected | real± | s | sum of the parts
     agrees | flag  |   | whether their intervals overlap
 """)
 
 COMPARISONS = _table("""
-    comparisons: each measured point beside another one that differs in nothing but storage, preset or prefetch
+    comparisons: each measured point compared with another one that differs only in storage, preset or prefetch
     + series nodes ranks
     axis       | text  |  | what differs: storage, sync or prefetch
     against    | text  |  | its value at the other point
@@ -1083,7 +1082,7 @@ COMPARISONS = _table("""
 
 TRAFFIC = _table("""
     traffic: bytes that an iteration and an epoch move, for measured points of more than one rank whose storage was read
-        alone
+        in isolation
     + series nodes ranks
     data_bytes           | int  | B | the samples of the global mini-batch, at their mean size
     gradient_bytes       | int  | B | gradients and weights of n workers and a parameter server: 2(n-1) models
@@ -1092,20 +1091,19 @@ TRAFFIC = _table("""
 """)
 
 BREAK_EVEN = _table("""
-    break_even: staging or packing a storage beside reading it as it was, for measured points of both
+    break_even: staging or packing a storage compared with reading it as it was, for measured points of both
     + series nodes
     remedy      | text  |   | staging (copied to the nodes' own disks) or packing (converted into its format)
     before      | text  |   | storage entry of the same samples without that
-    seconds     | real± | s | what it takes, once: staging on the slowest node, or converting
+    seconds     | real± | s | one-time cost: staging on the slowest node, or converting
     wait_before | real± | s | wait for data in an epoch of the set, without
     wait_after  | real± | s | the same, with
-    verdict     | text  |   | pays, never pays, or undecided: the interval of what an epoch gains holds 0
+    verdict     | text  |   | pays, never pays, or undecided: the interval of the gain of an epoch contains 0
     epochs      | real± |   | epochs after which it has paid; empty unless it does
 """)
 
 UTILISATION = _table("""
-    utilisation: what training makes of what its hardware is rated for, and what an epoch costs, for measured node
-        counts
+    utilisation: rates of training over the ratings of its hardware, and the cost of an epoch, for measured node counts
     + series nodes ranks global_batch worker_batch
     samples_per_second | real± | 1/s    | global mini-batch over the iteration time
     tokens_per_second  | real± | 1/s    | the same of tokens, of networks that take sequences of them
@@ -1125,22 +1123,21 @@ _share("""
     + network hardware
     workers_per_node | int  |  | workers that share a node
     + sync prefetch
-    shards           | int  |  | parts that the optimiser's state is in, and weights and gradients where they are
+    shards           | int  |  | shards of the optimiser's state, and of weights and gradients where they are
         sharded
     memory           | text |  | host or device (the GPU's)
 """)
-"""Training whose memory depends on b alone, and which memory it is."""
+"""Training whose memory depends on b only, and the memory meant."""
 
 MEMORY = _table("""
-    memory: the most memory that a worker's training takes, by b: as measured, what of it is what, and by fixed + slope
-        · b
+    memory: peak memory of a worker's training, by b: as measured, its parts, and by fixed + slope · b
     + memory worker_batch
-    peak      | real± | B | most memory, of the rank that needs most
+    peak      | real± | B | peak memory of the rank that needs most
     process   | real  | B | of it programs and libraries; not counted on a GPU
     weights   | real  | B | of it parameters and buffers of the network; 0 where they are on the device
     gradients | real  | B | of it gradients of the parameters; 0 likewise
-    optimiser | real  | B | of it what the optimiser keeps; 0 likewise
-    rest      | real  | B | of it all else: activations, mini-batches, messages and what the allocator wastes
+    optimiser | real  | B | of it optimiser state; 0 likewise
+    rest      | real  | B | of it all else: activations, mini-batches, communication buffers and fragmentation
     predicted | real± | B | fixed + slope · b; empty with fewer than two b
 """)
 
@@ -1159,12 +1156,12 @@ LARGEST_BATCH = _table("""
 """)
 
 FITS = _table("""
-    fits: whether training fits into a worker's memory, by what one worker alone takes and what the preset divides
+    fits: whether training fits into a worker's memory, by the memory of a single worker and what the preset divides
     + series nodes ranks worker_batch
     memory    | text  |   | host or device (the GPU's)
-    predicted | real± | B | most memory of a worker
-    measured  | real  | B | the same as measured, of the rank that needs most; empty where nobody trained
-    available | real  | B | memory that a worker may use, the least of the cells that are alike
+    predicted | real± | B | peak memory of a worker
+    measured  | real  | B | the same as measured, of the rank that needs most; empty without a cell
+    available | real  | B | memory that a worker may use, the least of equal cells
     fits      | text  |   | yes, no, undecided (the interval holds what is available) or unknown
 """)
 
@@ -1186,7 +1183,7 @@ _share("""
 _share("""
     stall:
     stall_ranks      | real |  | workers from which doubling saves less than the threshold, the median
-    stall_ranks_low  | real |  | least of the fewest worker counts that together have 90 % probability
+    stall_ranks_low  | real |  | least of the fewest worker counts that have 90 % probability in sum
     stall_ranks_high | real |  | largest of them
     reached          | flag |  | false: no stall up to largest_considered, which stall_ranks then holds
     verdict          | text |  | stalls, scales or undecided
@@ -1217,7 +1214,8 @@ NOISE_SCALE = _table("""
     + of_training whole_batch
     part        | int   |         | part of the training's steps, from 1
     steps       | int   |         | steps in it whose gradients' norms were recorded, of all runs
-    noise_scale | real± | samples | B_simple = tr(Σ) / |G|²; infinite: no gradient is told from the noise
+    noise_scale | real± | samples | B_simple = tr(Σ) / |G|²; infinite: the gradient is not distinguishable from the
+        noise
 """)
 
 CRITICAL_BATCHES = _table("""
@@ -1239,7 +1237,7 @@ CRITICAL_BATCHES = _table("""
 """)
 
 TIME_TO_ACCURACY = _table("""
-    time_to_accuracy: time to a target accuracy at each place of a scaling curve: steps at its B times its iteration
+    time_to_accuracy: time to a target accuracy at each point of a scaling curve: steps at its B times its iteration
         time
     + series nodes ranks global_batch steps_of
     steps_ranks            | int    |           | workers of the runs that the steps are of; 0: their number changes no
@@ -1256,8 +1254,8 @@ TIME_TO_ACCURACY = _table("""
 """)
 
 TARGET_TIMES = _table("""
-    target_times: time to a target as trained: a row for each preset, recipe, B and place, beside the fastest at that
-        place and a prediction that knows nothing of these runs
+    target_times: time to a target as trained: a row for each preset, recipe, B and placement, compared with the fastest
+        at that placement and with a prediction that is independent of these runs
     + network hardware storage sync recipe target nodes workers_per_node ranks whole_batch
     runs         | int   |   | all runs, of all trials and seeds
     runs_reached | int   |   | those of them that reached the target
@@ -1265,32 +1263,33 @@ TARGET_TIMES = _table("""
     time         | real± | s | training until then, mean over the seeds of that trial
     steps        | real± |   | its steps
     step_time    | real± | s | time / steps
-    slower       | real± |   | time over that of the fastest at this place
+    slower       | real± |   | time over that of the fastest at this placement
     more_steps   | real± |   | steps over those of the fastest
     longer_steps | real± |   | step_time over that of the fastest; slower = more_steps · longer_steps
     verdict      | text  |   | fastest, slower, not distinguishable (from the fastest), or not reached
-    predicted    | real± | s | steps of a fit to all other B, times an iteration that was predicted without this place
+    predicted    | real± | s | steps of a fit to all other B, times an iteration that was predicted without this point
     error        | real  |   | predicted / time - 1
 """)
 
 TARGET_STALLING = _table("""
-    target_stalling: how many workers: where the time to a target by the fastest way at each worker count stops falling
+    target_stalling: how many workers: where the time to a target of the fastest configuration at each worker count
+        stops falling
     + network hardware storage target workers_per_node
-    of                 | text |  | trained: of runs to the target; known: of steps · iteration time, on any curve
+    basis              | text |  | trained: of runs to the target; known: of steps · iteration time, on any curve
     + stall
     largest_considered | int  |  | largest worker count with a known time; 0: no two of them
 """)
 
 EARLY_STOPPING = _table("""
-    early_stopping: large mini-batches beside stopping the smallest early, at equal accuracy (Keuper & Pfreundt 2016,
-        section III-C)
+    early_stopping: large mini-batches compared with stopping the smallest early, at equal accuracy (Keuper & Pfreundt
+        2016, section III-C)
     + of_training whole_batch
     against          | int    | samples | smallest B, which is stopped early
     accuracy         | real±  |         | best validation accuracy at B, mean over seeds of its best trial
     difference       | real±  |         | accuracy - that of the smallest B trained to its end
     verdict          | text   |         | lower, higher or not distinguishable, by that difference
-    speedup          | ratio± |         | steps of the whole training at the smallest B over those at B
-    early_speedup    | real±  |         | steps of the whole training at the smallest B over its steps until that
+    speedup          | ratio± |         | steps of the complete training at the smallest B over those at B
+    early_speedup    | real±  |         | steps of the complete training at the smallest B over its steps until that
         accuracy; 1 where it has less
     early_over_batch | real±  |         | early_speedup / speedup
 """)
@@ -1339,9 +1338,9 @@ MODEL_TABLES: tuple[Table, ...] = (
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_VALIDATION)
-"""What scaling laws say of external tables and of the study's own rates."""
+"""Extrapolations by scaling laws, of external tables and of the study's own rates."""
 
-# --- networks, as they are before anything is measured ---------------------------------------------
+# --- networks, before anything is measured ---------------------------------------------
 
 NETWORK_LAYERS = _table("""
     network_layers: one row for each layer of a network
@@ -1349,21 +1348,21 @@ NETWORK_LAYERS = _table("""
     layer_index    | int  |   | position in the forward pass, from 0
     layer          | text |   | name of the layer
     + layer_type
-    parameters     | int  |   | learned values; what layers share is counted at the first of them; empty where only
-        traces tell of it
+    parameters     | int  |   | learned values; shared ones are counted at the first layer that has them; empty where
+        only traces are known
     gradient_bytes | int  | B | size of its gradients
     multiply_adds  | int  |   | multiply-adds of its matrix products in one sample's forward pass; empty where only
-        traces tell of it
-    handed_on      | int  | B | what the stage of a pipeline that ends with it hands on for one sample; empty where none
-        can end
+        traces are known
+    activation_bytes | int | B | activations that a pipeline stage ending with it passes to the next one for one sample;
+        empty where none can end
     outputs        | int  |   | its outputs, where preset one-weird-trick splits them over workers; empty for all other
         layers
 """)
 
 PUBLISHED = _table("""
-    published: one row for each cell of a published table of network properties: theirs beside ours
+    published: one row for each cell of a published table of network properties: their value and ours
     source      | text |  | where it was published
-    property    | text |  | what the row of the published table says
+    property    | text |  | row of the published table
     + network
     published   | real |  | their value, in the unit of the property's name
     ours        | real |  | our value in the same unit; empty where we have none
@@ -1377,7 +1376,7 @@ CLAIMS = _table("""
     paper               | text  |  | who claims it
     claim               | text  |  | id of the claim
     sentence            | text  |  | what is claimed
-    source              | text  |  | where the paper says so
+    source              | text  |  | where the paper claims it
     verdict             | text  |  | over all combinations: holds, does not hold, not distinguishable or not tested
     combination         | text  |  | what of the study this row is about, e.g. network alexnet, hardware local
     combination_verdict | text  |  | the same four, for this combination
@@ -1414,12 +1413,11 @@ ACCOUNTING = _table("""
     node_list    | text |   | its nodes, as Slurm writes them
 """)
 
-# --- two studies beside each other ----------------------------------------------------------------
+# --- comparison of two studies ----------------------------------------------------------------
 
 COMPARISON = _table("""
-    comparison: one row for each answer that two studies have in common; empty columns are not part of what the answer
-        is about
-    of         | text  |  | hardware (all points together), point (an iteration), speedup or layer
+    comparison: one row for each answer that two studies have in common; empty columns do not apply to it
+    subject    | text  |  | hardware (all points), point (an iteration), speedup or layer
     + hardware network storage scaling sync prefetch batch workers_per_node nodes ranks worker_batch
     layer      | text  |  | name of the layer
     + layer_type
@@ -1428,7 +1426,7 @@ COMPARISON = _table("""
     new        | real  |  | in the second study
     old_visits | int   |  | visits in the first study that it is from
     new_visits | int   |  | visits in the second study
-    ratio      | real± |  | new over old: the geometric mean of all points; of a layer beside its network's others
+    ratio      | real± |  | new over old: the geometric mean of all points; of a layer relative to its network's others
     p          | real  |  | chance of a ratio so far from 1 where nothing changed
     change     | text  |  | slower or faster (speedups: lower or higher), same, or undecided
 """)

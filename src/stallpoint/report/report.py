@@ -28,7 +28,7 @@ from stallpoint.report.sections.remedies_section import remedies
 from stallpoint.report.sections.sliders_section import sliders
 from stallpoint.report.sections.sure_section import sure
 from stallpoint.report.sections.targets_section import targets
-from stallpoint.study.study import LeftOut
+from stallpoint.study.study import Excluded
 
 
 def write_report(
@@ -37,7 +37,7 @@ def write_report(
     path: Path,
     *,
     study: str = "study",
-    left_out: Sequence[LeftOut] = (),
+    left_out: Sequence[Excluded] = (),
     papers: Sequence[Path] = (),
 ) -> None:
     """Write the page to `path`, whole or not at all.

@@ -8,7 +8,7 @@ from stallpoint.errors import InputError
 from stallpoint.schedule.expected import Interval
 from stallpoint.schedule.plan import Job, Order, Plan, bases, total
 from stallpoint.schedule.plan_text import count, in_time, rests_on
-from stallpoint.study.workers import place_in_words
+from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_words
 
 NAMED = 5
@@ -69,7 +69,7 @@ def _problem(job: Job) -> str:
 def _name(order: Order) -> str:
     cell = order.cell
     what = [cell.kind, *([cell.network] if hasattr(cell, "network") else [])]
-    return f"{' '.join(what)} on {place_in_words(cell.ranks, cell.workers_per_node)}"
+    return f"{' '.join(what)} on {placement_in_words(cell.ranks, cell.workers_per_node)}"
 
 
 def _given(job: Job) -> str:

@@ -154,7 +154,7 @@ def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
     kind, hardware = cell.kind, cell.hardware
     return [
         ("cell", (cell.path,)),
-        ("nodes", (kind, hardware, *what, "nodes", *cell.place)),
+        ("nodes", (kind, hardware, *what, "nodes", *cell.placement)),
         ("network", (kind, hardware, *what)),
         ("kind", (kind, hardware, "kind")),
         ("hardware", ("hardware", hardware)),

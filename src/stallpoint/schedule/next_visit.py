@@ -166,8 +166,8 @@ def _curves(visited: Iterable[Visited]) -> Iterator[list[Visited]]:
         if (key := series_of(one.cell)) and not one.ended:
             series.setdefault(key, []).append(one)
     for members in series.values():
-        for places in curves_of(one.cell.place for one in members).values():
-            yield sorted((one for one in members if one.cell.place in places), key=lambda one: one.cell.ranks)
+        for places in curves_of(one.cell.placement for one in members).values():
+            yield sorted((one for one in members if one.cell.placement in places), key=lambda one: one.cell.ranks)
 
 
 def _distinct(pairs: Iterable[tuple[Visited, Visited]]) -> list[Speedup]:
@@ -205,7 +205,7 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
         ends = [one for one in (speedup.base, speedup.other) if one.visits < MOST * one.cell.visits]
         if ends:
             return _visit(max(ends, key=_narrowing), visited)
-    return Choice(None, "most visits")
+    return Choice(None, "max visits")
 
 
 def _visit(chosen: Visited, visited: Sequence[Visited]) -> Choice:

@@ -166,7 +166,7 @@ class Plan:
         for job in self.jobs:
             for order in job.orders:
                 cell = order.cell
-                groups.setdefault((cell.kind, cell.hardware, *cell.place), []).append((order, job.nodes))
+                groups.setdefault((cell.kind, cell.hardware, *cell.placement), []).append((order, job.nodes))
         kinds = list(KINDS)
         return [
             Row(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from stallpoint.schedule.expected import DEFAULTS, Interval
 from stallpoint.schedule.plan import Plan
-from stallpoint.study.dry_run import in_place
+from stallpoint.study.dry_run import nodes_and_workers
 from stallpoint.text import in_words
 
 JOBS = 5
@@ -34,7 +34,7 @@ def _table(plan: Plan) -> Iterator[str]:
     first = max(len("collectives"), *(len(row.kind) for row in plan.rows)) + 2
     second = max(len("hardware"), *(len(row.hardware) for row in plan.rows)) + 2
     third = max(len(in_time(row.seconds)) for row in plan.rows) + 2
-    places = [in_place((row.nodes, row.workers_per_node)) for row in plan.rows]
+    places = [nodes_and_workers((row.nodes, row.workers_per_node)) for row in plan.rows]
     width = max(map(len, ["nodes", *places]))
     head = f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>{width}}{'cells':>8}{'visits':>8}"
     yield f"{head}  {'time':<{third}}node-hours"

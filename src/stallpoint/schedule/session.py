@@ -29,7 +29,7 @@ from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import kind_of
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.runs import write_failure
-from stallpoint.study.workers import place_in_words
+from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_words
 
 FIRST_ANSWER = 120.0
@@ -152,7 +152,7 @@ class Candidate:
             return
         self.made.append(self.measurement.table(VISITS, visit).to_pandas())
         if isinstance(self.measurement.cell, TrainCell):
-            beside = int(self.made[-1]["beside"].iloc[0])
+            beside = int(self.made[-1]["concurrent"].iloc[0])
             self.visited.shared += duration * beside / (1 + beside)
             of_training = kind_of(self.measurement.cell).records[0]
             median = _log_median(self.measurement.table(of_training, visit).to_pandas(), self.made)
@@ -331,7 +331,7 @@ def so_far(visited: Sequence[Visited]) -> Iterator[str]:
     """The speedup on the most workers of each curve, where both of its cells have several visits that count."""
     on_most = {id(one.base): one for one in speedups(visited) if math.isfinite(one.half_width)}
     for one in list(on_most.values())[:MOST_ANSWERS]:
-        base = place_in_words(one.base.cell.ranks, one.base.cell.workers_per_node)
+        base = placement_in_words(one.base.cell.ranks, one.base.cell.workers_per_node)
         width = f"± {100 * one.half_width:.0f} %"
         yield f"{SO_FAR}{one.other.cell.path}: {one.value:.2f} times as fast as on {base} ({width})"
 
@@ -341,7 +341,7 @@ def _ended(reason: str) -> str:
         "visits": "every cell has its number of visits",
         "precision": "the precision is reached",
         "budget": "the budget is used up",
-        "most visits": "no cell is to be visited more often",
+        "max visits": "no cell is to be visited more often",
     }[reason]
 
 

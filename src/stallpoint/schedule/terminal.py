@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from stallpoint.study.workers import place_in_words
+from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_seconds, in_words
 
 WIDTH = 20
@@ -178,7 +178,7 @@ def cell_in_words(path: str) -> str:
         words = [f"{of['network']} computing, b = {of['batch']}"]
     else:
         words.append(f"{'b' if of['scaling'] == 'weak' else 'B'} = {of['batch']}")
-    return ", ".join([*words, place_in_words(int(of.get("nodes", 1)) * workers, workers)])
+    return ", ".join([*words, placement_in_words(int(of.get("nodes", 1)) * workers, workers)])
 
 
 def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str]:

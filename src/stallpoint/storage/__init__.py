@@ -1,6 +1,6 @@
-"""Where the training set lies, and in which format.
+"""Storages of training sets, and their formats.
 
-A new format is a file beside this one with a subclass of `images.EncodedImages`, `images.ImageSet` or
+A new format is a file next to this one with a subclass of `images.EncodedImages`, `images.ImageSet` or
 `tokens.TokenSequences` (or, for samples of another kind, `samples.SampleSet`), and a line in `FORMATS`; documentation
 and schema follow from that.
 """
@@ -15,13 +15,12 @@ from stallpoint.storage.files import ImageFiles
 from stallpoint.storage.idx import IdxImages
 from stallpoint.storage.lmdb import LmdbImages
 from stallpoint.storage.mapped import MappedImages
-from stallpoint.storage.memory_format import OneBatch
 from stallpoint.storage.parquet_format import ParquetImages
 from stallpoint.storage.raw import RawImages
 from stallpoint.storage.samples import SampleSet
 from stallpoint.storage.sounds import SoundFiles
 from stallpoint.storage.tar import TarShards
-from stallpoint.storage.tensors import SyntheticTensors
+from stallpoint.storage.tensors import OneBatch, SyntheticTensors
 from stallpoint.storage.texts import TextFiles
 from stallpoint.storage.tfrecord import TfRecords
 from stallpoint.storage.tokens import TokenSequences
@@ -43,7 +42,7 @@ FORMATS: dict[str, type[SampleSet]] = {
     "synthetic": SyntheticTensors,
     "memory": OneBatch,
 }
-"""Formats by the name a study gives them."""
+"""Formats by their names in a study."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Storage:
 
     @property
     def kind(self) -> type[SampleSet]:
-        """Its format's class; `InputError` for an unknown format."""
+        """Return the class of its format; `InputError` for an unknown format."""
         if self.format not in FORMATS:
             raise InputError(f"storage {self.name}: unknown format {self.format!r}, known are {', '.join(FORMATS)}")
         return FORMATS[self.format]

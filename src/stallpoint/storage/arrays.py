@@ -1,7 +1,7 @@
 """Array files (``.npy``) that hold one sample after another.
 
-They are read in pieces, not memory-mapped: a mapped page cannot be dropped from the page cache, and cold reads could
-not be measured (format ``mapped`` gives its pages up after each read).
+They are read in parts, not memory-mapped: a mapped page cannot be dropped from the page cache, and cold reads could not
+be measured (format ``mapped`` gives its pages up after each read).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stallpoint.errors import InputError
 
 
 def array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[Any]]:
-    """The array file, mapped only to look at its header and labels."""
+    """Map the array file, to read its header and labels."""
     try:
         found: np.memmap[tuple[int, ...], np.dtype[Any]] = np.load(path, mmap_mode="r")
     except (OSError, ValueError) as error:
@@ -26,12 +26,12 @@ def array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[Any]]:
 
 
 def new_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
-    """An array file of that size, without values yet."""
+    """Create an array file of this size, without values."""
     np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
 
 
 def write_rows(path: Path, first: int, rows: Sequence[bytes]) -> None:
-    """Put rows into an array file, from row `first` on."""
+    """Write rows into an array file, from row `first` on."""
     with path.open("r+b") as file:
         file.seek(array(path).offset + first * len(rows[0]))
         file.writelines(rows)

@@ -1,8 +1,8 @@
-"""Converting a set of encoded images into another format, once, so that formats are compared on the same samples.
+"""Conversion of a set of encoded images into another format, so that formats are compared on the same samples.
 
-The samples are cut into parts of `PART`, and threads make one part each. What is written stands in a folder of its own
-beside the destination until all of it was read again and found equal: half a conversion is never taken for whole. Each
-part that is written leaves a list of its samples' checksums there; a conversion that was killed goes on after those.
+The samples are cut into parts of `PART`, and threads make one part each. Output stands in a scratch folder next to the
+destination until all of it was read again and found equal, so that an incomplete conversion is never used. Each written
+part leaves a list of its samples' checksums there; a killed conversion continues after those.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from stallpoint.storage.samples import PART, Made, SampleSet, Shape
 from stallpoint.text import Progress
 
 CONVERSION_FILE = "stallpoint-converted.json"
-"""Says of a folder what it was made of, and of how many samples."""
+"""File of a converted folder with its source and number of samples."""
 
-MOST_WORKERS = 8
-"""Each holds a part in memory, about 110 MB of ImageNet and 200 MB of its pixels."""
+MAX_WORKERS = 8
+"""Largest number of threads: each holds a part in memory, about 110 MB of ImageNet and 200 MB of its pixels."""
 
 Checksums: TypeAlias = list[tuple[str, int]]
 """SHA-256 and label of samples."""
@@ -43,24 +43,24 @@ Checksums: TypeAlias = list[tuple[str, int]]
 
 @dataclass(frozen=True)
 class Conversion:
-    """What is to be made of which samples."""
+    """A conversion: source, target and shape."""
 
     source: Storage
     target: Storage
     shape: Shape | None
-    """Of the target's samples; None where its format keeps images as they are."""
+    """Shape of the target's samples; None if its format keeps encoded images."""
 
     @property
     def scratch(self) -> Path:
-        """Where it is made."""
+        """Scratch folder."""
         return self.target.path.with_name(f".{self.target.path.name}.converting")
 
     def journal(self, part: range) -> Path:
-        """Where the checksums of a part are kept, once it is written."""
+        """Return the file for the checksums of a written part."""
         return self.scratch / "parts" / f"{part.start}.json"
 
-    def said(self, samples: SampleSet) -> dict[str, Any]:
-        """What another one must agree in, to go on with it."""
+    def parameters(self, samples: SampleSet) -> dict[str, Any]:
+        """Return the parameters in which a resumed conversion must agree."""
         listed = hashlib.sha256()
         for index in range(samples.samples):
             listed.update(f"{samples.name(index)} {samples.size(index)} {samples.label(index)}\n".encode())
@@ -77,48 +77,48 @@ class Conversion:
 def convert(
     source: Storage, target: Storage, *, image_size: int | None = None, workers: int | None = None
 ) -> dict[str, Any]:
-    """Write the images of `source` as `target`, which does not exist yet, and return what its folder says of itself.
+    """Write the images of `source` as `target`, which does not exist yet, and return the description in its folder.
 
     Formats of pixels get images of `image_size` rows and columns, or the format's usual one; `workers` threads take
-    part (one for each core, `MOST_WORKERS` at most). Raises `InputError` where one format cannot become the other,
-    where the target is there already, or holds something else in the end.
+    part (one for each core, `MAX_WORKERS` at most). Raises `InputError` if the formats cannot be converted, if the
+    target exists, or if its content differs in the end.
     """
     conversion = Conversion(source, target, _shape(target, image_size))
     _check(conversion)
     scratch, made = conversion.scratch, conversion.scratch / "made"
-    begin, threads = time.monotonic(), workers or min(MOST_WORKERS, os.cpu_count() or 1)
-    with _alone(scratch), closing(source.open()) as samples, ThreadPoolExecutor(threads) as pool:
+    begin, threads = time.monotonic(), workers or min(MAX_WORKERS, os.cpu_count() or 1)
+    with _locked(scratch), closing(source.open()) as samples, ThreadPoolExecutor(threads) as pool:
         _check_labels(target, samples)
-        said = conversion.said(samples)
-        _begin(conversion, said)
+        parameters = conversion.parameters(samples)
+        _begin(conversion, parameters)
         parts = [range(first, min(first + PART, samples.samples)) for first in range(0, samples.samples, PART)]
-        left = [part for part in parts if not conversion.journal(part).exists()]
-        _each(pool, left, "convert", lambda part: _write(conversion, samples, part))
+        pending = [part for part in parts if not conversion.journal(part).exists()]
+        _each(pool, pending, "convert", lambda part: _write(conversion, samples, part))
         written = list(chain.from_iterable(_written(conversion, part) for part in parts))
         _compare(conversion, written, _verify(target, made, pool))
-        unbroken = len(left) == len(parts)
-        said |= {"threads": threads, "seconds": time.monotonic() - begin if unbroken else None}
-        said["sha256"] = hashlib.sha256(json.dumps(sorted(written)).encode()).hexdigest()
+        unbroken = len(pending) == len(parts)
+        parameters |= {"threads": threads, "seconds": time.monotonic() - begin if unbroken else None}
+        parameters["sha256"] = hashlib.sha256(json.dumps(sorted(written)).encode()).hexdigest()
         with atomic(made / CONVERSION_FILE) as file:
-            file.write_text(json.dumps(said, indent=2) + "\n")
+            file.write_text(json.dumps(parameters, indent=2) + "\n")
         os.sync()
         os.rename(made, target.path)
         shutil.rmtree(scratch)
-    return said
+    return parameters
 
 
 def check_conversion(source: Storage, target: Storage, *, image_size: int | None = None) -> None:
-    """Raise `InputError` unless the folder of `target` was made of the images of `source` as they are now."""
+    """Raise `InputError` unless the folder of `target` was converted from the present images of `source`."""
     conversion = Conversion(source, target, _shape(target, image_size))
     with closing(source.open()) as samples:
-        expected = conversion.said(samples)
-    said = _said(target.path)
-    if said is None:
+        expected = conversion.parameters(samples)
+    parameters = _parameters_in(target.path)
+    if parameters is None:
         raise InputError(
             f"storage {target.name}: {target.path} exists and was not converted by stallpoint; name another path, or "
             "leave out convert_from to use what is in it"
         )
-    if differs := ", ".join(key for key, value in expected.items() if said.get(key) != value):
+    if differs := ", ".join(key for key, value in expected.items() if parameters.get(key) != value):
         raise InputError(
             f"storage {target.name}: {target.path} was not made of storage {source.name} as that is now (other: "
             f"{differs}); remove the folder, and it is converted again"
@@ -126,36 +126,36 @@ def check_conversion(source: Storage, target: Storage, *, image_size: int | None
 
 
 def converted_samples(path: Path) -> int | None:
-    """How many samples a folder was converted with; None where it was not."""
-    said = _said(path)
-    return None if said is None else int(said["samples"])
+    """Return the number of samples of a folder's conversion; None if it was not converted."""
+    parameters = _parameters_in(path)
+    return None if parameters is None else int(parameters["samples"])
 
 
-def _said(path: Path) -> dict[str, Any] | None:
-    """What the folder says of itself; None where it was not converted."""
+def _parameters_in(path: Path) -> dict[str, Any] | None:
+    """Return the description in a folder; None if it was not converted."""
     try:
-        said: dict[str, Any] = json.loads((path / CONVERSION_FILE).read_text())
-        int(said["samples"])
+        parameters: dict[str, Any] = json.loads((path / CONVERSION_FILE).read_text())
+        int(parameters["samples"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path / CONVERSION_FILE}: not readable ({error}); convert it again") from None
-    return said
+    return parameters
 
 
 def conversion_of(path: Path) -> dict[str, Any] | None:
-    """How a folder was converted: ``source`` (a path), ``samples``, ``threads``, and the ``seconds`` that it took.
+    """Return ``source`` (a path), ``samples``, ``threads`` and ``seconds`` of a folder's conversion.
 
-    None where it was not converted, or where the conversion was interrupted: its time is not known then.
+    None if it was not converted, or if the conversion was interrupted, so that its time is unknown.
     """
-    said = _said(path)
-    if said is None or said.get("seconds") is None:
+    parameters = _parameters_in(path)
+    if parameters is None or parameters.get("seconds") is None:
         return None
-    return {name: said[name] for name in ("source", "samples", "threads", "seconds")}
+    return {name: parameters[name] for name in ("source", "samples", "threads", "seconds")}
 
 
 def cannot_become(source: Storage, target: Storage) -> str:
-    """Why samples of the one's format cannot be converted into the other's; empty where they can."""
+    """Return why samples of one format cannot be converted into the other; empty if they can."""
     if not issubclass(source.kind, EncodedImages):
         encoded = ", ".join(name for name, kind in FORMATS.items() if issubclass(kind, EncodedImages))
         return f"format {source.format} holds no encoded images; convert one of {encoded}"
@@ -185,7 +185,7 @@ def _check(conversion: Conversion) -> None:
 
 
 def _check_labels(target: Storage, samples: SampleSet) -> None:
-    """Folders of classes are numbered from 0 on: there each label must have a sample."""
+    """Check that each label has a sample, as folders of classes are numbered from 0 on."""
     if issubclass(target.kind, SmallFiles) and samples.facts()["classes"] != samples.classes:
         raise InputError(
             f"{samples.path}: has {samples.facts()['classes']} classes with labels up to {samples.classes - 1}; format "
@@ -194,8 +194,8 @@ def _check_labels(target: Storage, samples: SampleSet) -> None:
 
 
 @contextmanager
-def _alone(scratch: Path) -> Iterator[None]:
-    """Keep others from making the same folder; `InputError` where one does."""
+def _locked(scratch: Path) -> Iterator[None]:
+    """Lock the scratch folder; `InputError` if another process makes it."""
     scratch.mkdir(parents=True, exist_ok=True)
     with (scratch / "lock").open("w") as lock:
         try:
@@ -205,24 +205,22 @@ def _alone(scratch: Path) -> Iterator[None]:
         yield
 
 
-def _begin(conversion: Conversion, said: dict[str, Any]) -> None:
-    """Prepare the scratch folder, or go on with that of a conversion that was killed."""
+def _begin(conversion: Conversion, parameters: dict[str, Any]) -> None:
+    """Prepare the scratch folder, or continue with that of a killed conversion."""
     scratch, kept = conversion.scratch, conversion.scratch / "conversion.json"
     if kept.exists():
-        if json.loads(kept.read_text()) != said:
-            raise InputError(
-                f"{scratch}: holds half of another conversion, or of other samples; remove it to begin anew"
-            )
+        if json.loads(kept.read_text()) != parameters:
+            raise InputError(f"{scratch}: holds an incomplete conversion with other parameters or samples; remove it")
         return
     shutil.rmtree(scratch / "made", ignore_errors=True)
-    conversion.target.kind.begin(scratch / "made", said["samples"], conversion.shape)
+    conversion.target.kind.begin(scratch / "made", parameters["samples"], conversion.shape)
     (scratch / "parts").mkdir(exist_ok=True)
     with atomic(kept) as file:
-        file.write_text(json.dumps(said))
+        file.write_text(json.dumps(parameters))
 
 
 def _write(conversion: Conversion, samples: SampleSet, part: range) -> Checksums:
-    """Write one part; the checksums of what it should hold, which its journal keeps."""
+    """Write one part; return and journal the checksums of its content."""
     kind = conversion.target.kind
     made: list[Made] = [
         (kind.stored(samples.read(index), samples.name(index), conversion.shape), samples.label(index))
@@ -236,12 +234,12 @@ def _write(conversion: Conversion, samples: SampleSet, part: range) -> Checksums
 
 
 def _written(conversion: Conversion, part: range) -> Checksums:
-    """What the journal of a part keeps."""
+    """Return the checksums in the journal of a part."""
     return [(checksum, label) for checksum, label in json.loads(conversion.journal(part).read_text())]
 
 
 def _verify(target: Storage, made: Path, pool: ThreadPoolExecutor) -> Checksums:
-    """Checksums of what is there, read again."""
+    """Return checksums of the written samples, read again."""
     target.kind.index(made)
     with closing(target.kind(made)) as stored:
         parts = [range(first, min(first + PART, stored.samples)) for first in range(0, stored.samples, PART)]
@@ -253,7 +251,7 @@ def _verify(target: Storage, made: Path, pool: ThreadPoolExecutor) -> Checksums:
 
 
 def _each(pool: ThreadPoolExecutor, parts: list[range], what: str, step: Callable[[range], Checksums]) -> Checksums:
-    """What `step` gives for each part, telling how far it is; after the first error no other part begins."""
+    """Return the results of `step` for all parts, with progress; after the first error no other part begins."""
     progress = Progress(f"{what} {PART} samples:", [len(part) for part in parts])
     futures = [pool.submit(step, part) for part in parts]
     try:
@@ -267,7 +265,7 @@ def _each(pool: ThreadPoolExecutor, parts: list[range], what: str, step: Callabl
 
 
 def _compare(conversion: Conversion, written: Checksums, read: Checksums) -> None:
-    """Raise `InputError` unless what was read is what should have been written, in whatever order."""
+    """Raise `InputError` unless the samples read equal those to be written, in any order."""
     expected, found = Counter(written), Counter(read)
     if missing := (expected - found).total() or (found - expected).total():
         raise InputError(

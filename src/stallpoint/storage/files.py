@@ -14,9 +14,9 @@ from stallpoint.storage.images import IMAGE_SUFFIXES, EncodedImages, suffix_of
 from stallpoint.storage.samples import Entry, Made, SampleSet
 
 ASKING = 16
-"""Threads that ask for the sizes of a folder's files: a network file system takes a while for each."""
-TOGETHER = 64
-"""Files that a thread asks for, one after another."""
+"""Threads that request the sizes of a folder's files: a network file system takes a while for each."""
+BATCH = 64
+"""Files that a thread requests, one after another."""
 
 
 def _sizes(folder: str, names: Sequence[str]) -> list[int]:
@@ -27,19 +27,19 @@ class SmallFiles(SampleSet):
     """One file for each sample; its class is its folder."""
 
     suffixes: ClassVar[tuple[str, ...]]
-    """How the names of samples end; other files are no samples."""
+    """Suffixes of samples; other files are no samples."""
     keep_open = False
 
     @classmethod
     def scan(cls, path: Path) -> Iterator[Entry]:
-        """Files below `path`, sorted; classes are numbered in the order of their folders' names."""
+        """Find files below `path`, sorted; classes are numbered in the order of their folders' names."""
         labels = count()
         with ThreadPoolExecutor(ASKING) as pool:
             for folder, subfolders, names in os.walk(path, followlinks=True):
                 subfolders.sort()
                 if samples := sorted(name for name in names if name.lower().endswith(cls.suffixes)):
                     label = next(labels)
-                    parts = [samples[first : first + TOGETHER] for first in range(0, len(samples), TOGETHER)]
+                    parts = [samples[first : first + BATCH] for first in range(0, len(samples), BATCH)]
                     sizes = chain.from_iterable(pool.map(partial(_sizes, folder), parts))
                     within = os.path.relpath(folder, path)
                     for name, size in zip(samples, sizes, strict=True):
@@ -47,12 +47,12 @@ class SmallFiles(SampleSet):
 
     @classmethod
     def suffix(cls, data: bytes) -> str:
-        """How the name of a file with such a sample ends."""
+        """Return the suffix of a file with such a sample."""
         return cls.suffixes[0]
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Files numbered through, in a folder for each class."""
+        """Write numbered files, in a folder for each class."""
         for number, (data, label) in enumerate(part, first):
             folder = path / f"class{label:05d}"
             folder.mkdir(parents=True, exist_ok=True)
@@ -67,5 +67,5 @@ class ImageFiles(SmallFiles, EncodedImages):
 
     @classmethod
     def suffix(cls, data: bytes) -> str:
-        """As the image says itself."""
+        """Return the suffix of the image's own format."""
         return suffix_of(data)

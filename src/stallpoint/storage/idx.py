@@ -2,8 +2,8 @@
 
 An IDX file is a header (two zero bytes, the type of its values, the number of dimensions, and each of them as a
 big-endian 32-bit number) and the values (https://yann.lecun.com/exdb/mnist, "The IDX file format"). A set is two of
-them, ``NAME-images-idx3-ubyte`` and ``NAME-labels-idx1-ubyte``, each as it is or compressed (``.gz``). What is
-compressed cannot be read sample by sample: it is decompressed once, into memory.
+them, ``NAME-images-idx3-ubyte`` and ``NAME-labels-idx1-ubyte``, each as it is or compressed (``.gz``). Compressed files
+cannot be read sample by sample: they are decompressed once, into memory.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class IdxImages(ImageSet):
         super().__init__(path)
         images = _file(path, IMAGES)
         self.path = images.parent if images else path
-        self._content = _whole(images) if images and images.suffix == ".gz" else None
+        self._content = _decompressed(images) if images and images.suffix == ".gz" else None
         self._shape = _header(images, 3)[1:] if images else (0, 0)
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
-        """Whether there are such files: in the folder, or beginning with the path's last part."""
+        """Return whether there are such files: in the folder, or beginning with the path's last part."""
         return path.is_dir() or any(path.parent.glob(f"{path.name}{IMAGES}*"))
 
     @classmethod
     def count(cls, path: Path) -> int | None:
-        """How many images there are, by their header; None where there is no such file."""
+        """Return the number of images, by their header; None without such a file."""
         images = _file(path, IMAGES) if cls.is_at(path) else None
         return _header(images, 3)[0] if images else None
 
@@ -76,15 +76,15 @@ class IdxImages(ImageSet):
             raise InputError(f"{images}: {shape[0]} images, but {labels.name} has {count[0]} labels")
         size = math.prod(shape[1:])
         for file, expected in ((images, _HEADS[IMAGES] + shape[0] * size), (labels, _HEADS[LABELS] + count[0])):
-            there = len(_whole(file)) if file.suffix == ".gz" else file.stat().st_size
+            there = len(_decompressed(file)) if file.suffix == ".gz" else file.stat().st_size
             if there != expected:
                 raise InputError(f"{file}: has {there:,} bytes where its header says {expected:,}")
-        for number, label in enumerate(_whole(labels)[_HEADS[LABELS] :]):
+        for number, label in enumerate(_decompressed(labels)[_HEADS[LABELS] :]):
             yield Entry(images.name, _HEADS[IMAGES] + number * size, size, label)
 
     @classmethod
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
-        """Nothing: two files are looked through at once, and their folder is often the system's.
+        """Write no index: two files need no search, and their folder is often the system's.
 
         All their samples can be decoded.
         """
@@ -104,7 +104,7 @@ class IdxImages(ImageSet):
         """The pixels as three equal channels, resized where the network takes another size."""
         grey: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).reshape(self._shape)
         if grey.shape != (size, size):
-            from PIL import Image  # here, so that storages can be named without it
+            from PIL import Image  # imported here: storages are named without it
 
             grey = np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BILINEAR))
         return np.broadcast_to(grey, (3, size, size))
@@ -117,7 +117,7 @@ class IdxImages(ImageSet):
 
     @classmethod
     def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
-        """Both files with their headers, of the size that they are going to have."""
+        """Create both files with their headers, in their final size."""
         path.mkdir(parents=True)
         for ending, sizes in ((IMAGES, (samples, SIDE, SIDE)), (LABELS, (samples,))):
             with (path / f"{_WRITTEN}{ending}").open("wb") as file:
@@ -126,7 +126,7 @@ class IdxImages(ImageSet):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Pixels and labels, at their places."""
+        """Write pixels and labels."""
         for ending, size, rows in (
             (IMAGES, SIDE * SIDE, [pixels for pixels, _ in part]),
             (LABELS, 1, [bytes([label % 256]) for _, label in part]),
@@ -137,7 +137,7 @@ class IdxImages(ImageSet):
 
 
 def _file(path: Path, ending: str) -> Path | None:
-    """The one file of the set with this ending, compressed or not; None where there is none."""
+    """Return the only file of the set with this ending, compressed or not; None if there is none."""
     folder, name = (path, "*") if path.is_dir() else (path.parent, path.name)
     found = [file for suffix in ("", ".gz") for file in sorted(folder.glob(f"{name}{ending}{suffix}"))]
     names = sorted({file.name.removesuffix(".gz").removesuffix(ending) for file in found})
@@ -146,8 +146,8 @@ def _file(path: Path, ending: str) -> Path | None:
     return found[0] if found else None
 
 
-def _whole(file: Path) -> bytes:
-    """All bytes of the file, decompressed: once for all who open it in this process, while it stays as it is."""
+def _decompressed(file: Path) -> bytes:
+    """Return the decompressed bytes of the file, cached in this process while the file stays unchanged."""
     state = file.stat()
     return _read(file, state.st_mtime_ns, state.st_size)
 
@@ -158,7 +158,7 @@ def _read(file: Path, _changed: int, _size: int) -> bytes:
 
 
 def _content(file: Path, first: int = -1) -> bytes:
-    """The file's bytes, decompressed; all or the `first` ones."""
+    """Return the file's decompressed bytes; all or the `first` ones."""
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
             return opened.read(first)
@@ -167,7 +167,7 @@ def _content(file: Path, first: int = -1) -> bytes:
 
 
 def _header(file: Path, dimensions: int) -> tuple[int, ...]:
-    """The sizes that the header says; `InputError` unless it is one of bytes in so many dimensions."""
+    """Return the sizes in the header; `InputError` unless it is one of bytes in so many dimensions."""
     content = _content(file, 4 + 4 * dimensions)
     if content[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]) or len(content) < 4 + 4 * dimensions:
         raise InputError(f"{file}: not an IDX file of bytes in {dimensions} dimensions")

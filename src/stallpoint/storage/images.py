@@ -1,4 +1,4 @@
-"""Storages of images: what their formats have in common, and decoding."""
+"""Base of storage formats of images, and decoding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class ImageSet(SampleSet):
 
     @abstractmethod
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
-        """The sample's pixels [3, size, size] from its stored bytes; `InputError` names the file of a bad image."""
+        """Return the sample's pixels [3, size, size] from its stored bytes; `InputError` names the file of a bad
+        image."""
 
     @classmethod
     def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
@@ -42,7 +43,7 @@ class ImageSet(SampleSet):
 
 
 class EncodedImages(ImageSet):
-    """Images that are kept as they are handed out: JPEG or PNG."""
+    """Images kept in their encoding: JPEG or PNG."""
 
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
         """Decode the JPEG or PNG."""
@@ -50,7 +51,7 @@ class EncodedImages(ImageSet):
 
 
 def suffix_of(data: bytes) -> str:
-    """How the name of a file with such an image ends."""
+    """Return the suffix of a file with such an image."""
     return ".png" if data.startswith(_PNG) else ".jpg"
 
 
@@ -59,12 +60,12 @@ def decode_image(data: bytes, size: int, name: str) -> Pixels:
 
     JPEGs are decoded at the smallest of the format's own scales that is still large enough.
     """
-    from PIL import Image, UnidentifiedImageError  # here, so that storages can be named without it
+    from PIL import Image, UnidentifiedImageError  # imported here: storages are named without it
 
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (size, size))
-            colours = image if image.mode == "RGB" else image.convert("RGB")  # which would copy
+            colours = image if image.mode == "RGB" else image.convert("RGB")  # convert would copy an RGB image
             pixels = np.asarray(colours.resize((size, size), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error

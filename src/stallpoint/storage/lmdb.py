@@ -1,7 +1,7 @@
 """Format ``lmdb``: an LMDB of Caffe's Datum, as ``convert_imageset --encoded`` makes it.
 
 A value is a message Datum (caffe.proto): ``data`` = 4, an encoded image, ``label`` = 5, ``encoded`` = 7. LMDB maps its
-file into memory and tells nobody where in it a value lies.
+file into memory and hides where a value lies.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LmdbImages(EncodedImages):
 
     @property
     def _environment(self) -> Any:
-        """Opened by the first of the threads that read."""
+        """Open the LMDB in the first thread that reads."""
         with self._first:
             self._opened = self._opened or _ENVIRONMENTS.open(self.path)
             return self._opened

@@ -1,6 +1,6 @@
 """Format ``parquet``: Parquet files with a column of encoded images, as Hugging Face's datasets have them.
 
-Parquet is read by row groups: who wants one image reads its whole group. The last one stays in memory, so that images
+Parquet is read by row groups: reading one image reads its complete group. The last one stays in memory, so that images
 read in order cost each group once.
 """
 
@@ -55,10 +55,10 @@ class ParquetImages(EncodedImages):
                 raise InputError(f"{file}: {str(error) or 'not so'}; expected {cls.layout}, not cut off") from None
 
     def read(self, index: int) -> bytes:
-        """As `SampleSet.read`, of the whole group."""
+        """Read the sample and its complete row group, as `SampleSet.read` does."""
         file = int(self._file[index])
         try:
-            group, row = self._place(index)
+            group, row = self._position(index)
             data: bytes = self._group(file, group)[row].as_py()
         except (pa.ArrowException, OSError) as error:
             raise Unreadable(f"{self.name(index)}: cannot be read ({error}); {REPAIR}") from error
@@ -69,7 +69,7 @@ class ParquetImages(EncodedImages):
     def extent(self, index: int) -> Extent:
         """The column of its row group."""
         file = int(self._file[index])
-        metadata = self._metadata(file).row_group(self._place(index)[0])
+        metadata = self._metadata(file).row_group(self._position(index)[0])
         columns = (metadata.column(number) for number in range(metadata.num_columns))
         column = next(column for column in columns if column.path_in_schema == _BYTES)
         begin = column.dictionary_page_offset or column.data_page_offset
@@ -91,7 +91,7 @@ class ParquetImages(EncodedImages):
         with atomic(path / f"part{first // PART:05d}.parquet") as file:
             pq.write_table(table, file, row_group_size=GROUP, compression="none", use_dictionary=False)
 
-    def _place(self, index: int) -> tuple[int, int]:
+    def _position(self, index: int) -> tuple[int, int]:
         """Row group of the sample, and its row there."""
         row, metadata = int(self._offset[index]), self._metadata(int(self._file[index]))
         ends = np.cumsum([metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)])

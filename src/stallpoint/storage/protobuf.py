@@ -22,41 +22,41 @@ def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
 
     `ValueError` where there is no such message.
     """
-    place, end = span
-    while place < end:
-        key, place = varint(data, place, end)
+    offset, end = span
+    while offset < end:
+        key, offset = varint(data, offset, end)
         if (type_ := key & 7) == _VARINT:
-            value, place = varint(data, place, end)
+            value, offset = varint(data, offset, end)
             yield key >> 3, value
             continue
         if type_ == _BYTES:
-            size, place = varint(data, place, end)
+            size, offset = varint(data, offset, end)
         elif type_ in (_FIXED32, _FIXED64):
             size = 4 if type_ == _FIXED32 else 8
         else:
             raise ValueError(f"no protocol buffer: a field of type {type_}")
-        if place + size > end:
+        if offset + size > end:
             raise ValueError("no protocol buffer: a field goes beyond its end")
-        yield key >> 3, (place, place + size)
-        place += size
+        yield key >> 3, (offset, offset + size)
+        offset += size
 
 
-def messages(data: Buffer) -> Iterator[Span]:
+def records(data: Buffer) -> Iterator[Span]:
     """Messages that stand one after another, each behind its length; `ValueError` where one is cut off."""
-    place = 0
-    while place < len(data):
-        size, place = varint(data, place, len(data))
-        if place + size > len(data):
+    offset = 0
+    while offset < len(data):
+        size, offset = varint(data, offset, len(data))
+        if offset + size > len(data):
             raise ValueError("no protocol buffer: a message goes beyond the end")
-        yield place, place + size
-        place += size
+        yield offset, offset + size
+        offset += size
 
 
 def integers(data: Buffer, span: Span) -> Iterator[int]:
     """Packed integers that are not negative."""
-    place, end = span
-    while place < end:
-        value, place = varint(data, place, end)
+    offset, end = span
+    while offset < end:
+        value, offset = varint(data, offset, end)
         yield value
 
 
@@ -70,17 +70,17 @@ def message(number: int, *parts: bytes) -> bytes:
     return b"".join([_encoded(number << 3 | _BYTES), _encoded(sum(map(len, parts))), *parts])
 
 
-def varint(data: Buffer, place: int, end: int) -> tuple[int, int]:
-    """The integer at `place`, and where it ends; `ValueError` where that is beyond `end`."""
+def varint(data: Buffer, offset: int, end: int) -> tuple[int, int]:
+    """The integer at `offset`, and where it ends; `ValueError` where that is beyond `end`."""
     value = 0
     for shift in range(0, 70, 7):
-        if place >= end:
+        if offset >= end:
             break
-        byte = data[place]
-        place += 1
+        byte = data[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place
+            return value, offset
     raise ValueError("no protocol buffer: an integer goes beyond its end")
 
 

@@ -32,7 +32,7 @@ class Squares(Shape):
         return f"images of {self.image_size}x{self.image_size} pixels"
 
     def suits(self, takes: Inputs) -> bool:
-        """Whether they are as large as the network's."""
+        """Return whether the images are at least as large as the network's."""
         return isinstance(takes, Images) and self.image_size >= takes.size
 
 
@@ -47,7 +47,7 @@ class RawImages(ImageSet):
         self._shape: tuple[int, ...] = array(path / IMAGES).shape[1:] if self.samples else (3, 0, 0)
 
     def check(self, index: int, data: bytes) -> None:
-        """Look at all the pixels there are, which a network may take in part."""
+        """Check all pixels, of which a network may take a part."""
         self.decode(index, data, min(self._shape[1:]))
 
     @classmethod
@@ -79,7 +79,7 @@ class RawImages(ImageSet):
 
     @classmethod
     def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
-        """Arrays of the size that they are going to have."""
+        """Create arrays in their final size."""
         assert isinstance(shape, Squares)
         path.mkdir(parents=True)
         new_array(path / IMAGES, np.uint8, (samples, 3, shape.image_size, shape.image_size))
@@ -87,6 +87,6 @@ class RawImages(ImageSet):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Pixels and labels, at their places."""
+        """Write pixels and labels."""
         write_rows(path / IMAGES, first, [data for data, _ in part])
         write_rows(path / LABELS, first, [np.int64(label).tobytes() for _, label in part])

@@ -1,4 +1,4 @@
-"""A training set as every format shows it: samples, each with a label; mostly byte ranges of files."""
+"""Interface of storage formats: samples, each with a label; mostly byte ranges of files."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ INDEXES = Path(".stallpoint", "indexes")
 """Indexes of folders that cannot be written: in the working directory, which all nodes share."""
 
 _NUMBERS = ("offset", "size", "label")
-_LEFT_OUT = b"stallpoint_left_out"
+_EXCLUDED = b"stallpoint_left_out"
 """Key of the index's metadata."""
 
 PART = 1000
-"""Samples that are written at once, and that a file holds where a set is cut into files: about 110 MB of ImageNet."""
+"""Samples written at once, and samples of a file in sets of several files: about 110 MB of ImageNet."""
 
 Made: TypeAlias = tuple[bytes, int]
 """The bytes and the label of a sample that is to be written."""
@@ -39,9 +39,9 @@ REPAIR = "to look through the storage again, and to make a generated one anew: s
 
 
 def ends_before(path: Path, byte: int) -> str:
-    """What is said of a file that held `byte` bytes when it was looked through, and gives fewer.
+    """Return the message for a file that held `byte` bytes when it was indexed, and now has fewer.
 
-    A GlusterFS volume whose server goes away in mid-read was seen to give fewer, too.
+    Reads of a GlusterFS volume whose server went away can also be short.
     """
     return f"{path}: ends before byte {byte}: it was cut off, or the storage fails; {REPAIR}"
 
@@ -59,7 +59,7 @@ class Extent:
 class Entry:
     """One line of an index: a sample's extent (file relative to the storage) and label.
 
-    Formats whose library hides extents say here by what it finds the sample instead.
+    Formats whose library hides extents put its key of the sample here.
     """
 
     file: str
@@ -74,24 +74,24 @@ class Shape(ABC):
 
     @abstractmethod
     def suits(self, takes: Inputs) -> bool:
-        """Whether samples of this shape are enough for a network that takes `takes`."""
+        """Return whether samples of this shape suffice for a network that takes `takes`."""
 
 
 class SampleSet(ABC):
     """The samples of a storage.
 
-    What lies where is found once and kept in an index file, in the folder itself or, where that cannot be written, in
-    `INDEXES`, so that not every rank looks through a million files of a network file system.
+    An index file, in the folder itself or, if that is read-only, in `INDEXES`, holds their locations, so that not every
+    rank searches a million files of a network file system.
     """
 
     kind: ClassVar[str]
-    """What the samples are: ``images`` or ``tokens``, as networks take them, or what only storage cells read."""
+    """Kind of samples: ``images`` or ``tokens``, as networks take them, or kinds that only storage cells read."""
     layout: ClassVar[str]
-    """What the format expects in its folder, for messages and documentation."""
+    """Expected content of the folder, for messages and documentation."""
     shape: ClassVar[type[Shape] | None] = None
-    """What generated samples can be asked to be; None: they are of many shapes, as ImageNet's are."""
+    """Class of the shape of generated samples; None: many shapes, as ImageNet's."""
     in_folder: ClassVar[bool] = True
-    """Whether a storage of the format is a folder; without one, nothing is read."""
+    """Whether a storage of the format is a folder; without, nothing is read."""
     keep_open: ClassVar[bool] = True
     """Whether files stay open between reads: they hold many samples each."""
 
@@ -103,8 +103,8 @@ class SampleSet(ABC):
         self._files: list[str] = files.dictionary.to_pylist()
         self._file: npt.NDArray[np.int32] = files.indices.to_numpy()
         self._offset, self._size, self._label = (table[name].to_numpy() for name in _NUMBERS)
-        self.left_out = int((table.schema.metadata or {}).get(_LEFT_OUT, 0))
-        """Samples that are in the folder and, as they cannot be decoded, not in its index."""
+        self.excluded = int((table.schema.metadata or {}).get(_EXCLUDED, 0))
+        """Number of samples in the folder that cannot be decoded and are not in its index."""
         self._open: dict[int, int] = {}
 
     @classmethod
@@ -119,7 +119,7 @@ class SampleSet(ABC):
 
     @property
     def total_bytes(self) -> int:
-        """Size of all samples together."""
+        """Size of all samples, bytes."""
         return int(self._size.sum())
 
     @property
@@ -140,7 +140,7 @@ class SampleSet(ABC):
         return int(self._label[index])
 
     def name(self, index: int) -> str:
-        """The sample, for messages."""
+        """Return the sample's name for messages."""
         extent = self._extent(index)
         return f"{extent.path}, sample at byte {extent.offset}" if self.keep_open else str(extent.path)
 
@@ -149,13 +149,13 @@ class SampleSet(ABC):
         return [self.path / file for file in self._files]
 
     def read(self, index: int) -> bytes:
-        """The sample as it is stored: input only, no decoding.
+        """Read the sample as stored, without decoding.
 
         Raises `Unreadable` where the file system refuses, `Unavailable` where the file ends before the sample does.
         """
-        # Of an open file no path is made: that would take longer than much of a read from the page cache.
+        # No path is made for an open file: that would take much of the time of a read from the page cache.
         file, size = self._open.get(int(self._file[index])), int(self._size[index])
-        with suppress(OSError):  # which is said below
+        with suppress(OSError):  # reported below
             if file is not None and len(data := os.pread(file, size, int(self._offset[index]))) == size:
                 return data
         extent = self._extent(index)
@@ -178,7 +178,7 @@ class SampleSet(ABC):
 
     @contextmanager
     def _descriptor(self, number: int, path: Path) -> Iterator[int]:
-        """The open file; ``setdefault`` keeps one descriptor where two threads open at once."""
+        """Return the open file; ``setdefault`` keeps one descriptor if two threads open at once."""
         file = self._open.get(number)
         if file is None:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -193,12 +193,12 @@ class SampleSet(ABC):
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
-        """Whether there is anything that the samples could be in."""
+        """Return whether the path exists in the form of this format."""
         return not cls.in_folder or path.is_dir()
 
     @property
     def in_memory(self) -> bool:
-        """Whether samples are read from memory: how fast a file is read cannot be told by them."""
+        """Return whether samples are read from memory, so that they do not measure the file's speed."""
         return not self.in_folder
 
     @classmethod
@@ -211,27 +211,27 @@ class SampleSet(ABC):
         """Decode the sample from its stored bytes; `InputError` names the file of a bad one."""
 
     def facts(self) -> dict[str, int]:
-        """What is known of its samples beside their number and sizes: how many classes there are."""
+        """Return properties of its samples besides number and sizes: the number of classes."""
         return {"classes": len(np.unique(self._label))}
 
     @classmethod
     def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
-        """Samples that are made up, the same for the same `seed`, as they are before `stored`."""
+        """Yield synthetic samples, the same for the same `seed`, as they are before `stored`."""
         raise NotImplementedError
 
     @classmethod
     def stored(cls, data: bytes, name: str, shape: Shape | None) -> bytes:
-        """What the format keeps of the sample `data`, called `name` in messages."""
+        """Return the format's bytes of the sample `data`, called `name` in messages."""
         return data
 
     @classmethod
     def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
-        """Make the new folder `path` ready for so many samples (of `shape`, where the format has one)."""
+        """Prepare the new folder `path` for so many samples (of `shape`, if the format has one)."""
         path.mkdir(parents=True)
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write samples `first`, `first` + 1, ..., as `stored`; once more gives the same, and parts come in any order.
+        """Write samples `first`, `first` + 1, ..., as `stored`; idempotent, in any order of parts.
 
         `first` is a multiple of `PART`, and all parts but the last have so many samples.
         """
@@ -239,7 +239,7 @@ class SampleSet(ABC):
 
     @classmethod
     def write(cls, path: Path, made: Iterable[Made], samples: int, shape: Shape | None = None) -> None:
-        """Write a new folder `path` with what was `made`, `samples` in all."""
+        """Write a new folder `path` with the `made` samples."""
         cls.begin(path, samples, shape)
         coming = iter(made)
         for first in range(0, samples, PART):
@@ -248,14 +248,11 @@ class SampleSet(ABC):
 
     @classmethod
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
-        """Look through `path` and keep what was found in its index file.
-
-        Samples `without` are left out of it, by their numbers before.
-        """
+        """Index `path` and write its index file, excluding the samples `without`, by their numbers before."""
         if not cls.in_folder:
             return
         table = _to_table(entry for index, entry in enumerate(cls.scan(path)) if index not in without)
-        table = table.replace_schema_metadata({_LEFT_OUT: str(len(without))})
+        table = table.replace_schema_metadata({_EXCLUDED: str(len(without))})
         elsewhere = _index_elsewhere(path)
         writable = os.access(path, os.W_OK)
         with atomic(path / INDEX_FILE if writable else elsewhere) as scratch:
@@ -265,7 +262,7 @@ class SampleSet(ABC):
 
 
 def kept_index(path: Path) -> Path | None:
-    """The index of the folder, if there is one. Where there are two, that in `INDEXES` was written later."""
+    """Return the index of the folder, if there is one. Of two, that in `INDEXES` was written later."""
     return next((index for index in (_index_elsewhere(path), path / INDEX_FILE) if index.exists()), None)
 
 
@@ -276,7 +273,7 @@ def _index_elsewhere(path: Path) -> Path:
 
 
 def _to_table(entries: Iterable[Entry]) -> pa.Table:
-    """An index as an Arrow table, file names as a dictionary."""
+    """Return an index as an Arrow table, file names as a dictionary."""
     rows = list(entries)
     try:
         files = pa.array([entry.file for entry in rows], pa.string()).dictionary_encode()

@@ -19,19 +19,19 @@ class SoundFiles(SmallFiles):
     layout = "class folders with .wav files, not compressed"
 
     def check(self, index: int, data: bytes) -> None:
-        """All values that the header tells of are there."""
+        """Check that all values stated in the header are there."""
         try:
             with wave.open(io.BytesIO(data)) as file:
                 values = len(file.readframes(file.getnframes())) // (file.getsampwidth() * file.getnchannels())
-                whole = values == file.getnframes() > 0
+                complete = values == file.getnframes() > 0
         except (wave.Error, EOFError) as error:
             raise InputError(f"{self.name(index)}: not a readable WAV file ({error})") from None
-        if not whole:
+        if not complete:
             raise InputError(f"{self.name(index)}: ends before its {file.getnframes()} values do")
 
     @classmethod
     def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
-        """Sounds and their classes."""
+        """Yield sounds and their classes."""
         from stallpoint.storage.synthetic import synthetic_sounds
 
         return synthetic_sounds(samples, seed)

@@ -1,4 +1,4 @@
-"""Synthetic training sets: images of ImageNet's dimensions, texts whose tokens are as frequent as words are, sounds."""
+"""Synthetic training sets: images of ImageNet's dimensions, texts with word-like token frequencies, sounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ZIPF_SHIFT = 2.7
 
 
 def synthetic_images(samples: int, seed: int) -> Iterator[tuple[bytes, int]]:
-    """JPEGs of ImageNet's dimensions (about 500 x 375 pixels and 110 KB on average) and their classes."""
+    """Yield JPEGs of ImageNet's dimensions (about 500 x 375 pixels and 110 KB on average) and their classes."""
     with ThreadPoolExecutor() as pool:
         for first in range(0, samples, _CHUNK):
             numbers = range(first, min(first + _CHUNK, samples))
@@ -28,7 +28,7 @@ def synthetic_images(samples: int, seed: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _synthetic_image(random: np.random.Generator) -> bytes:
-    """One JPEG: a smooth picture under noise, whose strength decides how many bytes it needs."""
+    """Return a JPEG: a smooth picture under noise, whose strength determines the size in bytes."""
     from PIL import Image
 
     width, height = (np.array([500, 375]) * random.lognormal(-0.02, 0.2, 2)).clip(100, 2000).astype(int)

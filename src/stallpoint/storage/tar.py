@@ -1,7 +1,7 @@
 """Format ``tar``: many samples in each of a few tar files, in the WebDataset layout.
 
-A sample is two members with one base name, ``0000012.jpg`` and ``0000012.cls`` (its class as text).
-Shards are not unpacked: an index holds where each image begins, and it is read from there.
+A sample is two members with one base name, ``0000012.jpg`` and ``0000012.cls`` (its class as text). Shards are not
+unpacked: an index holds the offset of each image, which is read from there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TarShards(EncodedImages):
 
     @classmethod
     def scan(cls, path: Path) -> Iterator[Entry]:
-        """Images in all shards of the folder, in the order of the shards' names."""
+        """Find images in all shards of the folder, in the order of the shards' names."""
         for shard in shards(path, ".tar"):
             try:
                 with tarfile.open(shard, "r:") as tar:
@@ -38,7 +38,7 @@ class TarShards(EncodedImages):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """One shard."""
+        """Write one shard."""
         with (
             atomic(path / f"shard{first // PART:05d}.tar") as shard,
             tarfile.open(shard, "w", format=tarfile.USTAR_FORMAT) as tar,
@@ -49,7 +49,7 @@ class TarShards(EncodedImages):
 
 
 def _scan_shard(tar: tarfile.TarFile, shard: str) -> list[Entry]:
-    """The images of one shard with the classes named beside them (0 where none is)."""
+    """Yield the images of one shard with their classes (0 without one)."""
     images: dict[PurePosixPath, tarfile.TarInfo] = {}
     labels: dict[PurePosixPath, int] = {}
     for member in tar:

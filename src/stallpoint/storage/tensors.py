@@ -1,6 +1,7 @@
-"""Format ``synthetic``: tensors made in memory, as a reference for what training data costs.
+"""Formats ``synthetic`` and ``memory``: tensors in memory, as references for the cost of training data.
 
-Every sample of a mini-batch is a copy of one that was made before: nothing is read, decoded or normalised.
+Every sample of a mini-batch is a copy of one made in advance: nothing is read, decoded or normalised. Of ``memory`` the
+mini-batch itself is used again and again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ SAMPLES = 1024
 
 
 class SyntheticTensors(SampleSet):
-    """Whatever a network takes, without a folder."""
+    """Samples of any network's inputs, without a folder."""
 
     kind = "tensors"
     layout = "no folder: random numbers of the shape that the network takes, copied into each mini-batch"
@@ -23,12 +24,12 @@ class SyntheticTensors(SampleSet):
 
     @classmethod
     def feeds(cls, takes: type[Inputs]) -> bool:
-        """All networks."""
+        """Return True for all networks."""
         return True
 
     @classmethod
     def scan(cls, path: Path) -> Iterator[Entry]:
-        """Samples of which nothing is stored."""
+        """Find samples of which nothing is stored."""
         return (Entry("", 0, 0, 0) for _ in range(SAMPLES))
 
     def read(self, index: int) -> bytes:
@@ -36,15 +37,21 @@ class SyntheticTensors(SampleSet):
         return b""
 
     def extent(self, index: int) -> None:
-        """Nothing is read."""
+        """Return None: nothing is read."""
 
     def files(self) -> list[Path]:
         """None."""
         return []
 
     def check(self, index: int, data: bytes) -> None:
-        """There is nothing to check."""
+        """Do nothing: there is nothing to check."""
 
     def facts(self) -> dict[str, int]:
-        """Nothing: what they are depends on the network."""
+        """Return nothing: samples depend on the network."""
         return {}
+
+
+class OneBatch(SyntheticTensors):
+    """A mini-batch of any network's inputs, without a folder."""
+
+    layout = "no folder: one mini-batch of random numbers, used again and again"

@@ -17,7 +17,7 @@ class TextFiles(SmallFiles):
     layout = "class folders with .txt files, UTF-8"
 
     def check(self, index: int, data: bytes) -> None:
-        """The text is UTF-8."""
+        """Check that the text is UTF-8."""
         try:
             data.decode()
         except UnicodeDecodeError as error:
@@ -25,7 +25,7 @@ class TextFiles(SmallFiles):
 
     @classmethod
     def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
-        """Texts and their classes."""
+        """Yield texts and their classes."""
         from stallpoint.storage.synthetic import synthetic_texts
 
         return synthetic_texts(samples, seed)

@@ -4,8 +4,8 @@ A record is its length (uint64), the length's checksum, the Example and its chec
 CRC-32C, masked: https://www.tensorflow.org/tutorials/load_data/tfrecord. Features are named as in TensorFlow's ImageNet
 (``image/encoded``, ``image/class/label``) or as in TensorFlow Datasets (``image``, ``label``).
 
-The checksums of lengths are looked at when the index is made: so a file that was cut off, or is no such file, is found
-without reading its images.
+The checksums of lengths are verified when the index is made: so a truncated or foreign file is found without reading
+its images.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TfRecords(EncodedImages):
 
     @classmethod
     def scan(cls, path: Path) -> Iterator[Entry]:
-        """Images of all record files, in the order of their names."""
+        """Find images of all record files, in the order of their names."""
         for file in (file for file in shards(path, "") if "tfrecord" in file.name and file.stat().st_size):
             with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as mapped:
                 view = memoryview(mapped)
@@ -51,7 +51,7 @@ class TfRecords(EncodedImages):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """One record file."""
+        """Write one record file."""
         with atomic(path / f"part{first // PART:05d}.tfrecord") as scratch, scratch.open("wb") as file:
             for data, label in part:
                 example = _example(data, label)
@@ -60,24 +60,24 @@ class TfRecords(EncodedImages):
 
 
 def _records(data: memoryview) -> Iterator[Span]:
-    """Where each record's Example lies; `ValueError` where the file is cut off or is none."""
-    place = 0
-    while place < len(data):
-        length = bytes(data[place : place + _LENGTH.size])
-        if place + _HEAD > len(data):
-            raise ValueError(f"is cut off in the record at byte {place}")
-        if bytes(data[place + _LENGTH.size : place + _HEAD]) != _checksum(length):
-            raise ValueError(f"the checksum of the record at byte {place} is wrong")
-        begin = place + _HEAD
+    """Yield the span of each record's Example; `ValueError` if the file is truncated or no such file."""
+    offset = 0
+    while offset < len(data):
+        length = bytes(data[offset : offset + _LENGTH.size])
+        if offset + _HEAD > len(data):
+            raise ValueError(f"is cut off in the record at byte {offset}")
+        if bytes(data[offset + _LENGTH.size : offset + _HEAD]) != _checksum(length):
+            raise ValueError(f"the checksum of the record at byte {offset} is wrong")
+        begin = offset + _HEAD
         end = begin + int(_LENGTH.unpack(length)[0])
-        place = end + _CHECKSUM.size
-        if place > len(data):
+        offset = end + _CHECKSUM.size
+        if offset > len(data):
             raise ValueError(f"is cut off in the record at byte {begin - _HEAD}")
         yield begin, end
 
 
 def _checksum(data: Buffer) -> bytes:
-    """CRC-32C, masked as TensorFlow does: turned by 15 bits, and a constant added."""
+    """Return the CRC-32C, masked as by TensorFlow: rotated by 15 bits, with a constant added."""
     import crc32c  # of the extra `measure`
 
     crc = crc32c.crc32c(data)
@@ -85,7 +85,7 @@ def _checksum(data: Buffer) -> bytes:
 
 
 def _image_and_label(data: memoryview, record: Span) -> tuple[Span, int]:
-    """Where the image of an Example lies, and its class: ``Example.features.feature[name].*_list.value``."""
+    """Return the span of the image of an Example, and its class: ``Example.features.feature[name].*_list.value``."""
     found: dict[bytes, int | Span] = {}
     for features in _parts(data, record, 1):
         for entry in _parts(data, features, 1):
@@ -103,7 +103,7 @@ def _image_and_label(data: memoryview, record: Span) -> tuple[Span, int]:
 
 
 def _parts(data: memoryview, span: Span, number: int) -> Iterator[Span]:
-    """The messages of a message that are its field `number`."""
+    """Yield the messages in field `number` of a message."""
     return (value for which, value in fields(data, span) if which == number and isinstance(value, tuple))
 
 

@@ -36,11 +36,11 @@ class Sequences(Shape):
 
     @property
     def dtype(self) -> type[np.uint16 | np.uint32]:
-        """Of the smallest numbers that are enough."""
+        """The smallest sufficient type of numbers."""
         return np.uint16 if self.vocabulary <= 2**16 else np.uint32
 
     def suits(self, takes: Inputs) -> bool:
-        """Whether they are as long as the network's, and it knows all their tokens."""
+        """Return whether the sequences are long enough for the network, and it has all their tokens."""
         return (
             isinstance(takes, Tokens) and self.sequence_length >= takes.length and self.vocabulary <= takes.vocabulary
         )
@@ -62,7 +62,7 @@ class TokenSequences(SampleSet):
 
     @classmethod
     def scan(cls, path: Path) -> Iterator[Entry]:
-        """The sequences of the array, one after another."""
+        """Find the sequences of the array, one after another."""
         if not (path / FILE).exists():
             return
         tokens = array(path / FILE)
@@ -73,7 +73,7 @@ class TokenSequences(SampleSet):
             yield Entry(FILE, tokens.offset + number * size, size, 0)
 
     def decode(self, data: bytes, length: int, vocabulary: int) -> npt.NDArray[np.unsignedinteger]:
-        """The first `length` + 1 tokens of a sequence; `InputError` where there are fewer, or others."""
+        """Return the first `length` + 1 tokens of a sequence; `InputError` for fewer, or invalid ones."""
         if length > self.length:
             raise InputError(f"{self.path}: sequences of {self.length} tokens are too short for inputs of {length}")
         tokens: npt.NDArray[np.unsignedinteger] = np.frombuffer(data, self._dtype)[: length + 1]
@@ -82,27 +82,27 @@ class TokenSequences(SampleSet):
         return tokens
 
     def check(self, index: int, data: bytes) -> None:
-        """Every number is a token of some vocabulary."""
+        """Check that every number is a token."""
 
     def facts(self) -> dict[str, int]:
-        """How long the sequences are."""
+        """Return the length of the sequences."""
         return {"sequence_length": self.length}
 
     @classmethod
     def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterator[Made]:
-        """A text whose tokens are as frequent as words are, cut into sequences."""
+        """Yield sequences of a text with word-like token frequencies."""
         assert isinstance(shape, Sequences)
         for sequence in synthetic_sequences(samples, seed, shape.sequence_length, shape.vocabulary):
             yield sequence.astype(shape.dtype).tobytes(), 0
 
     @classmethod
     def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
-        """An array of the size that it is going to have."""
+        """Create an array in its final size."""
         assert isinstance(shape, Sequences)
         path.mkdir(parents=True)
         new_array(path / FILE, shape.dtype, (samples, shape.sequence_length + 1))
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Sequences, at their places."""
+        """Write sequences."""
         write_rows(path / FILE, first, [data for data, _ in part])

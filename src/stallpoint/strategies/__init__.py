@@ -1,1 +1,1 @@
-"""How a step is distributed: presets, what they send, and how a network is divided."""
+"""Distribution of a training step: presets, their collectives, and the division of networks."""

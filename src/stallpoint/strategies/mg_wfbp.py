@@ -1,10 +1,10 @@
-"""Which layers' gradients to merge into one message: MG-WFBP (Shi, Chu & Li 2019, "MG-WFBP: Efficient Data
+"""Optimal merging of layers' gradients into messages: MG-WFBP (Shi, Chu & Li 2019, "MG-WFBP: Efficient Data
 Communication for Distributed Synchronous SGD Algorithms", INFOCOM).
 
-Their model: a message of m bytes takes α + β·m, messages go one after the other in the order of back-propagation,
-and none begins before the last of its layers is complete. Merging saves an α and costs waiting. Their Algorithm 1
-merges greedily, a layer with the next where that one is complete less than α after the message could begin; the
-least time of the same model is found here exactly, by dynamic programming over the end of the last message.
+Their model: a message of m bytes takes α + β·m, messages go one after the other in the order of back-propagation, and
+none begins before the last of its layers is complete. Merging saves an α and costs waiting. Their Algorithm 1 merges
+greedily, a layer with the next one if that is complete less than α after the message could begin; here the same model
+is minimised exactly, by dynamic programming over the end of the last message.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from itertools import accumulate
 
 
 def merged(sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: float) -> list[list[int]]:
-    """Positions of the layers in groups, such that the last message ends as early as it can.
+    """Return groups of layers' positions such that the last message ends as early as possible.
 
     `sizes` in bytes and `ready` in s, when the gradients are complete, are in the order of sending; `alpha` in s,
-    `beta` in s/B. Of equally good plans the one with fewest messages is taken.
+    `beta` in s/B. Among equally good plans the one with fewest messages is returned.
     """
     before = [0.0, *accumulate(sizes)]
     complete = list(accumulate(ready, max))
-    # Best way to send the first n layers: end of the last message, messages, and where the last one begins.
+    # Best plan for the first n layers: end of the last message, number of messages, and first layer of the last one.
     best: list[tuple[float, int, int]] = [(0.0, 0, 0)]
     for n in range(1, len(sizes) + 1):
         best.append(
@@ -46,7 +46,7 @@ def merged(sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: f
 def end(
     groups: Sequence[Sequence[int]], sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: float
 ) -> float:
-    """When the last message ends under the model, s."""
+    """Return the end of the last message under the model, s."""
     now = 0.0
     for group in groups:
         complete = max(ready[layer] for layer in group)

@@ -8,22 +8,22 @@ from stallpoint.errors import InputError
 from stallpoint.strategies.strategy import Strategy, at_least
 
 if TYPE_CHECKING:
-    from stallpoint.strategies.messages import Reals
+    from stallpoint.strategies.buckets import Reals
 
 
 class OneMessage(Strategy):
-    """What they share; a preset names them by its algorithm."""
+    """Base of strategies that a preset names by its algorithm."""
 
     choice = "algorithm"
     synchronous = False
 
     @property
     def updates_on_server(self) -> bool:
-        """Not unless a strategy says so."""
+        """Whether servers update; not unless a strategy says so."""
         return False
 
     def check(self) -> None:
-        """Of the one message."""
+        """Check the options of the message."""
         super().check()
         at_least(self.options, 1, "period")
         if self.options.start != "after-backward" or self.options.grouping != "layer":
@@ -33,9 +33,9 @@ class OneMessage(Strategy):
             )
         if not self.options.lossless:
             raise InputError(
-                f"gradient_bits: algorithm {self.value} sends whole values, with gradient_bits: 32 and top_k: 1"
+                f"gradient_bits: algorithm {self.value} sends uncompressed values, with gradient_bits: 32 and top_k: 1"
             )
 
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """An exchange for each iteration that has one."""
+        """Return the mean time of exchanges in an iteration."""
         return self.frequency * latency, self.frequency * rest

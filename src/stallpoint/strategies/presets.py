@@ -1,9 +1,8 @@
-"""Named ways to distribute a step, each a strategy and its options.
+"""Presets: named distributions of a step, each a strategy and its options.
 
-A preset says what is sent, when, in which groups and by which algorithm; `stallpoint.measure` does it and
-`stallpoint.models` predicts it, as its strategy says. To add one, add an entry to a strategy in `strategies.families`,
-or name it in the study under ``presets``. This module imports no tensor library, so that a study can be checked in an
-instant.
+`stallpoint.measure` executes a preset and `stallpoint.models` predicts it, through its strategy. To add one, add an
+entry to a strategy in `strategies.families`, or name it in the study under ``presets``. This module imports no tensor
+library, so that a study can be checked in an instant.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "adagrad": "the server updates with Adagrad, its step that of the run",
     },
 }
-"""Values of the choices a preset makes, and what they mean."""
+"""Values of a preset's choices, and their meaning."""
 
 REDUCTIONS = tuple(CHOICES["reduction"])
 _BY_NAME = {(one.choice, one.value): one for one in STRATEGIES}
@@ -71,12 +70,12 @@ _LATER = (
     "activation_checkpointing", "micro_batches", "algorithm", "blocks", "period", "synchronous_steps", "outer_step",
     "outer_momentum", "elasticity", "gradients_per_update", "staleness_bound", "server_optimiser", "pull_period",
 )  # fmt: skip
-"""Options that were added after records were made: cells are told of them only where they say something."""
+"""Options that were added later: cells have them only where they differ from the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset(Options):
-    """One way to distribute a step; see `CHOICES`. Raises `InputError` naming the option that does not fit."""
+    """Distribution of a step; see `CHOICES`. Raises `InputError` naming the option that does not fit."""
 
     def __post_init__(self) -> None:
         for choice, values in CHOICES.items():
@@ -89,25 +88,25 @@ class Preset(Options):
         if (self.fusion_bytes > 0) != (self.grouping == "fused"):
             raise InputError("fusion_bytes: a size above 0 and grouping: fused go together")
         if self.communicator == "torch" and self.reduction != "library":
-            raise InputError(f"reduction: backend {self.backend} has library alone, not {self.reduction}")
-        if self.backend == "ddp" and (self.start, self.grouping, self.whole_values) != ("layer-ready", "fused", True):
-            raise InputError("backend: ddp goes with start: layer-ready, grouping: fused and whole gradients")
+            raise InputError(f"reduction: backend {self.backend} has only library, not {self.reduction}")
+        if self.backend == "ddp" and (self.start, self.grouping, self.uncompressed) != ("layer-ready", "fused", True):
+            raise InputError("backend: ddp goes with start: layer-ready, grouping: fused and uncompressed gradients")
         self._check_foreign()
         at_least(self, 0, "gather_ahead")
         at_least(self, 1, "accumulate", "micro_batches", "blocks")
         self.strategy.check()
         if not self.communicates and replace(self, start="layer-ready", device_prefetch=False) != Preset():
-            raise InputError("start: never goes with device_prefetch alone, as nothing is sent")
+            raise InputError("start: never goes only with device_prefetch, as nothing is sent")
         if self.segment_bytes < 0 or self.segment_bytes % 4 or (self.segment_bytes and self.communicator == "torch"):
-            raise InputError("segment_bytes: a multiple of 4 bytes, for backends mpi and mpi-copied alone")
+            raise InputError("segment_bytes: a multiple of 4 bytes, only for backends mpi and mpi-copied")
         if self.servers < 0 or (self.servers and self.reduction != SHARDED):
-            raise InputError(f"servers: a number of ranks, 0 for all, for reduction: {SHARDED} alone")
+            raise InputError(f"servers: a number of ranks, 0 for all, only for reduction: {SHARDED}")
         if self.reduction == "parameter-server" and not self.lossless:
-            raise InputError("reduction: a parameter-server sends weights back, so gradients go whole")
+            raise InputError("reduction: a parameter-server sends weights back, so gradients are sent uncompressed")
         if self.reduction != "library" and not self.lossless:
             raise InputError(
-                f"reduction: {self.reduction} adds whole gradients; compressed ones are exchanged by all-to-all and "
-                "all-gather, so they go with library"
+                f"reduction: {self.reduction} sums uncompressed gradients; compressed ones are exchanged by "
+                "all-to-all and all-gather, so they go with library"
             )
 
     def _check_foreign(self) -> None:
@@ -121,12 +120,12 @@ class Preset(Options):
 
     @property
     def strategy(self) -> Strategy:
-        """How it distributes a step."""
+        """Its strategy."""
         return _BY_NAME.get(("algorithm", self.algorithm), _BY_NAME["sharding", self.sharding])(self)
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """The collective operations that it sends, those of `OPERATIONS`."""
+        """Its collective operations, of `OPERATIONS`."""
         return self.strategy.operations if self.communicates else ()
 
     @property
@@ -136,23 +135,23 @@ class Preset(Options):
 
     @property
     def shares_batches(self) -> bool:
-        """Whether the weights depend on the global mini-batch alone, however many workers share it."""
+        """Whether the weights depend only on the global mini-batch, not on the number of workers."""
         return self.synchronous and self.lossless
 
     @property
     def exact(self) -> bool:
-        """Whether the weights are those that one worker with the global mini-batch would compute."""
+        """Whether the weights equal those of one worker with the global mini-batch."""
         return self.shares_batches and self.blocks == 1
 
     @property
-    def exact_alone(self) -> bool:
-        """Whether they are where there is one worker, which has nobody to wait for or to be ahead of."""
+    def exact_on_one(self) -> bool:
+        """Whether that holds for a single worker, which waits for no other."""
         return self.lossless and self.blocks == 1
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPreset:
-    """A preset with its description and where that comes from."""
+    """A preset with its description and source."""
 
     preset: Preset
     description: str
@@ -160,11 +159,11 @@ class KnownPreset:
     look: tuple[str, str]
     """Colour and shape in charts."""
     alias_of: str = ""
-    """The preset that it is another name of."""
+    """Preset that this is another name of."""
 
 
 NONE = "none"
-"""The preset that does not communicate; compute cells, one worker alone, bear its name."""
+"""Preset without communication, also that of compute cells on one worker."""
 
 
 def _known() -> dict[str, KnownPreset]:
@@ -182,7 +181,7 @@ PRESETS = _known()
 
 
 def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
-    """`PRESETS` and those a study defines: name -> fields that differ from preset ``like``.
+    """Return `PRESETS` and those of a study, given as name -> fields that differ from preset ``like``.
 
     Raises `InputError` naming the entry. An entry may build on one before it.
     """
@@ -202,13 +201,13 @@ def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
 
 
 def to_values(preset: Preset) -> dict[str, Any]:
-    """The fields of a preset, as a cell is told them; those of `_LATER` only where they say something."""
-    said = {field.name: (getattr(preset, field.name), field.default) for field in fields(preset)}
-    return {name: value for name, (value, default) in said.items() if name not in _LATER or value != default}
+    """Return the fields of a preset for a cell; those of `_LATER` only where they differ from the default."""
+    values = {field.name: (getattr(preset, field.name), field.default) for field in fields(preset)}
+    return {name: value for name, (value, default) in values.items() if name not in _LATER or value != default}
 
 
 def preset_from(values: Mapping[str, Any]) -> Preset:
-    """The preset a cell was told; raises `InputError` for a field it does not know."""
+    """Return the preset of a cell's fields; raises `InputError` for an unknown field."""
     names = [field.name for field in fields(Preset)]
     if unknown := sorted(set(values) - set(names)):
         raise InputError(f"preset: unknown {', '.join(unknown)}; known: {', '.join(names)}")

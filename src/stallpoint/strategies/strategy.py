@@ -1,7 +1,7 @@
-"""What a strategy is: how a step is distributed, and all that others ask of it; each stands in `strategies.families`.
+"""Interface of a strategy, the distribution of a step; implementations are in `strategies.families`.
 
-Nobody else branches by it: training, prediction, memory, plan and charts ask. What needs a tensor library or models is
-named here, and loaded once it is asked for.
+Training, prediction, memory, plan and charts call it and never branch by family. Code that needs a tensor library or
+models is named here, and loaded on use.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from stallpoint.errors import InputError
+from stallpoint.strategies.buckets import blocks
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.messages import blocks
 from stallpoint.strategies.options import ALL_REDUCE, Options
 
-if TYPE_CHECKING:  # names are known without numpy
-    from stallpoint.strategies.messages import Reals
+if TYPE_CHECKING:  # strategies are imported without numpy
+    from stallpoint.strategies.buckets import Reals
 
-Place = tuple[int, int]
+Placement = tuple[int, int]
 """Nodes, and workers on each."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A preset as its family knows it: what it chooses, what it does, and where that comes from."""
+    """A preset in its family: choices, description and source."""
 
     description: str
     source: str
@@ -34,20 +34,20 @@ class Entry:
     look: tuple[str, str] = ("grey", "circle")
     """Colour and shape in charts (`theme.PALETTE`, `theme.SHAPES`)."""
     alias_of: str = ""
-    """The preset that it is another name of."""
+    """Preset that this is another name of."""
 
 
 class Trained(Protocol):
-    """What is known of a network before it is built."""
+    """Properties of a network before it is built."""
 
     @property
     def name(self) -> str:
-        """As in a study."""
+        """Name in a study."""
         ...
 
     @property
-    def most_stages(self) -> int:
-        """Into how many stages it can be cut."""
+    def max_stages(self) -> int:
+        """Largest number of pipeline stages."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Asked:
     """Training that a study asks for."""
 
     preset: str
-    place: Place
+    placement: Placement
     worker_batch: int
     network: str
     known: Trained | None
@@ -71,67 +71,68 @@ class Asked:
 
     @property
     def ranks(self) -> int:
-        """All workers."""
-        return self.place[0] * self.place[1]
+        """Number of workers."""
+        return self.placement[0] * self.placement[1]
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to distribute a step, by the `options` of a preset. What is not said otherwise is data-parallel SGD."""
+    """Distribution of a step by the `options` of a preset. Defaults are those of data-parallel SGD."""
 
     options: Options
 
     choice: ClassVar[str] = "sharding"
-    """The choice of a preset that names it: sharding or algorithm."""
+    """Choice of a preset that selects the strategy: sharding or algorithm."""
     value: ClassVar[str] = "none"
-    """The value of this choice that is its name."""
+    """Value of this choice that selects it."""
     meaning: ClassVar[str] = "every rank has all weights, gradients and the whole state of the optimiser"
     own: ClassVar[tuple[str, ...]] = ("blocks",)
-    """Choices that not every strategy has."""
+    """Choices that only some strategies have."""
     presets: ClassVar[Mapping[str, Entry]] = {}
-    """The presets that every study knows of it, by name."""
+    """Built-in presets by name."""
     training: ClassVar[str] = "measure.synchronisation.assembly:replicas"
-    """Begins a worker's part: ``(preset, worker) -> Synchronisation``."""
+    """Function that begins a worker's part: ``(preset, worker) -> Synchronisation``."""
     iteration: ClassVar[str] = "models.iteration.replicas:Replicas"
-    """Predicts iterations: a class made of a cluster and a point."""
+    """Class that predicts iterations, made from a cluster and a point."""
     synchronous: ClassVar[bool] = True
     """Whether all ranks hold the same weights after each iteration."""
     independent: ClassVar[bool] = True
-    """Whether a worker computes the loss of samples by itself: communication can then be left out."""
+    """Whether a worker computes the loss of samples without others, so that communication can be excluded."""
     first_reads: ClassVar[bool] = False
     """Whether the first rank reads the samples of all."""
     in_blocks: ClassVar[bool] = False
     """Whether passes gather the weights of each block, and wait for them."""
     calibrates: ClassVar[bool] = True
-    """Whether its training cells show what training takes beyond its isolated parts."""
+    """Whether its training cells calibrate the slowdown of training over its isolated parts."""
     waiting: ClassVar[str] = "straggling"
-    """The part of the critical path that ranks wait for each other."""
+    """Name of the part of the critical path in which ranks wait for each other."""
     no_target: ClassVar[str] = ""
-    """Why it is not trained to a target; empty where it is."""
+    """Why it is not trained to a target; empty if it is."""
 
     # --- what can be chosen ---------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise `InputError` for options that do not go together; for those of its own, and what they need."""
+        """Raise `InputError` for options that cannot be combined."""
         options = self.options
         if (options.backend == "fsdp", options.grouping == "block") != (self.in_blocks, self.in_blocks):
             raise InputError("backend: fsdp, grouping: block and sharding: full or node go together")
         if options.backend != "ddp" and (options.bucket_view or options.static_graph or options.hook != "none"):
-            raise InputError("hook: this, bucket_view and static_graph are for backend: ddp alone")
+            raise InputError("hook: this, bucket_view and static_graph are only for backend: ddp")
         if options.static_graph and options.accumulate > 1:
             raise InputError("static_graph: DistributedDataParallel cannot accumulate gradients then (its no_sync)")
         if options.hook_rank < 1 or (options.hook_rank > 1 and options.hook != "powersgd"):
-            raise InputError("hook_rank: a rank of 1 or more, for hook: powersgd alone")
+            raise InputError("hook_rank: a rank of 1 or more, only for hook: powersgd")
 
     def goes_with(self, words: str, *free: str, **fixed: Any) -> None:
-        """Raise `InputError` where options differ from their defaults, but for the `free` and the `fixed` ones."""
+        """Raise `InputError` if options other than `free` ones differ from their defaults, or from `fixed`."""
         for option in fields(self.options):
             wanted = fixed.get(option.name, option.default)
             if option.name not in (self.choice, *free) and getattr(self.options, option.name) != wanted:
-                raise InputError(f"{self.choice}: {self.value} goes with {words} alone")
+                raise InputError(f"{self.choice}: {self.value} goes only with {words}")
 
     def variants(self, raised: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
-        """Changes of one option that may make it faster: numbers `raised` times as high, messages of `fused_bytes`."""
+        """Yield changes of one option that may make it faster: numbers `raised` times as high, buckets of
+        `fused_bytes`."""
         options = self.options
         if options.lossless:
             yield {"gradient_bits": 16}
@@ -145,48 +146,50 @@ class Strategy:
     # --- where it can run -----------------------------------------------------------------------
 
     def impossible(self, asked: Asked) -> str:
-        """Why it cannot train what is asked for; empty where it can."""
+        """Return why it cannot train what is asked for; empty if it can."""
         return ""
 
-    def divides(self, place: Place, cuts: Cuts | None) -> bool:
-        """Whether there is anything to divide among the workers of `place`, where it divides weights or layers."""
+    def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
+        """Return whether weights or layers are divided among the workers of `placement`; True for strategies that
+        divide neither."""
         return True
 
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
-        """Whether `cuts` tell how a network is divided among so many ranks."""
+        """Return whether `cuts` determine the division of a network among so many ranks."""
         return True
 
     def division(self, network: Any, ranks: int) -> Sequence[int]:
-        """The positions of layers where `network` is divided among several ranks; empty where it is not."""
+        """Return the positions of layers where `network` is divided among several ranks; empty if it is not."""
         return ()
 
     # --- what it sends --------------------------------------------------------------------------
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """The collective operations that it sends."""
+        """Its collective operations."""
         return (ALL_REDUCE,)
 
-    def places(self, place: Place) -> Mapping[Place, Collection[str]]:
-        """Where on `place` which of them go."""
-        return {place: self.operations}
+    def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:
+        """Return the operations for each placement of the ranks that take part, within `placement`."""
+        return {placement: self.operations}
 
-    def group(self, place: Place) -> Place:
-        """Where on `place` the ranks are that hold all weights together, once or, of replicas, each."""
-        return place
+    def group(self, placement: Placement) -> Placement:
+        """Return the placement of the ranks that share one copy of the weights, within `placement`."""
+        return placement
 
     @property
     def gathers(self) -> int:
-        """How often the weights, or those of each block, are gathered in an iteration."""
+        """Number of times that weights are gathered in an iteration."""
         return 0
 
     @property
     def frequency(self) -> float:
-        """Exchanges in an iteration."""
+        """Exchanges per iteration."""
         return 1 / self.options.period
 
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """What of a message's all-reduce, `latency` and the `rest`, an iteration takes beside `computing`, s."""
+        """Return latency and transfer time of an iteration's exchange, from those of an all-reduce and `computing`,
+        s."""
         return latency, rest
 
     @property
@@ -196,69 +199,69 @@ class Strategy:
 
     @property
     def updates_on_server(self) -> bool:
-        """Whether ranks that serve update the weights."""
+        """Whether servers update the weights."""
         return self.synchronous and self.options.reduction == "parameter-server"
 
     @property
     def sends_by_itself(self) -> bool:
-        """Whether it decides what is in a message, so that none can be sent empty."""
+        """Whether it controls the content of messages, so that these cannot be sent empty."""
         return not (self.synchronous and self.independent) or self.options.backend in ("ddp", "fsdp")
 
     # --- what a worker keeps --------------------------------------------------------------------
 
-    def shards(self, place: Place) -> int:
-        """In how many parts the optimiser's state is; and weights and gradients, if sharded.
+    def shards(self, placement: Placement) -> int:
+        """Return the number of shards of the optimiser's state, and of weights and gradients if sharded.
 
-        Of split outputs, those of the layers that are split.
+        With split outputs, that of the split layers.
         """
         return 1
 
     def divided(
-        self, place: Place, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
+        self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float] | None:
-        """In how many parts weights and gradients are, and the optimiser's state; None where that is not known.
+        """Return the number of parts of weights and gradients, and of the optimiser's state; None if unknown.
 
         `sizes` are those of the layers' gradients, `split` gives the layers whose outputs can be split.
         """
-        return 1, self.shards(place)
+        return 1, self.shards(placement)
 
     def buffers(
-        self, place: Place, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
+        self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """What a worker has of messages beside weights and gradients, bytes."""
+        """Return the bytes of a worker's communication buffers."""
         return 0.0 if self.options.bucket_view or self.options.backend != "ddp" else float(sum(sizes))
 
-    def kept(self, place: Place) -> float:
-        """The part of a worker's samples whose activations are in memory at once."""
+    def kept(self, placement: Placement) -> float:
+        """Return the share of a worker's samples whose activations are in memory at once."""
         return 1 / self.options.accumulate
 
     # --- what it is called ----------------------------------------------------------------------
 
     @property
     def updating(self) -> str:
-        """Those of one name update alike."""
+        """Name of the kind of update."""
         return self.options.sharding
 
     def equation(self, *, prefetch: bool) -> str:
-        """The equation of Shi et al. (2018) that its task graph is, where nothing slows anything down; or a name."""
+        """Equation of Shi et al. (2018) of its task graph without slowdown; or a name."""
         if not prefetch:
             return "eq. 2 with t_c^no" if self.options.overlaps else "eq. 2"
         return "eq. 5" if self.options.overlaps else "eq. 3"
 
 
 def load(name: str) -> Any:
-    """What stands under a name such as ``measure.synchronisation.assembly:replicas``."""
+    """Import the object of a name such as ``measure.synchronisation.assembly:replicas``."""
     module, _, attribute = name.partition(":")
     return attrgetter(attribute)(import_module(f"stallpoint.{module}"))
 
 
 def largest_block(names: Sequence[str], sizes: Sequence[int]) -> float:
-    """Bytes of the largest block of layers (`messages.blocks`)."""
+    """Return the bytes of the largest block of layers (`buckets.blocks`)."""
     return max((float(sum(sizes[layer] for layer in members)) for members in blocks(names, sizes)), default=0.0)
 
 
 def at_least(options: Options, least: int, *names: str) -> None:
-    """Raise `InputError` for an option below the least that it can be."""
+    """Raise `InputError` for an option below its minimum."""
     for name in names:
         if getattr(options, name) < least:
             raise InputError(f"{name}: {getattr(options, name)} is not a number from {least} on")

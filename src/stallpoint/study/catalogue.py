@@ -1,6 +1,6 @@
-"""What a study can name, found once: networks, hardware, storage, presets, and entries of stallpoint's registries.
+"""Names that a study can use: networks, hardware, storage, presets, and entries of stallpoint's registries.
 
-The schema says what shape a study has; which names there are is known here alone.
+The schema checks the shape of a study, and this module its names.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ REGISTRIES: dict[str, Collection[str]] = {
     "presets.<name>.backend": COMMUNICATORS,
     **{f"recipes.<name>.{choice}": values for choice, values in RECIPE_CHOICES.items()},
 }
-"""Keys of a study that name something stallpoint has -> what it has; keys are written as in config/README.md."""
+"""Keys of a study with names of a registry -> that registry; keys are written as in config/README.md."""
 
 TIMED = ("matrix", "include")
 CELLS_OF = (*TIMED, "convergence")
 """Sections of a study whose entries name the axes of cells."""
 
 SCRIPTS_OWN = "script"
-"""The storage of a command whose matrix names none: the data is the script's own."""
+"""Storage of a command without an entry: the data is the script's own."""
 
 LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
 """Libraries of kernels that a hardware entry turns on or off, and the device that computes with each."""
@@ -52,7 +52,7 @@ LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What the names in a study stand for; every name that it uses is there."""
+    """The entries behind the names of a study; every name that it uses exists."""
 
     hardware: Mapping[str, Mapping[str, Any]]
     """Hardware entries."""
@@ -65,17 +65,17 @@ class Catalogue:
     presets: Mapping[str, Preset]
     recipes: Mapping[str, Search]
     unfit: Mapping[tuple[str, str], str]
-    """Network and storage -> why the one cannot be fed from the other; only pairs where that is known before."""
-    told: Mapping[str, Mapping[str, Any]]
-    """Hardware -> what its entry and the study say to every cell there."""
+    """Network and storage -> why the network cannot be fed from the storage, as far as known before reading."""
+    defaults: Mapping[str, Mapping[str, Any]]
+    """Hardware -> fields of every cell there, from its entry and the study."""
 
     def common(self, hardware: str, **fixed: int) -> dict[str, Any]:
-        """What every cell on the hardware is told; `fixed` adds to it, or takes the place of what the entry says."""
-        return {**self.told[hardware], **fixed}
+        """Return the fields of every cell on the hardware; `fixed` adds to them or replaces them."""
+        return {**self.defaults[hardware], **fixed}
 
 
 def resolve(config: Mapping[str, Any]) -> Catalogue:
-    """The catalogue of a study whose shape is right; `InputError` names the entries that name what there is not."""
+    """Return the catalogue of a study of valid shape; `InputError` lists the entries with unknown names."""
     check_paths(config)
     _refuse_unknown(config, REGISTRIES)
     presets, recipes = presets_of(config["presets"]), recipes_of(config["recipes"])
@@ -93,34 +93,34 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
         presets=presets,
         recipes=recipes,
         unfit=dict(_unfit(networks, config["storage"])),
-        told={name: _told(entry, name, config) for name, entry in config["hardware"].items()},
+        defaults={name: _defaults(entry, name, config) for name, entry in config["hardware"].items()},
     )
 
 
-MOST_SCENARIOS = 1000
+MAX_SCENARIOS = 1000
 """Scenarios of one block of what_if: each is a prediction for every curve and node count."""
-MOST_COMBINATIONS = 1_000_000
+MAX_COMBINATIONS = 1_000_000
 """Training cells of one block of the matrix, repeats counted; planning 10,000 takes seconds."""
 
 
 def _check_size(config: Mapping[str, Any]) -> None:
-    """Raise `InputError` for blocks that nobody could have meant, before they are multiplied out."""
+    """Raise `InputError` for blocks that are too large, before they are multiplied out."""
     for section, most, what in (
-        ("matrix", MOST_COMBINATIONS, "training cells"),
-        ("what_if", MOST_SCENARIOS, "scenarios"),
+        ("matrix", MAX_COMBINATIONS, "training cells"),
+        ("what_if", MAX_SCENARIOS, "scenarios"),
     ):
-        for place, block in enumerate(config[section]):
+        for index, block in enumerate(config[section]):
             count = math.prod(len(as_list(value)) for value in block.values())
             if section == "matrix":
                 count *= block.get("repeats", config["repeats"])
             if count > most:
-                raise InputError(f"{section}[{place}]: {count:,} {what}; at most {most:,} of one block")
+                raise InputError(f"{section}[{index}]: {count:,} {what}; at most {most:,} of one block")
 
 
 def _uses(
     config: Mapping[str, Any], networks: Collection[str], presets: Collection[str], recipes: Collection[str]
 ) -> dict[str, Collection[str]]:
-    """Keys that name something the study itself can have -> what there is, as in `REGISTRIES`."""
+    """Return keys with names of the study's own entries -> these entries, as in `REGISTRIES`."""
     axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
     timed = {
         **axes,
@@ -142,7 +142,7 @@ def _uses(
 
 
 def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str]]) -> None:
-    """Raise `InputError` for the names under the keys of `uses` that are not among the key's names."""
+    """Raise `InputError` for unknown names under the keys of `uses`."""
     wrong = []
     for key, names in uses.items():
         last = key.rsplit(".", 1)[1]
@@ -157,7 +157,7 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
 
 
 def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value that the parts of a key lead to from `value`, and where it stands."""
+    """Yield every value under the parts of a key, and its position."""
     if not key:
         yield where, value
         return
@@ -173,7 +173,7 @@ def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, 
 
 
 def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
-    """What each network takes, of the registry or the study's own."""
+    """Return the inputs of each network, of the registry or the study's own."""
     takes = {name: network.takes for name, network in NETWORKS.items()}
     for name, entry in own.items():
         if name in NETWORKS:
@@ -183,13 +183,13 @@ def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
 
 
 def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> None:
-    """Commands have names of their own; what else is trained reads a storage."""
+    """Raise `InputError` for commands with names of networks, and for networks without a storage."""
     commands.check(config["commands"])
     for name in config["commands"]:
         if name in networks:
             raise InputError(f"commands.{name}: is a network already; give the command another name")
     if config["commands"] and SCRIPTS_OWN in config["storage"]:
-        raise InputError(f"storage.{SCRIPTS_OWN}: is what data of commands is called; give it another name")
+        raise InputError(f"storage.{SCRIPTS_OWN}: is the name of commands' own data; choose another name")
     for section in TIMED:
         for index, block in enumerate(config[section]):
             trained = [name for name in as_list(block["network"]) if name not in config["commands"]]
@@ -198,7 +198,8 @@ def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> Non
 
 
 def _check_hardware(config: Mapping[str, Any]) -> None:
-    """What is imported is not measured as well; what is computed in suits the device."""
+    """Raise `InputError` for hardware that is both imported and measured, or whose precision does not suit the
+    device."""
     for section in CELLS_OF:
         for index, block in enumerate(config[section]):
             for name in as_list(block["hardware"]):
@@ -224,7 +225,7 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
 def _unfit(
     networks: Mapping[str, Inputs], storage: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[tuple[str, str], str]]:
-    """The pairs of network and storage of `Catalogue.unfit`, and why."""
+    """Yield the pairs of network and storage of `Catalogue.unfit`, and why."""
     for name, entry in storage.items():
         held = FORMATS[entry["format"]]
         made = shape(entry) if entry.keys() & {"generate", "convert_from"} else None
@@ -235,8 +236,8 @@ def _unfit(
                 yield (network, name), f"network {network} takes {takes}, but storage {name} holds {made}"
 
 
-def _told(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a hardware entry and the study say to every cell there."""
+def _defaults(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of every cell on a hardware entry."""
     return {
         "hardware": hardware,
         "device": entry["device"],

@@ -1,4 +1,4 @@
-"""What the values of a cell can be, wherever it was written down: in an agenda, a record or another study's archive."""
+"""Checks of a cell's values, read from an agenda, a record or another study's archive."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from stallpoint.errors import InputError
 from stallpoint.study.cells import Cell
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""What entries are called; axes are parts of paths."""
+"""Names of entries; axes are parts of paths."""
 LONGEST = 200
 """Characters of a name: a file system takes 255."""
 FROM_ZERO = ("prefetch", "seed", "warmup")
-"""Whole numbers that may be 0; of all others there is at least one."""
+"""Integers that may be 0; all others are at least 1."""
 
 
 def check_value(cell: type[Cell], name: str, value: Any) -> None:
-    """Raise `InputError` unless `value` can be the field `name` of a cell of this class."""
+    """Raise `InputError` unless `value` is valid for the field `name` of a cell of this class."""
     wanted = _types(cell)[name]
     if not _is(value, wanted):
-        raise InputError(f"{name} of a {cell.kind} cell is {_said(value)}; {_words(wanted)} is expected")
+        raise InputError(f"{name} of a {cell.kind} cell is {_short(value)}; {_words(wanted)} is expected")
     if name in cell.axes and isinstance(value, str) and not (NAME.fullmatch(value) and len(value) <= LONGEST):
         raise InputError(
-            f"{name} of a {cell.kind} cell is {_said(value)}; letters, digits and . _ - are expected, {LONGEST} at most"
+            f"{name} of a {cell.kind} cell is {_short(value)}; {LONGEST} letters, digits and . _ - at most"
         )
     if wanted is int and value < (0 if name in FROM_ZERO else 1):
         raise InputError(f"{name} of a {cell.kind} cell is {value}; {0 if name in FROM_ZERO else 1} is the least")
@@ -62,6 +62,6 @@ def _words(wanted: Any) -> str:
     return words.get(wanted, "a list" if get_origin(wanted) is list else "a mapping")
 
 
-def _said(value: Any) -> str:
+def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,8 +1,8 @@
-"""Cells: the experiments of a study. Each kind of job has its own, in `study.kinds`; this is what they have in common.
+"""Cells: the experiments of a study. Each kind of job has its own class, in `study.kinds`; this is their base.
 
-A cell has *axes*, which name its folder below the raw folder of its study (``train/network~alexnet/nodes~2/...``),
-and *settings*, which say how it is measured. Two cells with the same axes are the same experiment;
-changing a setting makes that experiment stale and leaves every other alone.
+A cell has *axes*, which name its folder below the raw folder of its study (``train/network~alexnet/nodes~2/...``), and
+*settings*, which say how it is measured. Two cells with the same axes are the same experiment; changing a setting makes
+only that experiment stale.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 
 from stallpoint.records.tables import ENVIRONMENTS, INSTRUMENTATION, PEAK_MEMORY, PROBES, VISITS, Table
 from stallpoint.study import work
-from stallpoint.study.workers import Place
+from stallpoint.study.workers import Placement
 
 LATER = {"later": True}
-"""Marks a setting that was added later: a cell's JSON leaves it out at its default."""
+"""Metadata of a setting that was added later: a cell's JSON omits its default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What every job is told: where it belongs and which hardware it runs on."""
+    """Fields of every job: its place in the study and its hardware."""
 
     kind: ClassVar[str]
     axes: ClassVar[tuple[str, ...]]
@@ -31,7 +31,7 @@ class Cell:
     nodes: int
     """Nodes that take part at once."""
     repeat: int
-    """Which repetition of the whole cell this is, from 1."""
+    """Number of the repetition of the cell, from 1."""
     workers_per_node: int
     """Workers (MPI ranks) on each of them."""
     device: str
@@ -43,7 +43,7 @@ class Cell:
     anonymise: bool
     """Write ``node0``, ``node1``, ... instead of host names."""
     visits: int = field(default=1, kw_only=True)
-    """How often it is visited at least; between two visits other cells have their turn."""
+    """Least number of visits; other cells are visited in between."""
     cudnn: bool | None = field(default=None, kw_only=True, metadata=LATER)
     """Whether a GPU takes cuDNN; None: as PyTorch does."""
     onednn: bool | None = field(default=None, kw_only=True, metadata=LATER)
@@ -51,12 +51,12 @@ class Cell:
 
     @property
     def ranks(self) -> int:
-        """Workers (MPI ranks) in all."""
+        """Number of workers (MPI ranks)."""
         return self.nodes * self.workers_per_node
 
     @property
-    def place(self) -> Place:
-        """On how many nodes its workers are, and how many on each."""
+    def placement(self) -> Placement:
+        """Number of nodes, and of workers on each."""
         return self.nodes, self.workers_per_node
 
     @property
@@ -66,7 +66,7 @@ class Cell:
 
     @property
     def scheme(self) -> str:
-        """Reduction scheme that its MPI library has to be told before it is initialised."""
+        """Reduction scheme to set before MPI is initialised."""
         return "library"
 
     @property
@@ -81,11 +81,11 @@ class Cell:
 
     @classmethod
     def later(cls) -> dict[str, Any]:
-        """The settings that JSON leaves out at their defaults, and these."""
+        """Settings that JSON omits at their defaults, with these."""
         return {one.name: one.default for one in fields(cls) if one.metadata == LATER}
 
     def to_json(self) -> str:
-        """The cell as one line of JSON, as jobs are told it."""
+        """Return the cell as one line of JSON, for jobs."""
         later = self.later()
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values = {name: value for name, value in values.items() if name not in later or value != later[name]}
@@ -93,22 +93,22 @@ class Cell:
 
     @property
     def like(self) -> tuple[str, ...]:
-        """Values that cells of a kind with similar visit times share: a network, a storage, a backend."""
+        """Values in which cells of a kind with similar visit times agree: a network, a storage, a backend."""
         return ()
 
     def seconds(self, known: work.Known) -> float:
-        """Typical duration of a visit, s, where nothing was measured yet, from stated rates; see `study.work`."""
+        """Return the typical duration of a visit, s, from stated rates, before any measurement; see `study.work`."""
         return work.VISIT
 
     @property
     def recorded_ranks(self) -> int:
-        """Ranks that its record has rows of."""
+        """Number of ranks with rows in its record."""
         return self.ranks
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
-        """How many rows of `table` its record has after so many `visits` of ranks, and of what; None: not known.
+        """Return the number of rows of `table` after so many `visits` of ranks, and what they count; None if unknown.
 
-        Of tables in which what is counted differs from visit to visit, it is a number that they have a multiple of.
+        If the number differs between visits, it is a divisor of the rows.
         """
         if table in (VISITS, ENVIRONMENTS):
             return self.recorded_ranks, f"{self.recorded_ranks} ranks"

@@ -24,8 +24,7 @@ from stallpoint.study.completeness import Record
 def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> None:
     """Write every table of raw records from all cell `folders` to the file that `outputs` has for it.
 
-    Raises `InputError` as `collect` does, and where a folder does not hold the whole record of the cell that it is
-    called after.
+    Raises `InputError` as `collect` does, and if a folder does not hold the complete record of its cell.
     """
     runs = Path(outputs[RUNS.name])
     for folder in folders:
@@ -42,9 +41,9 @@ def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> N
 def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequence[Record] = ()) -> None:
     """Write the rows of `table` from all cell `folders`, in their order, to the Parquet file `output`.
 
-    Cells that could not run have no such rows; without any, the tidy table is empty. Raises `InputError`
-    naming the first file that is truncated, damaged, of another schema version or not of this table; and with the
-    `records` of all folders, one that is not what these say.
+    Cells that could not run have no such rows; without any, the tidy table is empty. Raises `InputError` naming the
+    first file that is truncated, damaged, of another schema version or of another table; and with the `records` of all
+    folders, one that contradicts them.
     """
     checks: dict[Path, Callable[[pq.ParquetFile], None] | None]
     if records:
@@ -65,7 +64,7 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
                 scratch, compression="zstd", compression_level=1, arrow_schema=table.schema, maintain_order=True
             )
         except (pl.exceptions.PolarsError, OSError) as error:
-            if said := re.search(r"\(os error (\d+)\)", str(error)):  # whose number Polars does not tell otherwise
+            if said := re.search(r"\(os error (\d+)\)", str(error)):  # Polars reports the number of rows no other way
                 raise OSError(int(said[1]), str(error)) from error
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
         seal(scratch)

@@ -1,7 +1,7 @@
-"""Commands of the user's that train: what they can name, and what starts them on the workers of a cell.
+"""A user's training commands: their placeholders, and their launch on the workers of a cell.
 
 A command is a text with placeholders in braces, split into words as a shell does, but run without one. A launcher is a
-text too, and says how often it is run: once for each worker, on each node, or for the whole job.
+text too, run once for each worker, each node, or the job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stallpoint.errors import InputError
 from stallpoint.study.kinds.command_kind import CommandCell
 
 WORKER, NODE, JOB = "worker", "node", "job"
-"""How often a launcher is run: for each of them."""
+"""Values of `Launcher.each`."""
 OF_CELL = {
     "nodes": "nodes",
     "workers_per_node": "workers on each of them",
@@ -38,7 +38,7 @@ OF_CELL = {
     "sync": "name of the preset that the script's synchronisation is taken for",
     "storage_path": "folder of the storage that the matrix names",
 }
-"""What the text of a command can name."""
+"""Placeholders of a command."""
 OF_PROCESS = {
     "node": "number of this node in the job, from 0",
     "rank": "rank of this worker, where it is started by itself",
@@ -46,21 +46,21 @@ OF_PROCESS = {
     "address": "address of the first node",
     "port": "a port that is free there",
 }
-"""What the text of a launcher, or of a command, can name beside that."""
+"""Further placeholders of a launcher or a command."""
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """What starts the processes of a command."""
+    """Launcher of a command's processes."""
 
     each: str
-    """How often it is run: for each `WORKER`, `NODE`, or once for the `JOB`."""
+    """Unit for which it is run once: `WORKER`, `NODE` or `JOB`."""
     text: str
-    """What stands before the command; nothing where the command is run as it is."""
+    """Text before the command; empty if the command is run unchanged."""
     several: str = ""
-    """What is added behind that where there are several workers."""
-    tells_single: bool = True
-    """Whether a single process learns that it is rank 0 of 1, as ``init_process_group`` asks."""
+    """Text added behind that for several workers."""
+    announces_single: bool = True
+    """Whether a single process is told that it is rank 0 of 1, as ``init_process_group`` needs."""
 
 
 LAUNCHERS = {
@@ -74,8 +74,8 @@ LAUNCHERS = {
         NODE,
         "accelerate launch --no_python --num_machines {nodes} --machine_rank {node} --num_processes {ranks} "
         "--main_process_ip {address} --main_process_port {port} --mixed_precision no --dynamo_backend no",
-        "--multi_gpu",  # means: a process for each worker, on CPUs too
-        tells_single=False,
+        "--multi_gpu",  # a process for each worker, on CPUs too
+        announces_single=False,
     ),
     "srun": Launcher(
         JOB,
@@ -87,35 +87,35 @@ LAUNCHERS = {
 """Launchers by name: ``workers`` gives each process the variables that torchrun gives."""
 
 CONTAINER = "STALLPOINT_CONTAINER"
-"""Variable that says in which container commands run, as the profile has it."""
+"""Variable with the container of commands, set by the profile."""
 RATES = {
     "rate": "samples/s of all workers together",
     "worker_rate": "samples/s of one worker",
     "seconds": "seconds of an iteration",
     "milliseconds": "milliseconds of an iteration",
 }
-"""What a named group of a command's regular expression can be."""
+"""Named groups of a command's regular expression."""
 
 
 THREADS = (
     "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",  # which PyTorch takes, where it is built with MKL, before that of OpenMP
+    "MKL_NUM_THREADS",  # with MKL, PyTorch prefers it to that of OpenMP
     "OPENBLAS_NUM_THREADS",
     "GOTO_NUM_THREADS",
     "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-"""Variables that say how many threads a process computes with; Snakemake's shell gives them the threads of the rule."""
+"""Variables with the number of threads of a process; Snakemake's shell sets them to the threads of the rule."""
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """Variables of a process that is to compute with so many threads, whichever library it computes with."""
+    """Return the variables of a process that computes with so many threads, in any library."""
     return dict.fromkeys(THREADS, str(threads))
 
 
 def launcher_of(launch: str) -> Launcher:
-    """The launcher of that name, or the text itself, run once for the job."""
+    """Return the launcher of that name, or the text itself, run once for the job."""
     return LAUNCHERS.get(launch) or Launcher(JOB, launch)
 
 
@@ -148,7 +148,7 @@ def _check_text(where: str, text: str) -> None:
         raise InputError(f"{where}: an empty command")
     for name, spec, conversion in fields:
         if spec or conversion:
-            raise InputError(f"{where}: a placeholder is a name alone, such as {{ranks}}, without format or conversion")
+            raise InputError(f"{where}: a placeholder is only a name, such as {{ranks}}, without format or conversion")
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {{{near[0]}}}?" if near else f"known: {', '.join(known)}"
@@ -166,15 +166,15 @@ def _check_rate(where: str, rate: str) -> None:
 
 @dataclass(frozen=True)
 class Process:
-    """One process that a cell's command is started as."""
+    """A process of a cell's command."""
 
     arguments: list[str]
     variables: dict[str, str]
-    """What its environment has beside that of the job."""
+    """Variables in addition to the job's environment."""
 
 
 def process_of(cell: CommandCell, rank: int, address: str, port: int, container: str = "") -> Process | None:
-    """What the worker `rank` starts for the cell; None where another one does it.
+    """Return the process that worker `rank` starts for the cell; None if another worker does it.
 
     `container` is put before the command (``apptainer exec IMAGE``), and, where it begins with ``--``, behind ``srun``
     (``--container-image=IMAGE`` of pyxis).
@@ -201,10 +201,10 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
                 f"resource container: {container} is for srun; commands.{cell.network} has launch: {cell.launch}"
             )
         start, inside = [*start, *inside], []
-    # What runs on each node runs in the container too; what starts the whole job does not.
+    # A launcher on each node runs in the container too; one for the job does not.
     arguments = [*start, *inside, *command] if launcher.each == JOB else [*inside, *start, *command]
     variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port), **thread_variables(cell.threads_per_worker)}
-    if launcher.each == WORKER or (cell.ranks == 1 and not launcher.tells_single):
+    if launcher.each == WORKER or (cell.ranks == 1 and not launcher.announces_single):
         variables |= {
             "RANK": str(rank),
             "WORLD_SIZE": str(cell.ranks),
@@ -219,7 +219,7 @@ _OF_MPI = re.compile(r"(OMPI|OPAL|PMIX|PMI|PRTE|PRRTE|MPI|MPIR|HYDRA|HYDI|I_MPI_
 
 
 def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
-    """An environment without what tells a process that it is a rank of an MPI job: the command is none of it."""
+    """Return the environment without the variables of an MPI rank: the command is no rank of the job."""
     return {
         name: value
         for name, value in variables.items()
@@ -228,7 +228,7 @@ def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def files_of(run: str) -> list[Path]:
-    """The files among the words of a command: once one of them changes, what was measured with it is stale."""
+    """Return the files among the words of a command, whose changes make its measurements stale."""
     try:
         words = shlex.split(run)
     except ValueError:

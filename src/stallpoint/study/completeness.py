@@ -1,6 +1,6 @@
-"""Whether a record is of the cell in whose folder it lies, and whole: what `collect` takes is held against this.
+"""Check that a record belongs to its cell and is complete, for `collect`.
 
-The statistics in a file's footer say most of it, which costs next to nothing; of durations the values are read.
+Most checks use the statistics in a file's footer, which costs next to nothing; only durations are read.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from stallpoint.study.kinds import cell_from_json, kind_of
 from stallpoint.study.kinds.train_kind import TrainCell
 
 _ALWAYS_KNOWN = frozenset(("iteration_time", "seconds"))
-"""Durations that every record knows."""
+"""Durations that are never unknown."""
 _DURATIONS = _ALWAYS_KNOWN | {"data_wait", "forward", "backward", "update"}
-"""Columns without negative numbers; NaN in all rows where a script does not tell the parts of an iteration."""
+"""Columns without negative numbers; NaN in all rows if a script does not report the parts of an iteration."""
 _NEVER_NULL = _DURATIONS | {
     "rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
 }  # fmt: skip
-"""Columns beside those of the cell that every row has a value in, whatever a machine can tell."""
+"""Columns besides those of the cell without nulls, on any machine."""
 
 
-class NotWhole(InputError):
-    """A `file` is not its cell's, or not all of it, and `why`; `mend` says what helps."""
+class Incomplete(InputError):
+    """A `file` is incomplete or of another cell, and `why`; `mend` says what helps."""
 
     def __init__(self, file: Path, why: str, mend: str) -> None:
         super().__init__(f"{file}: {why}; {mend}")
@@ -47,7 +47,7 @@ class NotWhole(InputError):
 
 @dataclass(frozen=True)
 class Record:
-    """The record of one cell, as its row of `tables.RUNS` tells what else has to be there."""
+    """The record of one cell, whose row of `tables.RUNS` determines the other tables."""
 
     folder: Path
     cell: Cell
@@ -57,12 +57,12 @@ class Record:
 
     @classmethod
     def of(cls, folder: Path, run: Mapping[str, Any]) -> Record:
-        """The record in `folder`, whose row of `tables.RUNS` is `run`; `InputError` where these do not fit."""
+        """Return the record in `folder`, whose row of `tables.RUNS` is `run`; `InputError` if these do not fit."""
         file = folder / f"{RUNS.name}.parquet"
         try:
             cell = cell_from_json(run["settings"])
         except InputError as error:
-            raise NotWhole(file, f"settings: {error}", f"delete {folder}, and it is written again") from None
+            raise Incomplete(file, f"settings: {error}", f"delete {folder}, and it is written again") from None
         record = cls(folder, cell, run["status"] == "failed")
         if run["status"] not in ("ok", "failed"):
             record._refuse(file, f"status {run['status']!r}; ok or failed is expected")
@@ -74,7 +74,7 @@ class Record:
         return record
 
     def has(self, table: Table) -> bool:
-        """Whether there is a file of `table`; `InputError` where there should be one, or none."""
+        """Return whether there is a file of `table`; `InputError` if one is missing or unexpected."""
         file = self.file(table)
         there = file.exists()
         if there and self.failed:
@@ -85,14 +85,14 @@ class Record:
         return there
 
     def check_all(self) -> None:
-        """Raise `InputError` where any table of the record is missing, not the cell's, or not all of it."""
+        """Raise `InputError` if any table of the record is missing, incomplete or of another cell."""
         for table in kind_of(self.cell).tables:
             if table is not RUNS and self.has(table):
                 with open_file(table, self.file(table)) as content:
                     self.check(table, content)
 
     def check(self, table: Table, content: pq.ParquetFile) -> None:
-        """Raise `InputError` where the table's `content` is not the cell's, or not all of it."""
+        """Raise `InputError` if the table's `content` is incomplete or of another cell."""
         file, cell = self.file(table), self.cell
         rows = self._rows[table.name] = content.metadata.num_rows
         if not rows:
@@ -102,9 +102,9 @@ class Record:
         expected = _of_cell(cell, table)
         metadata = content.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-        for place, name in enumerate(content.schema_arrow.names):  # which is made anew each time it is asked for
+        for index, name in enumerate(content.schema_arrow.names):  # the property is computed at each access
             if name in expected or name in _NEVER_NULL:
-                found = [group.column(place).statistics for group in groups]
+                found = [group.column(index).statistics for group in groups]
                 least, most, nulls = _ends(found) or _ends_in_rows(content, name)
                 if nulls:
                     self._refuse(file, f"{nulls} rows without {name}")
@@ -118,7 +118,7 @@ class Record:
         self._check_rows(file, table, rows)
 
     def _check_durations(self, file: Path, content: pq.ParquetFile, name: str, least: Any) -> None:
-        """Footers leave out NaN, so the values are read."""
+        """Check durations by value, as statistics in footers ignore NaN."""
         if least is not None and least < 0:
             self._refuse(file, f"{name} is {least!r}, a duration below 0")
         values = content.read(columns=[name])[name]
@@ -127,7 +127,7 @@ class Record:
             self._refuse(file, f"{name} is {wrong[0].as_py()!r}, which is no duration")
 
     def _check_rows(self, file: Path, table: Table, rows: int) -> None:
-        """Every rank's iterations, and their layers: as many rows as these make."""
+        """Check the number of rows: every rank's iterations, and their layers."""
         of_all, what = self._multiple(table)
         if exactly := table not in (LAYERS, VISITS):
             wrong = of_all is not None and rows != of_all
@@ -137,7 +137,7 @@ class Record:
             self._refuse(file, f"{rows:,} rows; {what} make {of_all:,}{'' if exactly else ' or a multiple of it'}")
 
     def _multiple(self, table: Table) -> tuple[int | None, str]:
-        """How many rows the table has, or a multiple of how many, and of what; None where that is not known."""
+        """Return the number of rows, or a divisor of it, and what they count; None if unknown."""
         if table is LAYERS:
             iterations = self._rows[ITERATIONS.name]
             return iterations, f"{iterations:,} iterations"
@@ -145,21 +145,23 @@ class Record:
 
     @property
     def _ranks(self) -> int:
-        """Ranks that have rows: of what others measured, those that they say something of."""
+        """Return the number of ranks with rows; for imports those in the files."""
         return self.cell.recorded_ranks
 
     def file(self, table: Table) -> Path:
-        """Where the rows of a table are."""
+        """Return the file of a table."""
         return self.folder / f"{table.name}.parquet"
 
     def _refuse(self, file: Path, why: str) -> None:
-        raise NotWhole(file, why, f"it is no whole record of this cell: delete {self.folder}, and it is written again")
+        raise Incomplete(
+            file, why, f"it is no complete record of this cell: delete {self.folder}, and it is written again"
+        )
 
 
 def _of_cell(cell: Cell, table: Table) -> dict[str, Any]:
-    """Columns of `table` that are the same in every row of the cell, and their values."""
+    """Return the columns of `table` that are constant in the cell, and their values."""
     values: dict[str, Any] = {"cell": cell.path}
-    if table is not SLURM_JOBS:  # whose nodes are the job's
+    if table is not SLURM_JOBS:  # here nodes are the job's
         names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
         names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
         values |= {name: getattr(cell, name) for name in names}
@@ -167,14 +169,14 @@ def _of_cell(cell: Cell, table: Table) -> dict[str, Any]:
 
 
 def _ends(found: Sequence[Any]) -> tuple[Any, Any, int] | None:
-    """Least and largest value and nulls of a column, as the footer says them for each group of rows; else None."""
+    """Return minimum, maximum and nulls of a column, from the footer's statistics; None without these."""
     if not all(one and one.has_null_count and one.has_min_max for one in found):
         return None
     return min(one.min for one in found), max(one.max for one in found), sum(one.null_count for one in found)
 
 
 def _ends_in_rows(content: pq.ParquetFile, name: str) -> tuple[Any, Any, int]:
-    """The same, as the rows say it."""
+    """Return the same from the rows."""
     column = content.read(columns=[name])[name]
     least, most = pc.min_max(column).as_py().values()
     return least, most, column.null_count

@@ -1,7 +1,7 @@
 """Conditions of a study on its combinations: columns, comparisons and boolean words, and nothing else.
 
 ``network == 'alexnet' and nodes > 8``, ``hardware in ['k80', 'v100'] or not sync == 'naive'``, ``1 < nodes <= 4``. The
-syntax is Python's, of which only these parts are known; nothing of it is ever run as Python.
+syntax is this subset of Python's; nothing is run as Python.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _WANTED = "wanted is a comparison of columns with values, such as nodes > 8 and 
 
 
 def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
-    """Whether a row meets the condition `text` on `columns`, which hold names (`str`) or numbers (`float`).
+    """Return the function that tells whether a row meets the condition `text` on `columns`, of names (`str`) or numbers
+    (`float`).
 
     `InputError` says what is wrong with it, and what would be right.
     """
@@ -49,8 +50,8 @@ def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
 def _boolean(node: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
     if isinstance(node, ast.BoolOp):
         parts = [_boolean(part, columns) for part in node.values]
-        together = all if isinstance(node.op, ast.And) else any
-        return lambda row: together(part(row) for part in parts)
+        joined = all if isinstance(node.op, ast.And) else any
+        return lambda row: joined(part(row) for part in parts)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         negated = _boolean(node.operand, columns)
         return lambda row: not negated(row)
@@ -58,7 +59,7 @@ def _boolean(node: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], boo
         sides = [node.left, *node.comparators]
         pairs = [_compared(*one, columns) for one in zip(sides[:-1], node.ops, sides[1:], strict=True)]
         return lambda row: all(pair(row) for pair in pairs)
-    raise InputError(f"{_said(node)} is neither true nor false; {_WANTED}")
+    raise InputError(f"{_shortened(node)} is neither true nor false; {_WANTED}")
 
 
 def _compared(left: ast.expr, by: ast.cmpop, right: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
@@ -68,11 +69,13 @@ def _compared(left: ast.expr, by: ast.cmpop, right: ast.expr, columns: Mapping[s
     compare = {**_ORDER, **_EQUAL}.get(type(by))
     second, other = _side(right, columns)
     if compare is None:
-        raise InputError(f"{_said(left)} and {_said(right)} are compared by a word that is not known; {_WANTED}")
+        raise InputError(f"{_shortened(left)} and {_shortened(right)} are compared by an unknown operator; {_WANTED}")
     if kind is not other:
-        raise InputError(f"{_said(left)} is {_KINDS[kind]}, {_said(right)} is {_KINDS[other]}: they are never equal")
+        raise InputError(
+            f"{_shortened(left)} is {_KINDS[kind]}, {_shortened(right)} is {_KINDS[other]}: they are never equal"
+        )
     if kind is str and type(by) in _ORDER:
-        raise InputError(f"{_said(left)} is a name: it can be == or != another, or in a list of names")
+        raise InputError(f"{_shortened(left)} is a name: it can be == or != another, or in a list of names")
     return lambda row: compare(first(row), second(row))
 
 
@@ -80,12 +83,12 @@ def _among(
     first: Callable[[Row], Column], kind: type, compare: Callable[[Any, Any], bool], right: ast.expr
 ) -> Callable[[Row], bool]:
     if not isinstance(right, ast.List | ast.Tuple | ast.Set):
-        raise InputError(f"{_said(right)} is no list of values, such as ['alexnet', 'googlenet'] or [1, 2]")
+        raise InputError(f"{_shortened(right)} is no list of values, such as ['alexnet', 'googlenet'] or [1, 2]")
     values = []
     for one in right.elts:
         value, of = _side(one, {})
         if of is not kind:
-            raise InputError(f"{_said(one)} is {_KINDS[of]}, which is compared with {_KINDS[kind]}")
+            raise InputError(f"{_shortened(one)} is {_KINDS[of]}, which is compared with {_KINDS[kind]}")
         values.append(value({}))
     return lambda row: compare(first(row), values)
 
@@ -94,7 +97,7 @@ _KINDS = {str: "a name", float: "a number"}
 
 
 def _side(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callable[[Row], Column], type]:
-    """The value of a side of a comparison in a row, and whether it is a name or a number."""
+    """Return the function for a side of a comparison in a row, and its type, name or number."""
     if isinstance(node, ast.Name):
         if node.id not in columns:
             raise InputError(f"no column {node.id}; columns are {', '.join(columns)}")
@@ -109,9 +112,9 @@ def _side(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callable[[Row], 
             return lambda row: value, str
         if isinstance(value, int | float) and not isinstance(value, bool):
             return lambda row: sign * value, float
-    raise InputError(f"{_said(node)} is neither a column nor a value; {_WANTED}")
+    raise InputError(f"{_shortened(node)} is neither a column nor a value; {_WANTED}")
 
 
-def _said(node: ast.expr) -> str:
+def _shortened(node: ast.expr) -> str:
     text = ast.unparse(node)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,4 +1,4 @@
-"""Checking a configuration against its schema: defaults filled in, errors that name the entry."""
+"""Check of a configuration against its schema: defaults are filled in, errors name the entry."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from jsonschema.exceptions import ValidationError
 from stallpoint.errors import InputError
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's, ten times faster, where PyYAML was built with it: studies and claims are read whenever one is planned."""
+"""libyaml's loader, ten times faster, if PyYAML has it: each plan reads studies and claims."""
 DEEPEST = 50
-"""Levels of a configuration; it is deeper where an entry contains itself."""
+"""Largest depth of a configuration; an entry that contains itself exceeds it."""
 MAX_ENTRIES = 1_000_000
-"""Entries of a configuration with its aliases written out; nobody writes as many, aliases of aliases soon do."""
+"""Largest number of entries with all aliases expanded; nested aliases may exceed it."""
 _TYPES = Draft202012Validator.TYPE_CHECKER.redefine(
     "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
 )
 _Validator = validators.extend(Draft202012Validator, type_checker=_TYPES)  # type: ignore[no-untyped-call]
-"""As the standard says, but 2.0 is no integer: it would be written so into paths."""
+"""Validator of the standard, except that 2.0 is no integer: paths would contain it."""
 
 
 def load_yaml(text: str, where: str) -> Any:
-    """What a YAML text says; `InputError` naming the line for a key that its mapping has already.
+    """Load a YAML text; `InputError` names the line of a repeated key.
 
-    YAML forbids such a key, and Python's readers let it override the first one without a word.
+    YAML forbids repeated keys, and Python's readers silently take the last one.
     """
     loader = _LOADER(text)
     try:
@@ -44,7 +44,7 @@ def load_yaml(text: str, where: str) -> Any:
 
 
 def check_keys(file: Path) -> None:
-    """As `load_yaml`, of a file that somebody else reads: whatever else is wrong with it, they say."""
+    """Check a file for repeated keys only; other problems are left to its reader."""
     with suppress(yaml.YAMLError, OSError, UnicodeDecodeError):
         load_yaml(file.read_text(encoding="utf-8"), str(file))
 
@@ -59,7 +59,7 @@ def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int]) -> None:
             name, line = (key.tag, str(key.value)), key.start_mark.line + 1
             if name in lines:
                 first = f"stands in line {lines[name]} already"
-                raise InputError(f"{where}, line {line}: key {key.value!r} {first}; one of them is meant")
+                raise InputError(f"{where}, line {line}: key {key.value!r} {first}; remove one")
             lines[name] = line
     parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
     for part in parts:
@@ -67,7 +67,7 @@ def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int]) -> None:
 
 
 def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` with the schema's defaults; raises `InputError` listing every entry that is wrong."""
+    """Return `config` with the schema's defaults; raises `InputError` listing every entry that is wrong."""
     if (entries := _entries(config, {})) > MAX_ENTRIES:
         raise InputError(f"the study: {entries:,} entries with its aliases written out; at most {MAX_ENTRIES:,}")
     if wrong := list(_not_plain(config, "", 0)):
@@ -81,18 +81,19 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
 
 
 def _entries(value: Any, counted: dict[int, int]) -> int:
-    """Number of entries below a value, itself included; one that is used again is counted again, but walked once."""
+    """Count the entries below a value, itself included; aliases count again, but are walked once."""
     if not isinstance(value, Mapping | list):
         return 1
     if id(value) not in counted:
-        counted[id(value)] = 1  # while it is walked, should it contain itself
+        counted[id(value)] = 1  # for the walk, as it may contain itself
         inner = value.values() if isinstance(value, Mapping) else value
         counted[id(value)] = 1 + sum(_entries(one, counted) for one in inner)
     return counted[id(value)]
 
 
 def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
-    """What no configuration can hold: keys that are no text, numbers that are none, entries that contain themselves."""
+    """Yield problems that no configuration may have: keys that are no text, infinite numbers, entries that contain
+    themselves."""
     if depth > DEEPEST:
         yield f"{where[:80]}...: nested more than {DEEPEST} levels deep, or an entry that contains itself"
     elif isinstance(value, Mapping):
@@ -102,8 +103,8 @@ def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
             else:
                 yield f"{where or 'the study'}: key {key!r} is no text; write it in quotes: '{key}'"
     elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from _not_plain(inner, f"{where}[{place}]", depth + 1)
+        for index, inner in enumerate(value):
+            yield from _not_plain(inner, f"{where}[{index}]", depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
         yield f"{where}: {value} is not a number that can be used"
 
@@ -115,7 +116,7 @@ def known(name: str, names: Sequence[str], where: str, what: str) -> None:
 
 
 def unknown(name: str, names: Sequence[str], where: str, what: str) -> str:
-    """What to say of a `name` that is not one of `names`."""
+    """Return the message for a `name` that is not one of `names`."""
     return f"{where}: unknown {what} {name!r}{_suggest(name, names)}; known: {', '.join(names)}"
 
 
@@ -132,7 +133,7 @@ def _where(error: ValidationError) -> str:
 
 
 def _message(error: ValidationError) -> str:
-    """One line for one error: the entry, what is wrong, what would be right."""
+    """Return one line for an error: the entry, what is wrong, what would be right."""
     if error.validator == "oneOf" and error.context:
         return _message(_closest(error))
     where = _where(error)
@@ -161,7 +162,7 @@ def _message(error: ValidationError) -> str:
 
 
 def _closest(error: ValidationError) -> ValidationError:
-    """Of the alternatives of a ``oneOf`` (one value or a list), the error of the one that was meant."""
+    """Return the error of the alternative of a ``oneOf`` (one value or a list) that was meant."""
     context = error.context or []
     wanted = "array" if isinstance(error.instance, list) else None
     fitting = [inner for inner in context if not (inner.validator == "type" and not inner.path)]
@@ -171,7 +172,7 @@ def _closest(error: ValidationError) -> ValidationError:
 
 
 def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """`value` with the ``default`` of every property it leaves out; blocks' own settings stay unset."""
+    """Return `value` with the ``default`` of every missing property; blocks' own settings stay unset."""
     if "$ref" in schema:
         target: Any = root
         for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -189,7 +190,7 @@ def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any
                 continue
             if (
                 "$ref" in inner and "default" not in inner
-            ):  # settings shared by the study and its blocks: only the study has the default
+            ):  # of settings shared by the study and its blocks only the study has the default
                 if schema is not root:
                     continue
                 inner = root["$defs"][inner["$ref"].rsplit("/", 1)[1]]

@@ -14,22 +14,22 @@ from stallpoint.study.catalogue import Catalogue
 from stallpoint.study.configuration import known
 from stallpoint.study.job_kind import as_list
 from stallpoint.study.kinds.convergence_kind import ConvergenceCell
-from stallpoint.study.matrix import LeftOut, full, impossible
+from stallpoint.study.matrix import Excluded, full, impossible
 from stallpoint.study.recipes import to_values
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "sync", "recipe")
 LAYER_WISE = ("lars", "lamb")
-"""Optimisers whose steps need whole layers and the gradient of the weights that they move."""
-MOST_RUNS = 100_000
-"""Runs of one block."""
+"""Optimisers whose steps need complete layers and the gradient of the weights that they move."""
+MAX_RUNS = 100_000
+"""Largest number of runs of one block."""
 
 
 def convergence_cells(
     config: Mapping[str, Any], catalogue: Catalogue
-) -> tuple[list[ConvergenceCell], tuple[LeftOut, ...]]:
-    """The runs that blocks under ``convergence`` ask for, and what is left out of them."""
+) -> tuple[list[ConvergenceCell], tuple[Excluded, ...]]:
+    """Return the runs of the blocks under ``convergence``, and the excluded combinations."""
     cells: dict[str, ConvergenceCell] = {}
-    left_out = []
+    excluded = []
     for index, block in enumerate(config["convergence"]):
         where = f"convergence[{index}]"
         _check(block, catalogue, where)
@@ -37,17 +37,17 @@ def convergence_cells(
         for values in product(*(as_list(block[axis]) for axis in named)):
             axes = full(dict(zip(named, values, strict=True)), catalogue)
             if reason := _impossible(axes, block, catalogue):
-                left_out.append(LeftOut(axes, reason))
+                excluded.append(Excluded(axes, reason))
                 continue
             for cell in _runs(axes, block, config, catalogue):
                 if cell.path in cells:
                     raise InputError(f"{where}: {cell.path} is in a block before it too; a run can be asked for once")
                 cells[cell.path] = cell
-    return list(cells.values()), tuple(left_out)
+    return list(cells.values()), tuple(excluded)
 
 
 def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
-    """Raise `InputError` for what no combination of the block could run with."""
+    """Raise `InputError` for values with which no combination of the block could run."""
     if isinstance(block["validation"], str):
         known(block["validation"], list(catalogue.storage), f"{where}.validation", "storage")
     validation = block["validation"] if isinstance(block["validation"], str) else []
@@ -63,18 +63,20 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
                 )
     for sync in as_list(block["sync"]):
         if not catalogue.presets[sync].communicates:
-            raise InputError(f"{where}.sync: preset {sync} sends nothing: its ranks would train networks of their own")
+            raise InputError(
+                f"{where}.sync: preset {sync} does not communicate: its ranks would train independent networks"
+            )
         if reason := catalogue.presets[sync].strategy.no_target:
             raise InputError(f"{where}.sync: preset {sync} {reason}")
         _check_server(sync, block, catalogue, where)
     trials = sum(len(catalogue.recipes[recipe].points()) for recipe in as_list(block["recipe"]))
     others = math.prod(len(as_list(block[axis])) for axis in AXES if axis in block and axis != "recipe")
-    if (runs := trials * others * block["seeds"]) > MOST_RUNS:
-        raise InputError(f"{where}: {runs:,} runs; at most {MOST_RUNS:,} of one block")
+    if (runs := trials * others * block["seeds"]) > MAX_RUNS:
+        raise InputError(f"{where}: {runs:,} runs; at most {MAX_RUNS:,} of one block")
 
 
 def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
-    """Raise `InputError` where the servers of a preset would update as no server can."""
+    """Raise `InputError` if the servers of a preset cannot use the optimiser."""
     preset = catalogue.presets[sync]
     by_servers = not preset.synchronous and preset.strategy.updates_on_server
     if not by_servers or preset.server_optimiser != "recipe":
@@ -83,14 +85,14 @@ def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, whe
         optimiser = catalogue.recipes[recipe].recipe.optimiser
         if optimiser in LAYER_WISE:
             raise InputError(
-                f"{where}.recipe: {recipe} updates by {optimiser}, whose steps follow the norms of whole layers; the "
-                f"servers of preset {sync} have shares of weights and gradients of older ones. sgd, momentum and "
+                f"{where}.recipe: {recipe} updates by {optimiser}, whose steps follow the norms of complete layers; "
+                f"the servers of preset {sync} have shares of weights and gradients of older ones. sgd, momentum and "
                 "nesterov go with it"
             )
 
 
 def _impossible(axes: Mapping[str, Any], block: Mapping[str, Any], catalogue: Catalogue) -> str | None:
-    """Why a combination cannot run; None when it can, as far as the study tells."""
+    """Return why a combination cannot run; None if it can, as far as known."""
     if unfit := catalogue.unfit.get((axes["network"], _validation(axes, block))):
         return unfit
     if reason := impossible({**axes, "scaling": "strong"}, catalogue):
@@ -102,7 +104,7 @@ def _impossible(axes: Mapping[str, Any], block: Mapping[str, Any], catalogue: Ca
 
 
 def training_samples(samples: int, share: float) -> int:
-    """Samples that are left for training where a `share` of them is set apart, at least one."""
+    """Return the number of training samples if a `share` is set apart, at least one."""
     return samples - (max(1, round(share * samples)) if share else 0)
 
 
@@ -111,7 +113,7 @@ def _share(block: Mapping[str, Any]) -> float:
 
 
 def _validation(axes: Mapping[str, Any], block: Mapping[str, Any]) -> str:
-    """The storage that validation samples are read from."""
+    """Return the storage of the validation samples."""
     return str(block["validation"] if isinstance(block["validation"], str) else axes["storage"])
 
 
@@ -121,8 +123,8 @@ def _runs(
     training = catalogue.storage[axes["storage"]]
     validation_storage = _validation(axes, block)
     validation = catalogue.storage[validation_storage]
-    place = {axis: axes[axis] for axis in ("nodes", "workers_per_node")}
-    common = catalogue.common(axes["hardware"], **place, repeat=1, visits=1)
+    placement = {axis: axes[axis] for axis in ("nodes", "workers_per_node")}
+    common = catalogue.common(axes["hardware"], **placement, repeat=1, visits=1)
     points = catalogue.recipes[axes["recipe"]].points()
     for (trial, recipe), seed in product(enumerate(points, 1), range(block["seeds"])):
         yield ConvergenceCell(
@@ -144,10 +146,10 @@ def _runs(
             settings=to_values(recipe),
             own_network=catalogue.own_networks.get(axes["network"]),
             target=block.get("target"),
-            most_epochs=block["most_epochs"],
+            max_epochs=block["max_epochs"],
             evaluation_epochs=block["evaluation_epochs"],
             patience=block.get("patience"),
-            most_minutes=block.get("most_minutes"),
+            max_minutes=block.get("max_minutes"),
             noise_steps=block.get("noise_steps"),
             **{**common, "seed": config["seed"] + seed},
         )

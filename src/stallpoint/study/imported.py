@@ -1,4 +1,4 @@
-"""The cells of what others measured: runs and all-reduces that hardware entries name files for."""
+"""Cells of imported measurements: runs and all-reduces whose files are named by hardware entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMMON = tuple(one.name for one in fields(Cell))
 
 
 def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
-    """The imported cells of all hardware; the same axes again are another repeat."""
+    """Yield the imported cells of all hardware; equal axes make another repeat."""
     repeats: Counter[str] = Counter()
     for cell in _first_repeats(catalogue):
         repeats[cell.path] += 1
@@ -37,7 +37,7 @@ def _first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
         for cell in traced:
             yield cell
             if cell.ranks > 1:
-                yield from _sent_in(cell, entry.get("collectives", []))
+                yield from _collectives_of(cell, entry.get("collectives", []))
                 yield from _computed_in(cell, traced)
         for index, log in enumerate(entry.get("collectives", [])):
             yield _collectives_cell(catalogue, hardware, log, f"hardware.{hardware}.collectives[{index}]")
@@ -46,7 +46,7 @@ def _first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
 def _collectives_cell(
     catalogue: Catalogue, hardware: str, log: Mapping[str, Any], where: str
 ) -> ImportedCollectivesCell:
-    """The cell of one entry of ``collectives``, which stands at `where`."""
+    """Return the cell of an entry of ``collectives`` at `where`."""
     common = catalogue.common(hardware, nodes=log["nodes"], repeat=1, visits=1, **_workers(log))
     if log["nodes"] * common["workers_per_node"] == 1:
         raise InputError(f"{where}: one worker has nothing to all-reduce")
@@ -59,11 +59,11 @@ def _collectives_cell(
     )
 
 
-def _sent_in(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
-    """The all-reduces of a traced run, unless a log stands beside it that timed them among as many workers."""
+def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
+    """Yield the all-reduces of a traced run, unless a log timed them on as many workers."""
     preset = preset_from(cell.preset)
     if ALL_REDUCE not in preset.operations or any(
-        (log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.place for log in logs
+        (log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.placement for log in logs
     ):
         return
     common = {name: getattr(cell, name) for name in _COMMON}
@@ -78,12 +78,12 @@ def _sent_in(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) -> Iter
 
 
 def _computed_in(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
-    """What each traced worker of a run computed, as if it had been alone: predictions rest on it.
+    """Yield the computing of each traced worker of a run as an isolated worker, which predictions rest on.
 
-    Nothing where runs on fewer workers, which disturb each other less, computed on as many samples.
+    Nothing if a run on fewer workers, which disturb each other less, has as many samples.
     """
-    alike = (one for one in traced if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
-    if min(one.ranks for one in alike) < cell.ranks:
+    equal = (one for one in traced if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
+    if min(one.ranks for one in equal) < cell.ranks:
         return
     for file in cell.files:
         yield replace(
@@ -93,12 +93,12 @@ def _computed_in(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -
 
 
 def _workers(entry: Mapping[str, Any]) -> dict[str, int]:
-    """How many workers took part on each node, where the entry says it; else as many as its hardware has."""
+    """Return the workers on each node: those of the entry, else of its hardware."""
     return {"workers_per_node": entry["workers_per_node"]} if "workers_per_node" in entry else {}
 
 
 def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], where: str) -> ImportedTrainCell:
-    """The cell of one entry of ``traces``, which stands at `where`."""
+    """Return the cell of an entry of ``traces`` at `where`."""
     compute, batch = trace["scaling"] == "compute", trace["batch"]
     workers = {"workers_per_node": 1} if compute else _workers(trace)
     common = catalogue.common(hardware, nodes=1 if compute else trace["nodes"], repeat=1, visits=1, **workers)
@@ -129,7 +129,7 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
         preset = Preset(backend=preset.communicator, reduction=preset.reduction)
     if preset.grouping != "layer":
         raise InputError(
-            f"{where}.sync: the files say how long each layer communicates, and {trace['sync']} puts layers together"
+            f"{where}.sync: the files say how long each layer communicates, and {trace['sync']} groups layers"
         )
     return ImportedTrainCell(
         **{axis: trace[axis] for axis in ("network", "batch", "storage", "scaling", "prefetch")},

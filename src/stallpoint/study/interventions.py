@@ -1,6 +1,7 @@
-"""Interventions: training with one thing left out, for real. What that saves is what the thing costs.
+"""Interventions: training without one of its parts, measured.
 
-Each is a cell beside the one that it changes, and takes turns with it. This module imports no tensor library.
+The time saved is the cost of the part. Each is a cell whose visits are interleaved with those of the unchanged cell.
+This module imports no tensor library.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ NO_UPDATE = "no-update"
 
 @dataclass(frozen=True)
 class Intervention:
-    """What is left out, and which parts of the critical path (`models.answers.causes`) should go with it."""
+    """The excluded part, and the parts of the critical path (`models.answers.causes`) that should vanish."""
 
     description: str
     parts: tuple[str, ...]
@@ -41,15 +42,15 @@ INTERVENTIONS: dict[str, Intervention] = {
     FIXED_MINI_BATCH: Intervention("the first mini-batch again and again: no input pipeline", ("data",)),
     NO_UPDATE: Intervention("weights stay as they are", ("update",)),
 }
-"""By name; all but the first are cells of their own kind."""
+"""Interventions by name; all but the first are cells of their own kind."""
 
 
 def possible(name: str, preset: Preset, ranks: int) -> bool:
-    """Whether there is anything to leave out among so many ranks under a preset, and a way to do it."""
-    # No communication: its preset reads ahead into the host's memory alone, and computes all layers of b in one pass.
+    """Return whether the part exists on so many ranks under a preset, and can be excluded."""
+    # The preset without communication prefetches only into the host's memory, and computes b in one pass.
     if name == NO_COMMUNICATION:
-        alike = preset.strategy.independent and preset.one_pass and not preset.device_prefetch
-        return ranks > 1 and preset.communicates and alike
+        applicable = preset.strategy.independent and preset.one_pass and not preset.device_prefetch
+        return ranks > 1 and preset.communicates and applicable
     if name == EMPTY_MESSAGES:
         return ranks > 1 and preset.communicates and not preset.strategy.sends_by_itself
     if name == NO_UPDATE:  # a parameter server updates as part of the communication

@@ -1,4 +1,4 @@
-"""What a kind of job is: one record says all, and stands in the kind's own module in `study.kinds`."""
+"""Interface of a kind of job: one record, in the kind's own module in `study.kinds`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stallpoint.study.cells import Cell
 
 @dataclass(frozen=True)
 class Asked:
-    """Training cells of a study, and what a kind needs to add its own cells beside them."""
+    """Training cells of a study, and what a kind needs to add its own cells."""
 
     config: Mapping[str, Any]
     presets: Mapping[str, Preset]
@@ -24,8 +24,8 @@ class Asked:
     """Storage entries, of which `folders` can be read and `staging` says how cells copy them first."""
     folders: Collection[str]
     staging: Mapping[str, Mapping[str, Any]]
-    told: Mapping[str, Mapping[str, Any]]
-    """Hardware -> what its entry and the study say to every cell there."""
+    defaults: Mapping[str, Mapping[str, Any]]
+    """Hardware -> fields of every cell there, from its entry and the study."""
     training: Sequence[Any]
     """Training cells (`TrainCell`)."""
     timed: Sequence[Any]
@@ -33,11 +33,12 @@ class Asked:
     imported: Sequence[Any]
     """All-reduces that others measured (`ImportedCollectivesCell`)."""
 
-    def common(self, section: str, hardware: str, place: Sequence[int], repeat: int) -> dict[str, Any]:
-        """What every cell is told: hardware, nodes and workers on each, repeat, and visits if the section says so."""
-        nodes, workers = place
+    def common(self, section: str, hardware: str, placement: Sequence[int], repeat: int) -> dict[str, Any]:
+        """Return the common fields of cells: hardware, nodes and workers on each, repeat, and visits if the section has
+        them."""
+        nodes, workers = placement
         asked = {"visits": self.config[section]["visits"]} if "visits" in self.config[section] else {}
-        return {**self.told[hardware], "nodes": nodes, "workers_per_node": workers, "repeat": repeat, **asked}
+        return {**self.defaults[hardware], "nodes": nodes, "workers_per_node": workers, "repeat": repeat, **asked}
 
 
 def as_list(entry: Any) -> list[Any]:
@@ -50,25 +51,25 @@ class JobKind:
     """One kind of job."""
 
     cell: type[Cell]
-    """What one experiment of this kind is: axes, settings, expected time, rows of its record."""
+    """Class of its cells: axes, settings, expected time, rows of the record."""
     module: str
     """Module of `measure.jobs` that measures it; empty where its records are imported."""
     records: tuple[Table, ...]
-    """The tables that are this kind's own."""
+    """Tables of this kind."""
     missing: str
-    """What a study without it lacks, as claims and pages say it."""
+    """Words for what a study without it lacks, in claims and pages."""
     colour: str = "grey"
-    """In charts of the study's time."""
+    """Colour in charts of the study's time."""
     section: str = ""
-    """Section of a study that asks for such cells beside training."""
+    """Section of a study that asks for such cells."""
     called_for: Callable[[Asked, int], Iterator[Cell]] | None = None
-    """The cells that a study with this section has, of one repeat."""
+    """Yields the cells of a study with this section, for one repeat."""
     lacks: tuple[Table, ...] = field(default=())
-    """Tables that a whole record may lack: of one worker, of nothing staged, converted or served."""
+    """Tables that a complete record may lack: with one worker, or nothing staged, converted or served."""
 
     @property
     def name(self) -> str:
-        """As in paths, rules and the column ``kind``."""
+        """Name in paths, rules and the column ``kind``."""
         return self.cell.kind
 
     @property
@@ -78,11 +79,11 @@ class JobKind:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """All tables in a cell's folder; a failed cell holds `tables.RUNS` alone, and not every cell is of Slurm."""
+        """All tables in a cell's folder; a failed cell holds only `tables.RUNS`, and not every cell runs in Slurm."""
         where = (ENVIRONMENTS, SLURM_JOBS, VISITS) if self.measured else ()
         return (RUNS, *where, *self.records)
 
     def measure(self) -> Callable[..., None]:
-        """The function that measures a cell of this kind: ``measure(cell, world, recorder)``."""
+        """Return the function that measures a cell of this kind: ``measure(cell, world, recorder)``."""
         found: Callable[..., None] = import_module(f"stallpoint.measure.jobs.{self.module}").measure
         return found

@@ -3,65 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import count, product, takewhile
 from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
-from stallpoint.strategies.presets import NONE, Preset, to_values
+from stallpoint.strategies.presets import NONE, PRESETS, Preset, preset_from, to_values
 from stallpoint.strategies.strategy import Asked
 from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue
 from stallpoint.study.conditions import Row, condition
-from stallpoint.study.intervention_cells import intervention_cells
+from stallpoint.study.interventions import NO_COMMUNICATION, possible
 from stallpoint.study.job_kind import as_list
 from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.intervention_kind import InterventionCell
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.storages import staging
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")
 _NUMBERS = ("nodes", "workers_per_node", "batch", "prefetch", "worker_batch", "ranks")
 COLUMNS = {**dict.fromkeys(AXES, str), **dict.fromkeys(_NUMBERS, float)}
-"""What conditions can ask for, names or numbers."""
-MOST_SAID = 80
+"""Columns of conditions, names or numbers."""
+MAX_QUOTED = 80
 """Characters of a wrong condition that a message repeats."""
 _NO_STORAGE = {"path": "", "format": "", "stage": False}
 SETTINGS = ("iterations", "warmup", "repeats", "interventions", "readers")
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """A combination of the matrix that is not run, and why."""
+class Excluded:
+    """An excluded combination of the matrix, and why."""
 
     axes: Mapping[str, Any]
     reason: str
 
 
-def training_cells(config: Mapping[str, Any], catalogue: Catalogue) -> tuple[dict[str, TrainCell], tuple[LeftOut, ...]]:
-    """The training cells of ``matrix`` and ``include`` by their paths, and what is left out of both."""
+def training_cells(
+    config: Mapping[str, Any], catalogue: Catalogue
+) -> tuple[dict[str, TrainCell], tuple[Excluded, ...]]:
+    """Return the training cells of ``matrix`` and ``include`` by path, and the excluded combinations of both."""
     train: dict[str, TrainCell] = {}
-    left_out: list[LeftOut] = []
-    for combination in _without_excluded(_combinations(config, catalogue), config, left_out):
+    excluded: list[Excluded] = []
+    for combination in _without_excluded(_combinations(config, catalogue), config, excluded):
         if reason := impossible(combination, catalogue):
-            left_out.append(LeftOut(combination, reason))
+            excluded.append(Excluded(combination, reason))
             continue
         for cell in _with_interventions(combination, config, catalogue):
             train.setdefault(cell.path, cell)
     for entry in config["include"]:
         combination = {**{name: config[name] for name in SETTINGS}, **full(entry, catalogue)}
         if reason := impossible(combination, catalogue):
-            left_out.append(LeftOut(combination, reason))
+            excluded.append(Excluded(combination, reason))
             continue
         cells = list(_with_interventions(combination, config, catalogue))
         for path in takewhile(train.__contains__, _repeats(cells[0])):
             del train[path]
         train |= {cell.path: cell for cell in cells}
-    return train, tuple(left_out)
+    return train, tuple(excluded)
 
 
 def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[dict[str, Any]]:
-    """Every block of the matrix, multiplied out."""
+    """Yield every combination of the matrix."""
     for block in config["matrix"]:
         settings = {name: block.get(name, config[name]) for name in SETTINGS}
         axes = [axis for axis in AXES if axis in block]
@@ -70,7 +73,7 @@ def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[d
 
 
 def full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
-    """`axes` with the hardware's workers on a node, and the data that a command has itself, where they do not say."""
+    """Return `axes` with defaults: the hardware's workers on a node, and a command's own data."""
     per_node = catalogue.hardware[axes["hardware"]]["workers_per_node"]
     return {"workers_per_node": per_node, "storage": SCRIPTS_OWN, **axes}
 
@@ -80,20 +83,20 @@ def _ranks(combination: Mapping[str, Any]) -> int:
 
 
 def _worker_batch(combination: Mapping[str, Any], ranks: int) -> int:
-    """b, the mini-batch of each of the `ranks` workers."""
+    """Return b, the mini-batch of each of the `ranks` workers."""
     batch: int = combination["batch"]
     return batch if combination["scaling"] == "weak" else batch // ranks
 
 
 def _without_excluded(
-    combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], left_out: list[LeftOut]
+    combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], excluded: list[Excluded]
 ) -> Iterator[dict[str, Any]]:
-    """The combinations that meet none of the conditions under ``exclude``."""
+    """Yield the combinations that meet none of the conditions under ``exclude``."""
     conditions = {text: _condition(index, text) for index, text in enumerate(config["exclude"])}
     for combination in combinations:
         row = _row(combination) if conditions else {}
         if met := next((text for text, meets in conditions.items() if meets(row)), ""):
-            left_out.append(LeftOut(combination, f"excluded: {met}"))
+            excluded.append(Excluded(combination, f"excluded: {met}"))
         else:
             yield combination
 
@@ -102,18 +105,18 @@ def _condition(index: int, text: str) -> Callable[[Row], bool]:
     try:
         return condition(text, COLUMNS)
     except InputError as error:
-        raise InputError(f"exclude[{index}]: {text[:MOST_SAID]!r}: {error}") from None
+        raise InputError(f"exclude[{index}]: {text[:MAX_QUOTED]!r}: {error}") from None
 
 
 def _row(combination: Mapping[str, Any]) -> Row:
-    """What conditions can ask for: the axes, all workers, and one worker's mini-batch."""
+    """Return the columns of conditions: the axes, all workers, and one worker's mini-batch."""
     ranks = _ranks(combination)
     axes = {axis: combination[axis] for axis in AXES}
     return {**axes, "ranks": ranks, "worker_batch": _worker_batch(combination, ranks)}
 
 
 def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | None:
-    """Why a combination cannot run; None when it can."""
+    """Return why a combination cannot run; None if it can."""
     if unfit := catalogue.unfit.get((combination["network"], combination["storage"])):
         return unfit
     hardware = catalogue.hardware[combination["hardware"]]
@@ -137,13 +140,13 @@ def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | No
 
 
 def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own: int) -> str | None:
-    """Why its preset cannot train a combination with `own` samples of each worker."""
+    """Return why its preset cannot train a combination with `own` samples of each worker."""
     name = combination["sync"]
     preset = catalogue.presets[name]
     if own % preset.accumulate:
         return f"b = {own} is not divisible by the {preset.accumulate} parts of preset {name} (accumulate)"
-    network, place = combination["network"], (combination["nodes"], combination["workers_per_node"])
-    asked = Asked(name, place, own, network, NETWORKS.get(network), command=network in catalogue.commands)
+    network, placement = combination["network"], (combination["nodes"], combination["workers_per_node"])
+    asked = Asked(name, placement, own, network, NETWORKS.get(network), command=network in catalogue.commands)
     return preset.strategy.impossible(asked) or None
 
 
@@ -158,13 +161,13 @@ def _with_interventions(
 
 
 def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[TrainCell]:
-    """One cell for each repeat. Compute cells stand alone: one worker, nothing to synchronise, batch = b."""
+    """One cell for each repeat. Compute cells have one worker, preset none, and batch = b."""
     storage = catalogue.storage.get(combination["storage"], _NO_STORAGE)
     compute = combination["scaling"] == "compute"
     if not compute:
         _check_rounds(combination, catalogue)
-    place = {axis: 1 if compute else combination[axis] for axis in ("nodes", "workers_per_node")}
-    common = catalogue.common(combination["hardware"], **place)
+    placement = {axis: 1 if compute else combination[axis] for axis in ("nodes", "workers_per_node")}
+    common = catalogue.common(combination["hardware"], **placement)
     worker_batch = _worker_batch(combination, _ranks(combination))
     preset = to_values(Preset() if compute else catalogue.presets[combination["sync"]])
     command = catalogue.commands.get(combination["network"])
@@ -192,7 +195,7 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
 
 
 def _check_rounds(combination: Mapping[str, Any], catalogue: Catalogue) -> None:
-    """Raise `InputError` where the iterations of a visit are not what the preset does in the long run."""
+    """Raise `InputError` if the iterations of a visit are no multiple of the preset's period."""
     sync, iterations = combination["sync"], combination["iterations"]
     preset = catalogue.presets[sync]
     if preset.synchronous_steps:
@@ -208,6 +211,23 @@ def _check_rounds(combination: Mapping[str, Any], catalogue: Catalogue) -> None:
 
 
 def _repeats(cell: TrainCell) -> Iterator[str]:
-    """Paths of the cell's repeats, from the first on without end."""
+    """Yield paths of the cell's repeats, without end."""
     folder = cell.path.rsplit("/", 1)[0]
     return (f"{folder}/repeat~{repeat}" for repeat in count(1))
+
+
+def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[TrainCell]:
+    """Return the `wanted` interventions that are possible on `cell`.
+
+    Training without communication is an ordinary cell, shared by equal presets.
+    """
+    if cell.scaling == "compute":
+        return
+    for name in wanted:
+        if not possible(name, preset_from(cell.preset), cell.ranks):
+            continue
+        if name == NO_COMMUNICATION:
+            yield replace(cell, sync=NONE, preset=to_values(PRESETS[NONE].preset))
+        else:
+            same = {one.name: getattr(cell, one.name) for one in fields(cell)}
+            yield InterventionCell(**same, intervention=name)

@@ -1,4 +1,4 @@
-"""When a run of training to a target ends, and what it took: from its evaluations alone."""
+"""End and outcome of a run to a target, from its evaluations only."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 Evaluated = dict[str, Any]
 """Columns of a row of `tables.CONVERGENCE`."""
-TARGET, MOST_STEPS, DIVERGED, STOPPED_EARLY, WALLTIME = "target", "most steps", "diverged", "stopped early", "walltime"
+TARGET, MAX_STEPS, DIVERGED, STOPPED_EARLY, WALLTIME = "target", "max steps", "diverged", "stopped early", "walltime"
 ABOVE_START = 1.1
-"""Validation loss, over that of the initial weights, from which on a run has diverged; losses rise by less at random,
-and by less where a network learns its training samples by heart."""
+"""Validation loss, over that of the initial weights, from which a run has diverged; random rises and overfitting stay
+below."""
 
 
 def ended(
@@ -20,9 +20,10 @@ def ended(
     target: float | None,
     steps: int,
     patience: int | None,
-    most_minutes: float | None,
+    max_minutes: float | None,
 ) -> str:
-    """Why a run ends after these evaluations, the first of which is of its initial weights; empty where it goes on."""
+    """Return why a run ends after these evaluations, the first of which is of its initial weights; empty if it goes
+    on."""
     first, last = evaluations[0], evaluations[-1]
     if target is not None and last["validation_accuracy"] >= target:
         return TARGET
@@ -30,21 +31,21 @@ def ended(
     if not all(map(math.isfinite, losses)) or last["validation_loss"] > ABOVE_START * first["validation_loss"]:
         return DIVERGED
     if last["step"] >= steps:
-        return MOST_STEPS
+        return MAX_STEPS
     if patience is not None and len(evaluations) - 1 - best(evaluations) >= patience:
         return STOPPED_EARLY
-    if most_minutes is not None and last["seconds"] >= 60 * most_minutes:
+    if max_minutes is not None and last["seconds"] >= 60 * max_minutes:
         return WALLTIME
     return ""
 
 
 def best(evaluations: Sequence[Evaluated]) -> int:
-    """Place of the best accuracy, the first of equal ones."""
-    return max(range(len(evaluations)), key=lambda place: evaluations[place]["validation_accuracy"])
+    """Return the index of the best accuracy, the first of equal ones."""
+    return max(range(len(evaluations)), key=lambda index: evaluations[index]["validation_accuracy"])
 
 
 def outcome(evaluations: Sequence[Evaluated], target: float | None, reason: str) -> dict[str, Any]:
-    """Columns of `tables.CONVERGENCE_RUNS` that follow from the evaluations of a run that ended for a `reason`."""
+    """Return columns of `tables.CONVERGENCE_RUNS` from the evaluations of a run that ended for a `reason`."""
     highest = evaluations[best(evaluations)]
     return {
         "target": target,
@@ -62,7 +63,7 @@ _NEVER = dict.fromkeys(_NAMES.values())
 
 
 def _to_target(evaluations: Sequence[Evaluated], target: float) -> dict[str, float]:
-    """What it took: between the last two evaluations as far as the target lies between their accuracies."""
+    """Return the cost to the target, interpolated between the last two evaluations by accuracy."""
     after = evaluations[-1]
     before = evaluations[-2] if len(evaluations) > 1 else after
     gain = after["validation_accuracy"] - before["validation_accuracy"]

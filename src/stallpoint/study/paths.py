@@ -1,4 +1,4 @@
-"""The files and folders that a study names: paths that can be such, and files that are no folders."""
+"""Checks of the files and folders that a study names."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from stallpoint.errors import InputError
 from stallpoint.networks.own import file_of
 
 LONGEST, LONGEST_PART = 4095, 255
-"""Bytes that file systems take of a path, and of each name in it."""
+"""Largest length of a path, and of each name in it, bytes."""
 PAPERS = "papers"
-"""Under ``claims`` of a study: all files of resources/claims."""
+"""Entry under ``claims`` of a study for all files of resources/claims."""
 _NO_CHARACTER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def check_paths(config: Mapping[str, Any]) -> None:
-    """Raise `InputError` for entries that no path can be, and folders where a file is meant.
+    """Raise `InputError` for invalid paths, and for folders in place of files.
 
-    Whether a file is there is left to those who read it: an archive has none of those that records came from.
+    Missing files are left to their readers: an archive has none of the imported files.
     """
     files = list(_files(config))
     storages = [(f"storage.{name}.path", path) for name, entry in config["storage"].items() if (path := entry["path"])]
-    # What is no zip is said where they are opened.
-    archives = [(f"archives[{place}]", _path(entry)) for place, entry in enumerate(config["archives"])]
+    # Files that are no zip are refused when they are opened.
+    archives = [(f"archives[{index}]", _path(entry)) for index, entry in enumerate(config["archives"])]
     wrong = [f"{where}: {why}" for where, path in (*files, *archives, *storages) if (why := _impossible(path))]
     if not wrong:
         braces = [(where, path) for where, path in (*files, *archives) if "{" in path or "}" in path]
@@ -49,22 +49,22 @@ def _path(entry: str | Mapping[str, str]) -> str:
 
 
 def _files(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every file that is named beside archives, and where."""
+    """Yield every named file except archives, with its entry."""
     for name, entry in config["hardware"].items():
-        for place, trace in enumerate(entry.get("traces", [])):
+        for index, trace in enumerate(entry.get("traces", [])):
             files = trace["files"] if isinstance(trace["files"], list) else [trace["files"]]
-            yield from ((f"hardware.{name}.traces[{place}].files", file) for file in files)
-        for place, log in enumerate(entry.get("collectives", [])):
-            yield f"hardware.{name}.collectives[{place}].file", log["file"]
+            yield from ((f"hardware.{name}.traces[{index}].files", file) for file in files)
+        for index, log in enumerate(entry.get("collectives", [])):
+            yield f"hardware.{name}.collectives[{index}].file", log["file"]
     for name, entry in config["networks"].items():
         if file := file_of(entry):
             yield f"networks.{name}.build", str(file)
     yield from ((f"external_tables.{name}", file) for name, file in config["external_tables"].items())
-    yield from ((f"claims[{place}]", entry) for place, entry in enumerate(config["claims"]) if is_file(entry))
+    yield from ((f"claims[{index}]", entry) for index, entry in enumerate(config["claims"]) if is_file(entry))
 
 
 def _impossible(path: str) -> str:
-    """Why nothing can be at `path`; empty where something can."""
+    """Return why `path` is invalid; empty if it is valid."""
     if not path.strip():
         return "an empty path"
     if _NO_CHARACTER.search(path):

@@ -1,6 +1,6 @@
-"""Recipes: how a network is trained to a target, each as an optimiser, a step-size schedule and their values.
+"""Recipes of training to a target: an optimiser, a step-size schedule and their values.
 
-A study's own recipes stand under ``recipes``, each with what differs from another one; what it searches is drawn
+A study's own recipes stand under ``recipes``, each as a difference from another one; searched fields are drawn
 quasi-randomly, one point for each trial. This module imports no tensor library, so that a study can be checked in an
 instant.
 """
@@ -34,18 +34,18 @@ CHOICES: dict[str, dict[str, str]] = {
         "square-root": "times the square root of B / reference_batch (Krizhevsky 2014)",
     },
 }
-"""Values of the choices a recipe makes, and what they mean."""
+"""Values of a recipe's choices, and their meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One way to train; see `CHOICES`. Raises `InputError` naming the field that has no such value."""
+    """Optimiser, schedule and their values; see `CHOICES`. Raises `InputError` naming the invalid field."""
 
     optimiser: str = "momentum"
     schedule: str = "constant"
     scaling: str = "none"
     step_size: float = 0.01
-    """Before scaling."""
+    """Step size before scaling."""
     reference_batch: int = 256
     """B at which scaling leaves the step size as it is."""
     warmup_epochs: float = 0.0
@@ -54,9 +54,9 @@ class Recipe:
     """Of ``lamb``, the decay of the mean gradient (beta 1); without meaning for ``sgd``."""
     weight_decay: float = 0.0
     decay: float = 0.1
-    """Of ``step-decay``."""
+    """Parameter of ``step-decay``."""
     decay_epochs: float = 30.0
-    """Of ``step-decay``."""
+    """Parameter of ``step-decay``."""
     trust: float = 0.001
     """Of ``lars``: the part of its norm by which a layer's weights move at step size 1."""
     beta2: float = 0.999
@@ -77,7 +77,7 @@ class Recipe:
                 raise InputError(f"{field}: {getattr(self, field)} is below 0")
 
     def peak(self, batch: int) -> float:
-        """The step size at mini-batch B = `batch`, after warm-up."""
+        """Return the step size at mini-batch B = `batch`, after warm-up."""
         ratio = batch / self.reference_batch
         return self.step_size * {"none": 1.0, "linear": ratio, "square-root": math.sqrt(ratio)}[self.scaling]
 
@@ -90,7 +90,7 @@ class Schedule:
     batch: int
     """B."""
     samples: int
-    """Of an epoch."""
+    """Samples of an epoch."""
     steps: int
     """Steps after which the run ends at the latest."""
 
@@ -100,7 +100,7 @@ class Schedule:
         return round(self.recipe.warmup_epochs * self.samples / self.batch)
 
     def step_size(self, step: int) -> float:
-        """That of a step, counted from 0."""
+        """Return the size of a step, counted from 0."""
         recipe, warmup, peak = self.recipe, self.warmup_steps, self.recipe.peak(self.batch)
         if step < warmup:
             first = 0.0 if recipe.scaling == "none" else recipe.step_size
@@ -114,23 +114,23 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A recipe, and what of it is searched."""
+    """A recipe and its searched fields."""
 
     recipe: Recipe
     ranges: Mapping[str, tuple[float, float]]
     """Field -> lower and upper end."""
     trials: int = 1
-    """Points that are tried: the budget."""
+    """Number of points: the budget."""
 
     def points(self) -> list[Recipe]:
-        """The recipe of each trial: a Sobol sequence over the ranges, without its first point, which is a corner.
+        """Return the recipe of each trial: a Sobol sequence over the ranges, without its first point, a corner.
 
-        Fields are drawn log-uniformly; of `ONE_MINUS` what lacks to 1. The first trial is the middle of all ranges, and
-        more trials leave the first ones as they are.
+        Fields are drawn log-uniformly; for `ONE_MINUS` their distance to 1. The first trial is the middle of all
+        ranges, and more trials leave the first ones as they are.
         """
         if not self.ranges:
             return [self.recipe]
-        from scipy.stats import qmc  # only here: a plan starts faster without it
+        from scipy.stats import qmc  # imported here: a plan starts faster without it
 
         sequence = qmc.Sobol(len(self.ranges), scramble=False)
         sequence.fast_forward(1)
@@ -145,20 +145,20 @@ class Search:
 
 
 ONE_MINUS = ("momentum", "beta2")
-"""Fields near 1, of which it is the distance to 1 that counts (Shallue et al. 2019, section 4.2)."""
+"""Fields near 1, whose distance to 1 is searched (Shallue et al. 2019, section 4.2)."""
 SEARCHED = ("step_size", "momentum", "weight_decay", "warmup_epochs", "trust", "beta2", "decay")
 """Fields that can be searched."""
 
 
 def _between(field: str, low: float, high: float, at: float) -> float:
-    """The value at a share `at` of the way from `low` to `high`; six digits, so that it reads like one."""
+    """Return the value at a share `at` of the interval from `low` to `high`, rounded to six digits."""
     value = 1 - _between("", 1 - low, 1 - high, at) if field in ONE_MINUS else low * (high / low) ** at
     return float(f"{value:.6g}")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownRecipe:
-    """A recipe with its description and where that comes from."""
+    """A recipe with its description and source."""
 
     recipe: Recipe
     description: str
@@ -202,7 +202,8 @@ RECIPES: dict[str, KnownRecipe] = {
 
 
 def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
-    """`RECIPES` and those a study defines: name -> what differs from recipe ``like``, what is searched, and trials.
+    """Return `RECIPES` and those of a study, given as name -> differences from recipe ``like``, search ranges, and
+    trials.
 
     Raises `InputError` naming the entry. An entry may build on one before it.
     """
@@ -223,7 +224,7 @@ def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
             for field, ends in ranges.items():
                 for end in ends:
                     of_field: dict[str, Any] = {field: end}
-                    replace(recipe, **of_field)  # which refuses what cannot be
+                    replace(recipe, **of_field)  # refuses invalid values
         except InputError as error:
             raise InputError(f"{where}.{error}") from None
         found[name] = Search(recipe, ranges or base.ranges, entry.get("trials", base.trials))
@@ -240,7 +241,7 @@ def _range(where: str, field: str, ends: tuple[float, float]) -> tuple[float, fl
 
 
 def recipe_from(values: Mapping[str, Any]) -> Recipe:
-    """The recipe a cell was told; raises `InputError` for a field it does not know."""
+    """Return the recipe of a cell's fields; raises `InputError` for an unknown field."""
     names = [field.name for field in fields(Recipe)]
     if unknown := sorted(set(values) - set(names)):
         raise InputError(f"recipe: unknown {', '.join(unknown)}; known: {', '.join(names)}")
@@ -248,5 +249,5 @@ def recipe_from(values: Mapping[str, Any]) -> Recipe:
 
 
 def to_values(recipe: Recipe) -> dict[str, Any]:
-    """The fields of a recipe, as a cell is told them."""
+    """Return the fields of a recipe for a cell."""
     return asdict(recipe)

@@ -1,4 +1,4 @@
-"""The row that every cell has in the table ``runs``, and the folder of one that cannot run."""
+"""The row of a cell in the table ``runs``, and the folder of a cell that cannot run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stallpoint.study.cells import Cell
 
 
 def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "") -> dict[str, Any]:
-    """The cell's row of `tables.RUNS`; `source` names what was imported, where nothing was run."""
+    """Return the cell's row of `tables.RUNS`; `source` names imported files."""
     return {
         "cell": cell.path,
         "kind": cell.kind,

@@ -1,6 +1,6 @@
-"""What a script is made of: the files of this library that its imports load, found without running any of them.
+"""Source files of a script: the files of this library that its imports load, found without running any.
 
-A rule depends on them, so that what it derives is stale once one of them changes, and only then.
+A rule depends on them, so that its outputs are stale exactly when one of them changes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ _UP_TO_LAST_IMPORT = re.compile(r".*\bimport\b[^(\n]*(?:\([^)]*\))?[^\n]*", re.D
 
 
 def sources_of(script: Path, library: Path, also: Iterable[str] = ()) -> list[Path]:
-    """The files of the package in folder `library` that the imports of `script` load, sorted; without the script.
+    """Return the files of the package in folder `library` that the imports of `script` load, sorted; without the
+    script.
 
-    Imports are followed from module to module, those inside of functions too, but none that is for type checkers alone.
-    `also` names modules that the script loads by name, which no import says. A package comes with its data: files that
-    are not Python in its folder, and in folders there that are no packages. Files are read once in a process.
+    Imports are followed from module to module, those inside of functions too, but none for type checkers only. `also`
+    names modules that the script loads by name. A package comes with its data: files that are not Python in its folder,
+    and in folders there that are no packages. Files are read once in a process.
     """
     waiting = [*_imported(script, "", library), *also]
     seen = {""}
@@ -41,7 +42,7 @@ def sources_of(script: Path, library: Path, also: Iterable[str] = ()) -> list[Pa
 
 @cache
 def _imported(file: Path, package: str, library: Path) -> list[str]:
-    """What a file in `package` imports of the library, each name in full, be it a module or something in one."""
+    """Yield the full names that a file in `package` imports from the library, of modules or of their contents."""
     names = [
         name
         for statement in _imports(_parse(file.read_text(encoding="utf-8")))
@@ -51,11 +52,11 @@ def _imported(file: Path, package: str, library: Path) -> list[str]:
 
 
 def _parse(text: str) -> ast.Module:
-    """A module up to its last import: to parse the rest, most of it, would take ten times as long."""
+    """Parse a module up to its last import: parsing all would take ten times as long."""
     start = _UP_TO_LAST_IMPORT.match(text)
     try:
         return ast.parse(start[0] if start else "")
-    except SyntaxError:  # it ends within a statement or a text that says "import"
+    except SyntaxError:  # the last import ends within a statement or a text
         return ast.parse(text)
 
 
@@ -75,7 +76,7 @@ def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def _names(statement: ast.Import | ast.ImportFrom, package: list[str]) -> list[str]:
-    """What an import in `package` names, in full."""
+    """Yield the full names of an import in `package`."""
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
     above = package[: len(package) + 1 - statement.level] if statement.level else []
@@ -84,14 +85,14 @@ def _names(statement: ast.Import | ast.ImportFrom, package: list[str]) -> list[s
 
 @cache
 def _file(name: str, library: Path) -> Path | None:
-    """The file of a module; none where the name is not that of a module of the library."""
+    """Return the file of a module; None for names that are no module of the library."""
     path = library.parent.joinpath(*name.split("."))
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 
 
 @cache
 def _data(folder: Path) -> list[Path]:
-    """Files below a folder that are not Python: none of packages there, nothing hidden, nothing compiled."""
+    """Yield files below a folder that are not Python, without packages, hidden and compiled files."""
     shown = [entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__pycache__"]
     files = [entry for entry in shown if entry.is_file() and entry.suffix != ".py"]
     folders = [entry for entry in shown if entry.is_dir() and not (entry / "__init__.py").exists()]

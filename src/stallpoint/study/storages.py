@@ -1,4 +1,4 @@
-"""What a study's storage entries say: which go together, what their samples look like, what cells are told of them."""
+"""Storage entries of a study: consistency, shape of samples, and fields of cells."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from stallpoint.storage.convert import cannot_become
 from stallpoint.storage.samples import Shape
 
 SHAPE_KEYS = {kind.shape: [field.name for field in fields(kind.shape)] for kind in FORMATS.values() if kind.shape}
-"""Shapes that a study can ask samples for, and the keys of a storage entry that say them."""
+"""Shapes of generated samples, and the keys of a storage entry that set them."""
 
 NODE_DISK = "$TMPDIR"
-"""Where storages are staged to, unless their entries say so."""
+"""Default folder for staging."""
 
 
 def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `InputError` naming an entry that does not go with its format, its other keys, or other entries.
+    """Raise `InputError` naming an entry that contradicts its format, its other keys, or other entries.
 
-    A folder, however it is spelt, holds one set of samples; only samples that are made here have a shape to ask for.
+    A folder, however spelt, holds one set of samples; only generated samples have a configurable shape.
     """
     owners: dict[str, str] = {}
     for name, entry in storage.items():
@@ -43,8 +43,8 @@ def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
             raise InputError(f"{path} already holds the {first['format']} samples of storage.{other}")
         if {"generate"} <= first.keys() & entry.keys() and _generated(first) != _generated(entry):
             raise InputError(f"{path} already holds the samples that storage.{other} generates, which are others")
-        if first["most_corrupt"] != entry["most_corrupt"]:
-            raise InputError(f"{path} is that of storage.{other}, but most_corrupt is another; they share an index")
+        if first["max_corrupt"] != entry["max_corrupt"]:
+            raise InputError(f"{path} is that of storage.{other}, but max_corrupt is another; they share an index")
         if not entry["stage"] and (said := [key for key in ("stage_to", "stage_keep") if entry.get(key)]):
             raise InputError(f"storage.{name}.{said[0]}: only says how a storage is staged that has stage: true")
         for of_format, keys in SHAPE_KEYS.items():
@@ -58,7 +58,7 @@ def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _check_conversion(name: str, storage: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `InputError` unless the entry can be made of the one it names, and that one of something that exists."""
+    """Raise `InputError` unless the entry can be converted from the one it names, and that one exists."""
     entry = storage[name]
     if "convert_from" not in entry:
         return
@@ -71,7 +71,7 @@ def _check_conversion(name: str, storage: Mapping[str, Mapping[str, Any]]) -> No
     line = [name]
     while (before := storage[line[-1]].get("convert_from")) is not None:
         if before in line:
-            raise InputError(f"{where}: {' from '.join([*line, before])}: none of them is there to begin with")
+            raise InputError(f"{where}: {' from '.join([*line, before])}: they are converted from each other")
         line.append(before)
 
 
@@ -80,20 +80,20 @@ def _generated(entry: Mapping[str, Any]) -> list[Any]:
 
 
 def shape(entry: Mapping[str, Any]) -> Shape | None:
-    """The shape of the samples that a storage entry asks to be generated; None: its format has them of many."""
+    """Return the shape of a storage entry's generated samples; None if its format has many shapes."""
     of_format = FORMATS[entry["format"]].shape
     return of_format(**{key: entry[key] for key in SHAPE_KEYS[of_format] if key in entry}) if of_format else None
 
 
 def staging(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What cells are told of staging by a storage entry."""
+    """Return the fields of cells for the staging of a storage entry."""
     return {"stage_to": entry.get("stage_to", NODE_DISK), "stage_keep": entry["stage_keep"]} if entry["stage"] else {}
 
 
 def made_before(name: str, storage: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Entries that must be ready before this one: that right before it in the same folder, and what it is made of."""
+    """Return the entries that must be ready before this one: the previous one in the same folder, and its source."""
     folders = {one: os.path.realpath(entry["path"]) for one, entry in storage.items()}
     same = [one for one, folder in folders.items() if folder == folders[name]]
-    place = same.index(name)
+    index = same.index(name)
     source = storage[name].get("convert_from")
-    return [*(same[place - 1 : place] if place else []), *([source] if source else [])]
+    return [*(same[index - 1 : index] if index else []), *([source] if source else [])]

@@ -1,7 +1,7 @@
-"""From a study's configuration to its cells: validate, multiply out, leave out what cannot run, say why.
+"""From a study's configuration to its cells: validate, multiply out, exclude what cannot run, say why.
 
 `catalogue` finds what the study names; `matrix`, `supporting` and `imported` make cells with it; `plan` says what there
-is to run. Archives of other studies are handed in by whoever reads them: nothing here knows how they are stored.
+is to run. Archives of other studies are passed in by their reader: this module does not know how they are stored.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from stallpoint.study.configuration import check
 from stallpoint.study.convergence_cells import convergence_cells
 from stallpoint.study.dry_run import plan_of, reasons
 from stallpoint.study.imported import imported_cells
-from stallpoint.study.matrix import LeftOut, training_cells
+from stallpoint.study.matrix import Excluded, training_cells
 from stallpoint.study.storages import made_before, shape
 from stallpoint.study.supporting import supporting_cells
 
-__all__ = ["Archive", "LeftOut", "Study", "expand", "shape"]
+__all__ = ["Archive", "Excluded", "Study", "expand", "shape"]
 
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive of another study, as this study takes it: further hardware, and the records from there."""
+    """An archive of another study as part of this study: further hardware, and its records."""
 
     name: str
-    """What its hardware entries are called here: ``<name>.<hardware>``."""
+    """Prefix of its hardware entries here: ``<name>.<hardware>``."""
     path: Path
     hardware: Mapping[str, int]
     """Nodes that each hardware entry has."""
@@ -48,14 +48,14 @@ class Archive:
 
 @dataclass(frozen=True)
 class Study:
-    """A valid study: its cells by path, and the combinations left out."""
+    """A valid study: its cells by path, and the excluded combinations."""
 
     name: str
     config: Mapping[str, Any]
     """The configuration with every default filled in."""
     cells: Mapping[str, Cell]
     """Path below ``results/raw`` -> cell."""
-    left_out: tuple[LeftOut, ...]
+    excluded: tuple[Excluded, ...]
     archives: tuple[Archive, ...] = ()
     """Archives of other studies, whose cells are not among `cells`."""
 
@@ -74,8 +74,8 @@ class Study:
 
     @property
     def rated(self) -> dict[str, dict[str, float]]:
-        """What the study says hardware is rated for: ``flops`` of a worker [FLOP/s], ``link`` [B/s] of a node and the
-        ``power`` [W] it draws."""
+        """Ratings of the hardware: ``flops`` of a worker [FLOP/s], ``link`` [B/s] of a node and the ``power`` [W] it
+        draws."""
         units = {"flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8), "power": ("node_watts", 1.0)}
         return {
             name: {what: unit * entry[key] for what, (key, unit) in units.items() if key in entry}
@@ -115,30 +115,31 @@ class Study:
         return made_before(storage, self.config["storage"])
 
     def converted_from(self, storage: str) -> dict[str, Any] | None:
-        """The entry, with its ``name``, whose images the storage is made of; None where it is not converted."""
+        """Return the entry, with its ``name``, whose images the storage is converted from; None if it is not
+        converted."""
         source = self.config["storage"][storage].get("convert_from")
         return {"name": source, **self.config["storage"][source]} if source else None
 
     def of_kind(self, kind: str) -> list[Cell]:
-        """The cells of one kind of job, in the order of the study."""
+        """Return the cells of one kind of job, in the order of the study."""
         return [cell for cell in self.cells.values() if cell.kind == kind]
 
     def values(self, axis: str) -> list[Any]:
-        """Every value `axis` takes in any cell, sorted."""
+        """Return every value of `axis` in any cell, sorted."""
         found = {getattr(cell, axis) for cell in self.cells.values() if axis in cell.axes}
         return sorted(found, key=lambda value: (str(type(value)), value))
 
     def plan(self) -> str:
-        """What will be run and what is left out, for people: a few lines however large the study."""
+        """Return the plan for people: what is run and what is excluded, in a few lines for any size."""
         archives = [
             f"{one.path}: {len(one.cells)} cells, as hardware {', '.join(one.hardware)}" for one in self.archives
         ]
-        return plan_of(self.name, self.cells, archives, self.left_out)
+        return plan_of(self.name, self.cells, archives, self.excluded)
 
     @property
     def reasons(self) -> list[str]:
-        """Why combinations are left out: for each reason how many, and one of them."""
-        return reasons(self.left_out)
+        """Reasons for exclusions: the number of combinations of each, and one of them."""
+        return reasons(self.excluded)
 
 
 def expand(
@@ -146,15 +147,15 @@ def expand(
     schema: Mapping[str, Any],
     archives: Callable[[Mapping[str, Any]], tuple[Archive, ...]] | None = None,
 ) -> Study:
-    """The study that `config` describes.
+    """Return the study that `config` describes.
 
     `schema` is the JSON schema of a study, `archives` finds those that a checked configuration names
-    (`stallpoint.archive.further`); without it, a study that names any is refused. Raises `InputError` naming the entry
+    (`stallpoint.archive.further`); without it, a study with archives is refused. Raises `InputError` naming the entry
     that is wrong.
     """
     config = check(config, schema)
     catalogue = resolve(config)
-    train, left_out = training_cells(config, catalogue)
+    train, excluded = training_cells(config, catalogue)
     runs, no_runs = convergence_cells(config, catalogue)
     imported = list(imported_cells(catalogue))
     supporting = supporting_cells(config, catalogue, train.values(), imported)
@@ -163,5 +164,5 @@ def expand(
         raise InputError("archives: those of other studies cannot be taken here")
     taken = archives(config) if archives else ()
     if not cells and not taken:
-        raise InputError("the study has no cell to run: matrix leaves out every combination, and nothing is imported")
-    return Study(name=config["study"], config=config, cells=cells, left_out=(*left_out, *no_runs), archives=taken)
+        raise InputError("the study has no cell to run: matrix excludes every combination, and nothing is imported")
+    return Study(name=config["study"], config=config, cells=cells, excluded=(*excluded, *no_runs), archives=taken)

@@ -1,4 +1,4 @@
-"""The cells that training calls for: matrix products, all-reduces, reading and copies, each measured isolated."""
+"""Cells that training calls for: matrix products, all-reduces, reading and copies, each measured in isolation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def supporting_cells(
         storage=catalogue.storage,
         folders={name for name, entry in catalogue.storage.items() if FORMATS[entry["format"]].in_folder},
         staging={name: staging(entry) for name, entry in catalogue.storage.items()},
-        told=catalogue.told,
+        defaults=catalogue.defaults,
         training=list(train),
         timed=[cell for cell in train if not isinstance(cell, CommandCell)],
         imported=[cell for cell in imported if isinstance(cell, ImportedCollectivesCell)],

@@ -1,8 +1,8 @@
-"""What a visit takes where nothing was measured yet: the work that a cell asks for, over rates stated here.
+"""Expected duration of a visit before any measurement: the work of a cell, over rates stated here.
 
-The rates are those of no machine in particular: such a time may well be wrong by a factor of two (`FACTOR`), and
-serves to find out before submission whether a study takes minutes or days. Once a machine has measured anything, what
-it really took replaces them (`schedule.expected`). Each kind of cell says what it asks for (`Cell.seconds`).
+The rates are of no machine in particular: such a time may be wrong by a factor of two (`FACTOR`), and shows before
+submission whether a study takes minutes or days. Measured durations replace it (`schedule.expected`). Each kind of cell
+has its work in `Cell.seconds`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stallpoint.strategies.presets import preset_from
 FACTOR = 2.5
 """Times from stated rates are right to within this factor, up or down, nine times out of ten."""
 FACTOR_UNKNOWN = 10.0
-"""The same for a network of the study's own of which nothing is known yet but its inputs."""
+"""The same factor for a network of the study's own of which only the inputs are known."""
 CPU_RATE = 35e9
 """FLOP/s of each thread in training: a core of 2.5 to 3 GHz has 80 to 96 at most with AVX2, and twice that with
 AVX-512. Convolutions and products of small mini-batches reached about a quarter of the one on older cores, and 50e9 to
@@ -31,27 +31,27 @@ PASSES = 3
 BANDWIDTH = 1e9
 """B/s that each worker sends and receives: a link of 10 Gbit/s, or memory of one machine shared by processes."""
 MEMORY = 10e9
-"""B/s of a CPU core's memory; a GPU's is not what an update waits for."""
+"""B/s of a CPU core's memory; an update does not wait for a GPU's."""
 UPDATE_BYTES = 5
-"""Times that an update reads or writes as many bytes as there are gradients: weights, momentum, gradients."""
+"""Reads and writes of an update in units of the gradients' bytes: weights, momentum, gradients."""
 COPY = 0.5
 """Seconds for one copy of each sort: 0.1 to 0.4 GB at 10e9 B/s, by several numbers of threads."""
 SAMPLE_ENCODED, SAMPLE_DECODED, SAMPLE_SMALL = 0.01, 0.001, 0.0001
 """Seconds that a reader takes to read and decode one image, for one sample that is decoded already, and for one of a
 thousand bytes (`idx`)."""
 EPOCH_SAMPLES = 1_281_167
-"""Training samples of a storage of which nobody knows yet how many it has: ImageNet's."""
+"""Training samples of a storage of unknown size: ImageNet's."""
 EVALUATED = 1.5
-"""Times that a run to a target takes for its evaluations beside its training."""
+"""Time of a run's evaluations over that of its training."""
 REACHED = 0.5
-"""Part of its most steps after which a run reaches its target: nobody knows before."""
+"""Assumed part of a run's maximum of steps after which it reaches its target."""
 ITERATION, STEP = 0.02, 0.004
-"""Seconds of an iteration that the size of the network does not matter for: calls of layers, rows that are kept; and
-of a step of a run to a target, which keeps none."""
+"""Seconds of an iteration that do not depend on the network's size: calls of layers, rows that are recorded; and of a
+step of a run to a target, which records none."""
 VISIT = 0.3
-"""Seconds of a visit beside its iterations: setting up, agreeing, writing, the order for the next one."""
+"""Seconds of a visit besides its iterations: setting up, agreeing, writing, the order for the next one."""
 ROW = 0.25
-"""Seconds of a burst of all-reduces and of the one beside computing, unless one message takes longer."""
+"""Seconds of a burst of all-reduces, isolated and co-running, unless one message takes longer."""
 READ = 0.002
 """Seconds to read one sample, of cold and warm ones on average."""
 WRITING = 2e8
@@ -63,7 +63,8 @@ START = 10.0
 BETWEEN = 0.2
 """Seconds between two visits."""
 MACHINE_PRODUCTS = 2048**3 + 8192**2 + 2470 * 4096 * 6144
-"""Multiply-adds of what tells about a machine with 32 MiB of caches (`stallpoint.measure.jobs.sgemm.machine`)."""
+"""Multiply-adds of the products that calibrate a machine with 32 MiB of caches
+(`stallpoint.measure.jobs.sgemm.machine`)."""
 REFERENCE = 4096 * 9216
 """Multiply-adds of the reference product for each sample of a mini-batch."""
 
@@ -75,15 +76,15 @@ class Size:
     multiply_adds: float
     gradient_bytes: float
     known: bool = True
-    """Else both are guessed from its inputs."""
+    """Whether both are known; else they are guessed from the inputs."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a cell's machine, network and data before it is visited."""
+    """Known properties of a cell's machine, network and data before its visits."""
 
     size: Size | None
-    """Of its network, if it has one."""
+    """Size of its network, if it has one."""
     crowd: float
     """Workers that share a core, at least 1."""
     samples: Callable[[str], float]
@@ -148,8 +149,8 @@ def iteration(cell: Trained, known: Known) -> float:
         )
     reading = cell.worker_batch * known.sample_seconds / max(1, cell.readers)
     busy = max(computing, reading) if cell.prefetch else computing + reading
-    sent = known.size.gradient_bytes if preset_from(cell.preset).communicates else 0.0
-    return known.crowd * busy + all_reduce(sent, cell.ranks)
+    communicated = known.size.gradient_bytes if preset_from(cell.preset).communicates else 0.0
+    return known.crowd * busy + all_reduce(communicated, cell.ranks)
 
 
 def all_reduce(size: float, ranks: int) -> float:

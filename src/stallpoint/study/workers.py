@@ -1,4 +1,4 @@
-"""Where workers are: on how many nodes, and how many on each; which such places make a scaling curve, and their names.
+"""Placements of workers: nodes, and workers on each; their scaling curves, and their names.
 
 A scaling curve fills a node before it takes another: 1, 2, 4 workers of one node, then 2, 4, ... full nodes.
 """
@@ -9,15 +9,15 @@ import math
 from collections.abc import Iterable
 from typing import TypeAlias
 
-Place: TypeAlias = tuple[int, int]
+Placement: TypeAlias = tuple[int, int]
 """Nodes, and workers on each of them."""
 
 
-def curves_of(places: Iterable[Place]) -> dict[int, list[Place]]:
-    """The scaling curves that `places` of one series make: workers of a full node -> its places, by rising workers.
+def curves_of(places: Iterable[Placement]) -> dict[int, list[Placement]]:
+    """Return the scaling curves of the `places` of one series: workers of a full node -> placements by rising workers.
 
-    There is one for each number of workers that ran on several nodes, and one for the most that ran on one. A place
-    inside a node is on every curve whose full node has as many workers or more.
+    There is a curve for each number of workers per node that ran on several nodes, and one for the largest that ran on
+    one. A placement inside a node is on every curve whose full node has as many workers or more.
     """
     found = set(places)
     inside = [workers for nodes, workers in found if nodes == 1]
@@ -31,31 +31,33 @@ def curves_of(places: Iterable[Place]) -> dict[int, list[Place]]:
     }
 
 
-def place_of(ranks: int, per_node: int) -> Place:
-    """The place of `ranks` workers on a curve whose full node has `per_node`: inside one node, or on full nodes.
+def placement_at(ranks: int, per_node: int) -> Placement:
+    """Return the placement of `ranks` workers on a curve whose full node has `per_node`: inside one node, or on full
+    nodes.
 
-    >>> place_of(2, 4), place_of(8, 4)
+    >>> placement_at(2, 4), placement_at(8, 4)
     ((1, 2), (2, 4))
     """
     return (1, ranks) if ranks <= per_node else (ranks // per_node, per_node)
 
 
-def nearest(places: Iterable[Place], to: Place) -> Place:
-    """The place most alike: by the workers of a node, which share its memory, bus and disk, and then by the nodes.
+def nearest(places: Iterable[Placement], to: Placement) -> Placement:
+    """Return the most similar placement: by the workers of a node, which share its memory, bus and disk, and then by
+    the nodes.
 
     >>> nearest([(2, 1), (1, 4), (2, 4)], (8, 3))
     (2, 4)
     """
 
-    def unlike(place: Place) -> tuple[float, float]:
-        nodes, workers = (abs(math.log(one / other)) for one, other in zip(place, to, strict=True))
+    def unlike(placement: Placement) -> tuple[float, float]:
+        nodes, workers = (abs(math.log(one / other)) for one, other in zip(placement, to, strict=True))
         return workers, nodes
 
     return min(places, key=unlike)
 
 
 def counts(nodes: Iterable[int], per_node: int) -> list[int]:
-    """Workers on `nodes` full nodes, and those inside a node on the way there: its powers of two.
+    """Return the worker counts on `nodes` full nodes, and inside a node: its powers of two.
 
     >>> counts([1, 2], 8), counts([1, 2, 4], 1)
     ([1, 2, 4, 8, 16], [1, 2, 4])
@@ -64,15 +66,15 @@ def counts(nodes: Iterable[int], per_node: int) -> list[int]:
     return sorted({*inside, *([per_node] if per_node > 1 else []), *(n * per_node for n in nodes)})
 
 
-def place_in_words(ranks: int, per_node: int, node: str = "node", nodes: str = "nodes") -> str:
-    """A place of a curve: ``4 nodes`` where a node has one worker, else ``8 workers (2 nodes)``.
+def placement_in_words(ranks: int, per_node: int, node: str = "node", nodes: str = "nodes") -> str:
+    """Return the words for a placement: ``4 nodes`` if a node has one worker, else ``8 workers (2 nodes)``.
 
-    >>> place_in_words(1, 1), place_in_words(8, 4), place_in_words(2, 4)
+    >>> placement_in_words(1, 1), placement_in_words(8, 4), placement_in_words(2, 4)
     ('1 node', '8 workers (2 nodes)', '2 workers (1 node)')
     """
     if per_node == 1:
         return _counted(ranks, node, nodes)
-    return f"{_counted(ranks, 'worker', 'workers')} ({_counted(place_of(ranks, per_node)[0], node, nodes)})"
+    return f"{_counted(ranks, 'worker', 'workers')} ({_counted(placement_at(ranks, per_node)[0], node, nodes)})"
 
 
 def _counted(number: int, one: str, several: str) -> str:

@@ -325,7 +325,7 @@ def test_the_program_writes_all_of_it_and_says_so_by_its_status(
     assert data["moved"] == [WORSE]
     rows = read(COMPARISON, tmp_path / "comparison.parquet").to_pylist()
     assert rows == data["answers"]
-    assert {row["of"]: row["nodes"] is None for row in rows} == {
+    assert {row["subject"]: row["nodes"] is None for row in rows} == {
         "hardware": True, "point": False, "speedup": False, "layer": False,
     }  # fmt: skip
     assert run("compare.py", new, old, "--out", str(tmp_path), "--fail-on", "slower") == 0

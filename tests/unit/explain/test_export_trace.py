@@ -91,7 +91,7 @@ def test_layers_sent_in_one_message_share_its_time_by_their_bytes(tmp_path: Path
     tidy = synthetic.study(storages=("local",), repeats=1)
     cell = cell_of(tidy, *WORDS, "prefetch~0")
     together = (tidy["layers"]["cell"] == cell) & tidy["layers"]["layer"].isin(["conv1", "conv2"])
-    tidy["layers"].loc[together, ["message", "all_reduce_start", "all_reduce_end"]] = (99, 1.0, 1.5)
+    tidy["layers"].loc[together, ["bucket", "all_reduce_start", "all_reduce_end"]] = (99, 1.0, 1.5)
     (first, *_) = from_text((exported(tidy, cell, tmp_path) / "rank0.txt").read_text(), "rank0.txt")
     shared = {layer.name: layer for layer in first.layers if layer.name in ("conv1", "conv2")}
     assert sum(layer.communication for layer in shared.values()) == pytest.approx(0.5, rel=1e-5)

@@ -58,7 +58,7 @@ def test_iterations_and_messages_are_those_planted(planted: Planted, tmp_path: P
     assert list(layers.index) == ["rest", "bucket4", "bucket3", "bucket2", "bucket1"]
     for number, size in enumerate(planted.message_bytes, start=1):
         layer = layers.loc[f"bucket{number}"]
-        assert (layer["message"], layer["message_bytes"]) == (number - 1, size)
+        assert (layer["bucket"], layer["bucket_bytes"]) == (number - 1, size)
         assert layer["backward"] == pytest.approx(planted.backward / 4, rel=1e-3)
         ready = planted.loading + planted.forward + number * planted.backward / 4
         assert layer["gradient_ready"] == pytest.approx(ready, rel=1e-3)
@@ -73,9 +73,9 @@ def test_a_run_also_tells_what_a_worker_computes_and_what_was_sent(planted: Plan
     found = records(alone, tmp_path)
     np.testing.assert_allclose(found["iterations"]["iteration_time"], planted.seconds(1), rtol=1e-3)
     assert not found["iterations"]["communication"].any()
-    assert (found["layers"]["message"] == -1).all()
+    assert (found["layers"]["bucket"] == -1).all()
     (sent,) = (one for one in cells(tmp_path) if isinstance(one, ImportedCollectivesCell))
-    assert (sent.backend, sent.place) == ("torch", (4, 1))
+    assert (sent.backend, sent.placement) == ("torch", (4, 1))
     rows = records(sent, tmp_path / "sent")["collectives"].groupby("message_bytes")["seconds"]
     for size, seconds in rows:
         np.testing.assert_allclose(seconds, planted.message(int(str(size))), rtol=1e-3)

@@ -121,7 +121,7 @@ def test_a_timeline_is_explained_as_a_trace(records: dict[str, pd.DataFrame], tm
         assert one["seconds"]["data_wait"] == pytest.approx(own["data_wait"].median(), abs=1e-6)
         computing = own[["forward", "backward", "update"]].sum(axis=1).median()
         assert one["seconds"]["compute"] == pytest.approx(computing, rel=0.05)
-        assert {row["bytes"] for row in one["collectives"]} == set(records["layers"]["message_bytes"]) - {0}
+        assert {row["bytes"] for row in one["collectives"]} == set(records["layers"]["bucket_bytes"]) - {0}
         assert one["predicted"]
 
 

@@ -74,7 +74,7 @@ def tables(read: set[str], made: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     of_records = {table.name: records[table.name] for table in (INSTRUMENTATION, CONVERGENCE_RUNS)}
     # Some runs have no target, and go on to their last step.
     runs = of_records[CONVERGENCE_RUNS.name]
-    endless = runs.assign(ended="most steps")
+    endless = runs.assign(ended="max steps")
     of_records[CONVERGENCE_RUNS.name] = pd.concat([runs, endless, endless.assign(warmup_steps=20)])
     return {**renamed, **empty, **of_records}
 

@@ -162,7 +162,7 @@ def test_every_curve_says_how_many_nodes_and_where_the_time_goes(conclusions: di
     for curve in conclusions["curves"]:
         assert curve["crossing_ranks"]["low"] <= curve["crossing_ranks"]["value"] <= curve["crossing_ranks"]["high"]
         assert curve["crossing_after"] < curve["crossing_ranks"]["value"] <= 2 * curve["crossing_after"]
-        assert curve["worthwhile_ranks"]["value"] in (2, 4, 32)
+        assert curve["cost_efficient_ranks"]["value"] in (2, 4, 32)
         for at in curve["critical_path"]:
             assert sum(part["share"]["value"] for part in at["parts"]) == pytest.approx(1)
     assert "- strong, B = 64, wfbp, prefetch 2, local: n = 8 (predicted): fully-connected layers " in text
@@ -604,15 +604,15 @@ def remedy(words: str, low: float, value: float, **changes: Any) -> dict[str, An
     """A remedy whose interval begins at `low`."""
     return {
         "remedy": words, "changes": words, "also": "", "ranks": 2, "gain": {"value": value, "low": low, "high": 2.0},
-        "at_most": False, "memory": None, "fits": "fits", "verdict": "helps" if low > 1 else "undecided", "cell": "",
-        "node_hours": None, **changes,
+        "upper_bound": False, "memory": None, "fits": "fits", "verdict": "helps" if low > 1 else "undecided",
+        "cell": "", "node_hours": None, **changes,
     }  # fmt: skip
 
 
 def test_what_would_help_are_the_first_remedies_that_gain_for_sure() -> None:
     found = [
         remedy("more readers", 1.3, 1.6), remedy("still more readers", 1.2, 1.5, changes="more readers"),
-        remedy("no launches", 1.2, 1.4, at_most=True), remedy("faster links", 0.9, 1.5),
+        remedy("no launches", 1.2, 1.4, upper_bound=True), remedy("faster links", 0.9, 1.5),
     ]  # fmt: skip
     words = "more readers: +60 % (30–100); no launches: at most +40 % (20–100) (predicted, n = 2)"
     assert helps_in_words(answer(curve(remedies=found))) == words
@@ -628,7 +628,7 @@ def test_what_would_help_are_the_first_remedies_that_gain_for_sure() -> None:
     ],
 )  # fmt: skip
 def test_a_gain_that_may_be_none_is_told_by_its_width(value: float, low: float, high: float, words: str) -> None:
-    assert gained_in_words({"gain": {"value": value, "low": low, "high": high}, "at_most": False}) == words
+    assert gained_in_words({"gain": {"value": value, "low": low, "high": high}, "upper_bound": False}) == words
 
 
 def test_what_trains_something_else_says_so_by_its_name() -> None:
@@ -686,7 +686,7 @@ def test_presets_that_do_the_same_are_named(device: str, expected: list[list[str
 
 def test_samples_that_were_left_out_are_counted_for_each_storage() -> None:
     cells = ["train/network~a/storage~disk/nodes~1", "other/storage/storage~disk/nodes~2", "train/storage~b/nodes~1"]
-    visits = pd.DataFrame({"cell": [*cells, "sgemm/network~a"], "left_out": [2, 3, 0, 0]})
+    visits = pd.DataFrame({"cell": [*cells, "sgemm/network~a"], "excluded_samples": [2, 3, 0, 0]})
     (found,) = _left_out(visits)
     assert left_out_in_words(found) == "storage disk: 3 samples that cannot be decoded are left out"
     assert list(_left_out(visits[2:])) == []

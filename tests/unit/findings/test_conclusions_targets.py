@@ -29,8 +29,8 @@ TIMES = pd.DataFrame([
     way(2, "diloco", np.nan, "not reached"),
 ])  # fmt: skip
 STALLING = pd.DataFrame([
-    {**PLACE, "of": "trained", "verdict": "stalls", "verdict_ranks": 2},
-    {**PLACE, "of": "known", "verdict": "scales", "verdict_ranks": 16},
+    {**PLACE, "basis": "trained", "verdict": "stalls", "verdict_ranks": 2},
+    {**PLACE, "basis": "known", "verdict": "scales", "verdict_ranks": 16},
 ])  # fmt: skip
 
 

@@ -63,38 +63,40 @@ def test_every_rank_records_every_row_of_calls(tables: dict[str, pd.DataFrame]) 
     assert (tables["collectives"]["seconds"] > 0).all()
 
 
-MOST = {"collectives": constants.BURST_MESSAGES, "contention": constants.BESIDE_MESSAGES}
+MOST = {"collectives": constants.MAX_BURST_CALLS, "contention": constants.MAX_CO_RUNNING_CALLS}
 
 
 @pytest.mark.parametrize(("name", "most"), MOST.items(), ids=MOST)
 def test_ranks_agree_on_how_much_they_send(tables: dict[str, pd.DataFrame], name: str, most: int) -> None:
     rows = tables[name]
     by_rank = [of.drop(columns="rank").reset_index(drop=True) for _, of in rows.groupby("rank")]
-    agreed = ["message_bytes", "sample", "warmup", "messages"]
+    agreed = ["message_bytes", "sample", "warmup", "calls"]
     pd.testing.assert_frame_equal(by_rank[0][agreed], by_rank[1][agreed])
-    assert rows["messages"].between(1, most).all()
+    assert rows["calls"].between(1, most).all()
 
 
 def test_as_many_messages_follow_one_another_as_fill_the_time_of_a_row(tables: dict[str, pd.DataFrame]) -> None:
     rows = tables["collectives"]
-    assert (rows[rows["warmup"]]["messages"] == 1).all()
+    assert (rows[rows["warmup"]]["calls"] == 1).all()
     on_rank_0 = rows[rows["rank"] == 0].sort_values(["message_bytes", "sample"])
-    wanted = on_rank_0["messages"] * QUICK["BURST_SECONDS"] / on_rank_0["seconds"]
-    following = on_rank_0["messages"].shift(-1)[on_rank_0["message_bytes"] == on_rank_0["message_bytes"].shift(-1)]
-    assert (following == wanted.clip(1, constants.BURST_MESSAGES).round()[following.index]).all()
+    wanted = on_rank_0["calls"] * QUICK["BURST_SECONDS"] / on_rank_0["seconds"]
+    following = on_rank_0["calls"].shift(-1)[on_rank_0["message_bytes"] == on_rank_0["message_bytes"].shift(-1)]
+    assert (following == wanted.clip(1, constants.MAX_BURST_CALLS).round()[following.index]).all()
 
 
 def test_what_takes_its_time_anyway_is_measured_less_often(tables: dict[str, pd.DataFrame]) -> None:
     rows = tables["contention"]
-    assert (rows.groupby(["message_bytes", "rank"]).size() >= 1 + constants.BESIDE_SAMPLES).all()
-    first = rows[rows["sample"] == 1].groupby("message_bytes")["messages"].max()
-    assert (rows.groupby("message_bytes")["sample"].max() == np.where(first == 1, constants.BESIDE_SAMPLES, 4)).all()
+    assert (rows.groupby(["message_bytes", "rank"]).size() >= 1 + constants.CO_RUNNING_SAMPLES).all()
+    first = rows[rows["sample"] == 1].groupby("message_bytes")["calls"].max()
+    assert (
+        rows.groupby("message_bytes")["sample"].max() == np.where(first == 1, constants.CO_RUNNING_SAMPLES, 4)
+    ).all()
 
 
 def test_computing_goes_on_as_long_as_messages_are_under_way(tables: dict[str, pd.DataFrame]) -> None:
     rows = tables["contention"]
-    assert (rows[["operations", "alone_operations"]] >= 1).all(axis=None)
-    assert (rows[["seconds", "computing", "alone_computing"]] > 0).all(axis=None)
+    assert (rows[["operations", "isolated_operations"]] >= 1).all(axis=None)
+    assert (rows[["seconds", "computing", "isolated_computing"]] > 0).all(axis=None)
     kept = rows[~rows["warmup"]]  # of one row nothing is certain: either thread may have to wait for a processor
     assert (kept["computing"] / kept["seconds"]).median() == pytest.approx(1, rel=0.5)
 
@@ -113,9 +115,9 @@ def test_computing_takes_one_piece_at_least() -> None:
 
 def test_each_rank_computes_alone_once_in_a_visit_for_as_long_as_a_pass_takes(tables: dict[str, pd.DataFrame]) -> None:
     rows = tables["contention"]
-    assert (rows["alone_computing"] >= QUICK["ISOLATED_SECONDS"]).all()
-    assert (rows.groupby("rank")["alone_computing"].nunique() == 1).all()
-    assert rows["alone_computing"].nunique() == rows["rank"].nunique()
+    assert (rows["isolated_computing"] >= QUICK["ISOLATED_SECONDS"]).all()
+    assert (rows.groupby("rank")["isolated_computing"].nunique() == 1).all()
+    assert rows["isolated_computing"].nunique() == rows["rank"].nunique()
 
 
 def test_a_rank_alone_has_nobody_to_talk_to(ranks: Ranks, tmp_path: Path) -> None:

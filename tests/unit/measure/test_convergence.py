@@ -68,7 +68,7 @@ def cell(images: Path) -> ConvergenceCell:
         recipe="mine", trial=1, prefetch=1, readers=1, storage_path=str(images), storage_format="idx",
         validation_storage="made-up", validation_path=str(images), validation_format="idx", validation_share=0.36,
         preset=asdict(PRESETS["wfbp"].preset), settings=to_values(recipe), own_network=None, target=None,
-        most_epochs=1.0, evaluation_epochs=0.25, patience=None, most_minutes=None, noise_steps=4,
+        max_epochs=1.0, evaluation_epochs=0.25, patience=None, max_minutes=None, noise_steps=4,
     )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def test_a_run_is_evaluated_from_its_first_weights_to_its_last_step(serial: Path
     assert found["validation_accuracy"].iloc[-1] > 2 / CLASSES > found["validation_accuracy"].iloc[0]
     assert (found["validation_accuracy"] * 90 % 1).round(6).isin([0, 1]).all(), "of 90 samples"
     (end,) = rows(serial, CONVERGENCE_RUNS).to_dict("records")
-    assert (end["ended"], end["reached"], end["step_size"], end["warmup_steps"]) == ("most steps", False, 0.005, 8)
+    assert (end["ended"], end["reached"], end["step_size"], end["warmup_steps"]) == ("max steps", False, 0.005, 8)
     assert end["best_accuracy"] == found["validation_accuracy"].max()
     assert not (serial / f"{GRADIENT_NOISE.name}.parquet").exists() or rows(serial, GRADIENT_NOISE).empty
 
@@ -208,7 +208,7 @@ def test_a_run_that_diverges_is_stopped_and_recorded(run: Run, cell: Convergence
     [
         ({"batch": 200}, "B = 200, but storage made-up has 160 training samples"),
         ({"own_network": {"build": "few.py:three", "image_size": 28}, "network": "three"},
-         "storage made-up: labels up to 4, but network three tells 3 classes apart"),
+         "storage made-up: labels up to 4, but network three has 3 classes"),
         ({"own_network": {"build": "few.py:by_itself", "image_size": 28}, "network": "three"},
          "network three: computes its loss by itself"),
     ],

@@ -22,10 +22,10 @@ from stallpoint.schedule.next_visit import series_of
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.presets import PRESETS
-from stallpoint.study.intervention_cells import intervention_cells
 from stallpoint.study.interventions import INTERVENTIONS
 from stallpoint.study.kinds.intervention_kind import InterventionCell
 from stallpoint.study.kinds.train_kind import TrainCell
+from stallpoint.study.matrix import intervention_cells
 
 pytestmark = pytest.mark.ranks
 
@@ -36,7 +36,7 @@ from torch import nn
 from virtual_time import sleep
 
 from stallpoint.measure.mpi import MPI
-from stallpoint.measure.training.optimiser import Sgd
+from stallpoint.measure.training.optimisers import Sgd
 from stallpoint.measure.training.pipeline import InputPipeline
 from stallpoint.measure.synchronisation.mpi_communicator import MpiCommunicator
 
@@ -240,7 +240,7 @@ def test_page_and_conclusions_show_both_ways() -> None:
         "network": "alexnet", "hardware": "cpu", "storage": "local", "scaling": "strong", "sync": "naive",
         "prefetch": 0, "batch": 64, "workers_per_node": 1, "nodes": 2, "ranks": 2,
         "intervention": "no-update", "parts": "update", "agrees": False,
-        "saved": {"value": 0.01, "low": 0.008, "high": 0.012}, "parted": {"value": 0.02, "low": 0.019, "high": 0.021},
+        "saved": {"value": 0.01, "low": 0.008, "high": 0.012}, "expected": {"value": 0.02, "low": 0.019, "high": 0.021},
     }  # fmt: skip
     html = section({**NOTHING, "interventions": [row]}).html
     for text in ("no-update", "10 ms (8–12)", "20 ms (19–21)", ">no<"):

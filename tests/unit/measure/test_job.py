@@ -27,7 +27,7 @@ from stallpoint.errors import (
 from stallpoint.measure import job
 from stallpoint.measure.interruption import interrupted_folder, spare_folder
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.training import optimiser
+from stallpoint.measure.training import optimisers
 from stallpoint.measure.world import World
 from stallpoint.records import parquet
 from stallpoint.records.tables import COLLECTIVES, RUNS
@@ -45,7 +45,7 @@ ROWS = 1000
 MEASURE_THEN = """
 def measure(cell, world, keep):
     for sample in range({rows}):
-        row = dict(operation="all-reduce", message_bytes=4, sample=sample, warmup=False, messages=1)
+        row = dict(operation="all-reduce", message_bytes=4, sample=sample, warmup=False, calls=1)
         keep.add(COLLECTIVES, **row, seconds=1 / (1 + sample))
     print("measured", flush=True)
     {then}
@@ -84,7 +84,7 @@ def a_cell(nodes: int) -> CollectivesCell:
 
 
 def add_row(keep: Recorder) -> None:
-    keep.add(COLLECTIVES, operation="all-reduce", message_bytes=4, sample=0, warmup=False, messages=1, seconds=0.5)
+    keep.add(COLLECTIVES, operation="all-reduce", message_bytes=4, sample=0, warmup=False, calls=1, seconds=0.5)
 
 
 def raising(error: BaseException) -> Callable[[Any, World, Recorder], None]:
@@ -376,7 +376,7 @@ def test_a_rank_that_dies_is_named_and_the_others_end(sync: str, tmp_path: Path)
 
 def diverging(patch: pytest.MonkeyPatch) -> None:
     """Take steps far too large."""
-    patch.setattr(optimiser, "STEP_SIZE", 1e30)
+    patch.setattr(optimisers, "STEP_SIZE", 1e30)
 
 
 @pytest.mark.parametrize("sync", ["wfbp", "ddp"])

@@ -10,8 +10,7 @@ from sample_cells import TRAIN
 from torch.autograd.profiler import profile
 
 from stallpoint.errors import CannotRun
-from stallpoint.measure.machine.libraries import blas, cudnn_version, driver_version, libraries
-from stallpoint.measure.machine.rated_clocks import cpu_clocks
+from stallpoint.measure.machine.environment import blas, cpu_clocks, cudnn_version, driver_version, libraries
 from stallpoint.measure.training import kernel_library
 from stallpoint.study.kinds import cell_from_json
 

@@ -356,7 +356,7 @@ def test_messages_of_two_workers_carry_every_gradient(example: str, parallelism:
         assert (backward <= iterations["backward"] + 1e-9).all(), "waiting for messages is no layer's time"
         assert (layers[["forward", "backward"]] >= 0).all(axis=None)
         learned = layers[layers["gradient_bytes"] > 0]
-        assert (learned["message"] >= 0).all()
+        assert (learned["bucket"] >= 0).all()
         assert (learned["all_reduce_end"] >= learned["all_reduce_start"]).all()
         assert (learned["gradient_ready"] <= learned["all_reduce_start"]).all(), "nothing is sent before it is there"
         phases = iterations[list(PHASES)].sum(axis=1)
@@ -369,7 +369,7 @@ def test_messages_of_two_workers_carry_every_gradient(example: str, parallelism:
         waited = iterations["exposed_communication"] >= iterations["communication"] - 1e-9
         assert waited.all() or parallelism == "ddp", "on a CPU everything is waited for where it is called"
         if parallelism == "ddp":
-            assert (learned["message_bytes"] == learned["gradient_bytes"]).all()
+            assert (learned["bucket_bytes"] == learned["gradient_bytes"]).all()
     both = {found(recorded / example, rank).probe["checksum"] for rank in range(2)}
     assert len(both) == 1, "workers that exchange gradients have the same weights"
     assert (None in both) == (parallelism == "fsdp2"), "of which a worker has but a shard"

@@ -42,8 +42,8 @@ def made(
         "forward": np.outer(scatter, [layers["conv"] / 3, layers["fc"] / 3]).ravel(),
         "backward": np.outer(scatter, [layers["conv"], layers["fc"]]).ravel(),
         "gradient_ready": [0.018, 0.012] * STEPS, "all_reduce_start": [0.018 + 1e-3 * late] * STEPS * 2,
-        "all_reduce_end": [0.02] * STEPS * 2, "gradient_bytes": [2**20] * STEPS * 2, "message": [0] * STEPS * 2,
-        "message_bytes": [2**20] * STEPS * 2,
+        "all_reduce_end": [0.02] * STEPS * 2, "gradient_bytes": [2**20] * STEPS * 2, "bucket": [0] * STEPS * 2,
+        "bucket_bytes": [2**20] * STEPS * 2,
     }  # fmt: skip
     probe = {"script_ranks": workers, "layers": 2, "iterations": STEPS, "ended": "complete"}
     tables = ((ITERATIONS, iterations), (LAYERS, of_layers))

@@ -42,8 +42,8 @@ def test_lists_make_rows_and_single_values_are_repeated() -> None:
             layer=("a", "b", "c"),
             layer_type="relu",
             gradient_bytes=[1, 2, 3],
-            message=[2, 1, 0],
-            message_bytes=[1, 2, 3],
+            bucket=[2, 1, 0],
+            bucket_bytes=[1, 2, 3],
         )
     table = recorder.arrow(LAYERS)
     assert table.schema.equals(LAYERS.schema, check_metadata=True)

@@ -284,12 +284,12 @@ def test_samples_that_were_left_out_are_in_the_record(ranks: Ranks, tmp_path: Pa
     storage = Storage("synthetic", tmp_path / "set", "files")
     prepare(storage, generate=6, seed=1)
     storage.open().extent(4).path.write_bytes(b"no image")
-    prepare(storage, generate=None, seed=1, most_corrupt=1)
+    prepare(storage, generate=None, seed=1, max_corrupt=1)
     cell = cell_of(storage, 1, 6)
     status, printed = run_job(ranks, cell, tmp_path / cell.path)
     assert status == 0, printed
     (visit,) = parquet.read(VISITS, tmp_path / cell.path / "visits.parquet").to_pylist()
-    assert visit["left_out"] == 1
+    assert visit["excluded_samples"] == 1
     assert parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").num_rows == 3 * 2 * 5
 
 

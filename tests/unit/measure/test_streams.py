@@ -21,7 +21,7 @@ from stallpoint.measure.jobs.operations import Operation
 from stallpoint.measure.jobs.train import Iteration, Trainer
 from stallpoint.measure.synchronisation import assembly
 from stallpoint.measure.training.device_prefetch import DevicePrefetch
-from stallpoint.measure.training.optimiser import Sgd
+from stallpoint.measure.training.optimisers import Sgd
 from stallpoint.measure.training.pipeline import MiniBatch
 from stallpoint.measure.world import World
 from stallpoint.strategies.presets import Preset
@@ -217,7 +217,7 @@ def test_a_burst_waits_for_its_own_stream_and_not_for_computing(device: FakeDevi
 def test_a_piece_of_computing_waits_for_the_stream_it_is_in(
     device: FakeDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(constants.PIECE_IMAGES, "cpu", 1)
+    monkeypatch.setitem(constants.COMPUTE_IMAGES, "cpu", 1)
     compute = co_running.backward_of_convolution(CPU)
     device.work("before", 3.0)
     compute()

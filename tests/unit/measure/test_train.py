@@ -19,7 +19,7 @@ from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure import STEP_SIZE
 from stallpoint.measure.jobs import train
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.training import optimiser
+from stallpoint.measure.training import optimisers
 from stallpoint.measure.training.pipeline import MiniBatch
 from stallpoint.measure.training.precision import in_force
 from stallpoint.measure.world import World
@@ -94,7 +94,7 @@ def check_messages(preset: Preset, ranks: int, columns: dict[str, Sequence[Any]]
     """What rank 0 recorded of its messages is what the preset says."""
     sent = {
         layer: (message, size)
-        for layer, message, size in zip(columns["layer"], columns["message"], columns["message_bytes"], strict=True)
+        for layer, message, size in zip(columns["layer"], columns["bucket"], columns["bucket_bytes"], strict=True)
         if message >= 0
     }
     assert list(sent) == ["conv", "wide", "fc"]
@@ -207,8 +207,8 @@ def test_one_worker_has_nothing_to_communicate(ranks: Ranks, cell: TrainCell, tm
     assert memory["device_peak"] is machine["gpu_available_memory"] is None
 
     (row,) = read(INSTRUMENTATION, tmp_path / "cell" / "instrumentation.parquet").to_pylist()
-    assert row["layers"] == row["turns"] == len(layers(find(cell.network).outline())), "each is called once"
-    assert row["timing_share"] == pytest.approx(row["timing_cost"] * row["turns"] / iterations["iteration_time"][1])
+    assert row["layers"] == row["marks"] == len(layers(find(cell.network).outline())), "each is called once"
+    assert row["timing_share"] == pytest.approx(row["timing_cost"] * row["marks"] / iterations["iteration_time"][1])
     of_pass = per_layer[per_layer["iteration"] == 1][["forward", "backward"]].sum() / iterations.loc[1]
     assert [row["forward_closure"], row["backward_closure"]] == pytest.approx([of_pass.forward, of_pass.backward])
 
@@ -222,14 +222,14 @@ def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
     check_consistency(cell, iterations, per_layer)
     learning = per_layer[per_layer["gradient_bytes"] > 0]
     assert (learning["all_reduce_end"] > learning["all_reduce_start"]).all()
-    per_message = learning.groupby(["rank", "iteration", "message"])
+    per_message = learning.groupby(["rank", "iteration", "bucket"])
     end_of_backward = iterations.set_index(["rank", "iteration"])["backward"]
     assert (end_of_backward > 0).all()
     if sync == "ddp":
-        assert learning["message"].nunique() < len(learning) / len(iterations), "several layers in a bucket"
+        assert learning["bucket"].nunique() < len(learning) / len(iterations), "several layers in a bucket"
     else:
         assert (learning["all_reduce_start"] >= learning["gradient_ready"]).all()
-        assert (learning["message_bytes"] == learning["gradient_bytes"]).all()
+        assert (learning["bucket_bytes"] == learning["gradient_bytes"]).all()
         durations = (per_message["all_reduce_end"].first() - per_message["all_reduce_start"].first()).groupby(
             ["rank", "iteration"]
         )
@@ -239,7 +239,7 @@ def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
         assert (iterations["communication"] <= iterations["exposed_communication"]).all()
     silent = per_layer[per_layer["gradient_bytes"] == 0]
     assert silent["all_reduce_start"].isna().all()
-    assert (silent["message"] == -1).all()
+    assert (silent["bucket"] == -1).all()
 
 
 def test_workers_with_weights_of_their_own_exchange_them_after_the_update(
@@ -250,9 +250,9 @@ def test_workers_with_weights_of_their_own_exchange_them_after_the_update(
     iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     of_second = per_layer[(per_layer["gradient_bytes"] > 0) & (per_layer["iteration"] == 1)]
-    assert (per_layer.loc[per_layer["iteration"] == 0, "message"] == -1).all()
-    assert (of_second["message"] == 0).all()
-    assert list(of_second["message_bytes"]) == list(of_second["gradient_bytes"])
+    assert (per_layer.loc[per_layer["iteration"] == 0, "bucket"] == -1).all()
+    assert (of_second["bucket"] == 0).all()
+    assert list(of_second["bucket_bytes"]) == list(of_second["gradient_bytes"])
     assert (iterations["communication"] <= iterations["exposed_communication"]).all()
     stale = read(STALENESS, tmp_path / "cell" / "staleness.parquet").to_pandas()
     assert sorted(zip(stale["update"], stale["staleness"], strict=True)) == [(1, 0), (2, 1)]
@@ -264,14 +264,14 @@ def test_workers_that_do_not_communicate_train_on_their_own(ranks: Ranks, cell: 
     iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     assert (iterations[["communication"]] == 0).all(axis=None)
-    assert (per_layer["message"] == -1).all()
+    assert (per_layer["bucket"] == -1).all()
     assert per_layer["all_reduce_start"].isna().all()
     losses = iterations.set_index(["rank", "iteration"])["loss"]
     assert losses[0, 1] != losses[1, 1], "each has samples and weights of its own"
 
 
 def test_a_loss_that_is_no_number_ends_the_job(cell: TrainCell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimiser, "STEP_SIZE", 1e30)
+    monkeypatch.setattr(optimisers, "STEP_SIZE", 1e30)
     kept = Recorder(cell, 0)
     with pytest.raises(CannotRun, match=r"the loss of iteration 1 is (nan|inf): training diverges"):
         train.measure(cell, World.start(1), kept)

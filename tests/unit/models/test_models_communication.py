@@ -69,7 +69,7 @@ def test_nothing_is_communicated_by_one_rank_or_of_nothing(fits: Communication) 
 def fit_of_two_ranks(sizes: np.ndarray, seconds: np.ndarray) -> Fit:
     rows = pd.DataFrame({"message_bytes": sizes, "seconds": seconds}).assign(
         **dict(zip(("hardware", "backend", "reduction", "operation"), SCHEME, strict=True)),
-        nodes=2, ranks=2, cell="c", repeat=1, visit=1, rank=0, sample=0, warmup=False, messages=1,
+        nodes=2, ranks=2, cell="c", repeat=1, visit=1, rank=0, sample=0, warmup=False, calls=1,
     )  # fmt: skip
     return communication.fit(rows, seed=0)[SCHEME].by_place[2, 1]
 
@@ -119,7 +119,7 @@ def records(seconds_at: Callable[[int, np.ndarray], np.ndarray], nodes: Sequence
     frames = [
         pd.DataFrame({
             **labels, "nodes": n, "ranks": n * workers, "cell": f"collectives/nodes~{n}", "repeat": 1, "visit": 1,
-            "rank": 0, "message_bytes": SIZES, "sample": sample, "warmup": False, "messages": 2,
+            "rank": 0, "message_bytes": SIZES, "sample": sample, "warmup": False, "calls": 2,
             "seconds": 2 * seconds_at(n, SIZES.astype(float)),
         })
         for n in nodes for sample in range(3)
@@ -328,10 +328,10 @@ def contention(slower: float, share: float) -> pd.DataFrame:
     """Messages `slower` times as long as on idle nodes, of which computing loses a `share`."""
     calls_alone = calls()
     piece, messages = 1e-3, 5
-    seconds = messages * slower * calls_alone["seconds"] / calls_alone["messages"]
+    seconds = messages * slower * calls_alone["seconds"] / calls_alone["calls"]
     return calls_alone.drop(columns="seconds").assign(
-        messages=messages, seconds=seconds, operations=(1 - share) * seconds / piece, computing=seconds,
-        alone_operations=20, alone_computing=20 * piece,
+        calls=messages, seconds=seconds, operations=(1 - share) * seconds / piece, computing=seconds,
+        isolated_operations=20, isolated_computing=20 * piece,
     )  # fmt: skip
 
 
@@ -370,5 +370,5 @@ def test_schemes_without_contention_records_have_none() -> None:
 
 
 def test_computing_that_took_no_time_is_refused() -> None:
-    with pytest.raises(InputError, match=r"contention: alone_computing is 0.* of cell collectives/"):
-        communication.fit(calls(), 0, contention(3.0, 0.4).assign(alone_computing=0.0))
+    with pytest.raises(InputError, match=r"contention: isolated_computing is 0.* of cell collectives/"):
+        communication.fit(calls(), 0, contention(3.0, 0.4).assign(isolated_computing=0.0))

@@ -100,7 +100,7 @@ def test_without_such_a_cell_nothing_is_said_of_the_cost() -> None:
     rows = fit(RECORDS, nodes=[])["hidden_communication"]
     assert len(rows) == 8
     assert rows[["cost", "hidden", "hidden_share"]].isna().all(axis=None)
-    assert rows[["isolated", "of_backward"]].notna().all(axis=None)
+    assert rows[["isolated", "communication_over_backward"]].notna().all(axis=None)
 
 
 def test_training_without_communication_is_predicted_and_answers_nothing(quiet: dict[str, pd.DataFrame]) -> None:

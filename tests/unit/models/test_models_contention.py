@@ -109,8 +109,8 @@ def test_the_two_passes_may_be_slowed_down_by_different_factors() -> None:
 
 def merged_into_one(layers: pd.DataFrame, chosen: pd.Series) -> None:
     """All that these rows sent went in one message."""
-    sent = chosen & (layers["message"] >= 0)
-    layers.loc[sent, "message"] = 0
+    sent = chosen & (layers["bucket"] >= 0)
+    layers.loc[sent, "bucket"] = 0
     key = ["cell", "rank", "iteration"]
     for side, reduce in (("all_reduce_start", "min"), ("all_reduce_end", "max")):
         layers.loc[sent, side] = layers[sent].groupby(key)[side].transform(reduce)
@@ -163,7 +163,7 @@ def test_what_was_measured_while_ranks_compute_stands_for_messages_beside_the_pa
 def pieces(alone: dict[int, float], *, slowest: dict[int, float] | None = None) -> pd.DataFrame:
     """Records of contention in which messages cost nothing; `alone` and on one rank `slowest` by nodes, s."""
     rows = [
-        {"nodes": nodes, "rank": rank, "alone_computing": (slowest or alone)[nodes] if rank == 0 else alone[nodes]}
+        {"nodes": nodes, "rank": rank, "isolated_computing": (slowest or alone)[nodes] if rank == 0 else alone[nodes]}
         for nodes in alone
         for rank in range(nodes)
     ]
@@ -178,7 +178,7 @@ def pieces(alone: dict[int, float], *, slowest: dict[int, float] | None = None) 
     }
     return pd.DataFrame(rows).merge(pd.DataFrame({"message_bytes": [2**10, 2**22]}), how="cross").assign(
         **labels, ranks=lambda rows: rows["nodes"], cell=lambda rows: "collectives/nodes~" + rows["nodes"].astype(str),
-        warmup=False, messages=1, seconds=20e-3, operations=20, computing=20e-3, alone_operations=20,
+        warmup=False, calls=1, seconds=20e-3, operations=20, computing=20e-3, isolated_operations=20,
     )  # fmt: skip
 
 

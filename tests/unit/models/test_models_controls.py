@@ -232,7 +232,7 @@ def test_a_verdict_is_not_surer_than_the_interval_beside_it(
     quantiles = norm.ppf((np.arange(REPLICATES) + 0.5) / REPLICATES)
     (row,), probabilities = stalling([curve(speedup * np.exp(spread * np.array([0, *quantiles])))], 0.1, 0.5)
     assert (row["verdict"], row["verdict_ranks"]) == verdict
-    gains = next(one["probability"] for one in probabilities if one["of"] == "measured" and not one["stalls"])
+    gains = next(one["probability"] for one in probabilities if one["basis"] == "measured" and not one["stalls"])
     expected = norm.sf((np.log(1.1) - np.log(speedup)) / spread)
     assert gains == pytest.approx(expected, abs=0.01), "what the interval says"
 

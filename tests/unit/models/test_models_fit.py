@@ -204,9 +204,7 @@ def test_pieces_reach_the_table() -> None:
     sizes = rows["message_bytes"].iloc[0] * 2 ** np.arange(14)
     one = rows[rows["message_bytes"] == rows["message_bytes"].iloc[0]]
     seconds = 1e-5 + 1e-10 * np.minimum(sizes, 2**16) + 2e-9 * np.maximum(sizes - 2**16, 0)
-    jumping = [
-        one.assign(message_bytes=size, messages=1, seconds=time) for size, time in zip(sizes, seconds, strict=True)
-    ]
+    jumping = [one.assign(message_bytes=size, calls=1, seconds=time) for size, time in zip(sizes, seconds, strict=True)]
     table = fit({**tables, "collectives": pd.concat(jumping)}, nodes=NODES)["communication"].query("fit == 'place'")
     assert table["piece"].tolist() == [0, 1]
     assert table["from_bytes"].tolist() == [0, 2**16]

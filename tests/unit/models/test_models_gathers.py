@@ -26,7 +26,7 @@ def frames(gathers: list[list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     )
     rows = [(step, rank, layer, gathers[rank][layer]) for step, rank in steps for layer in (0, 1)]
     layers = pd.DataFrame(rows, columns=["iteration", "rank", "layer_index", "gather_end"])
-    layers["message"] = 1 - layers["layer_index"]
+    layers["bucket"] = 1 - layers["layer_index"]
     return iterations, layers.assign(gather_start=0.0, all_reduce_start=0.4, all_reduce_end=0.5)
 
 

@@ -62,7 +62,7 @@ def links(
             frames.append(pd.DataFrame({
                 "hardware": "cpu", "backend": "mpi", "reduction": "library", "operation": ALL_REDUCE, "nodes": n,
                 "ranks": n, "cell": f"c{n}", "repeat": 1, "visit": visit, "rank": 0, "sample": 0, "warmup": False,
-                "messages": 1, "message_bytes": SIZES.astype(int), "seconds": seconds,
+                "calls": 1, "message_bytes": SIZES.astype(int), "seconds": seconds,
             }))  # fmt: skip
     (found,) = communication.fit(pd.concat(frames, ignore_index=True), seed=seed).values()
     return found
@@ -146,7 +146,7 @@ def test_a_forced_scheme_departs_from_its_law_too() -> None:
             rows.append(pd.DataFrame({
                 "hardware": "cpu", "backend": "mpi", "reduction": "ring", "operation": ALL_REDUCE, "nodes": n,
                 "ranks": n, "cell": f"c{n}", "repeat": 1, "visit": visit, "rank": 0, "sample": 0, "warmup": False,
-                "messages": 1, "message_bytes": SIZES.astype(int), "seconds": (1 + visit / 200) * contending(n, SIZES),
+                "calls": 1, "message_bytes": SIZES.astype(int), "seconds": (1 + visit / 200) * contending(n, SIZES),
             }))  # fmt: skip
     (found,) = communication.fit(pd.concat(rows, ignore_index=True), seed=0).values()
     assert covered(contending, 64, intervals(found, 64)) >= 0.85

@@ -28,7 +28,7 @@ def test_the_median_by_the_slowest_rank_with_its_slowest_ranks() -> None:
     iterations = kept(measured["iterations"]).query(f"cell == '{cell}'")
     walls = iterations.groupby("iteration")["iteration_time"].max()
     assert found.ranks["wall"].unique().tolist() == [np.quantile(walls, 0.5, method="lower")]
-    assert found.ranks["of"].unique().tolist() == [len(walls)]
+    assert found.ranks["iterations"].unique().tolist() == [len(walls)]
     every = iterations[iterations["iteration"] == found.ranks["iteration"].iloc[0]]
     assert len(every) == 20
     assert set(found.ranks["rank"]) == set(every.nlargest(MOST_RANKS, "iteration_time")["rank"])

@@ -14,8 +14,8 @@ def contention(
         {
             "hardware": "cpu", "nodes": nodes, "ranks": nodes, "cell": cell, "repeat": repeat, "visit": 1,
             "operation": "all-reduce", "message_bytes": 1024, "sample": sample, "rank": rank, "warmup": sample == 0,
-            "alone_operations": 20,
-            "alone_computing": 20 * piece * (slowest if rank == 0 else 1.0)
+            "isolated_operations": 20,
+            "isolated_computing": 20 * piece * (slowest if rank == 0 else 1.0)
             * (9 if sample == 0 else np.exp(noise * random.standard_normal())),
         }
         for repeat, ((nodes, cell), piece) in enumerate(pieces.items())

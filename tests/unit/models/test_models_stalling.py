@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nightly import first_by_day
 from synthetic import Layer, Truth, study
 
-from stallpoint.models.answers.stalling import crossing, tables, worthwhile_ranks
+from stallpoint.models.answers.stalling import cost_efficient_ranks, crossing, tables
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
@@ -54,14 +54,14 @@ def row(seconds: list[float], *, threshold: float = 0.1, efficiency: float = 0.5
 def test_stalling_comes_no_later_when_more_is_asked_for(seconds: list[float], one: float, other: float) -> None:
     less, more = (row(seconds, threshold=asked, efficiency=asked) for asked in sorted([one, other]))
     assert more["stall_ranks"] <= less["stall_ranks"]
-    assert more["worthwhile_ranks"] <= less["worthwhile_ranks"]
+    assert more["cost_efficient_ranks"] <= less["cost_efficient_ranks"]
 
 
 @settings(max_examples=4)
 @given(times, st.sampled_from([2.0**power for power in (-20, -3, 1, 10)]))
 def test_the_unit_of_time_does_not_matter(seconds: list[float], factor: float) -> None:
     before, after = row(seconds), row(seconds, factor=factor)
-    for name in ("stall_ranks", "reached", "crossing_ranks", "worthwhile_ranks", "best_speedup", "dominant_cause"):
+    for name in ("stall_ranks", "reached", "crossing_ranks", "cost_efficient_ranks", "best_speedup", "dominant_cause"):
         assert before[name] == after[name]
 
 
@@ -93,7 +93,7 @@ def test_communication_that_takes_longer_from_the_start_crosses_there() -> None:
 
 def test_worthwhile_nodes_end_where_the_efficiency_first_falls_short() -> None:
     efficiencies = np.array([[1.0, 0.9, 0.4, 0.6], [1.0, 0.4, 0.9, 0.9], [1.0, 0.9, 0.8, 0.7]])
-    assert worthwhile_ranks(COUNTS, efficiencies, 0.5).tolist() == [2, 1, 8]
+    assert cost_efficient_ranks(COUNTS, efficiencies, 0.5).tolist() == [2, 1, 8]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_the_worthwhile_nodes_of_a_made_up_cluster(fitted: pd.DataFrame) -> None
     n = np.array([1, 2, 4, 8, 16, 32])
     iteration = 192 / n + 9 + 2 * (n - 1) * (0.2 + 16 / n)
     efficiency = iteration[0] / iteration / n
-    assert fitted.iloc[0]["worthwhile_ranks"] == n[efficiency >= 0.5].max() == 4
+    assert fitted.iloc[0]["cost_efficient_ranks"] == n[efficiency >= 0.5].max() == 4
 
 
 @pytest.mark.parametrize("broken", first_by_day([np.nan, 0.0, -1.0, np.inf]))
@@ -130,7 +130,9 @@ def test_times_that_cannot_be_are_refused(broken: float) -> None:
         assert note == "the iteration time on n = 1 is not a positive number"
     assert not found["stalling"]["reached"].any()
     assert (
-        found["stalling"][["stall_ranks", "crossing_ranks", "worthwhile_ranks", "best_speedup"]].isna().all(axis=None)
+        found["stalling"][["stall_ranks", "crossing_ranks", "cost_efficient_ranks", "best_speedup"]]
+        .isna()
+        .all(axis=None)
     )
     assert found["critical_path"].empty
     assert found["next_cells"].empty
@@ -160,7 +162,7 @@ def test_predictions_do_not_count_for_the_verdict() -> None:
     whole = curve([8.0, 4.5, 2.5, 2.45], noise=0.01)
     measured = {n: whole.measured[n] for n in (1, 2, 4)}
     (found,), probabilities = tables([ScalingCurve(measured, whole.predicted)], 0.1, 0.5)
-    assert [(p["of"], p["nodes"], p["stalls"]) for p in probabilities] == [
+    assert [(p["basis"], p["nodes"], p["stalls"]) for p in probabilities] == [
         *[("measured", 1, True), ("measured", 2, True), ("measured", 4, False)],
         *[("known", 1, True), ("known", 2, True), ("known", 4, True), ("known", 8, False)],
     ]
@@ -190,7 +192,7 @@ def test_disturbed_iterations_do_not_change_what_is_found() -> None:
     found = fit(records, nodes=[])
     disturbed = found["disturbances"]
     assert len(disturbed) == len(iterations[planted].drop_duplicates(["cell", "iteration"]))
-    assert disturbed["left_out"].all()
+    assert disturbed["excluded"].all()
     gone = pd.MultiIndex.from_frame(disturbed[["cell", "iteration"]])
     for name in ("iterations", "layers"):
         table = undisturbed[name]

@@ -31,9 +31,9 @@ def test_rates_count_all_nodes(tables: dict[str, pd.DataFrame]) -> None:
         assert row["latency_p50"] < row["latency_p95"] < row["latency_p99"]
         assert row["resident"] == 0.0
         assert row["set_over_memory"] == 10
-        assert (row["origin"], row["server_cache"], row["of_storage"]) == ("local device", "none", True)
+        assert (row["origin"], row["server_cache"], row["uncached"]) == ("local device", "none", True)
         warm = found.loc[(storage, 4, "shuffled", "warm")]
-        assert (warm["origin"], warm["server_cache"], warm["of_storage"]) == ("page cache", "", False)
+        assert (warm["origin"], warm["server_cache"], warm["uncached"]) == ("page cache", "", False)
 
 
 def one_order(tables: dict[str, pd.DataFrame], nodes: int) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -72,10 +72,10 @@ def test_a_node_that_read_from_its_page_cache_keeps_a_pass_from_being_the_storag
     mended = passes.assign(
         origin=passes["origin"].mask(cached, "page cache"),
         server_cache=passes["server_cache"].mask(cached, ""),
-        of_storage=passes["of_storage"].mask(cached, False),
+        uncached=passes["uncached"].mask(cached, False),
     )
     found = rates(reads, mended).set_index("origin")
-    assert dict(found["of_storage"]) == {"mixed": False, "local device": True}
+    assert dict(found["uncached"]) == {"mixed": False, "local device": True}
     assert found.loc["mixed", "server_cache"] == "unknown"
 
 

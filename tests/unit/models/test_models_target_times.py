@@ -54,7 +54,7 @@ def test_more_workers_that_save_nothing_stall() -> None:
     of = [trained("wfbp", 1, seconds, ranks, ranks) for ranks, seconds in ((1, 0.2), (2, 0.1), (4, 0.1))]
     found = time_to_accuracy.runs_to_target(pd.concat(of), [], seed=0)
     (row,) = time_to_accuracy.target_stalling(found, [], 0.1)
-    assert (row["of"], row["verdict"], row["verdict_ranks"]) == ("trained", "stalls", 2)
+    assert (row["basis"], row["verdict"], row["verdict_ranks"]) == ("trained", "stalls", 2)
 
 
 def test_a_place_that_was_measured_is_predicted_without_its_own_measurement() -> None:
@@ -86,7 +86,7 @@ def test_stopping_the_smallest_batch_early_is_as_fast_as_a_larger_batch_of_that_
     for batch, steps, best in ((32, 800, 0.8), (64, 400, 0.4)):
         for seed in range(3):
             cell = f"{batch}/{seed}"
-            ends.append({**LABELS, "cell": cell, "batch": batch, "trial": 1, "seed": seed, "ended": "most steps",
+            ends.append({**LABELS, "cell": cell, "batch": batch, "trial": 1, "seed": seed, "ended": "max steps",
                          "target": np.nan, "best_accuracy": best})  # fmt: skip
             evaluations += [{"cell": cell, "step": step, "validation_accuracy": best * step / steps}
                             for step in range(0, steps + 1, steps // 8)]  # fmt: skip

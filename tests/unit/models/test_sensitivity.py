@@ -31,7 +31,7 @@ from visiting_cells import train
 
 from stallpoint.measure import constants
 from stallpoint.measure.jobs.sgemm import settled
-from stallpoint.measure.synchronisation.merging import calibrated
+from stallpoint.measure.synchronisation.fusion import calibrated
 from stallpoint.models.answers import next_cells
 from stallpoint.models.answers.causes import DOMINANT, losses, verdicts
 from stallpoint.models.answers.stalling import tables as stalling

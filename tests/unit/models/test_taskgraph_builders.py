@@ -17,7 +17,7 @@ from stallpoint.models.taskgraph import (
     iteration_tasks,
     schedule,
 )
-from stallpoint.strategies.messages import messages
+from stallpoint.strategies.buckets import buckets
 from stallpoint.strategies.presets import PRESETS, Preset
 
 SENT = [Message((layer,), seconds) for layer, seconds in ((2, 3), (1, 3), (0, 1))]
@@ -116,7 +116,7 @@ def test_figure_1_with_the_copy_ahead() -> None:
 def test_every_preset_is_a_job(name: str, prefetch: bool, gradient_bytes: list[int]) -> None:
     preset = PRESETS[name].preset
     layers = len(gradient_bytes)
-    sent = [Message(tuple(m), 1.0) for m in messages(preset, gradient_bytes)]
+    sent = [Message(tuple(m), 1.0) for m in buckets(preset, gradient_bytes)]
     tasks = iteration_tasks(Costs(1, 1, [1] * layers, [1] * layers, sent, 1), preset, prefetch=prefetch)
     named = {task.name: task for task in tasks}
     assert len(named) == 2 * (2 + 2 * layers + len(sent) + 1)

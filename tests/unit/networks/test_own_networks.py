@@ -174,7 +174,7 @@ def test_a_sketch_is_not_run() -> None:
     [
         ({"build": "mine"}, "networks.mine.build: 'mine' should be MODULE:FUNCTION or FILE.py:FUNCTION"),
         ({"build": "nets/none.py:logits"}, "networks.mine.build: there is no file nets/none.py"),
-        ({"image_size": None}, "networks.mine: should say what it takes, image_size, or sequence_length"),
+        ({"image_size": None}, "networks.mine: needs its input, image_size, or sequence_length"),
         ({"vocabulary": 5}, "but says image_size, vocabulary"),
         ({"build": "no_such.module:f"}, "importing no_such.module failed: ModuleNotFoundError: No module"),
         ({"build": "nets/mine.py:logit"}, "networks.mine.build: nets/mine.py has no function logit"),
@@ -196,7 +196,7 @@ def test_what_is_wrong_is_said_with_the_entry(entry: dict[str, Any], message: st
 
 def test_labels_beyond_the_networks_classes_are_named() -> None:
     built = own_network("mine", {"build": "nets/mine.py:logits", **IMAGES}).build(seed=1)
-    with pytest.raises(InputError, match="the network tells 10 classes apart, the data has more: Target 10"):
+    with pytest.raises(InputError, match="the network has 10 classes, the data has more: Target 10"):
         built(torch.randn(2, 3, 8, 8), torch.tensor([1, 10]))
 
 

@@ -17,7 +17,7 @@ from stallpoint.study.sources import sources_of
 
 ROOT = Path(__file__).parents[3]
 LIBRARY = ROOT / "src/stallpoint"
-SENT = {"models/taskgraph/tasks.py", *(f"strategies/{name}.py" for name in ("mg_wfbp", "messages", "presets"))}
+SENT = {"models/taskgraph/tasks.py", *(f"strategies/{name}.py" for name in ("mg_wfbp", "buckets", "presets"))}
 """Files of the task graph and of what is sent."""
 
 NOT_DERIVED = {

@@ -13,9 +13,9 @@ from stallpoint.records.disturbances import (
     foreign,
     kept,
     members,
+    on_all_ranks,
     sentinels,
     table,
-    together,
     with_sentinel,
     without,
 )
@@ -33,7 +33,7 @@ def test_another_process_is_found_where_it_was_and_disturbs_all_ranks() -> None:
     assert marked(iterations, reasons) == list(range(10, 20))
     assert marked(iterations, reasons, rank=1) == []
     assert set(reasons) == {"", "another process"}
-    assert marked(iterations, together(iterations, reasons), rank=1) == list(range(10, 20))
+    assert marked(iterations, on_all_ranks(iterations, reasons), rank=1) == list(range(10, 20))
 
 
 def test_another_process_that_nobody_waits_for_disturbs_no_single_thread() -> None:
@@ -157,7 +157,7 @@ def test_several_reasons_are_all_named() -> None:
     iterations = with_another_process(rows(), 0, COUNT).assign(steal=TIME)
     reasons = disturbed(iterations)
     assert set(reasons[iterations["rank"] == 0]) == {"another process, steal"}
-    assert set(together(iterations, reasons)) == {"another process, steal"}
+    assert set(on_all_ranks(iterations, reasons)) == {"another process, steal"}
 
 
 def test_what_was_not_read_disturbs_nothing() -> None:
@@ -181,7 +181,7 @@ def test_the_order_of_rows_does_not_matter(order: list[int], begin: int, length:
     reasons = disturbed(iterations)
     shuffled = iterations.iloc[order]
     assert disturbed(shuffled).sort_index().equals(reasons)
-    assert together(shuffled, disturbed(shuffled)).sort_index().equals(together(iterations, reasons))
+    assert on_all_ranks(shuffled, disturbed(shuffled)).sort_index().equals(on_all_ranks(iterations, reasons))
 
 
 @pytest.mark.parametrize(("text", "cpus"), [("0-2,8", {0, 1, 2, 8}), ("3", {3}), ("", set())])
@@ -195,7 +195,7 @@ def test_disturbed_iterations_are_left_out_where_two_visits_remain(visits: int, 
     found = table(iterations, with_sentinel(of_visits))
     assert found["iteration"].tolist() == list(range(5))
     assert set(found["reason"]) == {"another process"}
-    assert set(found["left_out"]) == {left_out}
+    assert set(found["excluded"]) == {left_out}
     good = without(iterations, found)
     assert good["iteration"].nunique() == 5 * visits - (5 if left_out else 0)
     assert set(good["rank"]) == {0, 1}
@@ -212,7 +212,7 @@ def test_where_all_visits_are_disturbed_all_count() -> None:
     iterations, of_visits = recorded(3, 3)
     found = table(iterations, with_sentinel(of_visits))
     assert len(found) == 15
-    assert not found["left_out"].any()
+    assert not found["excluded"].any()
     assert without(iterations, found).equals(iterations)
 
 
@@ -221,7 +221,7 @@ def test_a_visit_whose_warm_up_alone_was_left_alone_does_not_count() -> None:
     second = (iterations["visit"] == 1) & ~iterations["warmup"]
     iterations.loc[second, "node_busy"] += TIME
     iterations.loc[second, "runnable_wait"] = TIME
-    assert not table(iterations, with_sentinel(of_visits))["left_out"].any()
+    assert not table(iterations, with_sentinel(of_visits))["excluded"].any()
 
 
 def test_what_was_not_watched_is_not_disturbed() -> None:
@@ -238,7 +238,7 @@ def test_a_slow_machine_is_found_by_the_sentinel_at_both_ends_of_a_visit() -> No
     found = table(iterations, with_sentinel(of_visits))
     assert set(found["visit"]) == {2}
     assert set(found["reason"]) == {"slow machine"}
-    assert found["left_out"].all()
+    assert found["excluded"].all()
 
 
 def test_the_usual_sentinel_is_that_of_the_same_node_with_as_many_ranks() -> None:

@@ -316,7 +316,7 @@ def data_of(chart: Spec) -> pd.DataFrame:
 
 
 def test_all_reduces_while_computing_have_a_panel_beside_those_on_idle_ranks(tables: Tables) -> None:
-    busy = tables["collectives"].assign(messages=12, seconds=lambda rows: 12 * rows["seconds"])
+    busy = tables["collectives"].assign(calls=12, seconds=lambda rows: 12 * rows["seconds"])
     rows = data_of(spec("all-reduce", {**tables, "contention": busy})).query("basis == 'measured'")
     rows = rows[~rows["shown"].str.endswith("GB/s")]
     idle_panel, busy_panel = rows["panel"].unique()
@@ -363,9 +363,9 @@ def test_overlap_offers_every_network_and_starts_with_wait_free_back_propagation
 
 def test_turns_show_when_the_machine_was_slower_and_what_disturbed_which_visit(tables: Tables) -> None:
     visits = tables["visits"].copy()
-    slow = (visits["rank"] == 1) & (visits["turn"] == visits.loc[visits["rank"] == 1, "turn"].iloc[0])
+    slow = (visits["rank"] == 1) & (visits["position"] == visits.loc[visits["rank"] == 1, "position"].iloc[0])
     visits.loc[slow, "product_after"] *= 4
-    cell, visit, began = visits.loc[slow, ["cell", "visit", "began"]].iloc[0]
+    cell, visit, began = visits.loc[slow, ["cell", "visit", "started"]].iloc[0]
     reasons = ["steal", "another process, steal", "steal"]
     disturbed = pd.DataFrame(
         {"cell": cell, "hardware": "cpu", "visit": visit, "iteration": range(3), "reason": reasons}
@@ -377,17 +377,17 @@ def test_turns_show_when_the_machine_was_slower_and_what_disturbed_which_visit(t
     assert (rows.loc[rows["basis"] == "sentinel", "at_low"] == usual).all()
     ticks = rows[rows["basis"] == "disturbed"].set_index("reason")
     assert ticks["iterations"].to_dict() == {"another process": 1, "steal": 3}
-    middle = (began - visits["began"].min()).total_seconds() / 60 + 2 / 60
+    middle = (began - visits["started"].min()).total_seconds() / 60 + 2 / 60
     assert ticks["start"].to_numpy() == pytest.approx(middle, rel=1e-3)
 
 
 def test_pauses_between_jobs_are_left_out(tables: Tables) -> None:
     visits = tables["visits"].copy()
-    later = visits["turn"] > visits["turn"].median()
-    visits.loc[later, "began"] += pd.Timedelta(days=1)
+    later = visits["position"] > visits["position"].median()
+    visits.loc[later, "started"] += pd.Timedelta(days=1)
     rows = data_of(spec("turns", {"visits": visits}))
-    ended = visits.loc[~later, "began"].max() + pd.Timedelta(seconds=4)
-    assert rows["end"].max() < ((ended - visits["began"].min()).total_seconds() + len(visits) * 4) / 60
+    ended = visits.loc[~later, "started"].max() + pd.Timedelta(seconds=4)
+    assert rows["end"].max() < ((ended - visits["started"].min()).total_seconds() + len(visits) * 4) / 60
     assert rows["end"].max() < 24 * 60
 
 
@@ -424,7 +424,7 @@ def test_all_charts_are_drawn_in_one_process_and_equal_tables_give_equal_files_i
     monkeypatch.setattr(rendering, "CHARTS", {name: CHARTS[name] for name in ("speedup", "turns", "overlap")})
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
-    rendering.render_all({**tables, "visits": tables["visits"].drop(columns="began")}, here)
+    rendering.render_all({**tables, "visits": tables["visits"].drop(columns="started")}, here)
     said = (here / "turns.error").read_text(encoding="utf-8")
     assert said.startswith("Traceback")
     assert said.endswith("\nerror: chart turns cannot be drawn: KeyError: 'began'\n")

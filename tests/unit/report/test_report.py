@@ -273,12 +273,12 @@ def test_raw_tables_hold_some_rows_of_each_and_name_the_file(tables: Tables) -> 
 
 
 def test_raw_tables_say_units_and_have_no_numbers_that_json_lacks(tables: Tables) -> None:
-    frame = tables["stalling"].assign(crossing_ranks=float("inf"), worthwhile_ranks=float("nan"))
+    frame = tables["stalling"].assign(crossing_ranks=float("inf"), cost_efficient_ranks=float("nan"))
     _, data = raw_tables({"stalling": frame, "storage_rates": tables["storage_rates"]})
     names = [column["name"] for column in data["stalling"]["columns"]]
     first = dict(zip(names, data["stalling"]["rows"][0], strict=True))
     assert first["crossing_ranks"] == "∞"
-    assert first["worthwhile_ranks"] is None
+    assert first["cost_efficient_ranks"] is None
     units = {column["name"]: column["unit"] for column in data["storage_rates"]["columns"]}
     assert units["latency_p50"] == "s"
 

@@ -131,11 +131,11 @@ def test_a_session_visits_side_by_side_what_its_trial_allows(
         rows = read(VISITS, measurement.folder / "record" / "visits.parquet").to_pandas()
         assert len(rows) >= measurement.cell.visits * measurement.cell.ranks
         if measurement.cell.nodes == 1:
-            company += rows["beside"].tolist()
+            company += rows["concurrent"].tolist()
             iterations = read(ITERATIONS, measurement.folder / "record" / "iterations.parquet").to_pandas()
             assert iterations["iteration"].tolist() == list(range(len(rows))), "no visit of the trial is among them"
         else:
-            assert (rows["beside"] == 0).all()
+            assert (rows["concurrent"] == 0).all()
     assert company.count(0) >= 4, "two trials of two cells each, alone"
     assert company.count(1) >= 8 if within else set(company) == {0}
     verdict = "side by side" if within else "one after the other"

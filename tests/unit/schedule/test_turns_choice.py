@@ -83,7 +83,7 @@ def test_the_speedup_that_is_least_certain_gets_the_further_visits(seed: int) ->
     visited, _, reason = simulate(cells, find, Limits(precision=0.05), seed)
     quiet, noisy = visited[:2], visited[2:]
     assert [one.visits for one in quiet] == [4, 4]
-    assert reason in ("precision", "most visits")
+    assert reason in ("precision", "max visits")
     worst = max(one.half_width for one in speedups(noisy))
     assert worst <= 0.05 or all(one.visits == MOST * 4 for one in noisy)
     assert sum(one.visits for one in noisy) > 8 or worst <= 0.05

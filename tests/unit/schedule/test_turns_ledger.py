@@ -32,7 +32,7 @@ def visit(measured: Measurement, number: int, *, failure: str = "", duration: fl
     recorder = Recorder(measured.cell, rank=0, visit=number)
     samples = [10 * number, 10 * number + 1]
     recorder.add(
-        COLLECTIVES, operation="all-reduce", message_bytes=4, sample=samples, warmup=False, messages=1, seconds=0.5
+        COLLECTIVES, operation="all-reduce", message_bytes=4, sample=samples, warmup=False, calls=1, seconds=0.5
     )
     row = {**run_row(measured.cell, STARTED, failure=failure), "duration": duration}
     rows = {} if failure else {COLLECTIVES.name: recorder.arrow(COLLECTIVES)}

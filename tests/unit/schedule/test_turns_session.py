@@ -119,8 +119,8 @@ def test_cells_of_all_sizes_and_schemes_take_turns_in_rounds(place: Path) -> Non
         visits = range(1, rows["visit"].max() + 1)
         assert cell.visits <= len(visits) <= 2 * cell.visits, "a disturbed visit asks for another one"
         assert rows.groupby("visit").size().to_dict() == dict.fromkeys(visits, cell.ranks)
-        assert rows.groupby("visit")["turn"].nunique().eq(1).all()
-        order += [(int(turn), cell.path) for turn in rows["turn"].unique()]
+        assert rows.groupby("visit")["position"].nunique().eq(1).all()
+        order += [(int(turn), cell.path) for turn in rows["position"].unique()]
     assert [turn for turn, _ in sorted(order)] == list(range(1, len(order) + 1))
     assert {cell for _, cell in sorted(order)[:4]} == {cell.path for cell in cells}
     iterations = read(ITERATIONS, measurement(cells[1], place).folder / RECORD / "iterations.parquet").to_pandas()

@@ -127,15 +127,15 @@ def test_what_lies_in_a_folder_that_cannot_be_written_is_found_once(
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as read_only:  # root may write everywhere
         read_only.setattr(os, "access", lambda path, mode: Path(path) != folder)
-        prepare(Storage("s", folder, "files"), generate=None, seed=0, most_corrupt=1)
+        prepare(Storage("s", folder, "files"), generate=None, seed=0, max_corrupt=1)
     assert not (folder / INDEX_FILE).exists()
     colour_image(folder / "dog/3.png", (0, 0, 0))
     stored = Storage("s", folder, "files").open()
-    assert (stored.samples, stored.left_out) == (2, 1), "of the index, not of the folder"
+    assert (stored.samples, stored.excluded) == (2, 1), "of the index, not of the folder"
     assert [file.name for file in stored.files()] == ["1.png", "1.png"]
     node.symlink_to(folder)
     assert Storage("s", node, "files").open().samples == 2, "however the folder is spelt"
-    prepare(Storage("s", folder, "files"), generate=None, seed=0, most_corrupt=1)
+    prepare(Storage("s", folder, "files"), generate=None, seed=0, max_corrupt=1)
     assert Storage("s", folder, "files").open().samples == 3, "the later index, in the folder itself"
 
 

@@ -217,7 +217,7 @@ def test_half_of_another_conversion_is_not_gone_on_with(images: Storage, tmp_pat
     scratch = tmp_path / ".made.converting"
     scratch.mkdir()
     (scratch / "conversion.json").write_text(json.dumps({"samples": 3}))
-    with pytest.raises(InputError, match="holds half of another conversion"):
+    with pytest.raises(InputError, match="holds an incomplete conversion"):
         convert.convert(images, Storage("t", tmp_path / "made", "tar"))
 
 

@@ -262,14 +262,14 @@ def test_corrupt_samples_are_left_out_up_to_the_limit_and_counted(tmp_path: Path
     whole = [data for data, _ in held(storage)]
     for index in (2, 5):
         storage.open().extent(index).path.write_bytes(b"no image")
-    with pytest.raises(InputError, match="storage s: 2 of 8 samples cannot be decoded, more than its most_corrupt: 1"):
-        prepare(storage, generate=None, seed=2, most_corrupt=1)
+    with pytest.raises(InputError, match="storage s: 2 of 8 samples cannot be decoded, more than its max_corrupt: 1"):
+        prepare(storage, generate=None, seed=2, max_corrupt=1)
     with pytest.raises(InputError, match="not a readable image"):
         prepare(storage, generate=None, seed=2)
-    manifest = prepare(storage, generate=None, seed=2, most_corrupt=2)
+    manifest = prepare(storage, generate=None, seed=2, max_corrupt=2)
     assert (manifest["samples"], manifest["corrupt"]) == (6, 2)
     assert all("not a readable image" in said for said in manifest["corrupt_samples"])
-    assert storage.open().left_out == 2
+    assert storage.open().excluded == 2
     assert [data for data, _ in held(storage)] == [whole[index] for index in (0, 1, 3, 4, 6, 7)]
 
 

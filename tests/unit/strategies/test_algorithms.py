@@ -22,13 +22,10 @@ from torch import nn
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.clock import HostClock
-from stallpoint.measure.synchronisation.asynchronous import Asynchronous
 from stallpoint.measure.synchronisation.averaging import Outer
 from stallpoint.measure.synchronisation.delayed import Delays
-from stallpoint.measure.synchronisation.downpour import Downpour
-from stallpoint.measure.synchronisation.elastic import Elastic
 from stallpoint.measure.synchronisation.interface import Replica
-from stallpoint.measure.synchronisation.served import Servers
+from stallpoint.measure.synchronisation.served import Asynchronous, Downpour, Elastic, Servers
 from stallpoint.measure.synchronisation.server import TOKEN_BYTES, Ask, Rules, Server, ends, share
 from stallpoint.measure.training.optimisers import Adagrad, RecipeOptimiser
 from stallpoint.measure.world import World

@@ -42,7 +42,7 @@ def orders(stages: int, micro_batches: int) -> list[list[tuple[str, int]]]:
     """The turns of each stage."""
     strategy = preset(micro_batches).strategy
     assert isinstance(strategy, OneForwardOneBackward)
-    return [list(strategy.turns(stage, stages)) for stage in range(1, stages + 1)]
+    return [list(strategy.schedule(stage, stages)) for stage in range(1, stages + 1)]
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +73,11 @@ def test_passes_in_turn_are_told_apart_from_each_other_and_from_waiting(
 
 @given(COUNTS, COUNTS)
 def test_no_stage_has_more_micro_batches_under_way_than_stages_from_it_to_the_last(stages: int, count: int) -> None:
-    for stage, turns in enumerate(orders(stages, count), 1):
-        under_way = np.cumsum([1 if kind == FORWARD else -1 for kind, _ in turns])
+    for stage, passes in enumerate(orders(stages, count), 1):
+        under_way = np.cumsum([1 if kind == FORWARD else -1 for kind, _ in passes])
         assert under_way.max() == min(stages - stage + 1, count)
         for kind in (FORWARD, BACKWARD):
-            assert [part for one, part in turns if one == kind] == list(range(1, count + 1))
+            assert [part for one, part in passes if one == kind] == list(range(1, count + 1))
     assert preset(count).strategy.kept((stages, 1)) == pytest.approx(min(stages, count) / count if stages > 1 else 1)
 
 
@@ -85,10 +85,10 @@ def test_no_stage_has_more_micro_batches_under_way_than_stages_from_it_to_the_la
 def test_stages_never_wait_for_each_other_without_end(stages: int, count: int) -> None:
     """Not even where a message arrives when it is asked for, and a stage sends one after the other."""
     order: dict[tuple[object, ...], set[tuple[object, ...]]] = {}
-    for stage, turns in enumerate(orders(stages, count), 1):
+    for stage, passes in enumerate(orders(stages, count), 1):
         passed: tuple[object, ...] | None = None
         sending: tuple[object, ...] | None = None
-        for kind, part in turns:
+        for kind, part in passes:
             sender, receiver = (stage - 1, stage + 1) if kind == FORWARD else (stage + 1, stage - 1)
             here, arrives, leaves = (kind, part, stage), ("from", kind, part, sender), ("from", kind, part, stage)
             order.setdefault(here, set())

@@ -14,7 +14,7 @@ from torch import nn
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.networks import find
 from stallpoint.networks.cutting import Cutting
-from stallpoint.networks.description import describe, stages_of
+from stallpoint.networks.description import describe, pipeline_stages
 from stallpoint.networks.inputs import Images
 from stallpoint.networks.layers import Add, Classifier, WithLoss, layers
 from stallpoint.networks.own import OwnNetwork
@@ -49,22 +49,22 @@ def test_waiting_for_a_stage_is_neither_computing_nor_transfer(trained: dict[int
             assert computed == columns["layer"][first:end], "layers of other stages take nothing"
             assert sum(columns["backward"]) <= phases["backward"] + 1e-9
             assert columns["gradient_bytes"] == trained[1][0].layers[0]["gradient_bytes"]
-            assert max(columns["message"]) == -1, "no gradients of weights are sent"
+            assert max(columns["bucket"]) == -1, "no gradients of weights are sent"
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=7), st.integers(1, 5))
 def test_no_other_cut_leaves_the_largest_stage_less_work(counted: list[tuple[int, bool]], stages: int) -> None:
     work = [work for work, _ in counted]
     cuts = Cuts(tuple(work), (*(8 if cut else None for _, cut in counted[:-1]), None))
-    if stages > cuts.most_stages:
-        with pytest.raises(InputError, match=f"into {cuts.most_stages} at most"):
+    if stages > cuts.max_stages:
+        with pytest.raises(InputError, match=f"into {cuts.max_stages} at most"):
             cuts.starts(stages)
         return
 
     def largest(starts: tuple[int, ...]) -> int:
         return max(sum(work[a:b]) + b - a for a, b in pairwise((*starts, len(work))))
 
-    places = [place for place, size in enumerate(cuts.handed_on, 1) if size]
+    places = [place for place, size in enumerate(cuts.activation_bytes, 1) if size]
     found = cuts.starts(stages)
     assert found[0] == 0
     assert set(found[1:]) <= set(places)
@@ -74,8 +74,8 @@ def test_no_other_cut_leaves_the_largest_stage_less_work(counted: list[tuple[int
 
 @pytest.mark.parametrize("name", ["alexnet", "resnet50", "googlenet", "lenet", "stories-15m"])
 def test_places_to_cut_are_as_many_as_the_plan_takes(name: str) -> None:
-    handed_on = [row["handed_on"] for row in describe(find(name))]
-    assert 1 + sum(size is not None for size in handed_on) == find(name).most_stages
+    activation_bytes = [row["activation_bytes"] for row in describe(find(name))]
+    assert 1 + sum(size is not None for size in activation_bytes) == find(name).max_stages
 
 
 def test_what_a_stage_hands_on_and_what_the_parts_compute() -> None:
@@ -95,7 +95,7 @@ def test_what_a_stage_hands_on_and_what_the_parts_compute() -> None:
     )
     cutting = Cutting(network)
     names = [layer.name for layer in layers(network)]
-    sizes = {names[start]: size for start, size in cutting.handed_on(Images(2)).items()}
+    sizes = {names[start]: size for start, size in cutting.activation_bytes(Images(2)).items()}
     assert sizes == {"block.fc1": 48, "out": 48}
     inputs, labels = torch.randn(5, 3, 2, 2), torch.randint(4, (5,))
     values = inputs
@@ -126,7 +126,7 @@ def test_a_stage_hands_on_one_tensor_and_nothing_else() -> None:
     network = WithLoss(Halves())
     names = [layer.name for layer in layers(network)]
     cutting = Cutting(network)
-    assert {names[start]: size for start, size in cutting.handed_on(Images(2)).items()} == {"network.labels": 24}
+    assert {names[start]: size for start, size in cutting.activation_bytes(Images(2)).items()} == {"network.labels": 24}
     inputs, labels = torch.randn(4, 3, 2, 2), torch.tensor([0, 1, 2, 0])
     last = names.index("network.labels")
     values = cutting.part(0, last)(inputs, labels)
@@ -148,10 +148,8 @@ class Branches(nn.Module):
 def test_networks_that_cannot_be_cut_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(HERE)
     own = OwnNetwork("mine", "test_pipeline_stages", "Branches", Images(2))
-    with pytest.raises(
-        CannotRun, match=r"network mine cannot be cut into 2 stages: torch.fx cannot follow .* TraceErr"
-    ):
-        stages_of(own, 2)
-    assert all(row["handed_on"] is None for row in describe(own))
+    with pytest.raises(CannotRun, match=r"network mine cannot be cut into 2 stages: torch.fx cannot trace .* TraceErr"):
+        pipeline_stages(own, 2)
+    assert all(row["activation_bytes"] is None for row in describe(own))
     with pytest.raises(CannotRun, match="network lenet cannot be cut into 5 stages: it can be cut into 4 at most"):
-        stages_of(find("lenet"), 5)
+        pipeline_stages(find("lenet"), 5)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.strategies.messages import blocks, fused, message_bytes, messages
+from stallpoint.strategies.buckets import blocks, buckets, fused, message_bytes
 from stallpoint.strategies.presets import PRESETS, Preset, preset_from, presets_of, to_values
 
 ROOT = Path(__file__).parents[3]
@@ -29,32 +29,56 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
         ({"like": "wfbp", "top_k": 0}, "presets.mine.top_k: 0 is not a share"),
         ({"like": "wfbp", "fusion_bytes": 8}, "presets.mine.fusion_bytes: a size above 0 and grouping: fused go"),
         ({"like": "wfbp", "grouping": "fused"}, "presets.mine.fusion_bytes: a size above 0 and grouping: fused go"),
-        ({"like": "horovod", "backend": "torch"}, "presets.mine.reduction: backend torch has library alone, not ring"),
+        ({"like": "horovod", "backend": "torch"}, "presets.mine.reduction: backend torch has only library, not ring"),
         ({"like": "ddp", "gradient_bits": 16}, "presets.mine.backend: ddp goes with"),
         ({"like": "fsdp", "grouping": "layer"}, "presets.mine.backend: fsdp, grouping: block and sharding: full or"),
         ({"like": "ddp", "sharding": "full"}, "presets.mine.backend: fsdp, grouping: block and sharding: full or node"),
-        ({"like": "fsdp", "top_k": 0.1}, "presets.mine.backend: fsdp goes with start: layer-ready and whole gradients"),
-        ({"like": "wfbp", "sharding": "optimiser"}, "presets.mine.sharding: optimiser is for backend: ddp alone"),
+        (
+            {"like": "fsdp", "top_k": 0.1},
+            "presets.mine.backend: fsdp goes with start: layer-ready and uncompressed gradients",
+        ),
+        ({"like": "wfbp", "sharding": "optimiser"}, "presets.mine.sharding: optimiser is only for backend: ddp"),
         ({"like": "ddp", "gather_ahead": 2}, "presets.mine.gather_ahead: is of sharding full and node, not of none"),
         (
             {"like": "wfbp", "hook": "bf16"},
-            "presets.mine.hook: this, bucket_view and static_graph are for backend: ddp",
+            "presets.mine.hook: this, bucket_view and static_graph are only for backend: ddp",
         ),
-        ({"like": "ddp-fp16", "hook_rank": 2}, "presets.mine.hook_rank: a rank of 1 or more, for hook: powersgd alone"),
+        ({"like": "ddp-fp16", "hook_rank": 2}, "presets.mine.hook_rank: a rank of 1 or more, only for hook: powersgd"),
         ({"like": "ddp", "static_graph": True, "accumulate": 2}, "presets.mine.static_graph: DistributedDataParallel"),
         ({"like": "wfbp", "accumulate": 0}, "presets.mine.accumulate: 0 is not a number from 1 on"),
-        ({"like": "pipeline", "grouping": "merged"}, "presets.mine.sharding: stages goes with backend: mpi, start:"),
-        ({"like": "pipeline", "accumulate": 2}, "presets.mine.sharding: stages goes with backend: mpi, start: after-"),
-        ({"like": "one-weird-trick", "accumulate": 2}, "presets.mine.sharding: outputs goes with backend: mpi, start"),
-        ({"like": "one-weird-trick", "reduction": "ring"}, "presets.mine.sharding: outputs goes with backend: mpi"),
-        ({"like": "one-weird-trick", "gradient_bits": 16}, "presets.mine.sharding: outputs goes with backend: mpi"),
-        ({"like": "one-weird-trick", "start": "never"}, "presets.mine.sharding: outputs goes with backend: mpi, start"),
-        ({"like": "tensorflow", "sharding": "outputs"}, "presets.mine.sharding: outputs goes with backend: mpi"),
+        (
+            {"like": "pipeline", "grouping": "merged"},
+            "presets.mine.sharding: stages goes only with backend: mpi, start:",
+        ),
+        (
+            {"like": "pipeline", "accumulate": 2},
+            "presets.mine.sharding: stages goes only with backend: mpi, start: after-",
+        ),
+        (
+            {"like": "one-weird-trick", "accumulate": 2},
+            "presets.mine.sharding: outputs goes only with backend: mpi, start",
+        ),
+        (
+            {"like": "one-weird-trick", "reduction": "ring"},
+            "presets.mine.sharding: outputs goes only with backend: mpi",
+        ),
+        (
+            {"like": "one-weird-trick", "gradient_bits": 16},
+            "presets.mine.sharding: outputs goes only with backend: mpi",
+        ),
+        (
+            {"like": "one-weird-trick", "start": "never"},
+            "presets.mine.sharding: outputs goes only with backend: mpi, start",
+        ),
+        ({"like": "tensorflow", "sharding": "outputs"}, "presets.mine.sharding: outputs goes only with backend: mpi"),
         ({"like": "pipeline", "micro_batches": 0}, "presets.mine.micro_batches: 0 is not a number from 1 on"),
         ({"like": "wfbp", "micro_batches": 2}, "presets.mine.micro_batches: is of sharding stages"),
-        ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring adds whole gradients"),
+        ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring sums uncompressed gradients"),
         ({"like": "wfbp", "segment_bytes": 3}, "presets.mine.segment_bytes: a multiple of 4 bytes"),
-        ({"like": "wfbp", "servers": 2}, "presets.mine.servers: a number of ranks, 0 for all, for reduction: sharded-"),
+        (
+            {"like": "wfbp", "servers": 2},
+            "presets.mine.servers: a number of ranks, 0 for all, only for reduction: sharded-",
+        ),
         ({"like": "sharded-servers", "servers": -1}, "presets.mine.servers: a number of ranks"),
         ({"like": "parameter-server", "top_k": 0.1}, "presets.mine.reduction: a parameter-server sends weights back"),
         ({"like": "local-sgd", "period": 0}, "presets.mine.period: 0 is not a number from 1 on"),
@@ -72,14 +96,17 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
             {"like": "gossip", "staleness_bound": 2},
             "presets.mine.staleness_bound: is of algorithm asynchronous, not of",
         ),
-        ({"like": "local-sgd", "top_k": 0.1}, "presets.mine.gradient_bits: algorithm averaging sends whole values"),
+        (
+            {"like": "local-sgd", "top_k": 0.1},
+            "presets.mine.gradient_bits: algorithm averaging sends uncompressed values",
+        ),
         ({"like": "local-sgd", "start": "layer-ready"}, "presets.mine.start: algorithm averaging sends all weights"),
         ({"like": "asynchronous", "reduction": "ring"}, "presets.mine.reduction: algorithm asynchronous has servers"),
         ({"like": "asynchronous", "backend": "mpi-copied"}, "presets.mine.backend: the servers of algorithm async"),
         ({"like": "gossip", "reduction": "ring"}, "presets.mine.backend: gossip reduces nothing"),
         ({"like": "asynchronous", "server_optimiser": "lars"}, "presets.mine.server_optimiser: 'lars' is not one of"),
         ({"like": "wfbp", "algorithm": "hogwild"}, "presets.mine.algorithm: 'hogwild' is not one of synchronous,"),
-        ({"like": "horovod", "start": "never"}, "presets.mine.start: never goes with device_prefetch alone"),
+        ({"like": "horovod", "start": "never"}, "presets.mine.start: never goes only with device_prefetch"),
     ],
 )
 def test_presets_that_cannot_be_are_named(entry: dict[str, Any], message: str) -> None:
@@ -119,12 +146,12 @@ def test_fused_groups_are_as_large_as_wanted_and_no_larger_than_needed(sizes: li
 
 
 def test_messages_go_from_the_last_layer_to_the_first() -> None:
-    assert messages(Preset(), [10, 0, 20, 30]) == [[3], [2], [0]]
-    assert messages(PRESETS["none"].preset, [10, 0, 20, 30]) == []
-    assert messages(PRESETS["local-sgd"].preset, [10, 0, 20, 30]) == [[3, 2, 0]]
-    assert messages(Preset(grouping="fused", fusion_bytes=40), [10, 0, 20, 30]) == [[3, 2], [0]]
-    assert messages(Preset(grouping="merged"), [10, 0, 20, 30]) == [[3], [2], [0]]
-    assert messages(Preset(grouping="merged"), [10, 0, 20, 30], lambda layers: [[0], [1, 2]]) == [[3], [2, 0]]
+    assert buckets(Preset(), [10, 0, 20, 30]) == [[3], [2], [0]]
+    assert buckets(PRESETS["none"].preset, [10, 0, 20, 30]) == []
+    assert buckets(PRESETS["local-sgd"].preset, [10, 0, 20, 30]) == [[3, 2, 0]]
+    assert buckets(Preset(grouping="fused", fusion_bytes=40), [10, 0, 20, 30]) == [[3, 2], [0]]
+    assert buckets(Preset(grouping="merged"), [10, 0, 20, 30]) == [[3], [2], [0]]
+    assert buckets(Preset(grouping="merged"), [10, 0, 20, 30], lambda layers: [[0], [1, 2]]) == [[3], [2, 0]]
 
 
 def test_compressed_messages_are_shorter() -> None:
@@ -151,4 +178,4 @@ def test_blocks_are_the_modules_that_a_network_consists_of(names: list[str], exp
     sizes = [0 if name == "relu" else 4 for name in names]
     assert blocks(names, sizes) == expected
     fsdp = PRESETS["fsdp"].preset
-    assert messages(fsdp, sizes, names=names) == [group[::-1] for group in reversed(expected)]
+    assert buckets(fsdp, sizes, names=names) == [group[::-1] for group in reversed(expected)]

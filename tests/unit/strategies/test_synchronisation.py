@@ -24,7 +24,7 @@ from stallpoint.measure.synchronisation.fsdp import FullySharded
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
 from stallpoint.measure.synchronisation.streams import HostStream
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
-from stallpoint.measure.training.optimiser import Sgd
+from stallpoint.measure.training.optimisers import Sgd
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer, layers
 from stallpoint.strategies.presets import PRESETS, Preset
@@ -61,9 +61,9 @@ def test_small_gradients_are_packed_and_large_ones_stay_where_they_are(monkeypat
     assert [len(piece.values) for piece in everything] == [4 + 10 + 9, 100]
     assert everything[0].values.tolist() == [3.0] * 4 + [2.0] * 10 + [1.0] * 9
     assert everything[1].values.data_ptr() == large.data_ptr()
-    assert [piece.place for piece in everything] == [0, 23]
+    assert [piece.offset for piece in everything] == [0, 23]
     middle = gradients.pieces(Message(1, (1,)))
-    assert [(piece.place, len(piece.values)) for piece in middle] == [(4, 10), (23, 100)]
+    assert [(piece.offset, len(piece.values)) for piece in middle] == [(4, 10), (23, 100)]
     for piece in everything:
         piece.values.mul_(2)
     for number, layer in enumerate(made):

@@ -48,7 +48,7 @@ def cell(run: str, **changes: Any) -> CommandCell:
         precision="float32", anonymise=False,
         network="mine", batch=8, storage="script", scaling="weak", sync="ddp", prefetch=1,
         worker_batch=8, iterations=2, warmup=1, readers=1, storage_path="", storage_format="",
-        preset=to_values(PRESETS["ddp"].preset), own_network=None, run=run, launch="workers", rate="", most_minutes=1.0,
+        preset=to_values(PRESETS["ddp"].preset), own_network=None, run=run, launch="workers", rate="", max_minutes=1.0,
     )  # fmt: skip
     return replace(one, **changes)
 
@@ -205,9 +205,9 @@ def test_printed_rates_are_iterations(group: str, printed: str, seconds: float, 
         ({"run": "sh -c 'echo too small; exit 4'"}, CannotRun, r"(?s)exit status 4; .*too small"),
         ({"run": "sh -c 'kill -9 $$'"}, CannotRun, "was killed .signal 9."),
         (
-            {"run": "sleep 60", "most_minutes": 0.005},
+            {"run": "sleep 60", "max_minutes": 0.005},
             CannotRun,
-            r"not ended after 0\.005 min .most_minutes., and 0 of 1 worker.s. had opened a probe;",
+            r"not ended after 0\.005 min .max_minutes., and 0 of 1 worker.s. had opened a probe;",
         ),
         ({"run": "echo 3 4", "rate": "(?P<rate>[0-9])"}, InputError, r"matches 2 times .* = 3 are needed"),
         ({"run": "echo 0 0 0", "rate": "(?P<rate>[0-9])"}, InputError, "matches what is no number above 0"),
@@ -227,7 +227,7 @@ def test_what_does_not_work_is_said(
         ({"iterations": 0}, r"no records of rank\(s\) 1 of 2"),
         ({"iterations": 2}, r"made 2 iterations; .* warmup \+ iterations = 3"),
         ({"script_ranks": 1}, r"trains on 1 worker\(s\) where the study has 2: it has to call .*init_process_group"),
-        ({"parallelism": "fsdp2"}, r"in different ways: ddp on rank 0, fsdp2 on rank 1"),
+        ({"parallelism": "fsdp2"}, r"synchronise gradients differently: ddp on rank 0, fsdp2 on rank 1"),
     ],
 )
 def test_ranks_that_disagree_are_named(second: dict[str, Any] | None, message: str) -> None:

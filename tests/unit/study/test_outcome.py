@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stallpoint.study.outcome import best, ended, outcome
 
-LIMITS: dict[str, Any] = {"target": 0.8, "steps": 100, "patience": None, "most_minutes": None}
+LIMITS: dict[str, Any] = {"target": 0.8, "steps": 100, "patience": None, "max_minutes": None}
 
 
 def run(*accuracies: float, loss: float = 1.0, train_loss: float = 1.0) -> list[dict[str, Any]]:
@@ -25,10 +25,10 @@ def run(*accuracies: float, loss: float = 1.0, train_loss: float = 1.0) -> list[
 def test_a_run_goes_on_until_something_ends_it() -> None:
     assert ended(run(0.1, 0.5), **LIMITS) == ""
     assert ended(run(0.1, 0.8), **LIMITS) == "target"
-    assert ended(run(*[0.1] * 11), **LIMITS) == "most steps"
+    assert ended(run(*[0.1] * 11), **LIMITS) == "max steps"
     assert ended(run(0.1, 0.3, 0.3, 0.2), **LIMITS | {"patience": 2}) == "stopped early"
     assert ended(run(0.1, 0.3, 0.2), **LIMITS | {"patience": 2}) == ""
-    assert ended(run(0.1, 0.3), **LIMITS | {"most_minutes": 0.5 / 60}) == "walltime"
+    assert ended(run(0.1, 0.3), **LIMITS | {"max_minutes": 0.5 / 60}) == "walltime"
     assert ended(run(0.1, 0.9), **LIMITS | {"target": None}) == ""
 
 
@@ -50,9 +50,9 @@ def test_what_a_target_took_is_linear_between_two_evaluations() -> None:
 
 
 def test_a_target_that_is_never_reached_leaves_the_best_value() -> None:
-    found = outcome(run(0.1, 0.6, 0.7, 0.7, 0.5), 0.8, "most steps")
+    found = outcome(run(0.1, 0.6, 0.7, 0.7, 0.5), 0.8, "max steps")
     assert (found["reached"], found["ended"], found["best_accuracy"], found["best_step"]) == (
-        False, "most steps", 0.7, 20,
+        False, "max steps", 0.7, 20,
     )  # fmt: skip
     assert found["steps_to_target"] is found["samples_to_target"] is found["seconds_to_target"] is None
 

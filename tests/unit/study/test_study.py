@@ -46,7 +46,7 @@ def train_cells(expanded: Study) -> list[TrainCell]:
 
 
 def reasons(expanded: Study) -> list[str]:
-    return [entry.reason for entry in expanded.left_out]
+    return [entry.reason for entry in expanded.excluded]
 
 
 def test_strong_scaling_splits_the_global_batch() -> None:
@@ -82,7 +82,7 @@ def test_a_pipeline_sends_and_receives_among_as_many_stages_as_there_can_be() ->
     assert reasons(expanded) == ["9 stages, but network alexnet can be cut into 8 at most"]
     (sent,) = expanded.of_kind("collectives")
     assert isinstance(sent, CollectivesCell)
-    assert (sent.place, sent.operations) == ((2, 3), ["all-reduce", "send-receive"])
+    assert (sent.placement, sent.operations) == ((2, 3), ["all-reduce", "send-receive"])
 
 
 def test_networks_without_outputs_to_split_are_left_out() -> None:
@@ -193,7 +193,7 @@ def test_a_network_and_a_storage_that_do_not_fit_are_left_out(network: str, stor
     ]
     assert [cell.network for cell in expanded.of_kind("sgemm")] == ["alexnet", "gpt2-small"]
     assert (expanded.tokens["gpt2-small"], expanded.tokens["small"], expanded.tokens.get("alexnet")) == (1024, 16, None)
-    assert len(expanded.left_out) == 3
+    assert len(expanded.excluded) == 3
     assert all(reason in text for text in reasons(expanded))
 
 
@@ -289,7 +289,7 @@ def itself() -> list[Any]:
         ({"what_if": [{"link": {"latency": 1e-6}}]}, "what_if[0].link: missing bandwidth"),
         (
             {"networks": {"mine": {"build": "a:b"}}},
-            "networks.mine: should say what it takes, image_size, or sequence_length and vocabulary, but says nothing",
+            "networks.mine: needs its input, image_size, or sequence_length and vocabulary, but has nothing",
         ),
         ({"networks": {"mine": {"build": "a:b", "image_size": 0}}}, "networks.mine.image_size: 0 is less than 1"),
         (
@@ -324,7 +324,7 @@ def itself() -> list[Any]:
         (converted(convert_from="dsk"), "storage.b.convert_from: unknown storage 'dsk', did you mean 'disk'?"),
         (converted(generate=3), "storage.b.convert_from: disk: its samples are those of disk or generated, not both"),
         (converted(format="tokens"), "storage.b.convert_from: disk: format tokens holds tokens, no images"),
-        (converted(convert_from="b"), "storage.b.convert_from: b: b from b: none of them is there to begin with"),
+        (converted(convert_from="b"), "storage.b.convert_from: b: b from b: they are converted from each other"),
         (converted(image_size=9), "storage.b.image_size: only says how to make a storage of format raw"),
         ({"external_tables": {"a": "x\0y.csv"}}, "external_tables.a: 'x\\x00y.csv' has characters that no path has"),
         ({"external_tables": {"a": "/tmp"}}, "external_tables.a: /tmp is a folder; a file is expected"),
@@ -345,7 +345,7 @@ def itself() -> list[Any]:
             f"networks.mine.build: {'x' * 80}... is longer than file systems take",
         ),
         ({"archives": ["a\nb.zip"]}, "archives[0]: 'a\\nb.zip' has characters that no path has"),
-        ({"matrix": [], "storage": {}}, "no cell to run: matrix leaves out every combination, and nothing is imported"),
+        ({"matrix": [], "storage": {}}, "no cell to run: matrix excludes every combination, and nothing is imported"),
         ({"hardware": imported(network=None)}, "hardware.old.traces[0]: missing network"),
         ({"hardware": imported(read=None)}, "hardware.old.traces[0]: missing read: with prefetch > 0 the files say"),
         ({"hardware": imported(raed=1)}, "hardware.old.traces[0]: unknown key 'raed', did you mean 'read'"),
@@ -519,7 +519,7 @@ def test_collectives_are_those_that_the_presets_send() -> None:
         collectives={"operations": "broadcast"}, matrix=[block(nodes=2, sync=["hsdp", "wfbp"], batch=8)],
     )  # fmt: skip
     both = ["all-reduce", "all-gather", "reduce-scatter", "broadcast"]
-    assert [(cell.place, cell.backend, cell.operations) for cell in expanded.of_kind("collectives")] == [
+    assert [(cell.placement, cell.backend, cell.operations) for cell in expanded.of_kind("collectives")] == [
         ((1, 2), "torch", both),
         ((2, 1), "torch", ["all-reduce", "broadcast"]),
         ((2, 2), "mpi", ["all-reduce", "broadcast"]),
@@ -530,7 +530,7 @@ def test_collectives_are_those_that_the_presets_send() -> None:
 def test_a_script_calls_for_what_its_preset_sends() -> None:
     config = yaml.safe_load((ROOT / "config/studies/own-script-fsdp.yaml").read_text())
     (cell,) = expand(config, SCHEMA).of_kind("collectives")
-    assert (cell.place, cell.operations) == ((2, 1), ["all-reduce", "all-gather", "reduce-scatter"])
+    assert (cell.placement, cell.operations) == ((2, 1), ["all-reduce", "all-gather", "reduce-scatter"])
 
 
 def test_a_visit_holds_whole_periods_of_an_algorithm_that_does_not_change() -> None:

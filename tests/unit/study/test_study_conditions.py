@@ -55,7 +55,7 @@ def test_a_condition_means_what_it_says(text: str, met: bool) -> None:
         ("network == alexnet", "no column alexnet"),
         ("nodes in 4", "4 is no list of values"),
         ("nodes in ['4']", "'4' is a name, which is compared with a number"),
-        ("nodes is 4", "a word that is not known"),
+        ("nodes is 4", "an unknown operator"),
         ("nodes > 2 & batch > 3", "neither a column nor a value"),
         ("nodes >", "not a condition"),
         ("", "not a condition"),

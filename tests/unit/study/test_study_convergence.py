@@ -47,7 +47,7 @@ def test_workers_of_a_node_are_an_axis_and_else_those_of_the_hardware() -> None:
     hardware = {"cpu": {"device": "cpu", "nodes": 4, "workers_per_node": 2}}
     found = study({"workers_per_node": [1, 2, 4]}, hardware=hardware)
     assert {cell.workers_per_node for cell in found.cells.values()} == {1, 2}
-    assert [entry.reason for entry in found.left_out] == ["4 workers on a node, but hardware cpu has 2"]
+    assert [entry.reason for entry in found.excluded] == ["4 workers on a node, but hardware cpu has 2"]
     assert {cell.ranks for cell in study({"nodes": 2}, hardware=hardware).cells.values()} == {4}
 
 
@@ -62,7 +62,7 @@ def test_workers_of_a_node_are_an_axis_and_else_those_of_the_hardware() -> None:
 )
 def test_combinations_that_cannot_run_are_left_out_with_the_reason(block: dict[str, Any], reason: str) -> None:
     found = study(block)
-    assert [entry.reason for entry in found.left_out] == [reason]
+    assert [entry.reason for entry in found.excluded] == [reason]
     assert len(found.of_kind("convergence")) == 3
     assert reason in found.plan()
 

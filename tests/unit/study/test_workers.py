@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.study.workers import counts, curves_of, nearest, place_in_words, place_of
+from stallpoint.study.workers import counts, curves_of, nearest, placement_at, placement_in_words
 
 PLACES = st.sets(st.tuples(st.integers(1, 16), st.integers(1, 8)), min_size=1, max_size=12)
 
@@ -22,7 +22,7 @@ def test_every_place_is_on_a_curve_and_every_curve_rises(places: set[tuple[int, 
     for per_node, curve in curves.items():
         ranks = [nodes * workers for nodes, workers in curve]
         assert ranks == sorted(set(ranks))
-        assert [place_of(count, per_node) for count in ranks] == curve
+        assert [placement_at(count, per_node) for count in ranks] == curve
 
 
 def test_a_curve_fills_a_node_before_it_takes_another() -> None:
@@ -48,6 +48,6 @@ def test_workers_of_a_node_count_before_nodes() -> None:
 
 
 def test_places_are_nodes_where_each_has_one_worker_and_else_workers() -> None:
-    assert place_in_words(4, 1) == "4 nodes"
-    assert place_in_words(1, 4) == "1 worker (1 node)"
-    assert place_in_words(16, 4) == "16 workers (4 nodes)"
+    assert placement_in_words(4, 1) == "4 nodes"
+    assert placement_in_words(1, 4) == "1 worker (1 node)"
+    assert placement_in_words(16, 4) == "16 workers (4 nodes)"

@@ -46,7 +46,7 @@ class Comparison:
 
     def of(self, family: str) -> pd.DataFrame:
         """The rows of one family."""
-        return self.rows[self.rows["of"] == family]
+        return self.rows[self.rows["subject"] == family]
 
     @property
     def moved(self) -> set[str]:
@@ -101,7 +101,7 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
         "speedup": _speedups(all_points),
         "layer": _layers(of_layers),
     }
-    rows = [frame.assign(of=name).reindex(columns=_COLUMNS) for name, frame in families.items() if len(frame)]
+    rows = [frame.assign(subject=name).reindex(columns=_COLUMNS) for name, frame in families.items() if len(frame)]
     return pd.DataFrame([row for frame in rows for row in records(frame)], columns=_COLUMNS)
 
 
@@ -161,7 +161,7 @@ def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Itera
     A verdict alone may flip where the curve is near the threshold: each of two equal studies is wrong now and then.
     """
     series = list(SERIES)
-    speedups = rows[(rows["of"] == "speedup") & rows["change"].isin((LOWER, HIGHER))]
+    speedups = rows[(rows["subject"] == "speedup") & rows["change"].isin((LOWER, HIGHER))]
     moved = set(speedups[series].itertuples(index=False, name=None))
     for row in records(old.merge(new, on=series, suffixes=("_old", "_new"))):
         first, second = (_verdict(row, study) for study in ("old", "new"))

@@ -15,7 +15,7 @@ from stallpoint.archive.comparison.settings import OF_MACHINE
 from stallpoint.archive.further import opened, read_zip_index, verified
 from stallpoint.errors import InputError
 from stallpoint.models.base.measured import POINT, READING, SERIES, TIMES
-from stallpoint.records.parquet import open_file, whole
+from stallpoint.records.parquet import open_file, read_rows
 from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, Table
 
 _ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
@@ -25,7 +25,7 @@ NEEDED: dict[Table, tuple[str, ...]] = {
     ITERATIONS: (*_ROW, "rank", *TIMES, *READING),
     LAYERS: (*_ROW, "rank", "layer", "layer_type", "forward", "backward"),
     STALLING: (*SERIES, "verdict", "verdict_ranks"),
-    DISTURBANCES: ("cell", "iteration", "left_out"),
+    DISTURBANCES: ("cell", "iteration", "excluded"),
 }
 """Tables that are read, and their columns that have to be there: archives of earlier versions may lack others."""
 
@@ -76,7 +76,7 @@ def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
     try:
         with open_file(table, path, again, needed=NEEDED[table]) as file:
             known = [name for name in wanted if name in file.schema_arrow.names]
-            frame: pd.DataFrame = whole(file, path, known).to_pandas()
+            frame: pd.DataFrame = read_rows(file, path, known).to_pandas()
     except InputError as error:
         raise InputError(f"{where}: {str(error).replace(f'{path.parent.parent}/', '')}") from None
     return frame

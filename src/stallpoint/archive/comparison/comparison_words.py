@@ -64,7 +64,7 @@ def names(rows: pd.DataFrame) -> list[str]:
         return []
     whole = rows.astype(dict.fromkeys(("prefetch", "batch", "workers_per_node", "ranks"), int))
     varying = [name for name in SERIES if whole[name].nunique() > 1] or ["network"]
-    if rows["of"].iloc[0] == "layer":
+    if rows["subject"].iloc[0] == "layer":
         varying = [name for name in varying if name in ("network", "hardware")] or ["network"]
         return [f"{place} · {layer}" for place, layer in zip(label(whole, varying), whole["layer"], strict=True)]
     return [f"{series} · n = {ranks}" for series, ranks in zip(label(whole, varying), whole["ranks"], strict=True)]

@@ -51,7 +51,7 @@ def _iterations(run: TrainRecords, rank: int) -> list[TracedIteration]:
 
 def _communication(layers: pd.DataFrame) -> pd.Series[float]:
     """Time of each layer's all-reduce, s; layers sent in one message share its time by their bytes."""
-    together = layers.groupby(["rank", "iteration", "message"])["gradient_bytes"].transform("sum")
+    together = layers.groupby(["rank", "iteration", "bucket"])["gradient_bytes"].transform("sum")
     share = layers["gradient_bytes"] / together
     return ((layers["all_reduce_end"] - layers["all_reduce_start"]) * share).fillna(0.0)
 

@@ -52,8 +52,8 @@ def _nodes(file: Path) -> dict[int, str]:
 
 def messages(layers: pd.DataFrame) -> pd.DataFrame:
     """The all-reduces among rows of `LAYERS`: rank, iteration, start, end, bytes, and the layers each one carried."""
-    sent = layers[layers["message"] >= 0]
-    by_message = sent.groupby(["rank", "iteration", "message", "all_reduce_start", "all_reduce_end"], as_index=False)
+    sent = layers[layers["bucket"] >= 0]
+    by_message = sent.groupby(["rank", "iteration", "bucket", "all_reduce_start", "all_reduce_end"], as_index=False)
     return by_message.agg(
-        gradient_bytes=("gradient_bytes", "sum"), message_bytes=("message_bytes", "sum"), layers=("layer", " ".join)
+        gradient_bytes=("gradient_bytes", "sum"), bucket_bytes=("bucket_bytes", "sum"), layers=("layer", " ".join)
     )

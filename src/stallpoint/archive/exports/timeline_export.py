@@ -116,7 +116,7 @@ def _all_reduces(run: TrainRecords) -> Iterator[Event]:
         begin, end = row["all_reduce_start"], row["all_reduce_end"]
         lane = COMMUNICATION + _free_lane(free.setdefault(row["rank"], []), start + begin, start + end)
         place = _Place(row["rank"], start)
-        yield place.event(lane, f"all-reduce {row['layers']}", begin, end, bytes=row["message_bytes"])
+        yield place.event(lane, f"all-reduce {row['layers']}", begin, end, bytes=row["bucket_bytes"])
 
 
 def _free_lane(ends: list[float], begin: float, end: float) -> int:

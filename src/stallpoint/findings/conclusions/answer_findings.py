@@ -19,7 +19,7 @@ from stallpoint.findings.conclusions.conclusion_words import (
 )
 from stallpoint.findings.finding import Finding
 from stallpoint.models.answers.remedies import HELPS, UNDECIDED
-from stallpoint.study.workers import place_in_words
+from stallpoint.study.workers import placement_in_words
 from stallpoint.text import interval, number
 
 VERDICT, HEADLINE, RATE, GAIN, WITHHELD, LIKELY = "verdict", "headline", "rate", "gain", "withheld", "most likely"
@@ -99,7 +99,7 @@ def unit_in_words(answer: Mapping[str, Any], machines: Iterable[Mapping[str, Any
     one = any(at["hardware"] == answer["hardware"] and at["machines"] < at["nodes"] for at in machines)
     if one and answer["workers_per_node"] == 1:
         return count(ranks, "process")
-    return place_in_words(ranks, answer["workers_per_node"])
+    return placement_in_words(ranks, answer["workers_per_node"])
 
 
 def heading(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> str:

@@ -62,7 +62,7 @@ CRITICAL_BATCHES = (
 STALENESS = (
     "network", "hardware", "sync", "ranks", "batch", "worker", "gradients", "largest_staleness", "mean_staleness",
 )  # fmt: skip
-INTERVENTIONS = (*SERIES, "nodes", "ranks", "intervention", "parts", "agrees", "saved", "parted")
+INTERVENTIONS = (*SERIES, "nodes", "ranks", "intervention", "parts", "agrees", "saved", "expected")
 FEEDING = (
     "nodes", "ranks", "worker_batch", "readers", "basis", "utilisation", "predicted_utilisation", "readers_needed",
 )  # fmt: skip
@@ -184,7 +184,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             "dominant_cause": row["dominant_cause"],
             "crossing_ranks": _estimate(row, "crossing_ranks"),
             "crossing_after": _number(row["crossing_after"]),
-            "worthwhile_ranks": _estimate(row, "worthwhile_ranks"),
+            "cost_efficient_ranks": _estimate(row, "cost_efficient_ranks"),
             "best_speedup": _estimate(row, "best_speedup"),
             "largest_measured": int(row["largest_measured"]),
             "largest_considered": int(row["largest_considered"]),
@@ -208,7 +208,7 @@ def _probabilities(rows: list[dict[str, Any]], undecided: int) -> dict[str, Any]
     Where one outcome is likely alone, but `undecided` from so many workers on, these and their double would.
     """
     found: Conclusions = {
-        of: {int(row["ranks"]): float(row["probability"]) for row in rows if row["of"] == of}
+        of: {int(row["ranks"]): float(row["probability"]) for row in rows if row["basis"] == of}
         for of in ("measured", "known")
     }
     outcomes = {
@@ -282,7 +282,7 @@ def _remedies(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """What would help, may help, or would if it fitted, the first to try first."""
     for row in sorted(rows, key=lambda row: row["rank_in_curve"]):
         if row["verdict"] in (HELPS, UNDECIDED, TOO_LARGE):
-            names = ("remedy", "changes", "also", "at_most", "fits", "verdict", "cell")
+            names = ("remedy", "changes", "also", "upper_bound", "fits", "verdict", "cell")
             yield {
                 "ranks": int(row["ranks"]),
                 **{name: row[name] for name in names},
@@ -355,7 +355,7 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 "cache": cache,
                 "readers": int(readers),
                 **{name: row[name] for name in ("storage", "filesystem", "locality", "origin", "server_cache")},
-                "of_storage": bool(row["of_storage"]),
+                "uncached": bool(row["uncached"]),
                 "set_over_memory": float(row["set_over_memory"]),
                 **{name: _estimate(row, name) for name in ("samples_per_second", "bytes_per_second")},
                 "verdict": "fastest" if row is ranked[0] else other,
@@ -453,7 +453,7 @@ def _planned(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
 def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """How many iterations were disturbed on each hardware, by what, and how many of them count nevertheless."""
     for (hardware, reason), rows in groups(table, ["hardware", "reason"]):
-        kept = int((~rows["left_out"].astype(bool)).sum())
+        kept = int((~rows["excluded"].astype(bool)).sum())
         yield {
             "hardware": hardware,
             "reason": reason,
@@ -465,9 +465,9 @@ def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def _left_out(visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Storages with samples that cannot be decoded, and how many of them were left out at most."""
-    rows = visits[visits["left_out"] > 0]
+    rows = visits[visits["excluded_samples"] > 0]
     storages = rows["cell"].str.extract(r"(?:^|/)storage~([^/]+)", expand=False)
-    for storage, samples in rows.groupby(storages)["left_out"].max().items():
+    for storage, samples in rows.groupby(storages)["excluded_samples"].max().items():
         yield {"storage": storage, "samples": int(samples)}
 
 

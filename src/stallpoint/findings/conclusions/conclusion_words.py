@@ -11,7 +11,7 @@ from stallpoint.models.answers.fits import NO, UNKNOWN, YES
 from stallpoint.models.answers.fits import UNDECIDED as MAY_FIT
 from stallpoint.models.answers.remedies import TRAINS_OTHERWISE
 from stallpoint.models.base.statistics import INTERVAL
-from stallpoint.study.workers import place_in_words
+from stallpoint.study.workers import placement_in_words
 from stallpoint.text import interval, number
 
 LEAST_NAMED = 0.01
@@ -23,7 +23,7 @@ def at_count(curve: Mapping[str, Any], ranks: int | str) -> str:
     per_node = curve["workers_per_node"]
     if per_node == 1:
         return f"n = {ranks}"
-    return f"{ranks} workers" if isinstance(ranks, str) else place_in_words(ranks, per_node)
+    return f"{ranks} workers" if isinstance(ranks, str) else placement_in_words(ranks, per_node)
 
 
 def verdict_in_short(curve: Mapping[str, Any]) -> str:
@@ -80,7 +80,7 @@ def gained_in_words(remedy: Mapping[str, Any]) -> str:
         width = max(-low, high)
         return f"no difference within ± {number(max(1.0, width), 2)} %"
     sign = "+" if value > 0 else ""
-    return f"{'at most ' if remedy['at_most'] else ''}{sign}{interval(ends, 1.0, ' %')}"
+    return f"{'at most ' if remedy['upper_bound'] else ''}{sign}{interval(ends, 1.0, ' %')}"
 
 
 FITS_IN_WORDS = {YES: "fits", NO: "does not fit", MAY_FIT: "may not fit", UNKNOWN: "unknown"}
@@ -196,7 +196,7 @@ def crossing_in_words(curve: Mapping[str, Any]) -> str:
 
 def worthwhile_in_words(curve: Mapping[str, Any]) -> str:
     """The most workers worth paying for; all that are known may be."""
-    ranks = curve["worthwhile_ranks"]
+    ranks = curve["cost_efficient_ranks"]
     if ranks is None or curve["note"]:
         return "not known"
     return f"{interval(ranks)}{' or more' if ranks['value'] == curve['largest_considered'] else ''}"
@@ -212,7 +212,7 @@ def interventions(rows: Sequence[Mapping[str, Any]]) -> Listing:
             [
                 f"{row['network']} on {row['hardware']}, {series(row)}, {at_count(row, row['ranks'])}",
                 row["intervention"], interval(row["saved"], 1e3, " ms"), row["parts"],
-                interval(row["parted"], 1e3, " ms"), "yes" if row["agrees"] else "no",
+                interval(row["expected"], 1e3, " ms"), "yes" if row["agrees"] else "no",
             ]
             for row in rows
         ],

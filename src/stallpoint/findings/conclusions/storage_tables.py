@@ -14,7 +14,7 @@ from stallpoint.findings.conclusions.conclusion_words import at_count, count, pe
 from stallpoint.findings.listing import Listing
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.records.origins import BEYOND_CACHE, in_words
-from stallpoint.study.workers import place_in_words
+from stallpoint.study.workers import placement_in_words
 from stallpoint.text import interval, number
 
 
@@ -106,7 +106,7 @@ def external(rows: list[dict[str, Any]]) -> Listing:
 def _place(row: Mapping[str, Any]) -> str:
     """``8 workers (2 nodes) of cpu``."""
     per_node = row["workers_per_node"]
-    return f"{place_in_words(row['nodes'] * per_node, per_node)} of {row['hardware']}"
+    return f"{placement_in_words(row['nodes'] * per_node, per_node)} of {row['hardware']}"
 
 
 def came_in_words(row: Mapping[str, Any]) -> str:

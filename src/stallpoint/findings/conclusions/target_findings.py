@@ -21,7 +21,7 @@ def targets(times: pd.DataFrame, stalling: pd.DataFrame) -> Iterator[dict[str, A
     At each worker count the fastest way, of every other preset its fastest one, and what is not distinguishable from
     the fastest: of other presets their fastest way, of its own also other recipes and mini-batches.
     """
-    stalls = stalling[stalling["of"] == "trained"].to_dict("records")
+    stalls = stalling[stalling["basis"] == "trained"].to_dict("records")
     by_curve = {tuple(row[name] for name in CURVE): row for row in stalls}
     for key, rows in groups(times[times["time"].notna()], CURVE):
         stall = by_curve[tuple(key)]

@@ -30,7 +30,7 @@ def warnings(conclusions: Conclusions) -> Iterator[Finding]:
     for entry in conclusions["left_out"]:
         yield _warning(SURE, "", left_out_in_words(entry))
     for entry in conclusions["ended"]:
-        if entry["ended"] in ("budget", "most visits"):
+        if entry["ended"] in ("budget", "max visits"):
             yield _warning(SURE, entry["hardware"], "the precision was not reached")
     if disturbed := sum(entry["iterations"] for entry in conclusions["disturbances"]):
         kept = sum(entry["kept"] for entry in conclusions["disturbances"])
@@ -51,7 +51,7 @@ ENDED = {
     "precision": "precision reached",
     "budget": "budget used up",
     "visits": "fixed number of visits reached",
-    "most visits": "no cell is to be visited more often",
+    "max visits": "no cell is to be visited more often",
 }
 """Why there was no further visit, as readers are told."""
 

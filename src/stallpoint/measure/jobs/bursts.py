@@ -12,7 +12,7 @@ from stallpoint.measure.world import World
 
 
 def send(operations: Sequence[Operation]) -> float:
-    """Do `operations`, each when the one before has returned; seconds until the last has."""
+    """Do `operations` one after the other; return the seconds until the last has ended."""
     begin, stream = time.perf_counter(), stream_for(operations[0].result.device)
     for operation in operations:
         with stream.entered():
@@ -21,13 +21,14 @@ def send(operations: Sequence[Operation]) -> float:
     return time.perf_counter() - begin
 
 
-def agree(world: World, wanted: float, most: int) -> int:
-    """How many messages to send next, the same on all ranks: what rank 0 wants, between 1 and `most`."""
-    return int(world.comm.bcast(round(min(max(wanted, 1), most))))
+def agree(world: World, wanted: float, max_calls: int) -> int:
+    """Return the number of calls that rank 0 wants, between 1 and `max_calls`, on all ranks."""
+    return int(world.comm.bcast(round(min(max(wanted, 1), max_calls))))
 
 
-def send_row(world: World, operation: Operation, messages: int) -> tuple[float, int]:
-    """Do `operation` `messages` times, from a barrier on: seconds it took, and how many to send next time."""
+def send_row(world: World, operation: Operation, calls: int) -> tuple[float, int]:
+    """Do `operation` `calls` times, from a barrier on; return the seconds, and the number of calls of the next
+    burst."""
     world.comm.Barrier()
-    seconds = send([operation] * messages)
-    return seconds, agree(world, messages * constants.BURST_SECONDS / seconds, constants.BURST_MESSAGES)
+    seconds = send([operation] * calls)
+    return seconds, agree(world, calls * constants.BURST_SECONDS / seconds, constants.MAX_BURST_CALLS)

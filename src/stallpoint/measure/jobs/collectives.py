@@ -23,29 +23,29 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
 
     A call of each size comes before them, as warm-up.
 
-    Calls go the way they go in training: by the cell's backend and reduction, one after the other. A barrier before
-    each of them would be dearer than a small message where ranks share cores. Operations and sizes take turns: what
-    slows the machine down for a while slows all of them, and nothing but small messages for long would use up a core's
-    quota. Every rank records each burst, from a barrier on: ranks leave a call at different times.
+    As in training, calls use the cell's backend and reduction, one after the other. A barrier before each call would
+    cost more than a small message where ranks share cores. Operations and sizes are interleaved: a slow phase of the
+    machine slows all of them, and many small messages in a row would use up a core's quota. Every rank records each
+    burst, from a barrier on: ranks leave a call at different times.
     """
     device = device_of(cell)
     clock = clock_for(device)
     communicates = communicator(cell.backend, cell.reduction, 0, world, device)
     operations = Operations(communicates, max(cell.message_bytes), device)
-    kinds = list(product(cell.sent, cell.message_bytes))
+    kinds = list(product(cell.timed_operations, cell.message_bytes))
     work = [size + constants.BURST_AS_BYTES for _ in range(cell.samples + 1) for _, size in kinds]
     progress = Progress("message", work, silent=world.rank > 0)
-    messages = dict.fromkeys(kinds, 1)
+    calls = dict.fromkeys(kinds, 1)
     before = (keep.visit - 1) * (cell.samples + 1)
     for burst, (sample, (name, size)) in enumerate(product(range(cell.samples + 1), kinds), start=1):
         operation = operations(name, size)
         clock.wait()
-        sent = messages[name, size]
-        seconds, messages[name, size] = send_row(world, operation, sent)
-        operation.check(sent)
+        count = calls[name, size]
+        seconds, calls[name, size] = send_row(world, operation, count)
+        operation.check(count)
         keep.measuring += seconds
         keep.add(
-            COLLECTIVES, operation=name, message_bytes=size, sample=before + sample, warmup=sample == 0, messages=sent,
+            COLLECTIVES, operation=name, message_bytes=size, sample=before + sample, warmup=sample == 0, calls=count,
             seconds=seconds,
         )  # fmt: skip
         progress.tell(burst)

@@ -1,9 +1,8 @@
-"""Training by a command of the user's: started on the workers, and its records, or the rates it prints, collected.
+"""Training by a user's command, which is started on the workers; its records, or the rates it prints, are collected.
 
-The ranks of the job start the command as its launcher says (`study.commands`) and sleep until it has ended. A
-probe in the script writes below the folder that ``STALLPOINT_PROBE`` names and ends the script once it has as many
-iterations as the cell asks for. What the command printed, and the records of one that failed, stay where the message
-says.
+The ranks of the job start the command as its launcher says (`study.commands`) and sleep until it has ended. A probe in
+the script writes below the folder that ``STALLPOINT_PROBE`` names and ends the script once it has as many iterations as
+the cell asks for. Output of the command, and the records of a failed one, stay in the folder that the message names.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from stallpoint.measure.job import all_arrive
 from stallpoint.measure.machine.sensors import Reading, between, cpu_list
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.parallelism import DDP, FSDP2
-from stallpoint.measure.probe.probe import BOX, MOST
+from stallpoint.measure.probe.probe import BOX, MAX_ITERATIONS
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.rendezvous import interface
 from stallpoint.measure.world import World
@@ -46,26 +45,26 @@ from stallpoint.study.commands import CONTAINER, RATES, WORKER, Process, launche
 from stallpoint.study.kinds.command_kind import CommandCell
 
 _LOOK = 0.05
-"""Between two looks whether the command has ended, s."""
+"""Interval of checks whether the command has ended, s."""
 _GRACE = 10.0
-"""How long it may take to end when it is told to, s."""
+"""Time that the command has for ending when it is told to, s."""
 _LAST_LINES = 15
 _OF_LAUNCHER = re.compile(
     r"^([WE]\d{4} |\[\d{4}-).*torch[./]distributed[./]elastic"
     r'|^Traceback \(most recent call last\):\n  File ".*/(torchrun|accelerate)"',
     re.MULTILINE,
 )
-"""How a launcher begins to tell that a process of it failed: a line of torchelastic's log, or its own traceback."""
+"""First line of a launcher's report on a failed process: torchelastic's log, or a traceback of the launcher."""
 _HANDED_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
-"""First and last of the ports that Linux gives to whoever asks for any."""
+"""First and last of the ephemeral ports of Linux."""
 _TRIED = 100
-"""Ports that are tried before any will do."""
+"""Ports that are tried before an ephemeral one is taken."""
 _BACKENDS = {DDP: "ddp", FSDP2: "fsdp"}
-"""Backend of the presets that do what a probe found; of anything else nobody knows better than the study."""
+"""Backend of the presets that correspond to what a probe found; anything else is taken from the study."""
 
 
-_MOST_BUSY = 1.5
-"""CPU time of a worker's process for each of its threads, over that of the thread that trains."""
+_MAX_BUSY = 1.5
+"""Largest ratio of CPU time of a worker's process for each of its threads to that of the thread that trains."""
 
 
 def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
@@ -107,11 +106,11 @@ class _End:
     status: int
     """Exit status; negative: the signal."""
     because: str = ""
-    """Why stallpoint ended it; empty where it ended by itself."""
+    """Why stallpoint ended the process; empty if it ended by itself."""
 
 
 def _folder(keep: Recorder) -> Path:
-    """Where this visit's records and output go, empty; all nodes have it."""
+    """Make and return the folder, seen by all nodes, for this visit's records and output."""
     if keep.checkpoint is None:
         return Path(tempfile.mkdtemp(prefix="stallpoint-command-"))
     folder = (keep.checkpoint.parent / f"command~{keep.visit}").absolute()
@@ -125,12 +124,12 @@ def _output(rank: int) -> str:
 
 
 def _failed(folder: Path) -> Path:
-    """A file that says that one of the command's processes failed: the others wait for it in vain."""
+    """Return the file that marks that one of the command's processes failed, for which the others wait in vain."""
     return folder / "failed"
 
 
 def _cpus_of_nodes(world: World, cell: CommandCell) -> list[set[int]]:
-    """The CPUs that the workers of each node may run on together."""
+    """Return the CPUs that the workers of each node may run on, in sum."""
     each = world.comm.allgather(os.sched_getaffinity(0))
     return [
         set().union(*each[first : first + cell.workers_per_node])
@@ -141,9 +140,9 @@ def _cpus_of_nodes(world: World, cell: CommandCell) -> list[set[int]]:
 def _run(
     process: Process, cell: CommandCell, folder: Path, rank: int, interface_name: str, cpus: Collection[int]
 ) -> _End:
-    """Start a process of the command and wait for its end; it is ended where another one failed, or time is up.
+    """Start a process of the command and wait for its end; it is ended if another one failed, or time is up.
 
-    What starts several workers of a node may run on all the `cpus` of the node's workers, not on those of one alone.
+    A launcher of several workers may run on all `cpus` of the node's workers.
     """
     several = launcher_of(cell.launch).each != WORKER
 
@@ -156,10 +155,10 @@ def _run(
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     variables = {**without_mpi(os.environ), "PATH": path, probe_files.FOLDER: str(folder), BOX: "0"} | process.variables
     if not cell.rate:
-        variables[MOST] = str(cell.warmup + cell.iterations)
+        variables[MAX_ITERATIONS] = str(cell.warmup + cell.iterations)
     if interface_name:
         variables.setdefault("GLOO_SOCKET_IFNAME", interface_name)
-    deadline = time.monotonic() + 60 * cell.most_minutes
+    deadline = time.monotonic() + 60 * cell.max_minutes
     with (folder / _output(rank)).open("wb") as output:
         try:
             running = subprocess.Popen(
@@ -177,7 +176,7 @@ def _run(
     while (status := running.poll()) is None:
         because = "another process of it failed" if _failed(folder).exists() else ""
         if time.monotonic() > deadline:
-            because = f"it had not ended after {cell.most_minutes:g} min (most_minutes)"
+            because = f"it had not ended after {cell.max_minutes:g} min (max_minutes)"
         if because:
             _end(running)
             return _End(rank, running.returncode, because)
@@ -197,8 +196,7 @@ def _end(running: subprocess.Popen[bytes]) -> None:
 
 
 def _free_port() -> int:
-    """A port that nothing uses, below those that the system hands out: of these srun takes some before the command
-    listens."""
+    """Return a free port below the ephemeral ones, of which srun may take some before the command listens."""
     first = int(_HANDED_OUT.read_text().split()[0]) if _HANDED_OUT.exists() else 32768
     for port in (*random.sample(range(max(1024, first - 10_000), first), _TRIED), 0):
         with socket.socket() as any_socket, suppress(OSError):
@@ -208,7 +206,7 @@ def _free_port() -> int:
 
 
 def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
-    """Raise where a process of the command failed: the one that failed by itself, if there is one."""
+    """Raise the error of a failed process of the command, of one that failed by itself if there is one."""
     bad = sorted((end for end in ends if end.status or end.because), key=lambda end: bool(end.because))
     if not bad:
         return
@@ -216,15 +214,15 @@ def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
     if first.status == 127 and first.because:
         raise InputError(f"commands.{cell.network}: no program {first.because}")
     how = f"ended with exit status {first.status}" if first.status > 0 else f"was killed (signal {-first.status})"
-    said = f"{first.because}{_progress(cell, folder)}" if first.because else how
+    reason = f"{first.because}{_progress(cell, folder)}" if first.because else how
     raise CannotRun(
-        f"command {cell.network}: {said}; records and output so far are in {folder}; the output ends with\n"
+        f"command {cell.network}: {reason}; records and output so far are in {folder}; the output ends with\n"
         f"{_last_words(folder / _output(first.rank))}"
     )
 
 
 def _progress(cell: CommandCell, folder: Path) -> str:
-    """What is known of a command that had to be ended."""
+    """Return what is known of a command that had to be ended."""
     if cell.rate:
         return ""
     found = [one for rank in range(cell.ranks) if (one := probe_files.read(folder, rank))]
@@ -232,7 +230,7 @@ def _progress(cell: CommandCell, folder: Path) -> str:
 
 
 def _last_words(file: Path) -> str:
-    """The last lines that the script printed, without those that its launcher prints about its end."""
+    """Return the last lines that the script printed, without those of its launcher about the end."""
     printed = file.read_text(errors="replace")
     ends = _OF_LAUNCHER.search(printed)
     own = printed[: ends.start()] if ends else printed
@@ -256,7 +254,7 @@ def _keep_records(
     before = (keep.visit - 1) * count
     iterations, layers = (_first(found.tables[table.name], count) for table in (ITERATIONS, LAYERS))
     keep.measuring += sum(iterations["iteration_time"])
-    warmup = [own or place < cell.warmup for place, own in enumerate(iterations.pop("warmup"))]
+    warmup = [own or index < cell.warmup for index, own in enumerate(iterations.pop("warmup"))]
     number = [before + one for one in iterations.pop("iteration")]
     keep.add(ITERATIONS, iteration=number, warmup=warmup, **iterations)
     if layers["iteration"]:
@@ -274,7 +272,7 @@ def _keep_records(
 
 
 def _first(table: pa.Table, count: int) -> dict[str, list[Any]]:
-    """Columns of the rows of the first `count` iterations."""
+    """Return the columns of the first `count` iterations."""
     rows = table.filter(pc.less(table["iteration"], count))
     columns: dict[str, list[Any]] = rows.to_pydict()
     return columns
@@ -299,7 +297,7 @@ def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> No
     found = {probe["parallelism"]: rank for rank, probe in reversed(list(enumerate(probes))) if probe}
     if len(found) > 1:
         each = ", ".join(f"{name} on rank {rank}" for name, rank in reversed(found.items()))
-        raise InputError(f"{what}: the script's workers bring gradients together in different ways: {each}")
+        raise InputError(f"{what}: the script's workers synchronise gradients differently: {each}")
     (parallelism,) = found
     backend, does = preset_from(cell.preset).backend, _BACKENDS.get(parallelism)
     if does and does != backend:
@@ -320,7 +318,7 @@ def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> No
 
 
 def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> None:
-    """Raise `InputError` where several workers train models of their own, and the study takes them for one."""
+    """Raise `InputError` if several workers train independent models, and the study takes them for one."""
     preset = preset_from(cell.preset)
     replicas = preset.synchronous and preset.communicates and preset.strategy.independent
     if cell.ranks == 1 or not replicas:
@@ -336,14 +334,14 @@ def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> N
     else:
         return
     raise InputError(
-        f"commands.{cell.network}: {found}: each trains a model of its own, and the cell says sync: {cell.sync}; "
+        f"commands.{cell.network}: {found}: each trains an independent model, and the cell says sync: {cell.sync}; "
         "wrap the model in DistributedDataParallel, or tell the framework of the workers (Lightning: "
         f'Trainer(devices={cell.workers_per_node}, num_nodes={cell.nodes}, strategy="ddp"))'
     )
 
 
 def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given: Sequence[Collection[int]]) -> None:
-    """Raise `InputError` where the script computes with other threads than its cell, whose speed then is another's.
+    """Raise `InputError` if the script computes with another number of threads than its cell.
 
     `given` are the CPUs of each node that the study's own workers may run on.
     """
@@ -366,8 +364,8 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
                     f"({cpu_list(sorted(cores))}), and {study}: launch: {cell.launch} binds them; let it bind to none "
                     "(mpirun --bind-to none, srun --cpu-bind=none)"
                 )
-    busy, most = probes[0]["busy_threads"], _MOST_BUSY * wanted + (cell.readers if cell.prefetch else 0)
-    if cell.ranks == 1 and busy and busy > most:  # of several workers, threads of their own communicate
+    busy, most = probes[0]["busy_threads"], _MAX_BUSY * wanted + (cell.readers if cell.prefetch else 0)
+    if cell.ranks == 1 and busy and busy > most:  # with several workers, communication has threads of its own
         raise InputError(
             f"{what}: the script's process takes {busy:.1f} times the CPU time of the thread that trains, and {study}: "
             "another library than PyTorch computes in it with threads of its own"
@@ -378,7 +376,7 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
 
 
 def _rates(printed: str, cell: CommandCell, folder: Path) -> list[float] | InputError:
-    """Seconds of the iterations that the command printed; what is wrong, where it printed too few."""
+    """Return the seconds of the iterations that the command printed, and what is wrong if it printed too few."""
     what, wanted = f"commands.{cell.network}.rate", cell.warmup + cell.iterations
     found = [match.groupdict() for match in re.finditer(cell.rate, printed, re.MULTILINE)]
     if len(found) < wanted:
@@ -393,7 +391,7 @@ def _rates(printed: str, cell: CommandCell, folder: Path) -> list[float] | Input
 
 
 def _seconds(groups: dict[str, str], cell: CommandCell) -> float:
-    """Time of an iteration from what was printed of it."""
+    """Return the time of an iteration by its printed rate."""
     name = next(name for name in RATES if name in groups)
     value = float(groups[name])
     if not 0 < value < math.inf:
@@ -410,16 +408,16 @@ def _seconds(groups: dict[str, str], cell: CommandCell) -> float:
 
 
 def _keep_rates(seconds: Sequence[float], cell: CommandCell, keep: Recorder) -> None:
-    """An iteration for each printed rate, of which no more is known than how long it took."""
+    """Record an iteration for each printed rate, of which only the duration is known."""
     before = (keep.visit - 1) * len(seconds)
     unknown = float("nan")
     parts = (*PHASES, "read", "decode", "communication", "loss")
-    starts = [sum(seconds[:place]) for place in range(len(seconds))]
+    starts = [sum(seconds[:index]) for index in range(len(seconds))]
     keep.measuring += sum(seconds)
     keep.add(
         ITERATIONS,
-        iteration=[before + place for place in range(len(seconds))],
-        warmup=[place < cell.warmup for place in range(len(seconds))],
+        iteration=[before + index for index in range(len(seconds))],
+        warmup=[index < cell.warmup for index in range(len(seconds))],
         start=starts,
         iteration_time=list(seconds),
         **dict.fromkeys(parts, unknown),

@@ -1,7 +1,7 @@
-"""Training to a target: as `train` trains, but for as long as it takes, and evaluated on the way.
+"""Training to a target accuracy, with evaluations.
 
-The samples of a step follow from seed, step and B alone, so that the number of workers changes nothing but rounding.
-Each evaluation leaves a checkpoint: a run that is interrupted goes on from the last one, with all that was recorded.
+The samples of a step depend on seed, step and B only, so that the number of workers changes only rounding. Each
+evaluation writes a checkpoint: an interrupted run continues from the last one, with all that was recorded.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from stallpoint.study.recipes import Schedule, recipe_from
 from stallpoint.text import Progress
 
 SPLIT = 0x5B117
-"""Seed of the split into training and validation samples, whatever the seed of a run: all are judged by the same."""
+"""Seed of the split into training and validation samples, the same for all seeds of runs."""
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass
 class Run:
-    """A run so far."""
+    """State of a run."""
 
     step: int = 0
     seconds: float = 0.0
-    """Training of this rank, s."""
+    """Training time of this rank, s."""
     losses: float = 0.0
     """Sum of the worker's training losses since the last evaluation."""
     losses_of: int = 0
-    """Steps that they are of."""
+    """Number of steps in that sum."""
     evaluations: list[Evaluated] = field(default_factory=list)
     noise: list[dict[str, float]] = field(default_factory=list)
     """Columns of rows of `tables.GRADIENT_NOISE`."""
@@ -66,25 +66,26 @@ class Run:
 
 @dataclass(frozen=True)
 class Part:
-    """The order of the samples among `chosen`, as the trainer's pipeline asks for it."""
+    """Order of the samples among `chosen`, for the trainer's pipeline."""
 
     order: SampleOrder
     chosen: Indices
 
     def indices(self, iteration: int) -> list[int]:
         """Indices of this worker's samples in an iteration."""
-        return [int(self.chosen[place]) for place in self.order.indices(iteration)]
+        return [int(self.chosen[position]) for position in self.order.indices(iteration)]
 
 
 def split(samples: int, share: float) -> tuple[Indices, Indices]:
-    """Training and validation samples where a `share` of all is set apart, at least one; both in rising order."""
+    """Return training and validation samples, with a `share` of all (at least one) for validation; both in rising
+    order."""
     mixed = np.random.default_rng([SPLIT, samples]).permutation(samples)
     count = max(1, round(share * samples))
     return np.sort(mixed[count:]), np.sort(mixed[:count])
 
 
 def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
-    """Train until the run ends, and keep every evaluation; goes on from a checkpoint that an earlier visit left."""
+    """Train until the run ends, and keep every evaluation; continues from the checkpoint of an interrupted visit."""
     allocator.keep_freed()
     known, device, preset = network_of(cell), device_of(cell), preset_from(cell.preset)
     training, validation, labels = _samples(cell)
@@ -94,7 +95,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
             "that is needed"
         )
     recipe = recipe_from(cell.settings)
-    steps = max(1, round(cell.most_epochs * len(training) / cell.batch))
+    steps = max(1, round(cell.max_epochs * len(training) / cell.batch))
     schedule = Schedule(recipe, cell.batch, len(training), steps)
     interval = max(1, round(cell.evaluation_epochs * len(training) / cell.batch))
     network = resident.network(known, cell.seed, device)
@@ -115,7 +116,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
                 check_labels(classes, aside, known, device, labels, cell.storage)
         evaluation = stack.enter_context(closing(_evaluation(cell, world, device, classes, validation)))
         pipeline = stack.enter_context(_training_pipeline(cell, world, device, training, run.step))
-        keep.left_out = pipeline.left_out
+        keep.excluded_samples = pipeline.excluded
         ahead = preset.device_prefetch and cell.prefetch > 0
         next_batch = stack.enter_context(on_device(pipeline, ahead=ahead, device=device))
         progress = Progress("step", [1.0] * steps, silent=world.rank > 0)
@@ -126,7 +127,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         reason = ""
         while not (reason := reason or world.comm.bcast(_ended(run, cell, steps))):
             for step in range(run.step, min(run.step + interval, steps)):
-                # What is dropped out differs between workers, and does not depend on where a run was interrupted.
+                # Dropout differs between workers, and does not depend on where a run was interrupted.
                 torch.manual_seed((cell.seed << 40) + step * world.size + world.rank)
                 trainer.begin(step)
                 norms.active = noise_steps is not None and step % noise_steps == 0
@@ -144,7 +145,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
                 workers = [worker] if preset.synchronous else world.comm.gather(worker) or []
                 if world.rank == 0:
                     _save(keep.checkpoint, cell, run, workers)
-        if preset.synchronous and reason != DIVERGED:  # whose weights may be no numbers
+        if preset.synchronous and reason != DIVERGED:  # its weights may be NaN
             trainer.check_weights()
         keep.add(STALENESS, **trainer.staleness())
     if world.rank == 0:
@@ -152,7 +153,8 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
 
 
 def _samples(cell: ConvergenceCell) -> tuple[Indices, Indices, int]:
-    """Indices of the training and the validation samples in their storages, and the classes that their labels need."""
+    """Return indices of the training and the validation samples in their storages, and the number of classes of their
+    labels."""
     with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
         if cell.validation_share:
             return *split(stored.samples, cell.validation_share), stored.classes
@@ -187,13 +189,11 @@ def _evaluation(
 
 
 def _ended(run: Run, cell: ConvergenceCell, steps: int) -> str:
-    return ended(
-        run.evaluations, target=cell.target, steps=steps, patience=cell.patience, most_minutes=cell.most_minutes
-    )
+    return ended(run.evaluations, target=cell.target, steps=steps, patience=cell.patience, max_minutes=cell.max_minutes)
 
 
 def _evaluate(run: Run, cell: ConvergenceCell, world: World, evaluation: Evaluation, trainer: Trainer) -> None:
-    """Evaluate, and add what was found to the run; the same on all ranks."""
+    """Evaluate and add the result to the run, the same on all ranks."""
     with trainer.aside() as network:
         loss, accuracy = evaluation.run(network)
     shared = np.array([run.losses, run.losses_of, run.seconds])
@@ -216,7 +216,7 @@ def _state(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
-    """What a worker goes on from."""
+    """Return the state that a worker continues from."""
     return {
         "weights": {name: values.detach().cpu() for name, values in _state(network)},
         "trainer": trainer.state(),
@@ -224,7 +224,7 @@ def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
 
 
 def _save(file: Path, cell: ConvergenceCell, run: Run, workers: Sequence[dict[str, Any]]) -> None:
-    """Write a checkpoint of a run that was just evaluated; one worker stands for all where all are equal."""
+    """Write a checkpoint of a run that was just evaluated; one worker's state stands for all if all are equal."""
     checkpoint.write(file, cell, {"run": vars(run), "workers": workers})
 
 
@@ -235,7 +235,7 @@ def _resumed(
     network: nn.Module,
     trainer: Trainer,
 ) -> Run:
-    """The run to go on with, and its weights; a new one where there is no checkpoint."""
+    """Return the run to continue, with its weights; a new one if there is no checkpoint."""
     found: dict[str, Any] | None = checkpoint.read(keep.checkpoint, cell, world) if keep.checkpoint else None
     if found is None:
         return Run()
@@ -248,7 +248,7 @@ def _resumed(
 
 
 def _record(run: Run, cell: ConvergenceCell, keep: Recorder, schedule: Schedule, reason: str) -> None:
-    """The rows of the whole run."""
+    """Record the rows of the run."""
     for evaluated in run.evaluations:
         keep.add(CONVERGENCE, **evaluated)
     recipe = schedule.recipe

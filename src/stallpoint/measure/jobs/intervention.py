@@ -1,4 +1,4 @@
-"""Training with one thing left out (`stallpoint.study.interventions`)."""
+"""Training without one of its parts (`stallpoint.study.interventions`)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ CHANGES = {
 
 
 def measure(cell: InterventionCell, world: World, keep: Recorder) -> None:
-    """Train as `train.measure` does, but for what is left out; only whole iterations are kept."""
+    """Train as `train.measure` does, without the excluded part; only iterations are kept, no layers."""
     for which, measured, beside in train.iterations(cell, world, keep, CHANGES[cell.intervention]):
         keep.add(INTERVENED, **which, **measured.phases, **beside)

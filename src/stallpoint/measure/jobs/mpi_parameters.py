@@ -1,4 +1,4 @@
-"""Which algorithms the MPI library uses: chosen through its own parameters, and read back while it runs.
+"""Algorithms of the MPI library: chosen through its own parameters, and read back while it runs.
 
 Every library takes environment variables before it is initialised, and most show what is in force as control
 variables of MPI_T, the tools' interface of the MPI standard (mpi4py has none: the library is called directly).
@@ -29,7 +29,7 @@ class Library:
     prefix: str
     """What comes before a parameter's name in the environment."""
     common: Mapping[str, str]
-    """Parameters for any forced scheme: nothing may overrule it."""
+    """Parameters for any forced scheme, so that nothing overrules it."""
     schemes: Mapping[str, Mapping[str, str]]
     """Parameters of each reduction scheme."""
     readable: bool = True
@@ -40,7 +40,7 @@ LIBRARIES = (
     Library(
         version="Open MPI",
         prefix="OMPI_MCA_",
-        # Component tuned alone knows these algorithms; han (35 in 5.0), hcoll (90) and others would come before it.
+        # Only component tuned knows these algorithms; han (35 in 5.0), hcoll (90) and others would come before it.
         common={"coll_tuned_priority": "100", "coll_tuned_use_dynamic_rules": "true"},
         schemes={
             "ring": {"coll_tuned_allreduce_algorithm": "ring"},
@@ -52,14 +52,15 @@ LIBRARIES = (
     Library(
         version="MPICH",
         prefix="",
-        # Not the network device's own algorithms. Where the chosen one does not fit (Rabenseifner's with fewer values
-        # than ranks) MPICH takes another one. MPIR_CVAR_COLLECTIVE_FALLBACK=error would end its own MPI_Init.
+        # These exclude the network device's own algorithms. Where the chosen one does not fit (Rabenseifner's with
+        # fewer values than ranks) MPICH takes another one. MPIR_CVAR_COLLECTIVE_FALLBACK=error would end its own
+        # MPI_Init.
         common={"MPIR_CVAR_DEVICE_COLLECTIVES": "none"},
         schemes={
             "ring": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"},
             "recursive-doubling": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "recursive_doubling"},
             "rabenseifner": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "reduce_scatter_allgather"},
-            # Binomial is the tree it has for both.
+            # MPICH's tree for both reduce and broadcast is binomial.
             "binary-tree": {
                 "MPIR_CVAR_REDUCE_INTRA_ALGORITHM": "binomial",
                 "MPIR_CVAR_BCAST_INTRA_ALGORITHM": "binomial",
@@ -82,7 +83,8 @@ LIBRARIES = (
 
 
 def choose(reduction: str) -> None:
-    """Tell the MPI library, before it is initialised, to use this scheme; `CannotRun` where it has no way to."""
+    """Set this scheme for the MPI library before it is initialised; `CannotRun` if the library cannot be made to use
+    it."""
     for name, value in _wanted(reduction).items():
         os.environ[_library().prefix + name] = value
 
@@ -102,7 +104,8 @@ def verify(reduction: str) -> None:
 
 
 def in_force(reduction: str) -> str:
-    """The parameters of this scheme as the library has them, e.g. ``coll_tuned_allreduce_algorithm=ring ...``."""
+    """Return the parameters of this scheme that are in force in the library, e.g. ``coll_tuned_allreduce_algorithm=ring
+    ...``."""
     wanted = _wanted(reduction)
     if not wanted:
         return ""
@@ -112,13 +115,13 @@ def in_force(reduction: str) -> str:
 
 
 def read(names: Iterable[str]) -> dict[str, str]:
-    """Control variables of the MPI library by name; those it does not have are left out."""
+    """Return control variables of the MPI library by name, without those it does not have."""
     tool = _Tool()
     return {name: value for name in names if (value := tool.read(name)) is not None}
 
 
 def _wanted(reduction: str) -> dict[str, str]:
-    """Parameters of this scheme and their values."""
+    """Return the parameters of this scheme and their values."""
     if not forced(reduction):
         return {}
     library = _library()
@@ -138,7 +141,8 @@ def _library() -> Library:
 
 
 def in_agreement(wanted: str, found: str | None) -> bool:
-    """Whether a value read is the one set; some libraries give choices as numbers, of which 0 is their own choice."""
+    """Return whether a value read is the one set; some libraries show choices as numbers, of which 0 is their own
+    choice."""
     if found is None:
         return False
     return found == wanted or (found.isdigit() and found != "0" and not wanted.isdigit())
@@ -155,7 +159,7 @@ class _Tool:
         self._mpi = _mpi_t()
 
     def read(self, name: str) -> str | None:
-        """The value of a control variable; None where the library has none of that name."""
+        """Return the value of a control variable; None if the library has none of that name."""
         index, handle, count = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int()
         if self._mpi.MPI_T_cvar_get_index(name.encode(), ctypes.byref(index)):
             return None
@@ -164,13 +168,13 @@ class _Tool:
         value = (ctypes.c_char * 4096)()
         self._mpi.MPI_T_cvar_read(handle, value)
         self._mpi.MPI_T_cvar_handle_free(ctypes.byref(handle))
-        if count.value > 1:  # a text
+        if count.value > 1:  # MPI_CHAR: a text
             return value.value.decode()
-        number = int.from_bytes(value.raw[:4], "little", signed=True)  # zeros follow a value of one byte
+        number = int.from_bytes(value.raw[:4], "little", signed=True)  # a value of one byte is padded with zeros
         return self._choices(index).get(number, str(number))
 
     def _choices(self, index: ctypes.c_int) -> dict[int, str]:
-        """Names of a control variable's values, if it has any."""
+        """Return names of a control variable's values, if it has any."""
         length, verbosity, bind, scope = (ctypes.c_int() for _ in range(4))
         datatype, choices = ctypes.c_void_p(), ctypes.c_void_p()
         self._mpi.MPI_T_cvar_get_info(
@@ -190,7 +194,7 @@ class _Tool:
 
 @cache
 def _mpi_t() -> ctypes.CDLL:
-    library = ctypes.CDLL(MPI.__file__)  # symbols are also looked for in what it is linked to
+    library = ctypes.CDLL(MPI.__file__)  # symbols are also looked for in its linked libraries
     provided = ctypes.c_int()
     if library.MPI_T_init_thread(int(MPI.THREAD_MULTIPLE), ctypes.byref(provided)):
         raise CannotRun("the MPI library does not offer MPI_T, by which its parameters could be verified")

@@ -18,14 +18,14 @@ class Operation:
 
     name: str
     message_bytes: int
-    """Of the whole message, which is gathered, reduced or sent."""
+    """Bytes of the complete message, which is gathered, reduced or sent."""
     do: Callable[[], int]
     result: torch.Tensor
-    """Where the last result is; an all-reduce works in place."""
+    """Buffer with the last result; an all-reduce works in place."""
     ranks: int
 
     def check(self, times: int) -> None:
-        """Raise `ArithmeticError` unless the result is that of so many times: sums of sums as float32 can."""
+        """Raise `ArithmeticError` unless the result is that of so many calls, within float32 rounding."""
         factor = {ALL_REDUCE: float(self.ranks) ** times, REDUCE_SCATTER: float(self.ranks)}
         expected = torch.tensor(factor.get(self.name, 1.0)).expand(2)
         found = self.result.view(-1)[[0, -1]].cpu()
@@ -36,27 +36,28 @@ class Operation:
 
 
 class Operations:
-    """Makes operations on messages of at most `most` bytes, which share their memory.
+    """Makes operations on messages of at most `max_bytes` bytes, which share their memory.
 
-    Raises `CannotRun` for one that what communicates does not have; all ranks ask for the same ones.
+    Raises `CannotRun` for an operation that the communicator lacks; all ranks make the same ones.
     """
 
-    def __init__(self, communicates: Communicator, most: int, device: torch.device) -> None:
+    def __init__(self, communicates: Communicator, max_bytes: int, device: torch.device) -> None:
         self._communicates, self._ranks = communicates, communicates.ranks
-        self._most, self._device = most // 4 + self._ranks, device
+        self._max_values, self._device = max_bytes // 4 + self._ranks, device
         self._buffers: dict[str, torch.Tensor] = {}
         self._tried: set[str] = set()
 
     def __call__(self, name: str, message_bytes: int) -> Operation:
-        """The operation `name` of a message that is as long; where ranks have parts of it, each has one value."""
+        """Return the operation `name` of a message of this size; where each rank has a part of it, that is one value at
+        least."""
         if name not in self._tried:
             self._tried.add(name)
-            first = self._made(name, 4)  # may find no memory, which is another reason
+            first = self._made(name, 4)  # outside of the try block: a lack of memory is another reason
             try:
                 first.do()
             except (RuntimeError, NotImplementedError) as error:
                 raise CannotRun(
-                    f"what communicates here has no {name} ({str(error).partition(chr(10))[0]}); leave it out of "
+                    f"the communicator has no {name} ({str(error).partition(chr(10))[0]}); leave it out of "
                     "collectives.operations, or choose a preset that does not send it"
                 ) from error
         return self._made(name, message_bytes)
@@ -78,11 +79,11 @@ class Operations:
             "all-to-all": does.all_to_all,
             "send-receive": does.pass_on,
         }[name]
-        sent, received = self._filled("sent", 1.0, *from_), self._filled("received", 0.0, *to)
-        return Operation(name, message_bytes, lambda: between(received, sent), received, self._ranks)
+        outgoing, received = self._filled("sent", 1.0, *from_), self._filled("received", 0.0, *to)
+        return Operation(name, message_bytes, lambda: between(received, outgoing), received, self._ranks)
 
     def _filled(self, use: str, value: float, *shape: int) -> torch.Tensor:
-        """A buffer of this shape with the same value everywhere."""
+        """Return a buffer of this shape filled with a value."""
         if use not in self._buffers:
-            self._buffers[use] = torch.empty(self._most, device=self._device)
+            self._buffers[use] = torch.empty(self._max_values, device=self._device)
         return self._buffers[use][: torch.Size(shape).numel()].fill_(value).view(shape)

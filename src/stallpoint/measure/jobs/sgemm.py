@@ -1,14 +1,14 @@
 """Matrix products, in the precision of the hardware entry, of a network's layers (Keuper & Pfreundt, Table III).
 
-All b·g products of a convolution (and those of all samples and heads of an attention) are really done, one after the
-other and in the same memory, as Caffe does them with its column buffer. So a cell takes about ``samples`` times the
-forward passes at all its mini-batches, at most `constants.SECONDS_PER_PRODUCT` for each.
+All b·g products of a convolution (and those of all samples and heads of an attention) are done, one after the other and
+in the same memory, as Caffe does them with its column buffer. So a cell takes about ``samples`` times the forward
+passes at all its mini-batches, at most `constants.SECONDS_PER_PRODUCT` for each.
 
-The same job measures what the machine can do (layer type ``machine``): ``peak``, a large square product, ``bandwidth``,
-a matrix that no cache holds times a vector, and ``rows``, one that no cache holds either at many counts of rows, which
-show the blocks that kernels compute, and where the library changes from one kernel to another. Their sizes follow from
-the machine's caches, and the largest count of rows from where more of them change the rate no more. Samples are
-interleaved: every product once, then every product again, so that a slow minute slows all of them.
+The same job calibrates the machine (layer type ``machine``): ``peak``, a large square product, ``bandwidth``, a matrix
+that no cache holds times a vector, and ``rows``, one that no cache holds either at many counts of rows, which show the
+blocks that kernels compute, and where the library changes from one kernel to another. Their sizes follow from the
+machine's caches, and rows end where more of them no longer change the rate. Samples are interleaved: every product
+once, then every product again, so that a slow phase of the machine slows all of them.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.text import Progress
 
 _rows: dict[tuple[torch.device, torch.dtype, int], int] = {}
-"""Rows that this process measures at most, by device, numbers and threads: found once, so that all visits compare."""
+"""Largest row count of this process, by device, numbers and threads: found once, so that visits compare."""
 
 
 def reference(batch: int) -> Product:
-    """The product the paper's Fig. 9 shows: the size of AlexNet's largest layer."""
+    """Return the product of the paper's Fig. 9: the size of AlexNet's largest layer."""
     return Product("reference", "fully-connected", m=batch, k=4096, n=9216, operations=1)
 
 
 def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Product]:
-    """What tells about the machine, with `largest` rows at most; on a GPU products are larger, so that they fill it."""
+    """Return the products that calibrate the machine, with at most `largest` rows; on a GPU they are larger, so that
+    they fill it."""
     side, in_caches = constants.PEAK_SIDE[device.type], caches(device).emptied_by
     memory = doubled(*constants.BANDWIDTH_BYTES[device.type], constants.BANDWIDTH_CACHES * in_caches)
     return [
@@ -52,21 +53,22 @@ def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Pr
 
 
 def of_rows(m: int, device: torch.device, numbers: torch.dtype) -> Product:
-    """The product ``rows`` with `m` of them."""
+    """Return the product ``rows`` with `m` rows."""
     size = doubled(*constants.ROWS_BYTES, constants.ROWS_CACHES * caches(device).emptied_by)
     return Product("rows", MACHINE, m, constants.ROWS_DEEP, size // (constants.ROWS_DEEP * numbers.itemsize), 1)
 
 
-def doubled(least: int, most: int, wanted: int) -> int:
-    """`least`, doubled until it is as `wanted`, or `most`: machines that are nearly alike get the same."""
+def doubled(least: int, largest: int, wanted: int) -> int:
+    """Double `least` until it reaches `wanted` or `largest`, so that similar machines get equal sizes."""
     size = least
-    while size < min(wanted, most):
+    while size < min(wanted, largest):
         size *= 2
     return size
 
 
 def settled(rate: Callable[[int], float]) -> int:
-    """Rows on from which twice as many have the same `rate`, but for `ROWS_SETTLED`; at most the last of `ROWS`."""
+    """Return the row count from which twice as many have the same `rate` within `ROWS_SETTLED`; at most the last of
+    `ROWS`."""
     rows, before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
     while abs((now := rate(rows)) / before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
         rows, before = 2 * rows, now
@@ -74,7 +76,7 @@ def settled(rate: Callable[[int], float]) -> int:
 
 
 def _largest_rows(world: World, device: torch.device, numbers: torch.dtype) -> int:
-    """The rows that `settled` finds by the times of rank 0, while all ranks compute; once in a process."""
+    """Return the result of `settled` for the times of rank 0, while all ranks compute; measured once in a process."""
     key = device, numbers, torch.get_num_threads()
     known: int | None = world.comm.bcast(_rows.get(key))
     if known is None:
@@ -91,7 +93,7 @@ def _largest_rows(world: World, device: torch.device, numbers: torch.dtype) -> i
 
 
 def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
-    """Time each product, those that tell about the machine too, ``cell.samples`` times in a visit, after one warm-up.
+    """Time each product, those of the machine included, ``cell.samples`` times in a visit, after one warm-up.
 
     Equal products are measured once, under the first layer's name. All workers compute at once, as in training;
     rank 0 records.
@@ -108,20 +110,20 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
     of_machine = machine(device, numbers, _largest_rows(world, device, numbers))
     wanted += [(product.m, product) for product in of_machine]
     shapes = [product for _, product in wanted]
-    work = [product.floating_point_operations for product in shapes] * (1 + cell.samples)  # the warm-up is work too
+    work = [product.floating_point_operations for product in shapes] * (1 + cell.samples)  # the warm-up counts as work
     progress = Progress("product", work, silent=world.rank > 0)
     before = (keep.visit - 1) * cell.samples
     begin = time.perf_counter()
-    for place, sample, seconds in timed(shapes, cell.samples, device, numbers):
-        progress.tell((1 + sample) * len(wanted) + place + 1)
+    for index, sample, seconds in timed(shapes, cell.samples, device, numbers):
+        progress.tell((1 + sample) * len(wanted) + index + 1)
         if world.rank == 0:
-            batch, product = wanted[place]
+            batch, product = wanted[index]
             _record(keep, product, batch, before + sample, seconds)
     keep.measuring += time.perf_counter() - begin
 
 
 def _distinct(wanted: list[Product]) -> list[Product]:
-    """The first of each group of products that differ in nothing but the layer's name."""
+    """Return the first of each group of products that differ only in the layer's name."""
     first: dict[tuple[int, ...], Product] = {}
     for product in wanted:
         first.setdefault((product.m, product.k, product.n, product.operations), product)
@@ -129,16 +131,16 @@ def _distinct(wanted: list[Product]) -> list[Product]:
 
 
 class _Matrices:
-    """Memory for the matrices of all of `products`, which they share."""
+    """Memory that the matrices of all `products` share."""
 
     def __init__(self, products: Sequence[Product], device: torch.device, numbers: torch.dtype) -> None:
         sizes = [(product.m * product.k, product.k * product.n, product.m * product.n) for product in products]
-        most = map(max, zip(*sizes, strict=True))
-        self._left, self._right, self._results = (torch.rand(size, device=device, dtype=numbers) for size in most)
+        largest = map(max, zip(*sizes, strict=True))
+        self._left, self._right, self._results = (torch.rand(size, device=device, dtype=numbers) for size in largest)
         self._clock = clock_for(device)
 
     def multiply(self, product: Product) -> float:
-        """Seconds for all operations of the product."""
+        """Do all operations of the product and return their seconds."""
         a = self._left[: product.m * product.k].view(product.m, product.k)
         b = self._right[: product.k * product.n].view(product.k, product.n)
         result = self._results[: product.m * product.n].view(product.m, product.n)
@@ -153,18 +155,19 @@ class _Matrices:
 def timed(
     wanted: Sequence[Product], samples: int, device: torch.device, numbers: torch.dtype = torch.float32
 ) -> Iterator[tuple[int, int, float]]:
-    """Position in `wanted`, sample, and seconds for all operations of the product; one sample of each, then the next.
+    """Yield position in `wanted`, sample, and seconds for all operations of the product; one sample of each, then the
+    next.
 
     The matrices of all products share their memory.
     """
     matrices = _Matrices(wanted, device, numbers)
     spent = [matrices.multiply(product) for product in wanted]
     for sample in range(samples):
-        for place, product in enumerate(wanted):
-            if sample < constants.LEAST_SAMPLES or spent[place] <= constants.SECONDS_PER_PRODUCT:
+        for index, product in enumerate(wanted):
+            if sample < constants.LEAST_SAMPLES or spent[index] <= constants.SECONDS_PER_PRODUCT:
                 seconds = matrices.multiply(product)
-                spent[place] += seconds
-                yield place, sample, seconds
+                spent[index] += seconds
+                yield index, sample, seconds
 
 
 def _record(keep: Recorder, product: Product, batch: int, sample: int, seconds: float) -> None:

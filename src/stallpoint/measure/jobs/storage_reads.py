@@ -1,7 +1,7 @@
 """Reading the training set from all workers at once: in order, shuffled and at random, page cache cold and warm.
 
-A pass is input only: decoding is timed apart from it, and so are the looking up of files and a checkpoint. The page
-cache meant is that of the nodes; what is known of one beyond them is in the table ``storage_passes`` (`origin`).
+A pass only reads: decoding, looking up files and a checkpoint are timed separately. Cold and warm refer to the nodes'
+page cache; caches beyond the nodes are in the table ``storage_passes`` (`origin`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training.decoding import decoder
 from stallpoint.measure.world import World
 from stallpoint.networks.inputs import Images, Inputs, Tokens
-from stallpoint.records.origins import of_storage
+from stallpoint.records.origins import uncached
 from stallpoint.records.tables import CONVERSIONS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
 from stallpoint.storage import SampleSet, Storage
 from stallpoint.storage.convert import conversion_of
@@ -38,9 +38,9 @@ from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.text import Progress
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-_ALL_CACHES = "3"  # the page cache, and what is known of files: also the blocks of a disk that hold it
+_ALL_CACHES = "3"  # page cache and metadata: also the blocks of a disk that hold it
 _DECODED = Images(224)
-"""What images are decoded for: the size most networks take."""
+"""Input that images are decoded for: the size that most networks take."""
 _CHUNK = 1 << 20
 """Bytes of one write or read of a checkpoint."""
 
@@ -54,19 +54,21 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
     try:
         with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
-            keep.left_out = stored.left_out
+            keep.excluded_samples = stored.excluded
             if stored.in_memory:
-                raise CannotRun(f"storage {cell.storage}: its file is compressed and read as a whole, not by samples")
+                raise CannotRun(
+                    f"storage {cell.storage}: its file is compressed and read at once, not by samples; decompress it"
+                )
             if stored.samples < world.size:
                 raise CannotRun(
                     f"storage {cell.storage} has {stored.samples} samples, fewer than the {world.size} workers that "
                     "read at once, each its own"
                 )
             _Visit(cell, world, keep, node, stored).run()
-    except OSError as error:  # of a file that is open already the system says no name
+    except OSError as error:  # the system reports no name of a file that is already open
         raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
     finally:
-        node.Free()  # processes make many visits
+        node.Free()  # processes make many visits: files must not stay open
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class _Pass:
 
 
 class _Visit:
-    """What one worker does in a visit; all workers do the same at the same time."""
+    """A visit of one worker; all workers do the same at the same time."""
 
     def __init__(self, cell: StorageCell, world: World, keep: Recorder, node: MPI.Comm, stored: SampleSet) -> None:
         self._cell, self._world, self._keep, self._node, self._stored = cell, world, keep, node, stored
@@ -97,7 +99,7 @@ class _Visit:
         }
 
     def run(self) -> None:
-        """All passes, then all other operations."""
+        """Do all passes, then all other operations."""
         if self._world.rank == 0 and self._keep.visit == 1 and (made := conversion_of(self._stored.path)):
             self._keep.add(CONVERSIONS, **made)
         passes = list(self._passes())
@@ -114,7 +116,8 @@ class _Visit:
         self._keep.measuring += time.perf_counter() - begin
 
     def _passes(self) -> Iterator[_Pass]:
-        """Files that nobody opened so far come first: each visit has some of its own, until all were opened."""
+        """Yield passes over files that were never opened first: each visit has some of its own, until all were
+        opened."""
         one_each = not self._droppable and not self._stored.keep_open
         if one_each and (fresh := _fresh(self._parts, self._keep.visit, self._world.rank, self._world.size)):
             yield _Pass("shuffled", "untouched", 1, fresh)
@@ -124,8 +127,8 @@ class _Visit:
                     yield _Pass(order, cache, readers, self._parts[order])
 
     def _read(self, one: _Pass) -> None:
-        """Bring the caches into the state of the pass, read, and record who counted what."""
-        # Who still reads in the pass before would bring back what others have dropped.
+        """Bring the caches into the state of the pass, read, and record the bytes that each counter counted."""
+        # A worker that still reads in the pass before would cache again what others have dropped.
         self._world.comm.Barrier()
         metadata, resident = self._prepare(one)
         self._world.comm.Barrier()
@@ -141,18 +144,19 @@ class _Visit:
             STORAGE_PASSES, order=one.order, cache=one.cache, readers=one.readers, metadata=metadata, resident=resident,
             bytes=asked, node_bytes=node_asked, process_bytes=moved.process, device_bytes=moved.device,
             disk_bytes=moved.disks, server_bytes=moved.server, network_bytes=moved.network, origin=came_from,
-            server_cache=beyond, of_storage=of_storage(came_from, beyond), **self._facts,
+            server_cache=beyond, uncached=uncached(came_from, beyond), **self._facts,
         )  # fmt: skip
 
     def _prepare(self, one: _Pass) -> tuple[str, float | None]:
-        """Bring the caches into the state of the pass; what the node then knows of the files, and holds of them."""
-        if one.cache == "untouched":  # looking whether they are in the page cache would open them
+        """Bring the caches into the state of the pass; return the state of the node's metadata cache, and the resident
+        share."""
+        if one.cache == "untouched":  # checking whether they are in the page cache would open them
             return "unknown", None
         if one.cache == "warm":
             for index in one.indices:
                 self._stored.read(index)
         else:
-            self._stored.close()  # of an open file the kernel keeps what it knows
+            self._stored.close()  # the kernel keeps the metadata of an open file
             drop(_files(self._stored, one.indices))
         self._world.comm.Barrier()
         resident = resident_share(_extents(self._stored, one.indices))
@@ -161,7 +165,7 @@ class _Visit:
         return "warm", resident
 
     def _drop_all(self) -> bool:
-        """Drop all caches of this node's kernel, where it lets us; one worker of each node does."""
+        """Drop all caches of this node's kernel if permitted; one worker of each node does."""
         self._node.Barrier()
         if self._droppable and self._node.rank == 0:
             DROP_CACHES.write_text(_ALL_CACHES)
@@ -169,7 +173,7 @@ class _Visit:
         return self._droppable
 
     def _time(self, one: _Pass) -> int:
-        """Read all samples of the pass, all workers at once; the bytes that were asked for."""
+        """Read all samples of the pass, all workers at once; return the bytes requested."""
         began = time.perf_counter()
 
         def timed(index: int) -> tuple[float, float, int]:
@@ -191,7 +195,7 @@ class _Visit:
         return sum(sizes)
 
     def _look_up(self, indices: list[int]) -> None:
-        """Time the looking up of files, one after the other: what many small files take beside their bytes."""
+        """Time the look-up of files, one after the other: the cost of many small files besides their bytes."""
         files = sorted(_files(self._stored, indices))
         for operation, do in (("stat", os.stat), ("open", _open_and_close)):
             for metadata in ("cold", "warm") if self._droppable else ("warm",):
@@ -204,8 +208,8 @@ class _Visit:
                 self._operations(operation, metadata, [(_timed(do, file), 0) for file in files])
 
     def _decode(self, indices: list[int]) -> None:
-        """Time the decoding of samples that were read before; none where the usual input cannot be made of them, as of
-        texts and sounds, which networks of the user's own decode."""
+        """Time the decoding of samples that were read before; none if they are no images or tokens: texts and sounds
+        are decoded by a user's own networks."""
         rows = []
         try:
             decoding = decoder(self._stored, _takes(self._stored))
@@ -222,11 +226,12 @@ class _Visit:
         self._operations("decode", "warm", rows)
 
     def _checkpoint(self, size: int) -> None:
-        """Write a file of `size` bytes until it is on the storage, and read it back cold; none where that is refused.
+        """Write a file of `size` bytes with fsync and read it back cold; none if writing is refused.
 
-        The file has no name, and is gone when it is closed, also that of a job that is killed.
+        The file has no name and vanishes when it is closed, even if the job is killed.
         """
-        piece = np.random.default_rng(self._cell.seed).bytes(min(size, _CHUNK))  # a storage may compress zeros
+        # random bytes, as a storage may compress zeros
+        piece = np.random.default_rng(self._cell.seed).bytes(min(size, _CHUNK))
         try:
             with tempfile.TemporaryFile(dir=self._stored.path, buffering=0) as file:
                 start = time.perf_counter()
@@ -242,7 +247,7 @@ class _Visit:
                     pass
                 read = time.perf_counter() - start
                 moved = self._source.read().since(before)
-        except OSError:  # a folder that is only read from, or a full disk
+        except OSError:  # a read-only folder, or a full disk
             return
         self._operations("checkpoint write", "warm", [(written, size)])
         came_from = origin(self._source, moved, size, size, None)
@@ -260,22 +265,22 @@ class _Visit:
 
 
 def _parts(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[str, list[int]]:
-    """Which samples a worker reads in each order, of so many stored.
+    """Return the samples that a worker reads in each order.
 
-    ``shuffled`` is its part of one permutation for all workers; what no worker has in it or in another order is
-    ``rest``, in the order of that permutation.
+    ``shuffled`` is its part of one permutation for all workers; ``rest`` has the samples that no worker reads in any
+    order, in the order of that permutation.
     """
     count = min(wanted, samples // ranks)
     permutation = np.random.default_rng(seed).permutation(samples)
     drawn = [np.random.default_rng([seed, one]).integers(samples, size=count) for one in range(ranks)]
-    place = slice(rank * count, (rank + 1) * count)
+    own = slice(rank * count, (rank + 1) * count)
     taken = np.zeros(samples, np.bool_)
     taken[: ranks * count] = True
     taken[permutation[: ranks * count]] = True
     taken[np.concatenate(drawn)] = True
     parts = {
-        "sequential": np.arange(samples)[place],
-        "shuffled": permutation[place],
+        "sequential": np.arange(samples)[own],
+        "shuffled": permutation[own],
         "random": drawn[rank],
         "rest": permutation[~taken[permutation]],
     }
@@ -283,9 +288,9 @@ def _parts(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[
 
 
 def _fresh(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> list[int]:
-    """Samples that no worker of this cell reads in earlier visits or other passes; none where they ran out.
+    """Return samples that no worker of this cell reads in earlier visits or other passes; none if they ran out.
 
-    A partition of the ``rest``: visit v has its v-th run, rank r the r-th part of it.
+    The ``rest`` is partitioned: visit v has its v-th run, rank r the r-th part of it.
     """
     count = len(parts["shuffled"])
     first = (visit - 1) * ranks * count
@@ -295,17 +300,17 @@ def _fresh(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> li
 
 
 def _extents(stored: SampleSet, indices: Sequence[int]) -> list[Extent]:
-    """Where the samples lie; nothing where the library of a format hides it."""
+    """Return where the samples lie; nothing if the library of a format hides it."""
     return [extent for index in indices if (extent := stored.extent(index))]
 
 
 def _files(stored: SampleSet, indices: Sequence[int]) -> set[Path]:
-    """The files that hold the samples; all of the set where it is not known which do."""
+    """Return the files that hold the samples; all files of the set if that is unknown."""
     return {extent.path for extent in _extents(stored, indices)} or set(stored.files())
 
 
 def _takes(stored: SampleSet) -> Inputs:
-    """What samples are decoded for."""
+    """Return the input that samples are decoded for."""
     if isinstance(stored, TokenSequences):
         return Tokens(stored.length, 1 << 32)
     return _DECODED
@@ -333,23 +338,23 @@ def drop(files: set[Path]) -> None:
 
 
 def resident_share(extents: Sequence[Extent]) -> float | None:
-    """Share of the pages of `extents` in this node's page cache; None where that is not told.
+    """Return the share of the pages of `extents` in this node's page cache; None if unknown.
 
-    Libraries may hide extents, and the kernel tells only about files that this user owns or may write
+    Libraries may hide extents, and the kernel reports only on files that this user owns or may write
     (``man 2 mincore``).
     """
-    if not extents or not all(_is_told(path) for path in {extent.path for extent in extents}):
+    if not extents or not all(_is_reported(path) for path in {extent.path for extent in extents}):
         return None
     pages = [_resident_pages(extent) for extent in extents]
     return float(np.concatenate(pages).mean())
 
 
-def _is_told(path: Path) -> bool:
+def _is_reported(path: Path) -> bool:
     return path.stat().st_uid == os.geteuid() or os.access(path, os.W_OK)
 
 
 def _resident_pages(extent: Extent) -> npt.NDArray[np.bool_]:
-    """For each page of the extent whether it is in the page cache; asking (``mincore``) brings none there."""
+    """Return for each page of the extent whether it is in the page cache; asking (``mincore``) loads none."""
     begin = extent.offset - extent.offset % mmap.ALLOCATIONGRANULARITY
     length = extent.offset + extent.size - begin
     pages = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)

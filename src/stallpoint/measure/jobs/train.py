@@ -1,4 +1,4 @@
-"""Synchronous data-parallel SGD, with the time of everything an iteration does."""
+"""Training iterations, with the time of each of their parts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stallpoint.measure.machine.peak_memory import PeakMemory
 from stallpoint.measure.machine.sensors import Sensors, between
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.synchronisation import Gathered, Received, Sent, Worker
+from stallpoint.measure.synchronisation import Gathered, Received, Transfer, Worker
 from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.synchronisation.interface import parameters
 from stallpoint.measure.training import allocator
@@ -32,8 +32,7 @@ from stallpoint.measure.training.device_prefetch import DevicePrefetch
 from stallpoint.measure.training.gradient_norms import GradientNorms
 from stallpoint.measure.training.instrumentation import Instrumentation
 from stallpoint.measure.training.layer_timing import LayerTimer
-from stallpoint.measure.training.optimiser import Optimiser, Sgd, local, restore
-from stallpoint.measure.training.optimisers import Adagrad
+from stallpoint.measure.training.optimisers import Adagrad, Optimiser, Sgd, local, restore
 from stallpoint.measure.training.passes import Ends, Passes
 from stallpoint.measure.training.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.training.precision import forward_context, loss_scale
@@ -45,7 +44,7 @@ from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 from stallpoint.records.tables import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, STALENESS
 from stallpoint.storage import Storage
-from stallpoint.storage.memory_format import OneBatch
+from stallpoint.storage.tensors import OneBatch
 from stallpoint.strategies.presets import Preset, preset_from
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.text import Progress
@@ -53,20 +52,20 @@ from stallpoint.text import Progress
 
 @dataclass(frozen=True)
 class Iteration:
-    """What one iteration of one rank measured: columns of `ITERATIONS` and, as lists, of `LAYERS`."""
+    """Measurements of one iteration of one rank: columns of `ITERATIONS` and, as lists, of `LAYERS`."""
 
     phases: dict[str, float]
     layers: dict[str, Sequence[Any]]
-    turns: int
-    """See `LayerTimes.turns`."""
+    marks: int
+    """See `LayerTimes.marks`."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What is left out of training."""
+    """Part that training does without."""
 
     empty_messages: bool = False
-    """Messages carry no gradients."""
+    """Whether messages carry no gradients."""
     pipeline: type[InputPipeline] = InputPipeline
     update: bool = True
 
@@ -77,11 +76,10 @@ UNCHANGED = Change()
 class Trainer:
     """One worker's part in the training of `network`, which it changes; a context manager.
 
-    All ranks must give the same weights. `device` is where it computes, `preset` how gradients are synchronised;
-    what that has to learn from times it learns in the first `warmup` iterations. `per_node` ranks share a node, in
-    their order. `change` says what is left out. `optimiser` makes what updates the weights, called like `Sgd`; `norms`
-    is told of the gradients. `division` is that of the network (`Strategy.division`). Of a pipeline the first rank
-    alone needs mini-batches, those of all.
+    All ranks must give the same weights. Computes on `device` and synchronises gradients by `preset`, whose plans are
+    calibrated in the first `warmup` iterations. `per_node` consecutive ranks share a node. `change` says which part is
+    excluded. `optimiser` makes the optimiser, called like `Sgd`; `norms` observes the gradients. `division` is that of
+    the network (`Strategy.division`). In a pipeline only the first rank needs mini-batches, those of all ranks.
     """
 
     def __init__(
@@ -105,10 +103,10 @@ class Trainer:
         self._clock = clock_for(device)
         scale = loss_scale(precision)
 
-        def for_server(pieces: Sequence[nn.Parameter]) -> Optimiser:
+        def for_server(parameters: Sequence[nn.Parameter]) -> Optimiser:
             if preset.server_optimiser == "adagrad":
-                return Adagrad(pieces, lambda step: self._optimiser.step_size(step), loss_scale=scale)
-            return optimiser(pieces, loss_scale=scale)
+                return Adagrad(parameters, lambda step: self._optimiser.step_size(step), loss_scale=scale)
+            return optimiser(parameters, loss_scale=scale)
 
         worker = Worker(
             self._network, layers(self._network), world, self._clock, device, self._step_of, for_server, self._waiting,
@@ -118,7 +116,7 @@ class Trainer:
         self._synchronisation, self._network, self._layers = part.synchronisation, part.network, part.layers
         self._parameters = parameters(part.trained)
         self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
-        # Before layers are timed: what is computed again is then their backward pass.
+        # Wrapped before layers are timed, so that recomputation counts as their backward pass.
         self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
         self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=scale)
         self._update = change.update
@@ -130,15 +128,15 @@ class Trainer:
 
     @property
     def copied(self) -> bool:
-        """Whether what it trains is a copy of the network."""
+        """Whether the trained network is a copy."""
         return self._part.copied
 
     def begin(self, step: int) -> None:
-        """The iteration that follows is this step, counted from 0; where none is told, all are the first one."""
+        """Set the step of the next iteration, counted from 0; without a call, all are the first one."""
         self._optimiser.begin(step)
 
     def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:
-        """One iteration, from waiting for its mini-batch to the updated weights."""
+        """Do one iteration, from waiting for its mini-batch to the updated weights."""
         mark = self._clock.mark
         self._clock.start()
         batch = next_batch()
@@ -162,18 +160,18 @@ class Trainer:
         self._clock.wait()
 
         times = self._timer.times()
-        sent, gathered = self._synchronisation.sent(), self._synchronisation.gathered()
+        transfers, gathered = self._synchronisation.transfers(), self._synchronisation.gathered()
         received = self._synchronisation.received()
         self._synchronisation.clear()
         self._synchronisation.learn(times.gradient_ready)
         phases = self._phases([loaded, copied], passes, [synchronised, updated, exchanged], times.waits, received)
-        under_way: list[Sent | Gathered | Received] = [
-            *sent.values(),
+        under_way: list[Transfer | Gathered | Received] = [
+            *transfers.values(),
             *chain.from_iterable(gathered.values()),
             *received,
         ]
         columns = self._phase_columns(batch, losses, phases, under_way)
-        return Iteration(columns, times.columns(sent, gathered), times.turns)
+        return Iteration(columns, times.columns(transfers, gathered), times.marks)
 
     def _phases(
         self,
@@ -183,9 +181,9 @@ class Trainer:
         waits: Sequence[tuple[float, float]],
         received: Sequence[Received],
     ) -> dict[str, float]:
-        """Seconds of each of `PHASES`: waiting in the middle of one is exposed communication.
+        """Return the seconds of each of `PHASES`: waiting for collectives within one is exposed communication.
 
-        Waiting for another stage of a pipeline is in none: what they leave of the iteration is its bubble.
+        Waiting for another stage of a pipeline is in none of them: the residual of the iteration is its bubble.
         """
         begin_, passes_, end_ = ([self._clock.seconds(at) for at in of] for of in (begin, [*chain(*passes)], end))
 
@@ -194,17 +192,18 @@ class Trainer:
 
         phases = dict.fromkeys(PHASES, 0.0)
         phases["data_wait"], phases["host_to_device"] = begin_[0], begin_[1] - begin_[0]
-        for place, (start, stop) in enumerate(pairwise([begin_[1], *passes_])):
-            phases["backward" if place % 2 else "forward"] += stop - start - waited(start, stop)
+        for index, (start, stop) in enumerate(pairwise([begin_[1], *passes_])):
+            phases["backward" if index % 2 else "forward"] += stop - start - waited(start, stop)
         phases["update"] = end_[1] - end_[0] - waited(end_[0], end_[1])
-        exchange = end_[2] - end_[1]  # of weights, after the update
+        exchange = end_[2] - end_[1]  # weights are gathered after the update
         bubble = sum(one.start - one.since for one in received)
         phases["exposed_communication"] = end_[0] - passes_[-1] + waited(begin_[1], end_[1]) + exchange - bubble
         return phases | {"iteration_time": end_[2]}
 
     @property
     def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
-        """Tensors of training by what they are; for gradients, gone between iterations, parameters of the same size."""
+        """Return the tensors of training by kind; for gradients, freed between iterations, parameters of the same
+        size."""
         return {
             "weights": map(local, (*self._network.parameters(), *self._network.buffers())),
             "gradients": map(local, self._parameters),
@@ -213,8 +212,8 @@ class Trainer:
 
     @contextmanager
     def aside(self) -> Iterator[nn.Module]:
-        """The network for passes that are no iteration's: in evaluation mode, without gradients, with the weights that
-        are trained."""
+        """Lend the network for evaluations: in evaluation mode, without gradients, with the weights that are
+        trained."""
         modes = [(module, module.training) for module in self._network.modules()]
         self._network.eval()
         with torch.no_grad(), self._passes.in_precision, self._synchronisation.consensus():
@@ -224,7 +223,7 @@ class Trainer:
         self._timer.forget()
 
     def state(self) -> dict[str, Any]:
-        """What a worker keeps from iteration to iteration apart from the network, as a checkpoint has it."""
+        """Return the state besides the network that a worker keeps from iteration to iteration, for a checkpoint."""
         return {
             "optimiser": [values.to("cpu", copy=True) for values in self._optimiser.state],
             "synchronisation": self._synchronisation.state(),
@@ -232,16 +231,16 @@ class Trainer:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with what `state` gave."""
+        """Continue from the result of `state`."""
         restore(self._optimiser, state["optimiser"])
         self._synchronisation.restore(state["synchronisation"])
         if self._delays:
             self._delays.restore(state["delayed"])
 
     def staleness(self) -> dict[str, Sequence[int]]:
-        """Columns of `tables.STALENESS`: of the updates that this rank's server made."""
+        """Return columns of `tables.STALENESS` for the updates of this rank's server."""
         rows = self._synchronisation.staleness()
-        of_rows = {name: [row[place] for row in rows] for place, name in enumerate(("update", "worker", "staleness"))}
+        of_rows = {name: [row[index] for row in rows] for index, name in enumerate(("update", "worker", "staleness"))}
         return {"server": [self._world.rank] * len(rows), **of_rows}
 
     def check_weights(self) -> None:
@@ -250,13 +249,13 @@ class Trainer:
         Compares up to 1000 values of each parameter; nodes with different CPUs may round them differently. Of sharded
         weights the ranks that hold the same share are compared; of split layers each rank has its own.
         """
-        values = [local(weights.detach()).flatten() for weights in self._part.alike]
+        values = [local(weights.detach()).flatten() for weights in self._part.shared]
         low = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
         high = low.copy()
-        alike = self._world.comm.Split(self._world.rank % self._synchronisation.shards, self._world.rank)
-        alike.Allreduce(MPI.IN_PLACE, low, MPI.MIN)
-        alike.Allreduce(MPI.IN_PLACE, high, MPI.MAX)
-        alike.Free()
+        shared = self._world.comm.Split(self._world.rank % self._synchronisation.shards, self._world.rank)
+        shared.Allreduce(MPI.IN_PLACE, low, MPI.MIN)
+        shared.Allreduce(MPI.IN_PLACE, high, MPI.MAX)
+        shared.Free()
         if not np.allclose(low, high, rtol=1e-4, atol=1e-8):
             raise ArithmeticError("the ranks' weights differ after training: not all gradients were summed")
 
@@ -266,7 +265,7 @@ class Trainer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error the other ranks may have gone: what is under way might never end.
+        # After an error the other ranks may have gone: pending communication might never end.
         self._synchronisation.close(wait=error is None)
         self._timer.remove()
         if self._recomputation:
@@ -290,7 +289,7 @@ class Trainer:
         batch: MiniBatch,
         losses: Sequence[torch.Tensor],
         phases: dict[str, float],
-        under_way: Sequence[Sent | Gathered | Received],
+        under_way: Sequence[Transfer | Gathered | Received],
     ) -> dict[str, float]:
         return {
             **phases,
@@ -308,23 +307,23 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
         keep.add(ITERATIONS, **which, **measured.phases, **beside)
         keep.add(LAYERS, **{name: which[name] for name in ("iteration", "warmup")}, **measured.layers)
         if not which["warmup"]:
-            instrumentation.add(measured.phases, measured.layers, measured.turns)
+            instrumentation.add(measured.phases, measured.layers, measured.marks)
     keep.add(INSTRUMENTATION, **instrumentation.row(device_of(cell)))
 
 
 def iterations(
     cell: TrainCell, world: World, keep: Recorder, change: Change = UNCHANGED
 ) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
-    """Train, with `change`: which iteration it is and its start, what it measured, and what sensors saw meanwhile.
+    """Train, with `change`; yield the iteration's number and start, its measurements, and the readings of sensors.
 
-    Each visit begins with the same weights, and takes the samples that follow those of the visit before. Raises
+    Each visit begins with the same weights, and takes the samples behind those of the visit before. Raises
     `ArithmeticError` where the loss is no number, or the ranks' weights differ in the end though their preset
-    communicates: such times count for nothing.
+    communicates: such times are worthless.
     """
     allocator.keep_freed()
     network = network_of(cell)
     preset, device = preset_from(cell.preset), device_of(cell)
-    torch.manual_seed(cell.seed + world.rank)  # what workers drop out must differ
+    torch.manual_seed(cell.seed + world.rank)  # dropout must differ between workers
     agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
@@ -342,7 +341,7 @@ def iterations(
         ) as trainer,
         Sensors(gpu=device.index) as sensors,
     ):  # fmt: skip
-        keep.left_out = pipeline.left_out
+        keep.excluded_samples = pipeline.excluded
         progress = Progress("iteration", [1] * count, silent=world.rank > 0)
         world.comm.Barrier()
         begun, keep.prepared = host_mark(), datetime.now(UTC)
@@ -367,8 +366,8 @@ def iterations(
 def on_device(
     pipeline: InputPipeline | NothingToRead, *, ahead: bool, device: torch.device
 ) -> Iterator[Callable[[], MiniBatch]]:
-    """Where mini-batches come from: the pipeline, or the device's memory if they are copied there ahead."""
-    if not ahead or device.type == "cpu":  # they are there already
+    """Return the source of mini-batches: the pipeline, or the device's memory if they are copied there ahead."""
+    if not ahead or device.type == "cpu":  # mini-batches are already on the device
         yield pipeline.next_batch
         return
     with closing(DevicePrefetch(pipeline.next_batch, device)) as prefetch:
@@ -385,7 +384,7 @@ def _pipeline(
     *,
     first_reads: bool,
 ) -> InputPipeline | NothingToRead:
-    """What this rank reads; `first_reads`: the first rank reads for all, the others nothing."""
+    """Return the input pipeline of this rank; with `first_reads` the first rank reads for all, the others nothing."""
     if first_reads and world.rank:
         return NothingToRead()
     storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)

@@ -1,1 +1,1 @@
-"""What is read of the machine beside each measurement."""
+"""Readings of the machine around each measurement."""

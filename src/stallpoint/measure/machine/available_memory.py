@@ -1,4 +1,4 @@
-"""The memory that a worker may use."""
+"""Memory that a worker may use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     import torch
 
 _NO_LIMIT = 2**62
-"""From there on version 1 of the cgroups means none: it has the largest number of whole pages."""
+"""Value from which a limit of cgroups v1 means none: the largest number of pages."""
 
 
 def of_host(sharing: int, given: int | None = None, root: Path = Path("/")) -> int:
-    """An equal part of the machine's memory, or of the least limit of this process's cgroups, bytes.
+    """Return a worker's equal part of the machine's memory, or of the least limit of this process's cgroups, bytes.
 
     `sharing` workers run on this kernel. A scheduler may have `given` less to each worker.
     """
@@ -26,9 +26,9 @@ def of_host(sharing: int, given: int | None = None, root: Path = Path("/")) -> i
 
 
 def of_gpu(device: torch.device) -> int | None:
-    """Memory of the GPU that tensors of this process can have, bytes: what is free, and what PyTorch holds already.
+    """Return the memory of the GPU for tensors of this process, bytes: free memory and that already held by PyTorch.
 
-    What the driver and other processes hold is not in it. None on a CPU.
+    None on a CPU.
     """
     if device.type != "cuda":
         return None
@@ -39,7 +39,7 @@ def of_gpu(device: torch.device) -> int | None:
 
 
 def limits(root: Path) -> list[int]:
-    """Limits of this process's cgroup and of those above it."""
+    """Return limits of this process's cgroup and of those above it."""
     files = [
         folder / name
         for folders in groups(root, "memory")

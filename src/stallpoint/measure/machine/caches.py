@@ -1,4 +1,4 @@
-"""The caches of the machine, as Linux or the GPU's driver tells: what a product tells depends on what they hold."""
+"""The caches of the machine, as reported by Linux or the GPU's driver; sizes of products depend on them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 @dataclass(frozen=True)
 class Caches:
-    """Bytes; None where the machine does not tell."""
+    """Sizes of caches, bytes; None if the machine does not report them."""
 
     core: int | None
-    """Largest cache that a core has for itself."""
+    """Largest private cache of a core."""
     largest: int | None
-    """Caches of the last level that the threads of a process can fill, together."""
+    """Sum of the last-level caches that the threads of a process can fill."""
 
     @property
     def emptied_by(self) -> int:
-        """Bytes that fill the largest ones, or what they are taken for."""
+        """Bytes that fill the largest caches; a default if unknown."""
         return self.largest or constants.CACHE_UNKNOWN
 
     @property
     def kept_by_core(self) -> int:
-        """Bytes that a core keeps for itself, or what they are taken for."""
+        """Bytes of a core's private cache; a default if unknown."""
         return self.core or constants.CORE_CACHE_UNKNOWN
 
 
@@ -40,18 +40,18 @@ class _Cache:
     level: int
     size: int
     cpus: str
-    """Which share it."""
+    """CPUs that share the cache."""
 
 
 def caches(device: torch.device) -> Caches:
-    """Those of this process's CPUs, as its tensor library uses them, or of the GPU."""
+    """Return the caches of this process's CPUs, as its tensor library uses them, or of the GPU."""
     if device.type == "cuda":
         return Caches(None, getattr(torch.cuda.get_device_properties(device), "L2_cache_size", None))
     return of_cpus(os.sched_getaffinity(0), torch.get_num_threads())
 
 
 def of_cpus(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Caches:
-    """Those that `threads` on `cpus` can fill, by /sys below `root`; each of the last level counts once."""
+    """Return the caches that `threads` on `cpus` can fill, by /sys below `root`; each of the last level counts once."""
     found = {cache for cpu in cpus for cache in _of_cpu(root / f"sys/devices/system/cpu/cpu{cpu}/cache")}
     if not found:
         return Caches(None, None)
@@ -64,7 +64,7 @@ def of_cpus(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Caches
 
 
 def _of_cpu(folder: Path) -> Iterator[_Cache]:
-    """The caches for data that a CPU uses; some kernels name them and tell no size."""
+    """Yield the data caches of a CPU; some kernels report no size."""
     for index in folder.glob("index*"):
         with suppress(OSError, ValueError, KeyError):
             type_, level, size, cpus = (

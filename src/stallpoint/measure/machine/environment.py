@@ -1,11 +1,13 @@
-"""The machine and the software one rank really uses."""
+"""Machine and software that a rank uses."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import socket
 import subprocess
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -19,8 +21,6 @@ from stallpoint.measure.device import device_of
 from stallpoint.measure.jobs import mpi_parameters
 from stallpoint.measure.machine import available_memory
 from stallpoint.measure.machine.caches import caches
-from stallpoint.measure.machine.libraries import libraries
-from stallpoint.measure.machine.rated_clocks import cpu_clocks
 from stallpoint.measure.machine.sensors import gpu_max_clock, kernel_id
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.training import precision
@@ -29,9 +29,9 @@ from stallpoint.study.cells import Cell
 
 
 def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dict[str, Any]:
-    """This rank's row of `tables.ENVIRONMENTS`, less cell and rank; all ranks call it together.
+    """Return this rank's row of `tables.ENVIRONMENTS`, without cell and rank; all ranks call this.
 
-    A scheduler may have given the cell less than all `memory_of_node`, bytes.
+    A scheduler may have given the cell only `memory_of_node` bytes.
     """
     commit, dirty = _own_git_state()
     device = device_of(cell)
@@ -71,7 +71,8 @@ def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dic
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """Model of the first CPU in the text of /proc/cpuinfo; empty where it names none (as on some ARM kernels)."""
+    """Return the model of the first CPU in the text of /proc/cpuinfo; empty if none is named (as on some ARM
+    kernels)."""
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "Model"):
@@ -81,12 +82,12 @@ def cpu_model(cpuinfo: str) -> str:
 
 @cache
 def _own_git_state() -> tuple[str, bool]:
-    """`git_state` of the workflow, asked once by a process: visits are many, and each would wait for two programs."""
+    """Return `git_state` of the workflow, run once in a process: each visit would wait for two programs."""
     return git_state()
 
 
 def git_state(folder: Path = Path()) -> tuple[str, bool]:
-    """Commit of the repository that holds `folder`, and whether files it tracks were changed since."""
+    """Return the commit of the repository that holds `folder`, and whether tracked files were changed since."""
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         return commit, bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
@@ -101,14 +102,14 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _node_name(world: World, anonymise: bool) -> str:
-    """Host name, or a number that is the same for all ranks of one node."""
+    """Return the host name, or if anonymised a number that is the same for all ranks of a node."""
     names = world.comm.allgather(socket.gethostname())
     own = names[world.rank]
     return f"node{list(dict.fromkeys(names)).index(own)}" if anonymise else own
 
 
 def choose_gpu(world: World) -> None:
-    """Make one GPU of the node this worker's own; `CannotRun` where there is none or workers would share one."""
+    """Choose a GPU of the node for this worker; `CannotRun` if there is none or workers would share one."""
     if not torch.cuda.is_available():
         raise CannotRun("no GPU that PyTorch can use (device: cuda)")
     node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -120,5 +121,72 @@ def choose_gpu(world: World) -> None:
 
 
 def node_memory() -> int:
-    """Memory of this node, bytes."""
+    """Return the memory of this node, bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+_CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
+
+
+def cpu_clocks(cpu_model: str, cpufreq: Path = _CPUFREQ) -> dict[str, float | None]:
+    """Return columns of `tables.ENVIRONMENTS`, Hz; None if neither the kernel nor the model's name has them.
+
+    Intel's driver gives the clock without turbo as ``base_frequency``; older models have it in their name.
+    """
+    named = re.search(r"@ *([\d.]+) *GHz", cpu_model)
+    nominal = float(named[1]) * 1e9 if named else _kilohertz(cpufreq / "base_frequency")
+    return {"cpu_nominal_clock": nominal, "cpu_max_clock": _kilohertz(cpufreq / "cpuinfo_max_freq")}
+
+
+def _kilohertz(file: Path) -> float | None:
+    with suppress(OSError, ValueError):
+        return float(file.read_text()) * 1e3
+    return None
+
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+_BACKENDS: Any = torch.backends
+_NCCL: Any = torch.cuda.nccl
+
+
+def libraries(device: torch.device) -> dict[str, Any]:
+    """Return columns of `tables.ENVIRONMENTS`; libraries of GPUs are empty or false on a CPU."""
+    gpu, config = device.type == "cuda", torch.__config__.show()
+    nccl = gpu and torch.distributed.is_available() and torch.distributed.is_nccl_available()
+    cudnn, onednn = _BACKENDS.cudnn, _BACKENDS.mkldnn
+    return {
+        "cuda": torch.version.cuda or "" if gpu else "",
+        "cudnn": cudnn_version(cudnn.version()) if gpu else "",
+        "nccl": ".".join(map(str, _NCCL.version())) if nccl else "",
+        "driver": driver_version(_DRIVER.read_text()) if gpu and _DRIVER.exists() else "",
+        "blas": blas(config),
+        "onednn": _first(r"(?:MKL-DNN|oneDNN) v(\S+)", config),
+        "cudnn_in_force": gpu and cudnn.is_available() and bool(cudnn.enabled),
+        "onednn_in_force": not gpu and onednn.is_available() and bool(onednn.enabled),
+    }
+
+
+def cudnn_version(number: int | None) -> str:
+    """Return ``9.1.2`` for 90102, ``8.9.7`` for 8907: CUDNN_VERSION counts majors in 10000s since version 9, in 1000s
+    before."""
+    if number is None:
+        return ""
+    unit = 10_000 if number >= 90_000 else 1000
+    return f"{number // unit}.{number % unit // 100}.{number % 100}"
+
+
+def driver_version(text: str) -> str:
+    """Return, for example, ``535.54.03`` from the text of /proc/driver/nvidia/version."""
+    return _first(r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)\s", text)
+
+
+def blas(config: str) -> str:
+    """Return, for example, ``mkl 2024.2`` from PyTorch's build configuration; other libraries have no version there."""
+    name = _first(r"BLAS_INFO=([^,\s]+)", config)
+    version = _first(r"Math Kernel Library Version (\d+(?:\.\d+)*)", config) if name == "mkl" else ""
+    return f"{name} {version}".strip()
+
+
+def _first(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    return found[1] if found else ""

@@ -1,6 +1,6 @@
-"""Where the bytes that were read came from: what this node counted meanwhile, and what follows from it.
+"""Origin of bytes that were read, judged by counters of this node.
 
-A `Source` is the file system below a path. `Source.read` takes what the kernel counts of it; `origin` judges the
+A `Source` is the file system below a path. `Source.read` reads its counters in the kernel; `origin` judges the
 difference of two readings. docs/measuring.md has the rules with their reasons.
 """
 
@@ -29,38 +29,38 @@ LOCAL = (
     "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs", "vfat", "exfat", "ntfs3", "squashfs",
     "erofs", "iso9660", "tmpfs", "ramfs",
 )  # fmt: skip
-"""Types of file systems that one node has for itself."""
+"""Types of node-local file systems."""
 SHARED = (
     "nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs",
     "glusterfs", "orangefs", "pvfs2", "afs", "wekafs", "gfs2", "ocfs2", "panfs", "fuse.sshfs", "fuse.juicefs",
 )  # fmt: skip
-"""Types that several nodes see at once."""
+"""Types of file systems that nodes share."""
 MEMORY = ("tmpfs", "ramfs")
-"""Types whose files are in the page cache and nowhere else."""
+"""Types of file systems whose files are only in the page cache."""
 MOST, LITTLE = 0.9, 0.1
-"""Shares of the bytes that were asked for: at least so many came from there; at most so many did."""
-_SECTOR = 512  # of /sys/block/*/stat, whatever the device's is
+"""Shares of the requested bytes from which a counter proves an origin, and up to which it excludes one."""
+_SECTOR = 512  # unit of /sys/block/*/stat for all devices, bytes
 _REMOTE = ("nbd", "rbd", "drbd")
 _VIRTUAL = ("vd", "xvd", "ram", "zram")
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Bytes that were read so far, by who counts them; None: nobody does, or not for this user."""
+    """Bytes read so far by each counter; None: no such counter, or not for this user."""
 
     process: int | None = None
-    """By block devices for this process (read_bytes of /proc/self/io)."""
+    """Bytes from block devices for this process (read_bytes of /proc/self/io)."""
     device: int | None = None
-    """By the file system's own block device, for anybody."""
+    """Bytes from the file system's own block device, for all processes."""
     disks: int | None = None
-    """By the devices at the bottom of it: members of an array, or the disk that holds a loop device's file."""
+    """Bytes from the devices at its bottom: members of an array, or the disk that holds a loop device's file."""
     server: int | None = None
-    """From the NFS server, for anybody on this mount."""
+    """Bytes from the NFS server, for all processes on this mount."""
     network: int | None = None
-    """By all network interfaces of this node but the loopback, InfiniBand included."""
+    """Bytes received by all network interfaces of this node but the loopback, InfiniBand included."""
 
     def since(self, before: Counters) -> Counters:
-        """What was read from `before` on; a counter that fell was reset, and tells nothing."""
+        """Return the bytes since `before`; a counter that fell was reset, and is unknown."""
         pairs = {one.name: (getattr(self, one.name), getattr(before, one.name)) for one in fields(self)}
         return Counters(
             **{name: None if None in (now, then) or now < then else now - then for name, (now, then) in pairs.items()}
@@ -85,7 +85,7 @@ class Source:
 
     @property
     def remote(self) -> bool:
-        """Whether its block device is reached over a network."""
+        """Whether the block device is reached over a network."""
         return any(
             disk.name.startswith(_REMOTE) or "/session" in str(disk) or "nvme-fabrics" in str(disk)
             for disk in self._disks
@@ -93,18 +93,18 @@ class Source:
 
     @property
     def virtual(self) -> bool:
-        """Whether its disks may be pieces of another machine's, which may keep a cache: so is every one of a guest."""
+        """Whether the disks may be virtual, with a cache of the host's: those of every guest are."""
         cpuinfo = _text(self._root / "proc/cpuinfo")
         guest = re.search(r"^flags\b.*\bhypervisor\b", cpuinfo, re.MULTILINE) is not None
         return guest or not self._disks or any(disk.name.startswith(_VIRTUAL) for disk in self._disks)
 
     @property
     def stacked(self) -> bool:
-        """Whether it lies on a device that is itself made of others."""
+        """Whether the device consists of other devices."""
         return bool(self._disks) and self._disks != {self._device}
 
     def read(self) -> Counters:
-        """All counters now."""
+        """Read all counters."""
         found = re.search(r"^read_bytes: (\d+)", _text(self._root / "proc/self/io"), re.MULTILINE)
         return Counters(
             process=int(found[1]) if found else None,
@@ -116,10 +116,10 @@ class Source:
 
 
 def origin(source: Source, moved: Counters, asked: int, node_asked: int, resident: float | None) -> str:
-    """Where the bytes of a pass came from.
+    """Return the origin of a pass's bytes.
 
-    `moved` is what was counted during it, `asked` what this worker asked for, `node_asked` all workers of its node
-    (device, server and network count for the whole node), `resident` the share found in the page cache before.
+    `moved` are the counters' differences, `asked` the bytes requested by this worker, `node_asked` by all workers of
+    its node (device, server and network count for the node), `resident` the share in the page cache before.
     """
     if not asked:
         return UNKNOWN
@@ -139,9 +139,10 @@ def origin(source: Source, moved: Counters, asked: int, node_asked: int, residen
 
 
 def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: float | None) -> str:
-    """Whether a cache beyond this node may have answered: ``none``, ``excluded`` (the set is larger) or ``unknown``.
+    """Return whether a cache beyond this node may have answered: ``none``, ``excluded`` (the set is larger),
+    ``unknown``, or ``seen`` if it did.
 
-    Empty where the bytes did not come from beyond it; ``seen`` where such a cache was seen to answer.
+    Empty if the bytes did not come from beyond the node.
     """
     if came_from in (PAGE_CACHE, UNKNOWN):
         return ""
@@ -153,7 +154,7 @@ def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: 
 
 
 def _judged(counted: int | None, asked: int, beyond: str = DEVICE) -> str:
-    """What a counter says that counts all that comes from `beyond` the page cache."""
+    """Judge by a counter of all bytes from `beyond` the page cache."""
     if counted is None:
         return UNKNOWN
     if counted >= MOST * asked:
@@ -162,38 +163,38 @@ def _judged(counted: int | None, asked: int, beyond: str = DEVICE) -> str:
 
 
 def _over_network(moved: Counters, node_asked: int, resident: float | None) -> str:
-    """Others use the interfaces too: they prove that bytes came over them only if the page cache had none."""
+    """Judge by network interfaces, which others use too: they prove an origin only if nothing was in the page cache."""
     came = moved.network is not None and moved.network >= MOST * node_asked
     return NETWORK if came and (resident is None or resident <= LITTLE) else UNKNOWN
 
 
 def _mount_of(path: Path, root: Path) -> tuple[str, str, str, str]:
-    """Mount point, device number, type and source of the mount that holds `path`, by /proc/self/mountinfo."""
-    place, found = path.resolve(), ("", "", "unknown", "")
+    """Return mount point, device number, type and source of the mount that holds `path`, by /proc/self/mountinfo."""
+    resolved, found = path.resolve(), ("", "", "unknown", "")
     for line in _text(root / "proc/self/mountinfo").splitlines():
         # ID, parent, device, root, mount point, options, ..., "-", type, source, options of the file system
         words = line.split()
         point = _unescaped(words[4])
-        # Of two on one point the later one covers the other.
-        if place.is_relative_to(point) and len(point) >= len(found[0]):
+        # A later mount on the same point covers the earlier one.
+        if resolved.is_relative_to(point) and len(point) >= len(found[0]):
             kind = words.index("-") + 1
             found = point, words[2], words[kind], _unescaped(words[kind + 1])
     return found
 
 
 def _unescaped(word: str) -> str:
-    """Blanks and the like are written as octal numbers."""
+    """Decode blanks and the like, which are written as octal numbers."""
     return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), word)
 
 
 def _device(number: str, root: Path) -> Path | None:
-    """The folder in /sys of a block device; None for numbers that stand for none."""
+    """Return the folder in /sys of a block device; None for other numbers."""
     folder = root / "sys/dev/block" / number
     return folder.resolve() if number and folder.exists() else None
 
 
 def _beneath(device: Path, root: Path) -> Iterator[Path]:
-    """The devices at the bottom of `device`; none where they are not to be known."""
+    """Return the devices at the bottom of `device`; none if unknown."""
     backing = _text(device / "loop/backing_file").strip()
     if backing:
         beneath = _device(_mount_of(Path(backing), root)[1], root)
@@ -206,13 +207,14 @@ def _beneath(device: Path, root: Path) -> Iterator[Path]:
 
 
 def _sectors(devices: Iterable[Path]) -> int | None:
-    """Bytes that the devices have read: sectors are the third number of their statistics."""
+    """Return the bytes that the devices have read: sectors are the third number of their statistics."""
     counted = [_text(device / "stat").split() for device in devices]
     return sum(int(words[2]) for words in counted) * _SECTOR if counted and all(counted) else None
 
 
 def _nfs_bytes(mountstats: str, mount_point: str) -> int | None:
-    """Bytes from the server of an NFS mount: the fifth number of its line ``bytes:`` (linux/nfs_iostat.h)."""
+    """Return the bytes from the server of an NFS mount: the fifth number of its line ``bytes:``
+    (linux/nfs_iostat.h)."""
     for mount in re.split(r"^(?=device )", mountstats, flags=re.MULTILINE):
         head, _, rest = mount.partition("\n")
         if f" mounted on {mount_point} with fstype nfs" in _unescaped(head):
@@ -222,7 +224,7 @@ def _nfs_bytes(mountstats: str, mount_point: str) -> int | None:
 
 
 def _network_bytes(root: Path) -> int | None:
-    """Received bytes; InfiniBand's adapters count words of four bytes."""
+    """Return received bytes; InfiniBand's adapters count words of four bytes."""
     counted = []
     for line in _text(root / "proc/net/dev").splitlines()[2:]:
         name, _, numbers = line.partition(":")

@@ -1,10 +1,9 @@
-"""The most memory that training takes of a worker's host and GPU.
+"""Peak memory of training on a worker's host and GPU.
 
 One process makes many visits, and keeps freed memory (`allocator.keep_freed`) and networks (`resident`) between them.
-So each visit begins with as little as it can: what was freed goes back to the system, and the kernel's high-water mark
-of the process (``VmHWM``) is set to what it has now (``/proc/self/clear_refs``, which needs no privilege). Networks
-kept for other visits, and what these left behind, are subtracted: the rest is what a process that trains nothing else
-has.
+So each visit begins with as little as it can: freed memory goes back to the system, and the kernel's high-water mark of
+the process (``VmHWM``) is reset (``/proc/self/clear_refs``, which needs no privilege). Networks kept for other visits,
+and memory retained by these, are subtracted: the residual is that of a process that trains nothing else.
 """
 
 from __future__ import annotations
@@ -21,29 +20,29 @@ from stallpoint.measure import resident
 
 _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"
-"""What clear_refs takes to set the high-water mark to the present (proc(5), Linux 4.0 and newer)."""
+"""Command to clear_refs that resets the high-water mark (proc(5), Linux 4.0 and newer)."""
 _CPU = torch.device("cpu")
 
 
 class PeakMemory:
-    """The most memory from now on: make it when the network is there, before anything else that training needs."""
+    """Peak memory from now on: make it when the network is there, before anything else that training needs."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         _give_back_freed()
         self._reset = _reset_peak()
         if self._reset:
-            left_behind = _private() - _private_at_first()
-            self._others = resident.held_bytes(_CPU) + left_behind
+            retained = _private() - _private_at_first()
+            self._others = resident.held_bytes(_CPU) + retained
             self._process = status("VmRSS") - self._others
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
 
     def row(self, tensors: Mapping[str, Iterable[torch.Tensor]], *, kept: bool = True) -> dict[str, Any]:
-        """Columns of `tables.PEAK_MEMORY` that are measured, from the `tensors` of training by what they are.
+        """Return the measured columns of `tables.PEAK_MEMORY`, with the `tensors` of training by kind.
 
-        Bytes; those that the system does not tell are None. `kept`: the weights trained are those of a network that is
-        kept for other visits, and no copy of them.
+        Bytes; None if the system does not report them. `kept`: the trained weights are those of a network kept for
+        other visits, and no copy.
         """
         sizes = {name: sum(one.nbytes for one in group) for name, group in tensors.items()}
         host = device = process = None
@@ -57,13 +56,14 @@ class PeakMemory:
 
 
 def _private() -> int:
-    """Memory of this process alone, without networks. (Pages of programs are there once they were needed.)"""
+    """Return the private memory of this process, without networks. (Pages of programs are there once they were
+    needed.)"""
     return status("RssAnon") - resident.held_bytes(_CPU)
 
 
 @cache
 def _private_at_first() -> int:
-    """The same when this process first trained: what was added since is of other visits."""
+    """Return the private memory when this process first trained; more is retained by other visits."""
     return _private()
 
 
@@ -75,7 +75,7 @@ def _give_back_freed() -> None:
 
 
 def _reset_peak() -> bool:
-    """Set the process's high-water mark to what it has now; whether this kernel does that, and tells it."""
+    """Reset the process's high-water mark; return whether the kernel supports that, and reports the mark."""
     try:
         (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
     except OSError:
@@ -84,6 +84,6 @@ def _reset_peak() -> bool:
 
 
 def status(field: str) -> int:
-    """A size in /proc/self/status, bytes."""
+    """Return a size in /proc/self/status, bytes."""
     lines = (_PROCESS / "status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))

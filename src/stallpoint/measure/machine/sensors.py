@@ -1,8 +1,8 @@
-"""What may disturb a measuring process, read beside each iteration: other processes, the hypervisor, quotas, clocks.
+"""Sensors of disturbances, read around each iteration: other processes, the hypervisor, quotas, clocks.
 
-All of it comes from Linux' /proc and /sys (see proc_stat, proc_schedstat, PSI and cgroup in the kernel's documentation)
-and all of it is optional: what cannot be read is None. Counters count from some time in the past, so that only the
-difference of two readings means anything (`between`).
+All come from Linux' /proc and /sys (see proc_stat, proc_schedstat, PSI and cgroup in the kernel's documentation), and
+all are optional: None if unreadable. Counters have an arbitrary origin, so that only the difference of two readings
+counts (`between`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from stallpoint.measure import constants
 Number = float | int | None
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
-"""What /proc/stat counts in, s."""
+"""Unit of /proc/stat, s."""
 _INTERRUPT = time.clock_getres(6)
-"""Time between two interrupts of the kernel's clock, 1 to 10 ms, which it is built for: the resolution of
-CLOCK_MONOTONIC_COARSE (``man 2 clock_getres``), which Python has no name for, s."""
+"""Time between two interrupts of the kernel's clock, 1 to 10 ms, fixed at build time: the resolution of
+CLOCK_MONOTONIC_COARSE (``man 2 clock_getres``), which Python does not name, s."""
 STAT_ERROR, USAGE_ERROR = 2 * _TICK, 1.25 * _INTERRUPT
-"""How far the difference of two `Reading.node_busy` may be off, s. /proc/stat gives a whole interrupt's time to who
-runs at its end, and shows whole ticks; cgroups count ns, but what runs on another CPU only up to its last interrupt."""
+"""Error of the difference of two `Reading.node_busy`, s. /proc/stat accounts the time of an interrupt's interval to the
+process at its end, and shows full ticks; cgroups count ns, but on other CPUs only up to their last interrupt."""
 USAGE = "cpuacct.usage_percpu"
 
 
@@ -49,8 +49,8 @@ class Reading:
     process_time: float | None = None
     """CPU time of all threads of this process."""
     node_busy: float | None = None
-    """Time any thread of this kernel ran on the CPUs this process may run on. What interrupts take is left out where it
-    is counted apart: it may be the job's own communication."""
+    """Time any thread of this kernel ran on the CPUs this process may run on. Time of interrupts is excluded where it
+    is counted separately: it may be the job's own communication."""
     steal: float | None = None
     """Time those CPUs waited for the hypervisor, in steps of 10 ms."""
     cpu_pressure: float | None = None
@@ -70,23 +70,23 @@ class Reading:
 
 
 STATES = ("frequency", "gpu_clock", "gpu_throttle")
-"""What is no counter: an iteration takes the value at its end."""
+"""Sensors that are no counters: an iteration takes the value at its end."""
 COUNTERS = tuple(field.name for field in fields(Reading) if field.name not in STATES)
 
 
 def between(first: Reading, second: Reading) -> dict[str, float | int | str | None]:
-    """What happened from one reading to a later one of the same sensors: the columns of `Reading`."""
+    """Return the change from one reading to a later one of the same sensors, by the columns of `Reading`."""
     counted = {name: _increase(getattr(first, name), getattr(second, name)) for name in COUNTERS}
     return {**counted, **{name: getattr(second, name) for name in STATES}}
 
 
 def _increase(first: Number, second: Number) -> Number:
-    """A counter that fell was reset (a CPU came back): nothing is known but that it counts up."""
+    """Return the increase of a counter; None if it fell: then it was reset (a CPU came back)."""
     return None if first is None or second is None else max(second - first, 0)
 
 
 def kernel_id(root: Path = Path("/")) -> str:
-    """What tells this kernel, since it was booted, from others; the same in all its containers and namespaces."""
+    """Return an identifier of this kernel since it was booted, the same in all its containers and namespaces."""
     try:
         boot = (root / "proc/sys/kernel/random/boot_id").read_text()
     except OSError:
@@ -95,7 +95,7 @@ def kernel_id(root: Path = Path("/")) -> str:
 
 
 class Sensors:
-    """Sensors of one thread, the one that computes: it makes them, reads them, and makes new ones for each visit.
+    """Sensors of the computing thread, which makes and reads them, anew for each visit.
 
     A context manager: files stay open in between. `root` is where /proc and /sys are; `gpu` is the number of a CUDA
     device to watch.
@@ -112,24 +112,24 @@ class Sensors:
         self._quota = [self._open(path) for path in quota_files(root)]
         folders = [root / f"sys/devices/system/cpu/cpu{cpu}" for cpu in self._cpus]
         self._throttles = [self._open(folder / "thermal_throttle/core_throttle_count") for folder in folders]
-        some = folders[:: -(-len(folders) // constants.MOST_CLOCKS)]
+        some = folders[:: -(-len(folders) // constants.MAX_CLOCKS)]
         self._clocks = [self._open(folder / "cpufreq/scaling_cur_freq") for folder in some]
-        # That of /proc/cpuinfo takes as long to read as all the rest.
+        # Reading the clock of /proc/cpuinfo takes as long as all the rest.
         self._clock_before = None if any(self._clocks) else _cpuinfo_clock(root / "proc/cpuinfo", self._cpus)
         self._gpu = None if gpu is None else _gpu(gpu)
 
     @property
     def cpus(self) -> str:
-        """The CPUs this process may run on, such as ``0-3,8``."""
+        """CPUs that this process may run on, such as ``0-3,8``."""
         return cpu_list(self._cpus)
 
     @property
     def node_busy_error(self) -> float:
-        """How far the difference of two `node_busy` may be off, s."""
+        """Error of the difference of two `node_busy`, s."""
         return USAGE_ERROR if self._usage else STAT_ERROR
 
     def read(self) -> Reading:
-        """All sensors now; for the thread that made them."""
+        """Read all sensors; for the thread that made them."""
         busy, steal = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
         if self._usage:
             busy = usage_of(self._usage.read(), self._cpus)
@@ -173,11 +173,11 @@ class Sensors:
         return int(values[1]) * 1e-9 if len(values) > 1 else None
 
     def _open_usage(self, root: Path) -> _File | None:
-        """What version 1 of the cgroups counts in ns, if it is of the whole kernel and not of a container alone."""
+        """Open the CPU usage of cgroups v1, in ns, if it is that of the kernel and not only of a container."""
         usage = next((file for group in groups(root, "cpuacct") if (file := self._open(group[-1] / USAGE))), None)
         busy, _ = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
         counted = usage_of(usage.read(), self._cpus) if usage else None
-        return usage if busy and counted and counted > constants.WHOLE_KERNEL * busy else None
+        return usage if busy and counted and counted > constants.KERNEL_SHARE * busy else None
 
     def _cpu_pressure(self) -> float | None:
         found = re.match(rb"some .*total=(\d+)", self._pressure.read() if self._pressure else b"")
@@ -189,7 +189,7 @@ class Sensors:
 
 
 class _File:
-    """A small file of /proc or /sys that is read again and again; empty once it cannot be read any more."""
+    """A small file of /proc or /sys that is read repeatedly; empty once it is unreadable."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -209,7 +209,7 @@ class _File:
 
 
 def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tuple[None, None]:
-    """Time in s that `cpus` were busy and that was stolen from them, by the text of /proc/stat."""
+    """Return the seconds that `cpus` were busy, and those stolen from them, by the text of /proc/stat."""
     wanted, busy, steal = {b"cpu%d" % cpu for cpu in cpus}, 0, 0
     for line in stat.split(b"\n"):
         if not line.startswith(b"cpu"):
@@ -218,35 +218,35 @@ def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tu
         if name in wanted and len(values) >= 8:
             wanted.remove(name)
             user, nice, system, *_, stolen = (int(value) for value in values[:8])
-            busy += user + nice + system  # time of guests is part of user and nice
+            busy += user + nice + system  # user and nice include the time of guests
             steal += stolen
     return (None, None) if wanted else (busy * _TICK, steal * _TICK)
 
 
 def usage_of(usage: bytes, cpus: Sequence[int]) -> float | None:
-    """Time in s that threads ran on `cpus`, by the text of cpuacct.usage_percpu."""
+    """Return the seconds that threads ran on `cpus`, by the text of cpuacct.usage_percpu."""
     values = usage.split()
     return sum(int(values[cpu]) for cpu in cpus) * 1e-9 if len(values) > max(cpus) else None
 
 
 def quota_files(root: Path = Path("/")) -> list[Path]:
-    """Files that together tell how long quotas throttled this process; empty where there are none.
+    """Return the files whose sum is the time that quotas throttled this process; empty if there are none.
 
-    From Linux 6.6 on cpu.stat.local of its own cgroup does. Before, cpu.stat of a cgroup knows only the quota of that
-    very one, and so those above count as well.
+    From Linux 6.6 on that is cpu.stat.local of its own cgroup. Before, cpu.stat of a cgroup has only that cgroup's
+    quota, so those above count as well.
     """
     for folders in groups(root, "cpu"):
         for files in [[folders[0] / "cpu.stat.local"], [folder / "cpu.stat" for folder in folders]]:
-            # Above a container's own cgroup, and at the very top, some files may not be there.
+            # Above a container's own cgroup, and at the top, files may be missing.
             if found := [file for file in files if _throttled(_text(file)) is not None]:
                 return found
     return []
 
 
 def groups(root: Path, controller: str) -> Iterator[list[Path]]:
-    """This process's cgroup for `controller` and those above it, as folders; of version 1 before version 2.
+    """Return the folders of this process's cgroup for `controller` and of those above it, version 1 before version 2.
 
-    Where version 1 has the controller, version 2 does without.
+    Only one of the two versions has the controller.
     """
     mine = [line.split(":", 2) for line in _text(root / "proc/self/cgroup").decode().splitlines()]
     mounts = [line.split() for line in _text(root / "proc/self/mountinfo").decode().splitlines()]
@@ -260,7 +260,7 @@ def groups(root: Path, controller: str) -> Iterator[list[Path]]:
                 if matches and Path(path).is_relative_to(words[3]):
                     group = Path(path).relative_to(words[3])
                     mount = root / words[4].removeprefix("/")
-                    yield [mount / place for place in ([group, *group.parents] if group.parts else [group])]
+                    yield [mount / folder for folder in ([group, *group.parents] if group.parts else [group])]
 
 
 def _text(path: Path) -> bytes:
@@ -270,13 +270,13 @@ def _text(path: Path) -> bytes:
 
 
 def _throttled(stat: bytes) -> float | None:
-    """Throttled time, s: cpu.stat of version 2 says it in µs, of version 1 in ns."""
+    """Return the throttled time, s: in µs in cpu.stat of version 2, in ns in version 1."""
     found = re.search(rb"^throttled_(usec|time) (\d+)$", stat, re.MULTILINE)
     return None if found is None else int(found[2]) * (1e-6 if found[1] == b"usec" else 1e-9)
 
 
 def _cpuinfo_clock(path: Path, cpus: Sequence[int]) -> float | None:
-    """Mean clock of `cpus` in Hz, by the text of /proc/cpuinfo."""
+    """Return the mean clock of `cpus` in Hz, by the text of /proc/cpuinfo."""
     clocks, cpu = [], -1
     with suppress(ValueError):
         for line in _text(path).decode(errors="replace").splitlines():
@@ -295,13 +295,13 @@ def _integer(text: bytes) -> int | None:
 
 
 def _total(values: Iterable[Any]) -> Any:
-    """Their sum; None where there are none, or one is unknown."""
+    """Return the sum; None without values, or if one is unknown."""
     known = list(values)
     return sum(known) if known and None not in known else None
 
 
 def cpu_list(cpus: Sequence[int]) -> str:
-    """Numbers in rising order as the kernel writes them, such as ``0-3,8``."""
+    """Return numbers in rising order as the kernel writes them, such as ``0-3,8``."""
     parts: list[list[int]] = []
     for cpu in cpus:
         if parts and cpu == parts[-1][-1] + 1:
@@ -312,15 +312,15 @@ def cpu_list(cpus: Sequence[int]) -> str:
 
 
 _NOT_THROTTLED = ("GpuIdle", "ApplicationsClocksSetting", "UserDefinedClocks", "None", "All")
-"""NVML's reasons for a low clock that are none to complain of."""
+"""NVML's reasons for a low clock that are no throttling."""
 
 
 @cache
 def _nvml(device: int) -> tuple[Any, Any] | None:
-    """NVML, and what it knows a CUDA device by; None without the module pynvml.
+    """Return NVML, and its handle of a CUDA device; None without the module pynvml.
 
-    Never run so far: no machine of its author had both. NVML counts devices that CUDA_VISIBLE_DEVICES hides; so a
-    device is found by its identifier.
+    NVML counts devices that CUDA_VISIBLE_DEVICES hides, so a device is found by its identifier. Never run on a machine
+    with both.
     """
     try:
         nvml = importlib.import_module("pynvml")
@@ -328,12 +328,12 @@ def _nvml(device: int) -> tuple[Any, Any] | None:
 
         nvml.nvmlInit()
         return nvml, nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}".encode())
-    except Exception:  # whatever a library that is not there, or does not fit its driver, may raise
+    except Exception:  # a missing library, or one that does not fit its driver, may raise anything
         return None
 
 
 def gpu_max_clock(device: int) -> float | None:
-    """Highest clock of a CUDA device's multiprocessors, Hz; None without NVML."""
+    """Return the highest clock of a CUDA device's multiprocessors, Hz; None without NVML."""
     if (found := _nvml(device)) is None:
         return None
     nvml, handle = found
@@ -343,7 +343,7 @@ def gpu_max_clock(device: int) -> float | None:
 
 
 def _gpu(device: int) -> Callable[[], tuple[float | None, str | None]] | None:
-    """Reads clock (Hz) and reasons of throttling of a CUDA device; None without NVML."""
+    """Return a function that reads clock (Hz) and reasons of throttling of a CUDA device; None without NVML."""
     if (found := _nvml(device)) is None:
         return None
     nvml, handle = found

@@ -1,7 +1,7 @@
-"""The same work again and again, at both ends of each visit: where its time changes, the machine did, and not the cell.
+"""Sentinel: the same work at both ends of each visit; if its time changes, the machine changed, and not the cell.
 
-A product of matrices that stay in a core's own cache tells about the cores and their clock, a small all-reduce about
-the network and about ranks that do not get a core. Together they take some 0.2 s.
+A product of matrices that stay in a core's own cache shows the speed of the cores, a small all-reduce that of the
+network, and ranks without a core. Both take some 0.2 s.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from stallpoint.measure.device import synchronize
 from stallpoint.measure.machine.caches import Caches, caches
 from stallpoint.measure.world import World
 
-_MOST = 2**20
+_MAX_REPEATS = 2**20
 
 _sentinels: dict[tuple[int, str], Sentinel] = {}
 _products: dict[str, int] = {}
-"""How many products this process does, by type of device: counted once, so that the times of all visits compare."""
+"""Number of products of this process, by type of device: chosen once, so that times of visits compare."""
 
 
 def sentinel_of(world: World, device: torch.device) -> Sentinel:
-    """The sentinel of these ranks, who ask for it together; made once for each world and device."""
+    """Return the sentinel of these ranks, which all call this; made once for each world and device."""
     key = world.comm.handle, device.type
     if key not in _sentinels:
         _sentinels[key] = Sentinel(world, device)
@@ -34,14 +34,15 @@ def sentinel_of(world: World, device: torch.device) -> Sentinel:
 
 
 def side_of(device: str, known: Caches) -> int:
-    """Side of square matrices of which three fill a part of a core's own cache; on a GPU, of some that fill it."""
+    """Return the side of square matrices, of which three fill a part of a core's own cache; on a GPU, of matrices that
+    fill it."""
     values = constants.SENTINEL_CACHE * known.kept_by_core / (3 * np.dtype(np.float32).itemsize)
     step = constants.SENTINEL_STEP
     return constants.SENTINEL_SIDE.get(device, max(step, math.isqrt(int(values)) // step * step))
 
 
 class Sentinel:
-    """The fixed work of the ranks of `world`, who make it together; they do as many products as rank 0 found right.
+    """The fixed work of the ranks of `world`, which all make it; rank 0 chooses the number of products.
 
     A process does the same number of products in all worlds, and the same number of all-reduces in one.
     """
@@ -52,23 +53,24 @@ class Sentinel:
         self._left, self._right = (torch.rand(side, side, device=device) for _ in range(2))
         self._result = torch.empty(side, side, device=device)
         self._values, self._sums = np.zeros((2, constants.SENTINEL_VALUES), np.float32)
-        # Rank 0 of a world of fewer ranks is the same process, so that all agree with what they did before.
+        # Rank 0 of a smaller world is the same process, so the number stays the same for all.
         known = world.comm.bcast(_products.get(device.type))
         self.products = _products[device.type] = known or self._counted(self._multiply)
         self.all_reduces = self._counted(self._all_reduce) if world.size > 1 else 0
 
     def run(self) -> dict[str, float | None]:
-        """Seconds of this rank: ``product_seconds`` for `SENTINEL_PRODUCTS`, ``all_reduce_seconds`` (None for one)."""
+        """Do the work and return this rank's seconds: ``product_seconds`` for `SENTINEL_PRODUCTS`,
+        ``all_reduce_seconds`` (None for one rank)."""
         return {
             "product_seconds": self._multiply(self.products) * constants.SENTINEL_PRODUCTS / self.products,
             "all_reduce_seconds": self._all_reduce(self.all_reduces) if self.all_reduces else None,
         }
 
     def _counted(self, work: Callable[[int], float]) -> int:
-        """How many times all ranks are to do it; they do it now, as all ranks compute at once later on."""
+        """Return the number of repetitions for all ranks, which do the work now, as all compute at once later on."""
         count = 1
-        work(count)  # the first time is longer
-        while (seconds := float(self._comm.bcast(work(count)))) < constants.SENTINEL_PROBE and count < _MOST:
+        work(count)  # the first call takes longer
+        while (seconds := float(self._comm.bcast(work(count)))) < constants.SENTINEL_PROBE and count < _MAX_REPEATS:
             count *= 2
         return max(1, round(count * constants.SENTINEL_SECONDS / seconds))
 

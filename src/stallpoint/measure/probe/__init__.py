@@ -1,8 +1,8 @@
 """A probe for training loops that are not stallpoint's: two lines in a script, records in stallpoint's own tables.
 
-- `probe`: what the script calls; `probe_phases`: what an iteration was spent on;
-- `parallelism`: how the script brings gradients together, and when its messages begin and end;
-- `ranks`: who the script's workers are, under any launcher; `probe_files`: its records, written while it runs;
+- `probe`: the interface of a script; `probe_phases`: phases of an iteration;
+- `parallelism`: how the script synchronises gradients, with start and end of its collectives;
+- `ranks`: rank and number of workers, under any launcher; `probe_files`: records, written while the script runs;
 - `huggingface`, `pytorch_lightning`: the probe as a callback of these.
 
 Nothing here needs MPI, a study or the workflow.

@@ -1,4 +1,4 @@
-"""Evidence that the workers of a script train one model: collectives that they called, a checksum of their weights."""
+"""Evidence that the workers of a script train one model: their collectives, and a checksum of their weights."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import torch.distributed as dist
 from torch import nn
 
 _SHARDED = ("device_mesh", "ds_id")
-"""What a parameter has of which each worker may hold another part: a DTensor, one of DeepSpeed."""
+"""Attributes of sharded parameters: those of a DTensor, and of DeepSpeed."""
 
 
 def collectives() -> int | None:
-    """Collectives of torch.distributed that this process has called so far; None where it may call uncounted ones."""
+    """Return the number of collectives of torch.distributed called so far; None if there may be uncounted ones."""
     mpi = sys.modules.get("mpi4py.MPI")
     if "horovod.torch" in sys.modules or (mpi and mpi.Is_initialized() and mpi.COMM_WORLD.size > 1):
         return None
@@ -26,12 +26,12 @@ def collectives() -> int | None:
     try:
         groups: Iterable[Any] = dist.distributed_c10d._world.pg_map
         return sum(int(group._get_sequence_number_for_group()) for group in groups)
-    except (RuntimeError, AttributeError):  # a backend that does not count
+    except (RuntimeError, AttributeError):  # the backend has no counter
         return None
 
 
 def checksum(model: nn.Module) -> int | None:
-    """CRC-32 of the weights that are trained; None where each worker holds a shard of them."""
+    """Return the CRC-32 of the trained weights; None if each worker holds a shard of them."""
     if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
         return None
     found = 0

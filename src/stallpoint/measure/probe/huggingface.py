@@ -31,11 +31,11 @@ class _Callback(TrainerCallback):
         self._probe: Probe | None = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-        # Not when training begins: the model is wrapped by then, but only the first step has all of it.
+        # Not when training begins: the model is wrapped by then, but complete only at the first step.
         if self._probe is None:
             trainer = self._trainer
             self._probe = Probe(trainer.model_wrapped, trainer.optimizer, **self._options).__enter__()
-            atexit.register(self._probe.write)  # nobody tells a callback that training failed
+            atexit.register(self._probe.write)  # callbacks are not called when training failed
 
     def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         if self._probe and self._probe.stepped():

@@ -1,11 +1,11 @@
-"""How a script brings the gradients of its workers together, and when its messages begin and end.
+"""Parallelism of a script: how it synchronises gradients, with start and end of its collectives.
 
-- *ddp* (DistributedDataParallel): its communication hook tells of each bucket, unless the script has a hook of its own.
+- *ddp* (DistributedDataParallel): its communication hook reports each bucket, unless the script has a hook of its own.
 - *fsdp2* (``fully_shard``): all-gathers and reduce-scatters are called through objects that a script may replace
   (``set_custom_all_gather``, ``set_custom_reduce_scatter``), and so may a probe (`measure.shard_timing`).
 - *none*: one worker.
-- *unknown*: whatever else synchronises several workers (Horovod, FSDP1, calls of the script's own); its messages are
-  not seen, and lie within the phases in which the script waits for them.
+- *unknown*: any other synchronisation (Horovod, FSDP1, the script's own calls); its collectives are not observed, and
+  lie within the phases in which the script waits for them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.training.bucket_timing import BucketTiming, summed
-from stallpoint.measure.training.sent import Gathered, Sent
+from stallpoint.measure.training.transfers import Gathered, Transfer
 from stallpoint.networks.layers import Layer
 
 if TYPE_CHECKING:
@@ -31,42 +31,42 @@ Seconds = Callable[[Mark], float]
 
 
 class Parallelism:
-    """A script whose messages are not seen, or one that has none."""
+    """A script without collectives, or with unobserved ones."""
 
     def __init__(self, name: str, unseen: str = "") -> None:
         self.name = name
         self.unseen = unseen
-        """What cannot be seen of its messages, in words."""
+        """What is not observed of the collectives, in words."""
 
-    def sent(self, seconds: Seconds) -> Mapping[int, Sent]:
-        """What carried the gradients of each layer since the last `clear`."""
+    def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
+        """Return the transfer of each layer's gradients since the last `clear`."""
         return {}
 
     def gathered(self, seconds: Seconds) -> Mapping[int, Sequence[Gathered]]:
-        """The all-gathers of each layer's weights since the last `clear`."""
+        """Return the all-gathers of each layer's weights since the last `clear`."""
         return {}
 
     def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
-        """When messages were under way."""
-        return [(one.start, one.end) for one in self.sent(seconds).values()]
+        """Return start and end of all collectives."""
+        return [(one.start, one.end) for one in self.transfers(seconds).values()]
 
     def last_ready(self, noted: Mark) -> Mark:
-        """When the last gradients were complete, as the layers' own hooks `noted` it, or better known here."""
+        """Return when the last gradients were complete: as `noted` by the layers' hooks, or better."""
         return noted
 
     def clear(self) -> None:
-        """Forget the messages of the iteration."""
+        """Forget the collectives of the iteration."""
 
     def close(self) -> None:
-        """Note no more."""
+        """Stop recording."""
 
 
 def parallelism_of(
     model: nn.Module, layers: Sequence[Layer], mark: Callable[[], Mark], ranks: int, waiting: Callable[[bool], None]
 ) -> Parallelism:
-    """What brings together the gradients of `model`, which it asks to tell of its messages from now on.
+    """Return the parallelism of `model`, whose collectives are recorded from now on.
 
-    `waiting` is told when a rank begins and ends to wait for one while it computes.
+    `waiting` is called when a rank begins and ends to wait for one within computing.
     """
     if ranks == 1:
         return Parallelism(NONE)
@@ -82,7 +82,8 @@ def _of_buckets(
     model: DistributedDataParallel, layers: Sequence[Layer], mark: Callable[[], Mark], waiting: Callable[[bool], None]
 ) -> Parallelism:
     group = model.process_group
-    calling = waiting if next(model.parameters()).device.type == "cpu" else None  # elsewhere a call is only queued
+    # on devices with streams a call is only queued
+    calling = waiting if next(model.parameters()).device.type == "cpu" else None
 
     def mean(bucket: GradBucket) -> torch.futures.Future[Any]:
         bucket.buffer().div_(group.size())
@@ -93,7 +94,7 @@ def _of_buckets(
     buckets.calling = calling
     if hooks := getattr(model, "_comm_hooks", None):
         earlier = getattr(hooks[0][0], "__self__", None)
-        if isinstance(earlier, BucketTiming):  # of a probe before this one
+        if isinstance(earlier, BucketTiming):  # of an earlier probe
             earlier.timed, earlier.calling = True, calling
             return Buckets(earlier)
         return Parallelism(DDP, "messages: the script has a communication hook of its own")
@@ -105,18 +106,18 @@ def _of_buckets(
 
 
 class Buckets(Parallelism):
-    """Messages of DistributedDataParallel."""
+    """Buckets of DistributedDataParallel."""
 
     def __init__(self, buckets: BucketTiming) -> None:
         super().__init__(DDP)
         self._buckets = buckets
 
-    def sent(self, seconds: Seconds) -> Mapping[int, Sent]:
-        """As `Parallelism.sent`."""
-        return self._buckets.sent(seconds)
+    def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
+        """As `Parallelism.transfers`."""
+        return self._buckets.transfers(seconds)
 
     def last_ready(self, noted: Mark) -> Mark:
-        """The end of the last call that sends, where that is waited for; else as noted."""
+        """Return the end of the last call that sends, if the script waits for it; else as noted."""
         return noted if self._buckets.called is None else max(noted or 0, self._buckets.called)
 
     def clear(self) -> None:
@@ -132,7 +133,7 @@ class Buckets(Parallelism):
 def _of_shards(
     model: nn.Module, layers: Sequence[Layer], mark: Callable[[], Mark], waiting: Callable[[bool], None]
 ) -> Parallelism | None:
-    """Of ``fully_shard``; None where it was not called for `model` or any part of it."""
+    """Return the parallelism of ``fully_shard``; None if it was not called for `model` or any part of it."""
     try:
         from torch.distributed.fsdp import FSDPModule
     except ImportError:
@@ -151,16 +152,16 @@ def _of_shards(
 
 
 class Shards(Parallelism):
-    """Messages of ``fully_shard``; whether the script `waits` for each where it is called."""
+    """Collectives of ``fully_shard``; `waits`: the script waits for each at its call."""
 
     def __init__(self, timing: ShardTiming, *, waits: bool) -> None:
         super().__init__(FSDP2)
         self._timing, self._waits = timing, waits
 
-    def sent(self, seconds: Seconds) -> Mapping[int, Sent]:
-        """As `Parallelism.sent`."""
+    def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
+        """As `Parallelism.transfers`."""
         self._timing.settle()
-        return self._timing.sent(seconds)
+        return self._timing.transfers(seconds)
 
     def gathered(self, seconds: Seconds) -> Mapping[int, Sequence[Gathered]]:
         """As `Parallelism.gathered`."""
@@ -171,8 +172,8 @@ class Shards(Parallelism):
         return self._timing.under_way(seconds)
 
     def last_ready(self, noted: Mark) -> Mark:
-        """The start of the last reduce-scatter, as the hooks of sharded parameters tell nothing; where that is waited
-        for in the backward pass, nothing is left behind it."""
+        """Return the start of the last reduce-scatter, as the hooks of sharded parameters report nothing; if the
+        backward pass waits for it, return the end of the pass."""
         return None if self._waits else self._timing.last_message
 
     def clear(self) -> None:

@@ -33,37 +33,30 @@ from stallpoint.measure.training.layer_timing import LayerTimer
 from stallpoint.networks.layers import Layer, layers
 from stallpoint.records.tables import PEAK_MEMORY, PROBES
 
-MOST = "STALLPOINT_PROBE_ITERATIONS"
-"""Variable that says how many iterations are wanted: then the script is ended, on all ranks at the same one."""
+MAX_ITERATIONS = "STALLPOINT_PROBE_ITERATIONS"
+"""Variable with the number of iterations after which the script is ended, on all ranks at the same one."""
 BOX = "STALLPOINT_PROBE_BOX"
-"""Variable that is 0 where nobody reads what rank 0 prints at the end."""
+"""Variable that is 0 to suppress the summary of rank 0."""
 WARMUP = 1
-"""First iterations that are marked as warm-up, unless a study says how many: buckets are built again, memory found."""
+"""First iterations, marked as warm-up unless a study says how many: buckets are rebuilt, and memory is allocated."""
 ITERATIONS_AT_ONCE, SECONDS_AT_ONCE = 1000, 10.0
-"""After so many iterations, or such a time, what was recorded goes to disk; writing costs tens of ms each time."""
+"""Iterations, or seconds, after which records are written to disk, which takes tens of ms."""
 COMPLETE = "complete"
-MOST_UPDATES = 100
-"""Updates of optimizers in one iteration, from which on a loop is taken for one that forgets to call `step`."""
+MAX_UPDATES = 100
+"""Updates of optimizers in one iteration, beyond which the loop seems to forget calls of `step`."""
 
 
 class Probe:
-    """Records the iterations of a training loop: phases, layers, messages, memory and what disturbed it.
+    """Records the iterations of a training loop: phases, layers, collectives, memory and disturbances.
 
     ::
 
-        with stallpoint.probe(model, optimizer) as probe:
-            for inputs, labels in loader:
-                ...
-                optimizer.step()
-                probe.step()
-
-    `model` is what the loop calls: wrapped by DistributedDataParallel or sharded by ``fully_shard`` already, where it
-    is. An iteration ends where `step` is called; one during which the model was called without gradients (an
-    evaluation) is marked like warm-up. Records go to `folder`, or where ``STALLPOINT_PROBE`` says, or to
-    ``probe-records``; every rank writes its own (`probe_files`). Without `layers`, no layer is timed.
-    `optimizer` tells how large its state is.
-
-    On a GPU the device is waited for at the end of each iteration.
+    with stallpoint.probe(model, optimizer) as probe: for inputs, labels in loader: ... optimizer.step() probe.step()
+    `model` is what the loop calls, already wrapped by DistributedDataParallel or sharded by ``fully_shard`` if it is to
+    be. An iteration ends where `step` is called; one during which the model was called without gradients (an
+    evaluation) is marked like warm-up. Records go to `folder`, else to that of ``STALLPOINT_PROBE``, else to
+    ``probe-records``; every rank writes its own (`probe_files`). Without `layers`, no layer is timed. The state of
+    `optimizer` counts as memory. On a GPU the end of each iteration waits for the device.
     """
 
     def __init__(
@@ -78,7 +71,7 @@ class Probe:
             raise InputError(f"stallpoint.probe: a torch.nn.Module is expected, not {type(model).__name__}")
         self._model, self._optimizer = model, optimizer
         self._folder = Path(folder or os.environ.get(probe_files.FOLDER) or probe_files.DEFAULT)
-        self._most = _most()
+        self._max_iterations = _max_iterations()
         self._device = next((weights.device for weights in model.parameters()), torch.device("cpu"))
         self._clock = clock_for(self._device)
         self._unseen: list[str] = []
@@ -117,7 +110,7 @@ class Probe:
         return self
 
     def step(self) -> None:
-        """End an iteration; the next one begins. Ends the script where as many were recorded as are wanted."""
+        """End an iteration; the next one begins. Ends the script once the wanted number is recorded."""
         if self.stepped():
             raise SystemExit(0)
 
@@ -128,7 +121,7 @@ class Probe:
         begin = time.perf_counter()
         self._keep(end)
         self._done += 1
-        enough = self._done == self._most
+        enough = self._done == self._max_iterations
         if (
             enough
             or self._recording.waiting >= ITERATIONS_AT_ONCE
@@ -141,17 +134,17 @@ class Probe:
         return enough
 
     def write(self) -> None:
-        """Put on disk what waits for that."""
+        """Write pending records to disk."""
         self._recording.write()
         self._written = time.monotonic()
 
     def called(self) -> None:
-        """Say that a forward pass begins, where a loop does not call the model itself."""
+        """Mark the begin of a forward pass, for loops that do not call the model itself."""
         self._forwards = True
         self._phases.begin(FORWARD, self._clock.mark())
 
     def set_aside(self) -> None:
-        """Mark this iteration like warm-up: the loop does something else in it."""
+        """Mark this iteration as warm-up: the loop does something else in it."""
         self._evaluated = True
         self._timer.forget()
 
@@ -159,27 +152,27 @@ class Probe:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         now = collectives()
-        if now is None or now >= (self._collectives or 0):  # less where the script has ended its process group
+        if now is None or now >= (self._collectives or 0):  # fewer if the script has ended its process group
             self._collectives = now
         self._undo.close()
         self.write()
         self._recording.write_once(PEAK_MEMORY, self._memory.row())
-        enough = kind is SystemExit and self._done == self._most
+        enough = kind is SystemExit and self._done == self._max_iterations
         ended = COMPLETE if kind is None or enough else f"{kind.__name__}: {error}"[:200]
         self._describe(ended=ended)
         if ended == COMPLETE and self._recording.rank == 0 and os.environ.get(BOX) != "0":
             self._say()
 
     def _say(self) -> None:
-        """Print what was found. A script that has trained to its end does not fail for that."""
+        """Print the summary; a problem with it does not fail the script."""
         try:
-            said = box(self._folder, self._ranks)
+            lines = box(self._folder, self._ranks)
         except (InputError, OSError) as error:
-            said = [f"stallpoint: no summary: {error}"]
-        print(*said, sep="\n", end="\n" if said else "", file=sys.stderr, flush=True)
+            lines = [f"stallpoint: no summary: {error}"]
+        print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr, flush=True)
 
     def _found(self) -> Sequence[Layer]:
-        """The layers of the model; none where they cannot be told apart."""
+        """Return the layers of the model; none if they cannot be distinguished."""
         inner = self._model.module if isinstance(self._model, DistributedDataParallel) else self._model
         try:
             return layers(inner)
@@ -198,7 +191,7 @@ class Probe:
         self._evaluated = False
         self._start = (host_mark() - self._first) * 1e-9
         self._cpu_times = self._reading.process_time or 0.0, self._reading.thread_time or 0.0
-        if self._done <= WARMUP:  # the first iterations are no part of them
+        if self._done <= WARMUP:  # without the first iterations
             self._first_cpu_times = self._cpu_times
         self._clock.start()
 
@@ -206,10 +199,10 @@ class Probe:
         """Record the iteration that has ended."""
         seconds = self._clock.seconds
         phases, reading = self._phases.seconds(seconds, end), self._sensors.read()
-        sent = self._parallelism.sent(seconds)
+        transfers = self._parallelism.transfers(seconds)
         iteration = {
             "iteration": self._done,
-            "warmup": self._evaluated or (self._most is None and self._done < WARMUP),
+            "warmup": self._evaluated or (self._max_iterations is None and self._done < WARMUP),
             "start": self._start,
             **phases,
             "read": phases[DATA],
@@ -219,9 +212,9 @@ class Probe:
             "loss": float("nan"),
             **between(self._reading, reading),
         }
-        self._reading = reading  # as the next one begins
+        self._reading = reading  # the next iteration begins here
         gathered = self._parallelism.gathered(seconds)
-        self._recording.add(iteration, self._timer.times().columns(sent, gathered))
+        self._recording.add(iteration, self._timer.times().columns(transfers, gathered))
         self._parallelism.clear()
 
     def _describe(self, *, ended: str) -> None:
@@ -254,7 +247,7 @@ class Probe:
         return process / thread if thread else None
 
     def _called(self) -> int | None:
-        """Collectives since the first iteration began."""
+        """Return the number of collectives since the first iteration began."""
         before, after = self._first_collectives, self._collectives
         return None if before is None or after is None else after - before
 
@@ -267,9 +260,9 @@ class Probe:
 
     def _updated(self, *_: Any) -> None:
         self._updates += 1
-        if self._updates == MOST_UPDATES and self._most and not self._done:
+        if self._updates == MAX_UPDATES and self._max_iterations and not self._done:
             raise InputError(
-                f"stallpoint.probe: an optimizer updated {MOST_UPDATES} times and probe.step() was not called: "
+                f"stallpoint.probe: an optimizer updated {MAX_UPDATES} times and probe.step() was not called: "
                 "call it behind each update"
             )
 
@@ -281,15 +274,16 @@ class Probe:
         self._last_ready = self._clock.mark()
 
     def _waiting(self, begins: bool) -> None:
-        """The rank begins, or ends, to wait for a message while it computes: no phase's time and no layer's."""
+        """Note that the rank begins, or ends, to wait for a collective within computing, which counts for no phase and
+        no layer."""
         if begins:
             self._timer.waiting(True)
         self._phases.waiting(begins, self._clock.mark())
-        if not begins:  # so that layers take no longer than their phase
+        if not begins:  # the wait counts for no layer
             self._timer.waiting(False)
 
     def _backward(self, begins: bool) -> None:
-        """A backward pass begins or has returned; one inside of another is part of it."""
+        """Note that a backward pass begins or has returned; one inside of another is part of it."""
         self._depth += 1 if begins else -1
         if self._depth != (1 if begins else 0):
             return
@@ -302,13 +296,13 @@ class Probe:
         if ready is not None:
             self._phases.begin(EXPOSED, ready)
         self._phases.begin(UPDATE, now)
-        # What comes after the last gradients is waiting, and no layer's time.
+        # Time after the last gradients is waiting, not a layer's.
         self._timer.passed(self._forward_end, now if ready is None else ready)
 
 
-def _most() -> int | None:
-    """How many iterations are wanted; None: as many as the script makes."""
-    text = os.environ.get(MOST, "")
+def _max_iterations() -> int | None:
+    """Return the wanted number of iterations; None: all of the script."""
+    text = os.environ.get(MAX_ITERATIONS, "")
     if text and not (text.isascii() and text.isdigit() and int(text)):
-        raise InputError(f"{MOST}={text}: a number of iterations is expected")
+        raise InputError(f"{MAX_ITERATIONS}={text}: a number of iterations is expected")
     return int(text) if text else None

@@ -1,8 +1,8 @@
-"""What a probe found, in at most six lines at the end of a script: verdict, why, and what to do next.
+"""Summary of a probe, in at most six lines at the end of a script: verdict, reason, and what to do next.
 
-`diagnose` makes a typed row of the records of all ranks, `lines` renders it, `box` reads what was recorded last. Ranks
-are compared iteration by iteration: by what each does itself, as waiting for the others makes all of them as slow as
-the slowest one. Nothing is sent between ranks: each wrote its own files.
+`diagnose` makes a typed row of the records of all ranks, `lines` renders it, `box` reads the last records. Ranks are
+compared iteration by iteration, by their own work: waiting for the others makes all of them as slow as the slowest one.
+Ranks do not communicate for it: each wrote its own files.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from stallpoint.text import number
 Reals: TypeAlias = npt.NDArray[np.float64]
 
 LEAST_SHARE = 0.1
-"""Of an iteration: a rank that takes less than this longer than the others holds nobody up."""
+"""Smallest share of an iteration by which a slow rank holds the others up."""
 FEWEST = 5
-"""Iterations behind the warm-up without which nothing is said."""
+"""Fewest iterations after warm-up for a summary."""
 PATIENCE = 5.0
-"""How long rank 0 waits for the other ranks' last records, s."""
+"""Time that rank 0 waits for the other ranks' last records, s."""
 PARTS = 2
-"""Files of each table that are read, the last ones: up to 2000 iterations."""
+"""Number of each table's last files that are read: up to 2000 iterations."""
 COMPUTING = (FORWARD, BACKWARD, UPDATE, BETWEEN)
 WORDS = {
     DATA: "waiting for data",
@@ -61,7 +61,7 @@ ADVICE_FOR_ONE = {
 
 @dataclass(frozen=True)
 class Doubling:
-    """What twice as many workers would give, by two worker counts that were recorded."""
+    """Expected gain of twice as many workers, from two recorded worker counts."""
 
     fewer: int
     workers: int
@@ -72,24 +72,24 @@ class Doubling:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the iterations of a script were spent on, and what held them up."""
+    """Phases of a script's iterations, and what holds them up."""
 
     workers: int
     lacking: int
     """Ranks without records here."""
     iterations: int
     seconds: float
-    """An iteration, median."""
+    """Median time of an iteration, s."""
     phase: str
-    """That costs most: one of `PHASES`."""
+    """The most costly of `PHASES`."""
     rank: int | None
-    """That alone takes so long for it; None where all ranks do alike."""
+    """The rank that takes longest for it; None if all ranks take equally long."""
     here: float
-    """Time of that phase on the rank, or on the typical one, s."""
+    """Time of that phase on this rank, or on the typical one, s."""
     others: float
-    """The same on the typical one of the other ranks; nan where none stands out."""
+    """The same on the typical one of the other ranks; nan if no rank stands out."""
     layer: str
-    """That most of it is spent in; empty where no layer is, or where none was timed."""
+    """The most costly layer in that phase; empty without timed layers."""
     of_layer: float
     """Time of the layer (beyond that on the others), s."""
     shares: Mapping[str, float]
@@ -100,15 +100,15 @@ class Diagnosis:
 
 
 def diagnose(ranks: Mapping[int, Found], fewer: Found | None = None) -> Diagnosis | None:
-    """What the records of some `ranks` say; None where too few iterations were recorded.
+    """Return the diagnosis of some `ranks`' records; None with too few iterations.
 
-    `fewer` is what rank 0 recorded of the same script on fewer workers.
+    `fewer` are rank 0's records of the same script on fewer workers.
     """
     tables = {rank: _iterations(found) for rank, found in ranks.items()}
     steps = sorted(set.intersection(*map(set, tables.values())))
     if len(steps) < FEWEST:
         return None
-    times = np.array([[table[step] for step in steps] for table in tables.values()])  # rank, iteration, phase
+    times = np.array([[table[step] for step in steps] for table in tables.values()])  # [rank, iteration, phase]
     own = times.copy()
     own[..., _EXPOSED] = [_entering(found, steps) for found in ranks.values()]
     seconds = float(np.median(times.sum(axis=2)))
@@ -121,7 +121,7 @@ def diagnose(ranks: Mapping[int, Found], fewer: Found | None = None) -> Diagnosi
     computing = sum(costs[phase] for phase in COMPUTING)
     largest = max((DATA, EXPOSED), key=costs.__getitem__)
     names, rank, of_rank = list(ranks), None, next(iter(ranks.values()))
-    if held_up and 2 * excess.sum() >= costs[largest]:  # one rank is more easily mended than what all have
+    if held_up and 2 * excess.sum() >= costs[largest]:  # a slow rank is easier to mend than a problem of all ranks
         rank, phase = names[slowest], PHASES[int(np.argmax(excess))]
         here, others = (float(np.median(of[..., PHASES.index(phase)])) for of in _apart(own, slowest))
         layer, of_layer = _layer(phase, ranks[rank], ranks[names[slowest - 1]])
@@ -152,14 +152,14 @@ def diagnose(ranks: Mapping[int, Found], fewer: Found | None = None) -> Diagnosi
 _EXPOSED = PHASES.index(EXPOSED)
 
 
-def _apart(times: Reals, place: int) -> tuple[Reals, Reals]:
-    """Those of one rank, and those of the others."""
-    return times[place], np.delete(times, place, axis=0)
+def _apart(times: Reals, index: int) -> tuple[Reals, Reals]:
+    """Return the times of one rank, and those of the others."""
+    return times[index], np.delete(times, index, axis=0)
 
 
 def _slowest(own: Reals) -> tuple[int, Reals, float]:
-    """The rank that takes longest by itself, how much longer than the median of the others by phase, and by how much
-    at least in three of five iterations: other work on the machine slows now one rank and now another."""
+    """Return the rank with most work of its own, its excess over the median of the others by phase, and its excess in
+    at least three of five iterations: other work on the machine slows varying ranks."""
     if len(own) == 1:
         return 0, np.zeros(len(PHASES)), 0.0
     beyond = np.array([here - np.median(others, axis=0) for here, others in (_apart(own, k) for k in range(len(own)))])
@@ -169,38 +169,38 @@ def _slowest(own: Reals) -> tuple[int, Reals, float]:
 
 
 def _iterations(found: Found) -> dict[int, Reals]:
-    """Phases of each iteration behind the warm-up, by its number."""
+    """Return the phases of each iteration after warm-up, by its number."""
     table = found.tables["iterations"]
     table = table.filter(np.logical_not(table["warmup"].to_numpy()))
     steps = table["iteration"].to_pylist()
-    if steps and steps[0] == 0:  # where a study says how many are wanted, none is marked
+    if steps and steps[0] == 0:  # within a study no iteration is marked as warm-up
         steps, table = steps[1:], table.slice(1)
     phases = np.stack([table[phase].to_numpy() for phase in PHASES], axis=1)
     return dict(zip(steps, phases, strict=True))
 
 
 def _entering(found: Found, steps: Sequence[int]) -> Reals:
-    """How long a rank took in each iteration from complete gradients until it had entered the collectives of these."""
+    """Return a rank's time in each iteration from complete gradients until it had entered their collectives."""
     table = found.tables["layers"]
-    sent = table.filter(table["message"].to_numpy() >= 0)
+    carried = table.filter(table["bucket"].to_numpy() >= 0)
     late = np.zeros(len(steps))
-    if not len(sent):
+    if not len(carried):
         return late
-    step, message = (sent[name].to_numpy() for name in ("iteration", "message"))
-    ready, start = (sent[name].to_numpy(zero_copy_only=False) for name in ("gradient_ready", "all_reduce_start"))
+    step, message = (carried[name].to_numpy() for name in ("iteration", "bucket"))
+    ready, start = (carried[name].to_numpy(zero_copy_only=False) for name in ("gradient_ready", "all_reduce_start"))
     keys, which = np.unique(np.stack([step, message]), axis=1, return_inverse=True)
     last, begun = np.full(keys.shape[1], -np.inf), np.full(keys.shape[1], -np.inf)
     np.maximum.at(last, which.ravel(), np.nan_to_num(ready, nan=-np.inf))
     np.maximum.at(begun, which.ravel(), start)
     waited = np.where(np.isfinite(last), np.maximum(0.0, begun - last), 0.0)
-    place = np.searchsorted(steps, keys[0]).clip(max=len(steps) - 1)
-    known = np.asarray(steps)[place] == keys[0]
-    np.add.at(late, place[known], waited[known])
+    index = np.searchsorted(steps, keys[0]).clip(max=len(steps) - 1)
+    known = np.asarray(steps)[index] == keys[0]
+    np.add.at(late, index[known], waited[known])
     return late
 
 
 def _layer(phase: str, here: Found, other: Found | None = None) -> tuple[str, float]:
-    """The layer that takes longest in a pass, beyond what it takes on the other rank if there is one."""
+    """Return the layer with the longest time in a pass, or the largest excess over the other rank if there is one."""
     if phase not in (FORWARD, BACKWARD):
         return "", 0.0
     usual = _of_layers(other, phase) if other else {}
@@ -213,7 +213,7 @@ def _of_layers(found: Found, phase: str) -> dict[str, float]:
     table = table.filter(table["iteration"].to_numpy() > 0)
     names, which = np.unique(table["layer"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
     seconds = table[phase].to_numpy()
-    return {str(name): float(np.median(seconds[which == place])) for place, name in enumerate(names)}
+    return {str(name): float(np.median(seconds[which == index])) for index, name in enumerate(names)}
 
 
 def _gradients(found: Found) -> int:
@@ -225,22 +225,22 @@ def _gradients(found: Found) -> int:
 
 
 def _doubling(fewer: Found, found: Found) -> Doubling | None:
-    """By what rank 0 recorded on two worker counts.
+    """Estimate the gain from rank 0's records on two worker counts.
 
-    Its own work says whether its mini-batch stayed as it was or became smaller. Communication stays at least what it
-    is, as in a ring, and grows at most as it did from the one count to the other.
+    Its own work shows whether its mini-batch stayed as it was or became smaller. Communication at least stays constant,
+    as in a ring, and at most grows as it did between the two counts.
     """
     few, workers = (int(one.probe["script_ranks"]) for one in (fewer, found))
     tables = [_iterations(one) for one in (fewer, found)]
     if not all(tables):
         return None
     before, now = (np.median(list(table.values()), axis=0) for table in tables)
-    sent_before, sent = float(before[_EXPOSED]), float(now[_EXPOSED])
-    own_before, own = float(before.sum()) - sent_before, float(now.sum()) - sent
+    exposed_before, carried = float(before[_EXPOSED]), float(now[_EXPOSED])
+    own_before, own = float(before.sum()) - exposed_before, float(now.sum()) - carried
     strong = own_before / own > (workers / few) ** 0.5
-    growth = max(0.0, sent - sent_before) * workers / (workers - few)
+    growth = max(0.0, carried - exposed_before) * workers / (workers - few)
     samples, part = (1.0, 0.5) if strong else (2.0, 1.0)
-    low, high = (samples * (own + sent) / (own * part + later) for later in (sent + growth, sent))
+    low, high = (samples * (own + carried) / (own * part + later) for later in (carried + growth, carried))
     return Doubling(few, workers, low, high)
 
 
@@ -248,7 +248,7 @@ def _doubling(fewer: Found, found: Found) -> Doubling | None:
 
 
 def lines(found: Diagnosis) -> list[str]:
-    """The box: at most six lines."""
+    """Return the summary: at most six lines."""
     milliseconds = f"{number(1e3 * found.seconds)} ms"
     head = f"{found.workers} worker{'s' * (found.workers > 1)}, {found.iterations} iterations of {milliseconds}"
     lacking = f" ({found.lacking} ranks left no records here)" if found.lacking else ""
@@ -280,12 +280,12 @@ def _why(found: Diagnosis) -> str:
     def in_ms(seconds: float) -> str:
         return f"{number(1e3 * seconds)} ms"
 
-    said = f"{WORDS[found.phase]} takes {in_ms(found.here)} of {in_ms(found.seconds)}"
+    cause = f"{WORDS[found.phase]} takes {in_ms(found.here)} of {in_ms(found.seconds)}"
     if found.phase == EXPOSED and found.rank is not None:
-        said = f"it enters its all-reduces {in_ms(found.here)} behind its gradients, the others {in_ms(found.others)}"
+        cause = f"it enters its all-reduces {in_ms(found.here)} behind its gradients, the others {in_ms(found.others)}"
     elif found.rank is not None:
-        said = f"{WORDS[found.phase]} takes {in_ms(found.here)} there, {in_ms(found.others)} on the others"
-    return f"{said}; {in_ms(found.of_layer)} of it in layer {found.layer}" if found.layer else said
+        cause = f"{WORDS[found.phase]} takes {in_ms(found.here)} there, {in_ms(found.others)} on the others"
+    return f"{cause}; {in_ms(found.of_layer)} of it in layer {found.layer}" if found.layer else cause
 
 
 def _shares(found: Diagnosis) -> Iterator[str]:
@@ -314,9 +314,9 @@ def _next(found: Diagnosis) -> str:
 
 
 def box(folder: Path, workers: int, patience: float = PATIENCE) -> list[str]:
-    """The box of what was recorded last below `folder`; nothing where too little was.
+    """Return the summary of the last records below `folder`; nothing if these are too few.
 
-    Ranks whose records are not finished are waited for, as they end about when this one does.
+    Waits for ranks whose records are not finished, as they end about when this one does.
     """
     until = time.monotonic() + patience
     ranks: dict[int, Found] = {}
@@ -332,7 +332,7 @@ def box(folder: Path, workers: int, patience: float = PATIENCE) -> list[str]:
 
 
 def _on_fewer(folder: Path, found: Found) -> Found | None:
-    """The newest records of rank 0 of the same model on fewer workers."""
+    """Return the newest records of rank 0 of the same model on fewer workers."""
     for recording in reversed(probe_files.recordings(folder, rank=0)):
         of_rank = probe_files.read_recording(recording, parts=PARTS)
         same = of_rank.probe["layers"] == found.probe["layers"] and _gradients(of_rank) == _gradients(found)

@@ -1,7 +1,7 @@
 """The files of a probe: ``FOLDER/rank~0/<start>/iterations~000000.parquet``, ... and ``probe.parquet``.
 
-Each is written at once, some iterations after the other: what a script recorded before it was killed is there. Tables
-are those of raw records without the columns that a study adds (cell, axes, visit).
+Each file is written atomically, with some iterations: records of a killed script survive. Tables are those of raw
+records without the columns that a study adds (cell, axes, visit).
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from stallpoint.records.tables import CELL, ITERATIONS, LAYERS, PEAK_MEMORY, PRO
 OF_STUDY = {column.name for column in (CELL, *TRAIN_AXES, VISIT)}
 """Columns of raw records that a script cannot know."""
 FOLDER = "STALLPOINT_PROBE"
-"""Variable that names the folder, where the script does not."""
+"""Variable that names the folder, if the script does not."""
 DEFAULT = "probe-records"
 
 
 def of_script(table: Table) -> Table:
-    """The table of raw records as a probe writes it."""
+    """Return the table of raw records as a probe writes it."""
     columns = tuple(column for column in table.columns if column.name not in OF_STUDY)
     return Table(f"probe_{table.name}", table.description, columns)
 
 
 _MANY = (ITERATIONS, LAYERS)
-"""Tables that are written in parts; of `PROBES` and `PEAK_MEMORY` a rank has one row."""
+"""Tables that are written in parts; in `PROBES` and `PEAK_MEMORY` a rank has one row."""
 
 
 @dataclass
 class Recording:
-    """The rows of one rank that are not on disk yet, and where they go."""
+    """Unwritten rows of one rank, and their folder."""
 
     folder: Path
     rank: int
     _rows: dict[str, list[Mapping[str, Sequence[Any]]]] = field(default_factory=dict)
-    """Columns, by the name of their table: one append each, which costs the script next to nothing."""
+    """Columns by table: one append each, which costs the script next to nothing."""
     _first: int = 0
     """The first iteration that is not on disk."""
     _next: int = 0
 
     @classmethod
     def begin(cls, folder: Path, rank: int) -> Recording:
-        """A recording below `folder` that no other one of this rank shares."""
+        """Return a recording below `folder`, separate from others of this rank."""
         start = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         return cls(folder / f"rank~{rank}" / start, rank)
 
@@ -69,7 +69,7 @@ class Recording:
         self._next += 1
 
     def write(self) -> None:
-        """Put what waits on disk."""
+        """Write pending rows to disk."""
         for table in _MANY:
             if parts := self._rows.pop(table.name, None):
                 columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
@@ -77,7 +77,7 @@ class Recording:
         self._first = self._next
 
     def write_once(self, table: Table, row: Mapping[str, Any]) -> None:
-        """Put the only row of a table on disk, in place of the one that is there."""
+        """Write the only row of a table to disk, in place of an earlier one."""
         parquet.write(of_script(table), [{"rank": self.rank, **row}], self.folder / f"{table.name}.parquet")
 
     def _keep(self, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -87,21 +87,21 @@ class Recording:
 
 @dataclass(frozen=True)
 class Found:
-    """What a rank recorded."""
+    """Records of a rank."""
 
     probe: Mapping[str, Any]
     """Its row of `PROBES`."""
     tables: Mapping[str, pa.Table]
-    """Its iterations, layers and peak memory by name, as it wrote them; those that it has not are empty."""
+    """Its iterations, layers and peak memory by name; missing tables are empty."""
 
 
 def recordings(folder: Path, rank: int) -> list[Path]:
-    """The folders of what a rank recorded below `folder`, in the order of time."""
+    """Return the folders of a rank's recordings below `folder`, in the order of time."""
     return [file.parent for file in sorted((folder / f"rank~{rank}").glob(f"*/{PROBES.name}.parquet"))]
 
 
 def read(folder: Path, rank: int, parts: int | None = None) -> Found | None:
-    """What a rank recorded below `folder`, the latest time; None where it did not. `InputError` for damaged files.
+    """Return a rank's latest recording below `folder`; None without one. `InputError` for damaged files.
 
     With `parts`, only the last so many files of each table.
     """
@@ -110,13 +110,13 @@ def read(folder: Path, rank: int, parts: int | None = None) -> Found | None:
 
 
 def read_recording(folder: Path, parts: int | None = None) -> Found:
-    """The same of one of the `recordings`."""
-    tables = {table.name: _together(table, folder, parts) for table in (*_MANY, PEAK_MEMORY)}
-    (row,) = _together(PROBES, folder).to_pylist()
+    """Return one of the `recordings`."""
+    tables = {table.name: _concatenated(table, folder, parts) for table in (*_MANY, PEAK_MEMORY)}
+    (row,) = _concatenated(PROBES, folder).to_pylist()
     return Found(row, tables)
 
 
-def _together(table: Table, folder: Path, parts: int | None = None) -> pa.Table:
+def _concatenated(table: Table, folder: Path, parts: int | None = None) -> pa.Table:
     return pa.concat_tables([of_script(table).schema.empty_table(), *_parts(table, folder, parts)])
 
 

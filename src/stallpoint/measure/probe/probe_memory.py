@@ -1,4 +1,4 @@
-"""The most memory that a script takes of its rank's host and GPU, and what of it is known."""
+"""Peak memory of a script's rank on host and GPU, and its known parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stallpoint.measure.machine.peak_memory import status
 
 
 class Memory:
-    """Sizes from the beginning of a training loop to its end; those of a shard where parameters are sharded."""
+    """Peak memory from the beginning of a training loop to its end; parameters count by their shards."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer | None, device: torch.device) -> None:
         self._model, self._optimizer, self._device = model, optimizer, device
@@ -25,7 +25,8 @@ class Memory:
             torch.cuda.reset_peak_memory_stats(device)
 
     def row(self) -> dict[str, Any]:
-        """Columns of `tables.PEAK_MEMORY` but the rank; the host's peak is the process's since it was started."""
+        """Return columns of `tables.PEAK_MEMORY` but the rank; the host's peak is the process's since it was
+        started."""
         on_gpu = self._device.type == "cuda"
         return {
             "host_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -44,5 +45,5 @@ def _state(optimizer: Optimizer) -> Iterator[torch.Tensor]:
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes of this rank's part of each."""
+    """Return the bytes of this rank's parts."""
     return sum((one.to_local() if hasattr(one, "to_local") else one).nbytes for one in tensors)

@@ -1,4 +1,4 @@
-"""What an iteration is spent on: the phase that a script is in, from one event to the next.
+"""Phases of an iteration of a script, from one event to the next.
 
 =====================  =================================================================  ========================
 phase                  begins where                                                       column of `ITERATIONS`
@@ -12,7 +12,7 @@ waiting for messages   a message is waited for in the middle of another phase   
 update                 ``backward`` returns                                               ``update``
 =====================  =================================================================  ========================
 
-Together they are the iteration, however often it goes through them (accumulation of gradients, say).
+They add up to the iteration, which may repeat them (accumulation of gradients, say).
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Phases:
         self._interrupted = BETWEEN
 
     def begin(self, phase: str, mark: Mark) -> None:
-        """From here on the script is in `phase`."""
+        """Note the begin of `phase`."""
         self._begun.append((phase, mark))
 
     def waiting(self, begins: bool, mark: Mark) -> None:
-        """The script begins to wait for a message, or goes on with the phase that it was in."""
+        """Note that the script begins to wait for a collective, or continues with its phase."""
         if begins:
             self._interrupted = self._begun[-1][0] if self._begun else BETWEEN
         self.begin(EXPOSED if begins else self._interrupted, mark)
 
     def seconds(self, of: Callable[[Mark], float], end: Mark) -> dict[str, float]:
-        """How long each took until the iteration's `end`; then the next iteration begins."""
+        """Return the time of each phase until the iteration's `end`, and begin the next iteration."""
         sums = dict.fromkeys(PHASES, 0.0)
         phase, reached = BETWEEN, 0.0
         for following, mark in [*self._begun, (BETWEEN, end)]:
@@ -63,7 +63,7 @@ class Phases:
 def watched(load: Callable[[bool], None], backward: Callable[[bool], None]) -> Iterator[None]:
     """Call `load` around each mini-batch that a DataLoader gives, and `backward` around each backward pass.
 
-    Each is called with True before and False after. Replaces what PyTorch's own classes call, and puts it back.
+    Each is called with True before and False after. Replaces methods of PyTorch's classes within the block.
     """
     loaders = dataloader._BaseDataLoaderIter
     with _around(loaders, "__next__", load), _around(torch.autograd, "backward", backward):
@@ -75,14 +75,14 @@ def _around(owner: Any, name: str, tell: Callable[[bool], None]) -> Iterator[Non
     """Call `tell` before and after the function `name` of `owner`."""
     original = getattr(owner, name)
 
-    def told(*positional: Any, **named: Any) -> Any:
+    def wrapped(*positional: Any, **named: Any) -> Any:
         tell(True)
         try:
             return original(*positional, **named)
         finally:
             tell(False)
 
-    setattr(owner, name, told)
+    setattr(owner, name, wrapped)
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from stallpoint.measure.probe.probe import Probe
 class ProbeCallback(Callback):
     """Records training: an iteration is an update, however many mini-batches it accumulates.
 
-    Validation in between is marked like warm-up.
+    Iterations with validation are marked as warm-up.
     """
 
     def __init__(self, *, folder: str | Path | None = None, layers: bool = True) -> None:
@@ -23,7 +23,7 @@ class ProbeCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         optimizer = trainer.optimizers[0] if trainer.optimizers else None
-        model = trainer.strategy.model or pl_module  # which a strategy wraps where there are several workers
+        model = trainer.strategy.model or pl_module  # wrapped by the strategy of several workers
         self._updates = trainer.global_step
         self._probe = Probe(model, optimizer, **self._options).__enter__()
 

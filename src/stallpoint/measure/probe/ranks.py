@@ -1,4 +1,4 @@
-"""Which of the script's workers this process is, whoever launched it."""
+"""Rank and number of the script's workers, under any launcher."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import torch.distributed as dist
 from stallpoint.errors import InputError
 
 LAUNCHERS = (
-    ("RANK", "WORLD_SIZE"),  # torchrun, accelerate and stallpoint itself
+    ("RANK", "WORLD_SIZE"),  # variables of torchrun, accelerate and stallpoint
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),  # last: under another launcher it is that of the step which runs the launcher
+    ("SLURM_PROCID", "SLURM_NTASKS"),  # last: under another launcher it is that of the launcher's own step
 )
-"""Variables by which launchers tell a process its rank, and how many there are."""
+"""Variables in which launchers give a process its rank, and the number of ranks."""
 
 
 def rank_and_size(variables: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """This process's rank and the number of ranks: of torch.distributed where it runs, else as the launcher says."""
+    """Return this process's rank and the number of ranks: those of torch.distributed if it is initialised, else the
+    launcher's."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     for names in LAUNCHERS:

@@ -1,21 +1,21 @@
-"""Bringing the workers' gradients together, as a `stallpoint.strategies.presets.Preset` says.
+"""Synchronisation of the workers' gradients, by a `stallpoint.strategies.presets.Preset`.
 
-Gradients are summed: each worker has scaled its loss by 1/ranks before, so that the sum is the gradient of the
-global mini-batch. `assembly` puts together what a preset asks for:
+Gradients are summed: each worker has scaled its loss by 1/ranks before, so that the sum is the gradient of the global
+mini-batch. `assembly` builds the synchronisation of a preset of these parts:
 
-- `gradients`: where they lie, and what a message is made of;
-- `engine`: when messages are sent, and by which thread; `merging`: which layers travel together;
-- `message_exchange`: what a message does (sum, or parameter server); `compression`: what is sent of it;
-- `interface`: what an iteration asks for, and a worker's part in training, which strategies begin;
-- `exchanging`: algorithms that exchange all weights or gradients in one message: `averaging` and `gossip` over MPI;
-  `asynchronous`, `downpour` and `elastic` with a `server` each asks for itself (`served`);
-- `delayed`: gradients that are put off;
-- `communicator`: who moves the bytes: `mpi_communicator` or `torch_distributed`;
-- `ddp`, `zero` and `fsdp` do everything by themselves; `stages` bring no gradients together, but make a pipeline;
+- `gradients`: memory layout of gradients, and content of a message;
+- `engine`: when messages are sent, and by which thread; `fusion`: which layers share a message;
+- `message_exchange`: purpose of a message (sum, or parameter server); `compression`: its encoding;
+- `interface`: methods that an iteration calls, and a worker's part in training, which strategies begin;
+- `exchanging`: algorithms that exchange all weights or gradients in one message: `averaging` (and gossip) by
+  collectives, `served` (asynchronous SGD, Downpour SGD, elastic averaging) with a `server`;
+- `delayed`: delayed gradients;
+- `communicator`: library that moves the bytes: `mpi_communicator` or `torch_distributed`;
+- `ddp`, `zero` and `fsdp` need none of these parts; `pipeline_stages` makes a pipeline without sums of gradients;
   `outputs` splits fully-connected layers, and leaves the gradients of the others to the rest.
 """
 
 from stallpoint.measure.synchronisation.assembly import begin
-from stallpoint.measure.synchronisation.interface import Gathered, Received, Sent, Synchronisation, Worker
+from stallpoint.measure.synchronisation.interface import Gathered, Received, Synchronisation, Transfer, Worker
 
-__all__ = ["Gathered", "Received", "Sent", "Synchronisation", "Worker", "begin"]
+__all__ = ["Gathered", "Received", "Synchronisation", "Transfer", "Worker", "begin"]

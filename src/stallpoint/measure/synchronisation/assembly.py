@@ -1,4 +1,4 @@
-"""From a preset to what does it: each of its choices is one part, and the parts fit together in any combination."""
+"""Building of a synchronisation from a preset: each choice is one part, and the parts combine freely."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.compression import reducer
 from stallpoint.measure.synchronisation.engine import Engine
+from stallpoint.measure.synchronisation.fusion import Fusion
 from stallpoint.measure.synchronisation.gradients import Gradients
-from stallpoint.measure.synchronisation.interface import Part, Worker, whole
-from stallpoint.measure.synchronisation.merging import Merging
+from stallpoint.measure.synchronisation.interface import Part, Worker, unsharded
 from stallpoint.measure.synchronisation.message_exchange import Empty, Exchange, ParameterServer, Sum
-from stallpoint.measure.synchronisation.no_exchange import Alone
-from stallpoint.strategies.messages import messages
+from stallpoint.measure.synchronisation.no_exchange import NoExchange
+from stallpoint.strategies.buckets import buckets
 from stallpoint.strategies.presets import Preset
 from stallpoint.strategies.strategy import load
 
 
 def begin(preset: Preset, worker: Worker) -> Part:
-    """The part of a `worker` in training as `preset` says."""
+    """Return the part of a `worker` in training by `preset`."""
     if worker.world.size == 1 or not preset.communicates:
-        return whole(Alone(worker.network), worker)
+        return unsharded(NoExchange(worker.network), worker)
     return communicating(preset, worker)
 
 
 def communicating(preset: Preset, worker: Worker) -> Part:
-    """As `begin`, whatever the number of workers: one alone sends to itself what it would send to others."""
+    """Return the part as `begin` does, also for a single worker, which then sends to itself."""
     found: Part = load(preset.strategy.training)(preset, worker)
     return found
 
@@ -45,19 +45,19 @@ def replicas(preset: Preset, worker: Worker) -> Part:
         exchange = Empty(communicates, device)
     elif preset.reduction == "parameter-server":
         exchange = ParameterServer(gradients, communicates, worker.step)
-    merging = Merging(worker.world, gradients, sums, device, worker.warmup) if preset.grouping == "merged" else _keep
+    fusion = Fusion(worker.world, gradients, sums, device, worker.warmup) if preset.grouping == "merged" else _keep
     engine = Engine(
         worker.network,
         gradients,
         exchange,
-        messages(preset, [layer.gradient_bytes for layer in layers]),  # before anything was measured
+        buckets(preset, [layer.gradient_bytes for layer in layers]),  # the plan before any measurement
         worker.clock,
         device,
         during_backward=preset.overlaps,
-        replan=merging,
+        replan=fusion,
         end=communicates.close,
     )
-    return whole(engine, worker)
+    return unsharded(engine, worker)
 
 
 def _keep(_gradient_ready: Sequence[float | None]) -> None:

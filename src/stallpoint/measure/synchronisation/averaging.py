@@ -1,4 +1,5 @@
-"""Weights that are averaged now and then: parameter averaging, local SGD, post-local SGD and DiLoCo.
+"""Periodic averaging of weights, over all workers (parameter averaging, local SGD, post-local SGD, DiLoCo) or
+neighbours (gossip).
 
 With a period of 1 and an optimiser that is linear in the gradients (sgd, momentum, nesterov) the mean is what
 synchronous SGD computes. Momenta stay with their workers (Stich 2019, algorithm 1; Lin et al. 2020; Douillard et al.
@@ -14,18 +15,18 @@ import torch
 
 from stallpoint.measure.synchronisation.communicator import Communicator, communicator
 from stallpoint.measure.synchronisation.exchanging import Apart
-from stallpoint.measure.synchronisation.interface import Part, Replica, Worker, whole
+from stallpoint.measure.synchronisation.interface import Part, Replica, Worker, unsharded
 from stallpoint.strategies.presets import Preset
 
 
 class Averaging(Apart):
-    """Averages as `preset` says."""
+    """Averages the weights of all workers by `preset`."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
         """See `assembly`."""
         sums = communicator(preset.backend, preset.scheme, preset.segment_bytes, worker.world, worker.device)
-        return whole(cls(worker.replica, preset, sums), worker)
+        return unsharded(cls(worker.replica, preset, sums), worker)
 
     def __init__(self, replica: Replica, preset: Preset, sums: Communicator) -> None:
         super().__init__(replica, preset)
@@ -53,13 +54,13 @@ class Averaging(Apart):
 
     def _average(self) -> int:
         mean = self._flat.weights() / self._world.size
-        sent = self._communicator.all_reduce(mean)
+        count = self._communicator.all_reduce(mean)
         self._flat.write(self._outer.step(mean))
-        return sent
+        return count
 
 
 class Outer:
-    """The outer optimiser: SGD with Nesterov momentum; the way from the mean back to the start is its gradient.
+    """The outer optimiser: SGD with Nesterov momentum; start minus mean is its gradient.
 
     Douillard et al. (2023), algorithm 1. A step of 1 without momentum takes the mean.
     """
@@ -69,10 +70,40 @@ class Outer:
         self.velocity = torch.zeros_like(start)
 
     def step(self, mean: torch.Tensor) -> torch.Tensor:
-        """The weights to go on with."""
+        """Return the weights to continue with."""
         if (self.size, self.momentum) == (1, 0):
             return mean
         gradient = self.start - mean
         self.velocity = self.momentum * self.velocity + gradient
         self.start = self.start - self.size * (gradient + self.momentum * self.velocity)
         return self.start
+
+
+class Gossip(Apart):
+    """Decentralised averaging of each worker with its two neighbours in a ring (Lian et al. 2017). Averages every
+    `period` iterations with equal weights: 1/3 each, or 1/2 of two workers."""
+
+    @classmethod
+    def begin(cls, preset: Preset, worker: Worker) -> Part:
+        """See `assembly`."""
+        return unsharded(cls(worker.replica, preset), worker)
+
+    def close(self, *, wait: bool) -> None:
+        """Do nothing."""
+
+    def _iteration_ended(self) -> None:
+        if self._is_due(self._preset.period):
+            self._exchange(self._mix)
+
+    def _mix(self) -> int:
+        rank, size = self._world.rank, self._world.size
+        left, right = (rank - 1) % size, (rank + 1) % size
+        own = self._flat.weights().cpu()
+        mixed = own.clone()
+        ways = [(right, left)] if left == right else [(right, left), (left, right)]
+        for to, source in ways:
+            received = torch.empty_like(own)
+            self._world.comm.Sendrecv(own.numpy(), to, recvbuf=received.numpy(), source=source)
+            mixed += received
+        self._flat.write(mixed / (1 + len(ways)))
+        return own.nbytes * len(ways)

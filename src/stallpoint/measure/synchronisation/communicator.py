@@ -1,4 +1,4 @@
-"""What moves bytes between the ranks, whatever library does it."""
+"""Interface of the libraries that move bytes between the ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stallpoint.measure.world import World
 
 
 class Communicator(Protocol):
-    """Collectives; each returns the bytes this rank put into messages, when its result is there."""
+    """Collectives; each returns the bytes this rank put into messages, once its result is there."""
 
     @property
     def ranks(self) -> int:
@@ -20,41 +20,41 @@ class Communicator(Protocol):
 
     @property
     def rank(self) -> int:
-        """This one."""
+        """This rank."""
 
     def all_reduce(self, values: torch.Tensor) -> int:
         """Sum over all ranks, in place."""
 
     def collect(self, values: torch.Tensor) -> int:
-        """Rank 0 adds the values of every other rank to its own, one after the other."""
+        """Add the values of every other rank to rank 0's, one after the other."""
 
     def spread(self, values: torch.Tensor) -> int:
-        """Rank 0 sends its values to every other rank, one after the other."""
+        """Send rank 0's values to every other rank, one after the other."""
 
-    def all_to_all(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """The i-th row of bytes of `sent` goes to rank i; `received` has a row from every rank."""
+    def all_to_all(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Send the i-th row of bytes of `outgoing` to rank i; `received` has a row from every rank."""
 
-    def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`received` has a row from every rank, each what that rank gave as `sent`."""
+    def all_gather(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Gather every rank's `outgoing` as the rows of `received`."""
 
-    def reduce_scatter(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`received` is this rank's row of the sum of what all ranks `sent`."""
+    def reduce_scatter(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Sum `outgoing` over all ranks; `received` is this rank's row of the sum."""
 
     def broadcast(self, values: torch.Tensor) -> int:
-        """Rank 0's values to all."""
+        """Send rank 0's values to all."""
 
-    def pass_on(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`sent` goes to the next rank, `received` comes from the one before."""
+    def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Send `outgoing` to the next rank; `received` comes from the one before."""
 
     def close(self) -> None:
-        """End; all ranks do."""
+        """Close; all ranks call this."""
 
 
 class Staged:
-    """Collectives of tensors through other memory of the host: pinned and kept, or `fresh` for each message.
+    """Collectives of tensors through buffers in the host's memory: pinned and kept, or `fresh` for each message.
 
-    The host waits for each copy that it then sends. For the copy back to a device nobody waits: the next one into the
-    same pinned memory comes after it in the same stream.
+    The host waits for each copy before it sends. It does not wait for the copy back to a device: the next copy into the
+    same pinned memory comes later in the same stream.
     """
 
     def __init__(self, inner: Communicator, *, fresh: bool = False) -> None:
@@ -74,46 +74,46 @@ class Staged:
         """See `Communicator`."""
         return self._in_place(self._inner.spread, values)
 
-    def all_to_all(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+    def all_to_all(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
         """See `Communicator`."""
-        return self._from_to(self._inner.all_to_all, received, sent)
+        return self._from_to(self._inner.all_to_all, received, outgoing)
 
-    def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+    def all_gather(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
         """See `Communicator`."""
-        return self._from_to(self._inner.all_gather, received, sent)
+        return self._from_to(self._inner.all_gather, received, outgoing)
 
-    def reduce_scatter(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+    def reduce_scatter(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
         """See `Communicator`."""
-        return self._from_to(self._inner.reduce_scatter, received, sent)
+        return self._from_to(self._inner.reduce_scatter, received, outgoing)
 
     def broadcast(self, values: torch.Tensor) -> int:
         """See `Communicator`."""
         return self._in_place(self._inner.broadcast, values)
 
-    def pass_on(self, received: torch.Tensor, sent: torch.Tensor) -> int:
+    def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
         """See `Communicator`."""
-        return self._from_to(self._inner.pass_on, received, sent)
+        return self._from_to(self._inner.pass_on, received, outgoing)
 
     def close(self) -> None:
-        """End what it goes through."""
+        """Close the inner communicator."""
         self._inner.close()
 
     def _in_place(self, do: Callable[[torch.Tensor], int], values: torch.Tensor) -> int:
         host = self._host("sent", values).copy_(values)
-        sent = do(host)
+        count = do(host)
         values.copy_(host, non_blocking=True)
-        return sent
+        return count
 
     def _from_to(
-        self, do: Callable[[torch.Tensor, torch.Tensor], int], received: torch.Tensor, sent: torch.Tensor
+        self, do: Callable[[torch.Tensor, torch.Tensor], int], received: torch.Tensor, outgoing: torch.Tensor
     ) -> int:
         host = self._host("received", received)
-        count = do(host, self._host("sent", sent).copy_(sent))
+        count = do(host, self._host("sent", outgoing).copy_(outgoing))
         received.copy_(host, non_blocking=True)
         return count
 
     def _host(self, use: str, like: torch.Tensor) -> torch.Tensor:
-        """Memory of the size of `like`."""
+        """Return a host buffer of the size of `like`."""
         if self._fresh:
             return torch.empty(like.shape, dtype=like.dtype)
         buffer = self._pinned.get(use)
@@ -123,7 +123,7 @@ class Staged:
 
 
 def communicator(backend: str, scheme: str, segment_bytes: int, world: World, device: torch.device) -> Communicator:
-    """What communicates between the workers of `world` whose gradients are on `device` (see `Preset`)."""
+    """Return the communicator of the workers of `world`, whose gradients are on `device` (see `Preset`)."""
     if backend.startswith("mpi"):
         host, fresh = MpiCommunicator(world.comm, scheme, segment_bytes), backend == "mpi-copied"
         return Staged(host, fresh=fresh) if fresh or device.type == "cuda" else host

@@ -1,11 +1,11 @@
-"""Gradients made smaller before they are sent (Keuper & Pfreundt 2016, section II-A).
+"""Compression of gradients (Keuper & Pfreundt 2016, section II-A).
 
-An all-reduce adds on the way, which encoded values do not allow. So what is sent is:
+An all-reduce adds values in transit, which encoded values do not allow. Instead ranks send:
 
 - fewer bits: each rank gets one part of all ranks' encoded gradients (all-to-all), adds them in single precision,
   and sends the encoded sum to all (all-gather): as many values as an all-reduce moves, in fewer bytes;
-- the largest values: every rank's positions (32 bits) and encoded values go to all (all-gather), which add them up.
-  What a rank leaves out, or loses by encoding, it adds to its gradients of the next iteration (error feedback).
+- the largest values: every rank's positions (32 bits) and encoded values go to all (all-gather), which add them up. A
+  rank adds the residual of omitted and encoded values to its gradients of the next iteration (error feedback).
 
 All ranks decode the same bytes in the same order, so that their weights stay equal.
 """
@@ -22,19 +22,19 @@ from stallpoint.strategies.presets import Preset
 
 
 class Codec(ABC):
-    """Single-precision values to bytes and back; sizes are multiples of 4 bytes."""
+    """Encoding of single-precision values as bytes; sizes are multiples of 4 bytes."""
 
     @abstractmethod
     def size(self, values: int) -> int:
-        """Bytes for so many values."""
+        """Return the bytes for so many values."""
 
     @abstractmethod
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
-        """Values [n] to `out`, bytes [size(n)]."""
+        """Encode values [n] into `out`, bytes [size(n)]."""
 
     @abstractmethod
     def decode(self, data: torch.Tensor, values: int) -> torch.Tensor:
-        """Bytes [size(n)] to values [n]."""
+        """Decode bytes [size(n)] to values [n]."""
 
 
 class Float(Codec):
@@ -44,15 +44,15 @@ class Float(Codec):
         self._dtype = dtype
 
     def size(self, values: int) -> int:
-        """Bytes for so many values."""
+        """Return the bytes for so many values."""
         return _padded(values * self._dtype.itemsize)
 
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
-        """Rounded to the nearest."""
+        """Round to the nearest."""
         out.view(self._dtype)[: len(values)].copy_(values)
 
     def decode(self, data: torch.Tensor, values: int) -> torch.Tensor:
-        """Exact."""
+        """Decode without loss."""
         return data.view(self._dtype)[:values].float()
 
 
@@ -60,42 +60,42 @@ class Scaled(Codec):
     """8-bit integers times a scale, by which the largest magnitude is 127: an error of half the scale at most."""
 
     def size(self, values: int) -> int:
-        """Bytes for so many values: 4 for the scale, then one for each."""
+        """Return the bytes for so many values: 4 for the scale, then one for each."""
         return 4 + _padded(values)
 
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
-        """Rounded to the nearest."""
+        """Round to the nearest."""
         scale = out[:4].view(torch.float32)
         scale.copy_(values.abs().max() / 127 if len(values) else torch.zeros(1))
-        scale.clamp_(min=torch.finfo(torch.float32).tiny)  # below it numbers lose their digits
+        scale.clamp_(min=torch.finfo(torch.float32).tiny)  # smaller numbers lose digits
         out[4:].view(torch.int8)[: len(values)].copy_((values / scale).round_())
 
     def decode(self, data: torch.Tensor, values: int) -> torch.Tensor:
-        """Exact."""
+        """Decode without loss."""
         return data[4:].view(torch.int8)[:values] * data[:4].view(torch.float32)
 
 
 CODECS: dict[int, Codec] = {32: Float(torch.float32), 16: Float(torch.float16), 8: Scaled()}
-"""By bits for each value."""
+"""Codecs by bits for each value."""
 
 
 class FewerBits:
-    """Every value, encoded."""
+    """Reducer that encodes every value."""
 
     def __init__(self, communicator: Communicator, codec: Codec) -> None:
         self._communicator, self._codec = communicator, codec
 
-    def sum(self, values: torch.Tensor, place: int) -> int:
-        """Sum over all ranks, in place; bytes this rank put into messages."""
+    def sum(self, values: torch.Tensor, offset: int) -> int:
+        """Sum over all ranks, in place; return the bytes this rank put into messages."""
         ranks, size = self._communicator.ranks, math.ceil(len(values) / self._communicator.ranks)
-        sent = torch.zeros(ranks, self._codec.size(size), dtype=torch.uint8, device=values.device)
-        parts = [values[rank * size : (rank + 1) * size] for rank in range(ranks)]  # the last ones may be shorter
-        for part, row in zip(parts, sent, strict=True):
+        outgoing = torch.zeros(ranks, self._codec.size(size), dtype=torch.uint8, device=values.device)
+        parts = [values[rank * size : (rank + 1) * size] for rank in range(ranks)]  # the last parts may be shorter
+        for part, row in zip(parts, outgoing, strict=True):
             self._codec.encode(part, row)
-        received = torch.empty_like(sent)
-        count = self._communicator.all_to_all(received, sent)
+        received = torch.empty_like(outgoing)
+        count = self._communicator.all_to_all(received, outgoing)
         total = torch.stack([self._codec.decode(row, size) for row in received]).sum(0)
-        own = torch.zeros_like(sent[0])
+        own = torch.zeros_like(outgoing[0])
         self._codec.encode(total, own)
         count += self._communicator.all_gather(received, own)
         for part, row in zip(parts, received, strict=True):
@@ -104,7 +104,7 @@ class FewerBits:
 
 
 class Largest:
-    """The share `top_k` of a message's values, those of the largest magnitude, encoded; with error feedback."""
+    """Reducer of the share `top_k` of a message's values with the largest magnitude, encoded; with error feedback."""
 
     def __init__(
         self, communicator: Communicator, codec: Codec, top_k: float, values: int, device: torch.device
@@ -112,18 +112,18 @@ class Largest:
         self._communicator, self._codec, self._share = communicator, codec, top_k
         self.residuals = torch.zeros(values, device=device)
 
-    def sum(self, values: torch.Tensor, place: int) -> int:
-        """Sum over all ranks, in place; bytes this rank put into messages."""
+    def sum(self, values: torch.Tensor, offset: int) -> int:
+        """Sum over all ranks, in place; return the bytes this rank put into messages."""
         count = max(1, round(len(values) * self._share))
-        residual = self.residuals[place : place + len(values)]
+        residual = self.residuals[offset : offset + len(values)]
         residual += values
         chosen = residual.abs().topk(count, sorted=False).indices
-        sent = torch.zeros(4 * count + self._codec.size(count), dtype=torch.uint8, device=values.device)
-        sent[: 4 * count].view(torch.int32).copy_(chosen)
-        self._codec.encode(residual[chosen], sent[4 * count :])
-        residual[chosen] -= self._codec.decode(sent[4 * count :], count)
-        received = torch.empty(self._communicator.ranks, len(sent), dtype=torch.uint8, device=values.device)
-        size = self._communicator.all_gather(received, sent)
+        outgoing = torch.zeros(4 * count + self._codec.size(count), dtype=torch.uint8, device=values.device)
+        outgoing[: 4 * count].view(torch.int32).copy_(chosen)
+        self._codec.encode(residual[chosen], outgoing[4 * count :])
+        residual[chosen] -= self._codec.decode(outgoing[4 * count :], count)
+        received = torch.empty(self._communicator.ranks, len(outgoing), dtype=torch.uint8, device=values.device)
+        size = self._communicator.all_gather(received, outgoing)
         values.zero_()
         for row in received:
             places = row[: 4 * count].view(torch.int32)
@@ -131,24 +131,24 @@ class Largest:
         return size
 
 
-class Whole:
-    """Every value in single precision, by all-reduce."""
+class Uncompressed:
+    """Reducer by all-reduce in single precision."""
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
 
-    def sum(self, values: torch.Tensor, place: int) -> int:
-        """Sum over all ranks, in place; bytes this rank put into messages."""
+    def sum(self, values: torch.Tensor, offset: int) -> int:
+        """Sum over all ranks, in place; return the bytes this rank put into messages."""
         return self._communicator.all_reduce(values)
 
 
-Reducer = Whole | FewerBits | Largest
+Reducer = Uncompressed | FewerBits | Largest
 
 
 def reducer(preset: Preset, communicator: Communicator, values: int, device: torch.device) -> Reducer:
-    """How `preset` sums a network's gradients, so many `values` in all."""
+    """Return the reducer of `preset` for a network with so many gradient `values`."""
     if preset.lossless:
-        return Whole(communicator)
+        return Uncompressed(communicator)
     codec = CODECS[preset.gradient_bits]
     if preset.top_k < 1:
         return Largest(communicator, codec, preset.top_k, values, device)

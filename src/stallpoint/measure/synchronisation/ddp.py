@@ -1,10 +1,10 @@
 """PyTorch's own DistributedDataParallel, with its defaults or options of its own: the reference.
 
-It starts its messages by itself during the backward pass and returns from it when they have ended; back-propagation
-has ended when the last layer's gradients are complete, and what is left until the return is exposed communication.
-Its communication hook notes when a message begins and ends (`bucket_timing`); the sum is the same call as its own, and
-the mean is taken beforehand, by the scaled loss. PyTorch's hooks that compress take the mean themselves: what they give
-is multiplied by the ranks.
+It starts its buckets by itself during the backward pass, which returns when they have ended; back-propagation has ended
+when the last layer's gradients are complete, and the time from there until the return is exposed communication. Its
+communication hook notes when a bucket begins and ends (`bucket_timing`); the sum is the same call as its own, and the
+mean is taken beforehand, by the scaled loss. PyTorch's compressing hooks take the mean themselves: their result is
+multiplied by the ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from stallpoint.measure.clock import Mark
-from stallpoint.measure.synchronisation.interface import Part, Replica, Sent, Synchronisation, Worker, whole
+from stallpoint.measure.synchronisation.interface import Part, Replica, Synchronisation, Transfer, Worker, unsharded
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
 from stallpoint.measure.training.bucket_timing import BucketTiming, Send, summed
 from stallpoint.strategies.presets import Preset
@@ -31,18 +31,18 @@ _POWERSGD_BEGINS = 2
 
 
 class DataParallel(Synchronisation):
-    """A `Synchronisation` by DistributedDataParallel as `preset` says; `waiting` is told of waits in an update."""
+    """A `Synchronisation` by DistributedDataParallel and `preset`; `waiting` is called at waits in an update."""
 
     updates = False
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
         """See `assembly`."""
-        return whole(cls(worker.replica, worker.device, preset, worker.waiting), worker)
+        return unsharded(cls(worker.replica, worker.device, preset, worker.waiting), worker)
 
     def __init__(self, replica: Replica, device: torch.device, preset: Preset, waiting: Callable[[bool], None]) -> None:
         self._communicator = TorchCommunicator(replica.world, device)
-        # Its default size of buckets makes the first one small; a size that is given does not.
+        # Only the default size of buckets makes the first one small.
         size = None if preset.fusion_bytes == _DEFAULT_BUCKET else preset.fusion_bytes / 2**20
         self._wrapped = DistributedDataParallel(
             replica.network,
@@ -58,24 +58,24 @@ class DataParallel(Synchronisation):
         self._last_ready: Mark = None
 
     def accumulating(self) -> AbstractContextManager[None]:
-        """Gradients stay where they are."""
+        """Keep gradients on their ranks in the block."""
         found: AbstractContextManager[None] = self._wrapped.no_sync()
         return found
 
     def ready(self, layer: int) -> None:
-        """Note the time: this may have been the last one."""
+        """Note the time: this may be the last layer."""
         self._last_ready = self._clock.mark()
 
     def backward_ended(self, now: Mark) -> Mark:
-        """When the last layer's gradients were complete."""
+        """Return when the last layer's gradients were complete."""
         return self._last_ready
 
-    def sent(self) -> Mapping[int, Sent]:
-        """What was sent since the start of the iteration, by layer."""
-        return self._buckets.sent(self._clock.seconds)
+    def transfers(self) -> Mapping[int, Transfer]:
+        """Return the buckets since the start of the iteration, by layer."""
+        return self._buckets.transfers(self._clock.seconds)
 
     def clear(self) -> None:
-        """Forget the gradients and the messages."""
+        """Forget the gradients and the buckets."""
         self.network.zero_grad(set_to_none=True)
         self._buckets.clear()
 
@@ -86,7 +86,8 @@ class DataParallel(Synchronisation):
 
 
 def _hook(preset: Preset, ranks: int, device: torch.device) -> tuple[Send, Callable[[torch.Tensor], int]]:
-    """What sums a bucket over the `ranks`, and what it sends of a gradient; PyTorch's own hooks take the mean."""
+    """Return the function that sums a bucket over the `ranks`, and that for the bytes of a gradient; PyTorch's own
+    hooks take the mean."""
     if preset.hook == "none":
         return summed, lambda weights: weights.nbytes
     if preset.hook == "powersgd":
@@ -105,7 +106,7 @@ def _powersgd(rank: int, ranks: int, device: torch.device) -> tuple[Send, Callab
     state = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=_POWERSGD_BEGINS)
 
     def bytes_of(weights: torch.Tensor) -> int:
-        """Two factors of a matrix, where they are short enough for PowerSGD to send them."""
+        """Return the bytes of the two factors of a matrix, if these are smaller than the matrix."""
         values = weights.numel()
         if weights.ndim > 1 and state.iter > _POWERSGD_BEGINS:
             factors = rank * (len(weights) + values // len(weights))
@@ -113,8 +114,8 @@ def _powersgd(rank: int, ranks: int, device: torch.device) -> tuple[Send, Callab
         return values * weights.element_size()
 
     def send(bucket: GradBucket) -> torch.futures.Future[Any]:
-        """One bucket after the other on a CPU: PyTorch's hook sends each in three parts, the later ones from whatever
-        thread ends the earlier, so that ranks would send parts of several buckets in different orders."""
+        """Send one bucket after the other on a CPU: PyTorch's hook sends each in three parts, the later ones from the
+        thread that ends the earlier, so that ranks would send parts of several buckets in different orders."""
         found = powersgd.powerSGD_hook(state, bucket)
         if device.type == "cpu":
             found.wait()

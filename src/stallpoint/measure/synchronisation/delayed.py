@@ -1,8 +1,8 @@
 """Delayed gradients: of K blocks of layers the k-th is updated with its gradient of K - k iterations ago.
 
 Huo et al. (2018), "Decoupled Parallel Backpropagation with Convergence Guarantee", section 3: block k then need not
-wait for the error that comes back through the blocks behind it. What the algorithm computes is done here on each
-worker; that blocks go backward at the same time needs a device for each of them.
+wait for the error from the blocks behind it. Each worker computes what the algorithm does; concurrent backward passes
+of blocks would need a device for each.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ Late = list[torch.Tensor]
 
 
 class Delays:
-    """Puts gradients off. Raises `CannotRun` for more blocks than there are layers that learn."""
+    """Delays gradients. Raises `CannotRun` for more blocks than there are layers with parameters."""
 
     def __init__(self, layers: Sequence[Layer], blocks: int) -> None:
-        learning = [layer for layer in layers if layer.parameters]
-        if blocks > len(learning):
-            raise CannotRun(f"preset: blocks: {blocks}, but the network has {len(learning)} layers that learn")
-        ends = [len(learning) * block // blocks for block in range(blocks + 1)]
+        trainable = [layer for layer in layers if layer.parameters]
+        if blocks > len(trainable):
+            raise CannotRun(f"preset: blocks: {blocks}, but the network has {len(trainable)} layers that learn")
+        ends = [len(trainable) * block // blocks for block in range(blocks + 1)]
         self._blocks = [
-            [parameter for layer in learning[begin:end] for parameter in layer.parameters]
+            [parameter for layer in trainable[begin:end] for parameter in layer.parameters]
             for begin, end in pairwise(ends)
         ]
         self._late: list[deque[Late]] = [deque() for _ in self._blocks]
 
     @torch.no_grad()
     def swap(self) -> None:
-        """Put the gradients of this iteration off, and those in their place whose time has come, if there are any."""
+        """Delay the gradients of this iteration, and replace them by those that are due, if any."""
         for number, (parameters, late) in enumerate(zip(self._blocks, self._late, strict=True)):
             delay = len(self._blocks) - 1 - number
             if not delay:
                 continue
             late.append([parameter.grad.clone() for parameter in parameters if parameter.grad is not None])
             due = late.popleft() if len(late) > delay else None
-            for place, parameter in enumerate(parameters):
-                parameter.grad = due[place].to(parameter.device) if due else None
+            for index, parameter in enumerate(parameters):
+                parameter.grad = due[index].to(parameter.device) if due else None
 
     @property
     def state(self) -> list[list[Late]]:
-        """What is put off."""
+        """Delayed gradients, for a checkpoint."""
         return [list(late) for late in self._late]
 
     def restore(self, state: Sequence[Sequence[Late]]) -> None:
-        """Go on with what `state` gave."""
+        """Continue from the result of `state`."""
         self._late = [deque(late) for late in state]

@@ -1,8 +1,9 @@
 """Sends the gradients in messages, during the backward pass or after it.
 
-Messages go one after the other in an order that all ranks know, the last layer's first, as soon as all layers of
-the next one are complete. During the backward pass a communication thread does it: blocking calls make progress by
-themselves, which non-blocking ones do not while nobody is inside the MPI library. After it the main thread does.
+Messages go one after the other in an order that all ranks know, the last layer's first, as soon as all layers of the
+next one are complete. During the backward pass a communication thread does it: blocking calls make progress by
+themselves, which non-blocking ones do not while no thread is inside the MPI library. After the pass the main thread
+sends.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from torch import nn
 from stallpoint.measure.clock import Clock, Mark
 from stallpoint.measure.device import thread_for
 from stallpoint.measure.synchronisation.gradients import Gradients, Message
-from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
+from stallpoint.measure.synchronisation.interface import Synchronisation, Transfer
 from stallpoint.measure.synchronisation.message_exchange import Exchange
 from stallpoint.measure.synchronisation.streams import stream_for
 
 Plan = Sequence[Sequence[int]]
-"""Layers (by position) in messages, in the order of sending."""
+"""Layers (by position) of each message, in the order of sending."""
 Replan = Callable[[Sequence[float | None]], Plan | None]
-"""Another plan, now that it is known when the layers' gradients are complete; None to keep the one there is."""
+"""Function from the times when layers' gradients are complete to another plan; None keeps the present one."""
 
 
 class Engine(Synchronisation):
-    """A `Synchronisation` of the engine's own; see `assembly` for what it is made of."""
+    """A `Synchronisation` by messages of its own; see `assembly` for its parts."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Engine(Synchronisation):
             self._send_complete(self._thread)
 
     def finish(self) -> None:
-        """Wait until all messages are sent, or send them; every layer is ready. A device may still be at it."""
+        """Send all remaining messages, or wait for them; every layer is ready. A device may not have finished."""
         if self._thread:
             for sending in self._under_way:
                 sending.result()
@@ -71,11 +72,11 @@ class Engine(Synchronisation):
         self._stream.join()
         self._begin()
 
-    def sent(self) -> Mapping[int, Sent]:
-        """What was sent since the start of the iteration, by layer."""
+    def transfers(self) -> Mapping[int, Transfer]:
+        """Return the transfers since the start of the iteration, by layer."""
         seconds = self._clock.seconds
         return {
-            layer: Sent(number, size, seconds(start), seconds(end))
+            layer: Transfer(number, size, seconds(start), seconds(end))
             for layer, (number, size, start, end) in self._sent.items()
         }
 
@@ -84,7 +85,7 @@ class Engine(Synchronisation):
         self._gradients.clear()
 
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """Take another plan, if there is a better one now."""
+        """Replan from measured times."""
         plan = self._replan(gradient_ready)
         if plan:
             self._set_plan(plan)
@@ -102,12 +103,12 @@ class Engine(Synchronisation):
         self._begin()
 
     def _begin(self) -> None:
-        """All messages are incomplete, none is sent."""
+        """Reset: all messages are incomplete, none is sent."""
         self._missing = [set(message.layers) for message in self._messages]
         self._next = 0
 
     def _send_complete(self, thread: ThreadPoolExecutor) -> None:
-        """Hand messages over to the communication thread, in their order and as far as they are complete."""
+        """Hand complete messages over to the communication thread, in their order."""
         while self._next < len(self._messages) and not self._missing[self._next]:
             message = self._messages[self._next]
             self._under_way.append(thread.submit(self._send, message, self._stream.note()))

@@ -1,9 +1,9 @@
-"""What algorithms share that exchange all weights or gradients in one message, after the backward pass."""
+"""Base of algorithms that exchange all weights or gradients in one message, after the backward pass."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,13 +11,13 @@ import torch
 
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.mpi import MPI
-from stallpoint.measure.synchronisation.flat import Flat
-from stallpoint.measure.synchronisation.interface import Replica, Sent, Synchronisation
+from stallpoint.measure.synchronisation.interface import Replica, Synchronisation, Transfer
+from stallpoint.networks.layers import Layer
 from stallpoint.strategies.presets import Preset
 
 
 class Exchanging(Synchronisation):
-    """Workers whose weights differ at least for a while; notes their message, and counts iterations."""
+    """Workers whose weights differ between exchanges; times the message, and counts iterations."""
 
     updates = False
 
@@ -29,18 +29,18 @@ class Exchanging(Synchronisation):
         self._message: tuple[int, Mark, Mark] | None = None
 
     def updated(self) -> None:
-        """Count the iteration, and exchange weights if the time has come."""
+        """Count the iteration, and exchange weights if due."""
         self._iterations += 1
         self._iteration_ended()
 
-    def sent(self) -> Mapping[int, Sent]:
-        """The message, if there was one since the start of the iteration, by layer."""
+    def transfers(self) -> Mapping[int, Transfer]:
+        """Return the message since the start of the iteration, if any, by layer."""
         if self._message is None:
             return {}
         size, *marks = self._message
         whole, (start, end) = 4 * self._flat.values, map(self._clock.seconds, marks)
         return {
-            index: Sent(0, size * layer.gradient_bytes // whole, start, end)
+            index: Transfer(0, size * layer.gradient_bytes // whole, start, end)
             for index, layer in enumerate(self._layers)
             if layer.parameters
         }
@@ -52,7 +52,7 @@ class Exchanging(Synchronisation):
 
     @contextmanager
     def consensus(self) -> Iterator[None]:
-        """A block in which the network has the weights that are trained, the same on all ranks; then its own again."""
+        """Give the network the trained weights, the same on all ranks, within the block; then its own again."""
         own = self._flat.weights()
         self._flat.write(self._trained())
         try:
@@ -65,29 +65,29 @@ class Exchanging(Synchronisation):
         return {"iterations": self._iterations}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from them."""
+        """Continue from these."""
         self._iterations = state["iterations"]
 
     def _iteration_ended(self) -> None:
-        """Exchange weights if the time has come."""
+        """Exchange weights if due."""
         return
 
     def _is_due(self, period: int) -> bool:
-        """Whether so many iterations have ended since the last time, or since the first one began."""
+        """Return whether a multiple of so many iterations has ended."""
         return self._iterations % period == 0
 
     @abstractmethod
     def _trained(self) -> torch.Tensor:
-        """The weights that are trained, the same on all ranks, which call it together."""
+        """Return the trained weights, the same on all ranks, which all call this."""
 
     def _exchange(self, exchange: Callable[[], int]) -> None:
-        """Do it, and note that it is the iteration's message; it gives the bytes that this rank sent."""
+        """Do and time the exchange, which returns the bytes that this rank sent."""
         start = self._clock.mark()
         self._message = exchange(), start, self._clock.mark()
 
 
 class Apart(Exchanging):
-    """Each worker updates weights of its own; what is trained is their mean."""
+    """Workers that update their own weights; the mean is trained."""
 
     apart = True
 
@@ -95,3 +95,33 @@ class Apart(Exchanging):
         mean = (self._flat.weights() / self._world.size).cpu()
         self._world.comm.Allreduce(MPI.IN_PLACE, mean.numpy())
         return mean
+
+
+class Flat:
+    """The weights and gradients of `layers` as vectors in forward order, on their device, [values]."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self.parameters = [parameter for layer in layers for parameter in layer.parameters]
+        self._sizes = [parameter.numel() for parameter in self.parameters]
+
+    @property
+    def values(self) -> int:
+        """Number of weights."""
+        return sum(self._sizes)
+
+    def weights(self) -> torch.Tensor:
+        """Return a copy of the weights."""
+        return torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters])
+
+    def gradients(self) -> torch.Tensor:
+        """Return a copy of the gradients; 0 without a gradient."""
+        return torch.cat([
+            torch.zeros_like(parameter).reshape(-1) if parameter.grad is None else parameter.grad.reshape(-1)
+            for parameter in self.parameters
+        ])  # fmt: skip
+
+    @torch.no_grad()
+    def write(self, weights: torch.Tensor) -> None:
+        """Set the weights."""
+        for parameter, part in zip(self.parameters, torch.split(weights, self._sizes), strict=True):
+            parameter.copy_(part.view_as(parameter))

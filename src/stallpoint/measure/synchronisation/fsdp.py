@@ -1,10 +1,10 @@
-"""PyTorch's FSDP2 (`fully_shard`): each rank keeps a share of the weights, blocks are gathered when they are needed.
+"""PyTorch's FSDP2 (`fully_shard`): each rank keeps a share of the weights; blocks are gathered when they are needed.
 
-A network is sharded block by block (`strategies.messages.blocks`). FSDP2 gathers a block before its forward pass, frees
-it, gathers it again before its backward pass, and sums and scatters its gradients behind that (`shard_timing` notes
-when). All-gathers are asynchronous and are waited for where the weights are needed, as a GPU's streams do by
-themselves; on a CPU, which has none, the rank waits for each reduce-scatter. Gradients are summed: the mean is taken
-beforehand, by the scaled loss.
+A network is sharded block by block (`strategies.buckets.blocks`). FSDP2 gathers a block before its forward pass, frees
+it, gathers it again before its backward pass, and then reduce-scatters its gradients (timed by `shard_timing`).
+All-gathers are asynchronous and are waited for where the weights are needed, as a GPU's streams do by themselves; on a
+CPU, which has none, the rank waits for each reduce-scatter. Gradients are summed: the mean is taken beforehand, by the
+scaled loss.
 
 With hybrid sharding the shares are summed over the nodes by an all-reduce behind each reduce-scatter, as FSDP2's own
 two-dimensional mesh does it.
@@ -26,19 +26,20 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from stallpoint.errors import CannotRun
 from stallpoint.measure.clock import Clock
 from stallpoint.measure.jobs.operations import Operations
-from stallpoint.measure.synchronisation.interface import Gathered, Part, Sent, Synchronisation, Worker, parameters
+from stallpoint.measure.synchronisation.interface import Gathered, Part, Synchronisation, Transfer, Worker, parameters
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
-from stallpoint.measure.training.optimiser import local
+from stallpoint.measure.training.optimisers import local
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer, layers
-from stallpoint.strategies.messages import block_paths
+from stallpoint.strategies.buckets import block_paths
 from stallpoint.strategies.presets import Preset
 
 
 class FullySharded(Synchronisation):
-    """A `Synchronisation` by `fully_shard`. `network` is not changed: what is trained is a sharded copy of it.
+    """A `Synchronisation` by `fully_shard`.
 
-    `per_node` ranks share a node, in their order. Raises `CannotRun` for a network that it cannot wrap.
+    `network` is not changed: a sharded copy of it is trained. `per_node` consecutive ranks share a node. Raises
+    `CannotRun` for a network that FSDP2 cannot wrap.
     """
 
     updates = False
@@ -74,8 +75,8 @@ class FullySharded(Synchronisation):
             raise CannotRun(f"FSDP2 cannot wrap this network: {_first_line(error)}") from error
 
     def start(self, of: Sequence[Layer], waiting: Callable[[bool], None]) -> None:
-        """The layers of the sharded network, and what is told when it begins and ends to wait."""
-        from stallpoint.measure.training.shard_timing import ShardTiming  # PyTorch before 2.9 has not what it needs
+        """Set the layers of the sharded network, and the function that is called at the begin and end of waits."""
+        from stallpoint.measure.training.shard_timing import ShardTiming  # PyTorch before 2.9 lacks what it needs
 
         self._timing = ShardTiming(
             self.network, of, self._clock.mark, waiting, self._device, asynchronous=True, summed=True
@@ -83,16 +84,16 @@ class FullySharded(Synchronisation):
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
-        """Gradients stay, whole, on their ranks."""
+        """Keep unsharded gradients on their ranks within the block."""
         self._root.set_requires_gradient_sync(False)
         yield
         self._root.set_requires_gradient_sync(True)
 
     def ready(self, layer: int) -> None:
-        """Its gradients are summed and scattered already."""
+        """Do nothing: the layer's gradients are already summed and scattered."""
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """The loss; raises `CannotRun` where a layer is called in a way that FSDP2 does not see."""
+        """Return the loss; raises `CannotRun` if a layer is called in a way that FSDP2 does not see."""
         try:
             loss: torch.Tensor = self.network(*inputs)
         except RuntimeError as error:
@@ -105,19 +106,19 @@ class FullySharded(Synchronisation):
         return loss
 
     def finish(self) -> None:
-        """The backward pass waits for what it sends; what was noted of it is complete now."""
+        """Complete the times: the backward pass has waited for its collectives."""
         self._timing.settle()
 
-    def sent(self) -> Mapping[int, Sent]:
-        """The reduce-scatter (and all-reduce) of each layer's gradients."""
-        return self._timing.sent(self._clock.seconds)
+    def transfers(self) -> Mapping[int, Transfer]:
+        """Return the reduce-scatter (and all-reduce) of each layer's gradients."""
+        return self._timing.transfers(self._clock.seconds)
 
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
-        """Every all-gather of each layer's weights."""
+        """Return every all-gather of each layer's weights."""
         return self._timing.gathered(self._clock.seconds)
 
     def clear(self) -> None:
-        """Forget the gradients and what was sent."""
+        """Forget the gradients and the collectives."""
         self.network.zero_grad(set_to_none=True)
         self._timing.clear()
 
@@ -127,7 +128,7 @@ class FullySharded(Synchronisation):
             self._communicator.close()
 
     def _sharded(self, network: nn.Module, mesh: Any) -> nn.Module:
-        """A copy of `network` of which this rank has its share: made without memory, sharded, and then filled."""
+        """Return a copy of `network` with this rank's share: made without memory, sharded, and then filled."""
         values = {id(one): one for one in (*network.parameters(), *network.buffers())}
         without = {key: _without_memory(one) for key, one in values.items()}
         sharded = copy.deepcopy(network, dict(without))
@@ -147,21 +148,21 @@ class FullySharded(Synchronisation):
         return sharded
 
     def _look_ahead(self, wrapped: Sequence[nn.Module]) -> None:
-        """Which blocks are gathered ahead of others, in forward and in backward order."""
+        """Set which blocks are gathered ahead, in forward and in backward order."""
         ahead = self._preset.gather_ahead
         of: list[FSDPModule] = [module for module in wrapped if isinstance(module, FSDPModule)]
-        for place, module in enumerate(of):
-            module.set_modules_to_forward_prefetch(of[place + 1 : place + 1 + ahead])
-            # Of no block FSDP2 makes the one before; itself is there already.
-            module.set_modules_to_backward_prefetch(of[max(0, place - ahead) : place][::-1] or [module])
+        for index, module in enumerate(of):
+            module.set_modules_to_forward_prefetch(of[index + 1 : index + 1 + ahead])
+            # An empty list would mean FSDP2's default, the block before; the block itself is already gathered.
+            module.set_modules_to_backward_prefetch(of[max(0, index - ahead) : index][::-1] or [module])
 
     @torch.no_grad()
     def _fill(self, sharded: nn.Module, network: nn.Module, rank: int) -> None:
-        """Give the sharded copy its values of the whole `network`."""
-        whole = dict(network.named_parameters())
+        """Fill the sharded copy from the complete `network`."""
+        full = dict(network.named_parameters())
         for name, weights in sharded.named_parameters():
             share = local(weights)
-            parts = torch.chunk(whole[name].detach(), self.shards)
+            parts = torch.chunk(full[name].detach(), self.shards)
             if share.numel():
                 share.copy_(parts[rank])
         held = dict(network.named_buffers())
@@ -169,12 +170,12 @@ class FullySharded(Synchronisation):
             buffer.copy_(held[name])
 
     def _between_nodes(self, values: torch.Tensor) -> None:
-        """Sum a share over the nodes, as a part of the message that ended just before."""
+        """Sum a share over the nodes, as a part of the bucket that ended just before."""
         self._timing.go_on(lambda: dist.all_reduce(values, group=self._between))
 
 
 def _without_memory(values: torch.Tensor) -> torch.Tensor:
-    """The same on PyTorch's meta device."""
+    """Return the same tensor on PyTorch's meta device."""
     empty = torch.empty_like(values, device="meta")
     return nn.Parameter(empty, requires_grad=values.requires_grad) if isinstance(values, nn.Parameter) else empty
 

@@ -1,7 +1,7 @@
-"""Where gradients lie, and what travels together.
+"""Memory layout of gradients, and their messages.
 
 Back-propagation leaves each parameter's gradient in memory of its own. Large ones (`constants.IN_PLACE_BYTES`) are sent
-from there; the small ones of a message are packed side by side, in the order of sending, so that a message of many
+from there; the small ones of a message are packed contiguously, in the order of sending, so that a message of many
 small layers is few pieces.
 """
 
@@ -19,16 +19,16 @@ from stallpoint.networks.layers import Layer
 
 @dataclass(frozen=True)
 class Piece:
-    """Gradients in one piece of memory, one-dimensional."""
+    """Gradients in contiguous memory, one-dimensional."""
 
     values: torch.Tensor
-    place: int
-    """Where they begin among all the gradients of the network: the same in every iteration."""
+    offset: int
+    """Offset among all gradients of the network, the same in every iteration."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """Layers whose gradients travel together."""
+    """Layers whose gradients share a message."""
 
     number: int
     """Position in the order of sending, from 0."""
@@ -37,7 +37,7 @@ class Message:
 
 
 class Gradients:
-    """The gradients of a network, layer by layer, between a backward pass and the update."""
+    """The gradients of a network, by layer, between a backward pass and the update."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._parameters = {index: layer.parameters for index, layer in enumerate(layers) if layer.parameters}
@@ -55,25 +55,25 @@ class Gradients:
 
     @property
     def order(self) -> list[int]:
-        """Layers that learn, by position, in the order in which back-propagation completes them."""
+        """Positions of the layers with parameters, in the order in which back-propagation completes them."""
         return sorted(self._parameters, reverse=True)
 
     @property
     def values(self) -> int:
-        """Gradient values of the whole network."""
+        """Number of gradient values of the network."""
         return sum(parameter.numel() for layer in self.order for parameter in self._parameters[layer])
 
     def bytes_of(self, layer: int) -> int:
-        """Size of a layer's gradients."""
+        """Return the bytes of a layer's gradients."""
         return sum(parameter.nbytes for parameter in self._parameters[layer])
 
     def parameters(self, message: Message) -> list[nn.Parameter]:
-        """What the layers of a message learn."""
+        """Return the parameters of a message's layers."""
         return [parameter for layer in message.layers for parameter in self._parameters[layer]]
 
     @torch.no_grad()
     def complete(self, layer: int) -> None:
-        """Back-propagation has left all gradients of `layer`: pack the small ones."""
+        """Pack the small gradients of `layer`, which are complete."""
         for parameter in self._parameters[layer]:
             assert parameter.grad is not None, "told that it is complete"
             part = self._parts.get(id(parameter))
@@ -83,11 +83,11 @@ class Gradients:
                 parameter.grad = part.view_as(parameter).copy_(parameter.grad)
 
     def pieces(self, message: Message) -> list[Piece]:
-        """The gradients of a message as they lie in memory, the packed ones first."""
+        """Return the gradients of a message as they lie in memory, the packed ones first."""
         parameters = self.parameters(message)
         packed = [self._places[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
         large = [parameter for parameter in parameters if id(parameter) not in self._parts]
-        # Side by side, as layers and their parameters are packed in the order of sending.
+        # Contiguous, as layers and their parameters are packed in the order of sending.
         begin, end = (min(begin for begin, _ in packed), max(end for _, end in packed)) if packed else (0, 0)
         pieces = [Piece(_gradient(parameter), self._places[id(parameter)][0]) for parameter in large]
         return [Piece(self._packed[begin:end], begin), *pieces] if packed else pieces
@@ -99,7 +99,7 @@ class Gradients:
                 parameter.grad = None
 
     def _lay_out(self) -> dict[int, tuple[int, int]]:
-        """Begin and end of each parameter among all gradients: the packed ones, then the others."""
+        """Return begin and end of each parameter among all gradients: the packed ones, then the others."""
         parameters = [parameter for layer in self.order for parameter in self._parameters[layer]]
         places, begin = {}, 0
         for parameter in sorted(parameters, key=lambda parameter: id(parameter) not in self._parts):

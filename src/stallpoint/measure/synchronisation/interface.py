@@ -1,4 +1,4 @@
-"""What a training iteration asks of whatever brings the workers' gradients together."""
+"""Interface between a training iteration and the synchronisation of gradients."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from torch import nn
 from stallpoint.measure.clock import Clock, Mark
 from stallpoint.measure.synchronisation.server import MakeOptimiser
 from stallpoint.measure.training.passes import Ends, Passes
-from stallpoint.measure.training.sent import Gathered as Gathered
-from stallpoint.measure.training.sent import Received as Received
-from stallpoint.measure.training.sent import Sent as Sent
+from stallpoint.measure.training.transfers import Gathered as Gathered
+from stallpoint.measure.training.transfers import Received as Received
+from stallpoint.measure.training.transfers import Transfer as Transfer
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A worker's copy of the network, whom it shares the training with, and what times both."""
+    """A worker's copy of the network, its world, and its clock."""
 
     network: nn.Module
     layers: Sequence[Layer]
-    """Of the network, in forward order."""
+    """Layers of the network, in forward order."""
     world: World
     clock: Clock
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker, before it is known how its network is divided and what brings gradients together."""
+    """A worker, before its network is divided and its synchronisation is made."""
 
     network: nn.Module
     layers: Sequence[Layer]
-    """Of the network, in forward order; their gradients are brought together."""
+    """Layers of the network, in forward order, whose gradients are synchronised."""
     world: World
     clock: Clock
     device: torch.device
     step: Callable[[list[nn.Parameter]], None]
-    """Updates weights, where that is done by one rank."""
+    """Updates weights if one rank does that for all."""
     for_server: MakeOptimiser
-    """Makes what updates the share of a server."""
+    """Makes the optimiser of a server's share."""
     waiting: Callable[[bool], None] = lambda _: None
-    """Is told when a rank begins and ends to wait in the middle of computing."""
+    """Called when a rank begins and ends to wait within computing."""
     warmup: int = 1
-    """Iterations after which plans are made that need measured times."""
+    """Iterations after which plans are made from measured times."""
     per_node: int = 1
-    """Ranks that share a node, in their order."""
+    """Consecutive ranks that share a node."""
     division: Sequence[int] = ()
     """Positions of the layers where the network is divided (`Strategy.division`)."""
     empty_messages: bool = False
-    """Every message carries one value, and no gradients."""
+    """Whether every message carries one value and no gradients."""
 
     @property
     def replica(self) -> Replica:
@@ -63,29 +63,29 @@ class Worker:
 
 
 class Synchronisation(Protocol):
-    """One way to synchronise. All ranks call the same methods in the same order.
+    """A method of synchronisation. All ranks call the same methods in the same order.
 
-    Those that shard nothing, keep the weights of all ranks the same, accumulate by themselves and leave the update to
-    others inherit all that is not theirs.
+    The defaults are those of methods without shards, with equal weights on all ranks and without an update of their
+    own.
     """
 
     network: nn.Module
-    """What is trained."""
+    """The network that is trained."""
     updates: bool
-    """Whether it also updates the weights, so that nobody else may."""
+    """Whether the synchronisation also updates the weights."""
     apart: bool = False
-    """Whether workers update weights of their own, so that a loss is not divided by their number."""
+    """Whether workers update their own weights, so that a loss is not divided by their number."""
     shards: int = 1
-    """In how many parts the weights are: as many ranks, in their order, hold all of them together."""
+    """Number of shards of the weights: as many consecutive ranks hold all of them."""
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """The loss of these inputs and labels."""
+        """Return the loss of these inputs and labels."""
         loss: torch.Tensor = self.network(*inputs)
         return loss
 
     def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
-        """Losses of the parts of a mini-batch, and the ends of all forward and backward passes; the last ones are not
-        told to the timer."""
+        """Do the passes of a mini-batch; return the losses of its parts, and the ends of all passes, of which the last
+        ones are not reported to the timer."""
         *earlier, last = how.divided(inputs, labels)
         workers = 1 if self.apart else how.workers
         losses, passes = [], []
@@ -99,69 +99,70 @@ class Synchronisation(Protocol):
         return [*losses, loss], [*passes, [forward, self.backward_ended(backward)]]
 
     def accumulating(self) -> AbstractContextManager[None]:
-        """A block of passes whose gradients stay on their ranks; `ready` is not called in it."""
+        """Mark a block of passes whose gradients stay on their ranks; `ready` is not called in it."""
         return nullcontext()
 
     def share(self, parameters: Sequence[nn.Parameter]) -> Sequence[nn.Parameter]:
-        """What of `parameters` this rank updates, once and before training."""
+        """Return the share of `parameters` that this rank updates; called once before training."""
         return parameters
 
     def update(self, step: Callable[[Sequence[nn.Parameter]], None], parameters: Sequence[nn.Parameter]) -> None:
-        """Update the weights on all ranks; `step` updates what is its share."""
+        """Update the weights on all ranks; `step` updates this rank's share."""
         step(parameters)
 
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
-        """All-gathers of weights, or of what layers take, since the start of the iteration, by layer."""
+        """Return the all-gathers of weights, or of layers' inputs, since the start of the iteration, by layer."""
         return {}
 
     def ready(self, layer: int) -> None:
-        """The gradients of `layer` are complete; called in the middle of the backward pass."""
+        """Take note that the gradients of `layer` are complete; called within the backward pass."""
         return
 
     def backward_ended(self, now: Mark) -> Mark:
-        """The backward pass has returned; when back-propagation itself had ended."""
+        """Return when back-propagation had ended; called when the backward pass has returned."""
         return now
 
     def finish(self) -> None:
-        """Return when the gradients of all layers are summed (or all weights updated); raises what went wrong."""
+        """Wait until the gradients of all layers are summed (or all weights updated); raises what went wrong."""
         return
 
     def updated(self) -> None:
-        """The weights are updated: exchange them, where it is they that are exchanged."""
+        """Exchange updated weights, if the algorithm exchanges weights."""
         return
 
     def received(self) -> Sequence[Received]:
-        """What came from other stages since the start of the iteration."""
+        """Return the messages from other pipeline stages since the start of the iteration."""
         return []
 
-    def sent(self) -> Mapping[int, Sent]:
-        """What was sent since the start of the iteration, by layer; it has ended."""
+    def transfers(self) -> Mapping[int, Transfer]:
+        """Return the transfers of gradients since the start of the iteration, by layer; all have ended."""
 
     def clear(self) -> None:
         """Forget the gradients, once the weights are updated."""
 
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """An iteration has ended in which the layers' gradients were complete at these times, s since its start."""
+        """Calibrate with the times when the layers' gradients were complete in the last iteration, s since its
+        start."""
         return
 
     def consensus(self) -> AbstractContextManager[None]:
-        """A block in which the network has the weights that are trained, on all ranks, which call it together."""
+        """Give the network the trained weights within the block; all ranks call this."""
         return nullcontext()
 
     def staleness(self) -> Sequence[tuple[int, int, int]]:
-        """Number of each update of this rank's server, the worker of each, and its staleness; all ranks call it."""
+        """Return the number, worker and staleness of each update of this rank's server; all ranks call this."""
         return []
 
     def state(self) -> dict[str, Any]:
-        """What it keeps from iteration to iteration, in tensors, numbers, lists and dictionaries; a worker's own."""
+        """Return the worker's state between iterations, in tensors, numbers, lists and dictionaries."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with what `state` gave."""
+        """Continue from the result of `state`."""
         return
 
     def close(self, *, wait: bool) -> None:
-        """End; with `wait`, after what is under way, and together with the other ranks."""
+        """Close; with `wait`, after pending communication, and on all ranks."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +171,13 @@ class Part:
 
     synchronisation: Synchronisation
     network: nn.Module
-    """What it trains."""
+    """The network that is trained."""
     layers: Sequence[Layer]
-    """Those of the whole network, with its sizes."""
+    """Layers of the complete network, with their sizes."""
     trained: Sequence[Layer]
-    """The same with the parameters that this worker trains."""
-    alike: Sequence[nn.Parameter]
-    """Those of them that as many ranks hold as there are, or, of sharded ones, as hold the same share."""
+    """The same layers with the parameters that this worker trains."""
+    shared: Sequence[nn.Parameter]
+    """The parameters that must be equal: on all ranks, or, if sharded, on the ranks with the same share."""
     copied: bool = False
     """Whether `network` is a copy."""
 
@@ -186,6 +187,6 @@ def parameters(of: Sequence[Layer]) -> list[nn.Parameter]:
     return [weights for layer in of for weights in layer.parameters]
 
 
-def whole(synchronisation: Synchronisation, worker: Worker) -> Part:
+def unsharded(synchronisation: Synchronisation, worker: Worker) -> Part:
     """Return the part of a worker that has all layers."""
     return Part(synchronisation, worker.network, worker.layers, worker.layers, parameters(worker.layers))

@@ -1,4 +1,4 @@
-"""What happens to one message: its gradients are summed everywhere, or updated weights take their place."""
+"""Exchange of one message: its gradients are summed everywhere, or replaced by updated weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sum:
 
     def send(self, message: Message) -> int:
         """Sum the message's pieces, one after the other."""
-        return sum(self._reducer.sum(piece.values, piece.place) for piece in self._gradients.pieces(message))
+        return sum(self._reducer.sum(piece.values, piece.offset) for piece in self._gradients.pieces(message))
 
 
 class Empty:
@@ -65,9 +65,9 @@ class ParameterServer:
         self._gradients, self._communicator, self._update = gradients, communicator, update
 
     def send(self, message: Message) -> int:
-        """Gradients there, weights back."""
+        """Send gradients and receive weights."""
         parameters = self._gradients.parameters(message)
-        sent = sum(self._communicator.collect(piece.values) for piece in self._gradients.pieces(message))
+        count = sum(self._communicator.collect(piece.values) for piece in self._gradients.pieces(message))
         if self._communicator.rank == 0:
             self._update(parameters)
-        return sent + sum(self._communicator.spread(weights.detach().view(-1)) for weights in parameters)
+        return count + sum(self._communicator.spread(weights.detach().view(-1)) for weights in parameters)

@@ -18,8 +18,8 @@ Segment: TypeAlias = npt.NDArray[np.float32]
 class MpiCommunicator:
     """Collectives of tensors in the host's memory.
 
-    `scheme` is that of a `strategies.presets.Preset`, which the library was told to use if it is the library's
-    (see `mpi_parameters`); values are handed over in segments of `segment_bytes`, or whole if that is 0.
+    `scheme` is that of a `strategies.presets.Preset`, which the library uses if it has it (see `mpi_parameters`);
+    values are handed over in segments of `segment_bytes`, or at once if that is 0.
     """
 
     def __init__(self, comm: MPI.Intracomm, scheme: str, segment_bytes: int) -> None:
@@ -42,7 +42,7 @@ class MpiCommunicator:
 
     @property
     def rank(self) -> int:
-        """This one."""
+        """This rank."""
         return int(self._comm.rank)
 
     def all_reduce(self, values: torch.Tensor) -> int:
@@ -50,41 +50,41 @@ class MpiCommunicator:
         return self._in_segments(values, self._sum)
 
     def collect(self, values: torch.Tensor) -> int:
-        """Rank 0 adds the values of every other rank to its own, one after the other."""
+        """Add the values of every other rank to rank 0's, one after the other."""
         return self._in_segments(values, self._collect)
 
     def spread(self, values: torch.Tensor) -> int:
-        """Rank 0 sends its values to every other rank, one after the other."""
+        """Send rank 0's values to every other rank, one after the other."""
         return self._in_segments(values, self._spread)
 
-    def all_to_all(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """The i-th row of bytes of `sent` goes to rank i; `received` has a row from every rank."""
-        self._comm.Alltoall(sent.numpy(), received.numpy())
-        return sent.nbytes
+    def all_to_all(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Send the i-th row of bytes of `outgoing` to rank i; `received` has a row from every rank."""
+        self._comm.Alltoall(outgoing.numpy(), received.numpy())
+        return outgoing.nbytes
 
-    def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`received` has a row of bytes from every rank, each what that rank gave as `sent`."""
-        self._comm.Allgather(sent.numpy(), received.numpy())
-        return sent.nbytes
+    def all_gather(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Gather every rank's `outgoing` as the rows of `received`."""
+        self._comm.Allgather(outgoing.numpy(), received.numpy())
+        return outgoing.nbytes
 
-    def reduce_scatter(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`received` is this rank's row of the sum of what all ranks `sent`."""
-        self._comm.Reduce_scatter_block(sent.numpy(), received.numpy())
-        return sent.nbytes
+    def reduce_scatter(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Sum `outgoing` over all ranks; `received` is this rank's row of the sum."""
+        self._comm.Reduce_scatter_block(outgoing.numpy(), received.numpy())
+        return outgoing.nbytes
 
     def broadcast(self, values: torch.Tensor) -> int:
-        """Rank 0's values to all, by the library."""
+        """Send rank 0's values to all, by the library."""
         self._comm.Bcast(values.numpy())
         return values.nbytes
 
-    def pass_on(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`sent` goes to the next rank, `received` comes from the one before."""
+    def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Send `outgoing` to the next rank; `received` comes from the one before."""
         rank, ranks = self._comm.rank, self._comm.size
-        self._comm.Sendrecv(sent.numpy(), (rank + 1) % ranks, recvbuf=received.numpy(), source=(rank - 1) % ranks)
-        return sent.nbytes
+        self._comm.Sendrecv(outgoing.numpy(), (rank + 1) % ranks, recvbuf=received.numpy(), source=(rank - 1) % ranks)
+        return outgoing.nbytes
 
     def close(self) -> None:
-        """Nothing to end: the communicator is the job's."""
+        """Do nothing: the communicator is the job's."""
 
     def _in_segments(self, values: torch.Tensor, do: Callable[[Segment], int]) -> int:
         array = values.numpy()
@@ -96,7 +96,7 @@ class MpiCommunicator:
         return segment.nbytes
 
     def _tree(self, segment: Segment) -> int:
-        """Sum at rank 0, which sends it to all."""
+        """Sum at rank 0, which sends the result to all."""
         if self._comm.rank == 0:
             self._comm.Reduce(MPI.IN_PLACE, segment)
         else:
@@ -108,7 +108,7 @@ class MpiCommunicator:
         return self._collect(segment) + self._spread(segment)
 
     def _shards(self, segment: Segment) -> int:
-        """Each server adds the others' values of its shard to its own, by rank, and sends the sums."""
+        """Sum each shard at its server, rank by rank, and send the sums to all."""
         rank, shards = self._comm.rank, np.array_split(segment, self._servers)
         serves = rank < self._servers
         own = shards[rank] if serves else segment[:0]
@@ -125,7 +125,7 @@ class MpiCommunicator:
         return segment.nbytes - own.nbytes + received.nbytes
 
     def _room(self, values: int) -> Segment:
-        """A buffer for at least as many received values."""
+        """Return a buffer for at least so many received values."""
         if len(self._received) < values:
             self._received = np.empty(values, np.float32)
         return self._received

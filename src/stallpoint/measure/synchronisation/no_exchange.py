@@ -1,4 +1,4 @@
-"""One worker, or workers that do not communicate: nothing to bring together."""
+"""Synchronisation of one worker, or of workers that do not communicate."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from stallpoint.measure.synchronisation.interface import Sent, Synchronisation
+from stallpoint.measure.synchronisation.interface import Synchronisation, Transfer
 
 
-class Alone(Synchronisation):
-    """Leaves the gradients where they are."""
+class NoExchange(Synchronisation):
+    """Leaves the gradients unchanged."""
 
     updates = False
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
 
-    def sent(self) -> Mapping[int, Sent]:
-        """Nothing."""
+    def transfers(self) -> Mapping[int, Transfer]:
+        """Return no transfers."""
         return {}
 
     def clear(self) -> None:
@@ -26,4 +26,4 @@ class Alone(Synchronisation):
         self.network.zero_grad(set_to_none=True)
 
     def close(self, *, wait: bool) -> None:
-        """Nothing to end."""
+        """Do nothing."""

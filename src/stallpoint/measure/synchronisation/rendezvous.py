@@ -1,4 +1,4 @@
-"""Where ranks meet that know each other through MPI and want to talk by other means (torch.distributed)."""
+"""Addresses at which the ranks of an MPI job can reach each other by other means (torch.distributed)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from stallpoint.measure.world import World
 
 
 def interface(world: World) -> tuple[str, str]:
-    """Name of this rank's interface to the others, and rank 0's address there (its host name where none is shared)."""
+    """Return this rank's interface to the others, and rank 0's address there (its host name if none is shared)."""
     names, hosts = _meeting(world)
     return names[world.rank] if names else "", hosts[0]
 
 
 def reachable(world: World) -> list[str]:
-    """For each rank the address at which the others reach it (its host name where no network is shared)."""
+    """Return for each rank the address at which the others reach it (its host name if no network is shared)."""
     return _meeting(world)[1]
 
 
 def _meeting(world: World) -> tuple[list[str], list[str]]:
-    """For each rank its interface (none where no node has a network with the others), and as `reachable`."""
+    """Return for each rank its interface (none if no network is shared), and the addresses of `reachable`."""
     found = addresses()
     ranks = world.comm.allgather((socket.gethostname(), found, chosen(found, os.environ)))
     same_node = len({host for host, *_ in ranks}) == 1

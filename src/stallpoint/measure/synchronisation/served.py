@@ -11,7 +11,7 @@ import torch
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.synchronisation.exchanging import Exchanging
-from stallpoint.measure.synchronisation.interface import Part, Replica, Worker, whole
+from stallpoint.measure.synchronisation.interface import Part, Replica, Worker, unsharded
 from stallpoint.measure.synchronisation.rendezvous import reachable
 from stallpoint.measure.synchronisation.server import (
     ANSWERED,
@@ -45,7 +45,7 @@ class Servers:
             connection.sendall(token + worker.to_bytes(4, "little"))
 
     def ask(self, ask: Ask, values: Values | None = None, step: int = 0) -> Values:
-        """Ask all servers in this step, counted from 0; their answers as one, nothing where there is none.
+        """Ask all servers in this step, counted from 0; return their joined answers, empty if they send none.
 
         Raises `CannotRun` if one is gone.
         """
@@ -65,18 +65,18 @@ class Servers:
         return answer
 
     def close(self) -> None:
-        """Leave them."""
+        """Close the connections."""
         for _, connection in self._connections:
             connection.close()
 
 
 class Served(Exchanging):
-    """A worker, and on the first ranks the thread of a server beside it."""
+    """A worker, and on the first ranks also the thread of a server."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
         """See `assembly`."""
-        return whole(cls(worker.replica, preset, worker.for_server), worker)
+        return unsharded(cls(worker.replica, preset, worker.for_server), worker)
 
     def __init__(self, replica: Replica, preset: Preset, make_optimiser: MakeOptimiser) -> None:
         super().__init__(replica, preset)
@@ -94,7 +94,7 @@ class Served(Exchanging):
         self._servers = Servers(addresses, token, world.rank, self._flat.values)
 
     def staleness(self) -> Sequence[tuple[int, int, int]]:
-        """Of the updates of this rank's server, all that workers have asked for so far; all ranks call it together."""
+        """Return the staleness of the updates of this rank's server, all pending ones included; all ranks call this."""
         self._settle()
         return self._server.staleness() if self._server else []
 
@@ -109,19 +109,19 @@ class Served(Exchanging):
             self._server.restore(state["server"])
 
     def close(self, *, wait: bool) -> None:
-        """Leave the servers; with `wait` together with all other workers."""
+        """Leave the servers; with `wait` after all other workers have ended."""
         self._servers.close()
         if self._server:
             self._server.close(wait=wait)
 
     def _trained(self) -> Values:
-        """The servers' weights."""
+        """Return the servers' weights."""
         self._settle()
         return self._servers.ask(Ask.LOOK)
 
     def _settle(self) -> None:
-        """Return when everything that workers sent has come to the servers."""
-        self._servers.ask(Ask.LOOK)  # which a server answers after what this worker sent before
+        """Wait until everything that workers sent has arrived at the servers."""
+        self._servers.ask(Ask.LOOK)  # a server answers this after all earlier requests of this worker
         self._world.comm.Barrier()
 
     def _exchanged(self, asks: Callable[[], int]) -> None:
@@ -136,3 +136,73 @@ def _rules(preset: Preset, workers: int) -> Rules:
         bound=preset.staleness_bound,
         rate=preset.elasticity / workers,
     )
+
+
+class Asynchronous(Served):
+    """Asynchronous SGD: sends gradients and receives weights when the server returns them. It is fully asynchronous,
+    softly synchronised, or of bounded staleness by `server.Rules`."""
+
+    updates = True
+
+    def finish(self) -> None:
+        """Send the gradients and receive the weights."""
+        self._exchanged(self._step)
+
+    def _step(self) -> int:
+        self._flat.write(self._servers.ask(Ask.STEP, self._flat.gradients().cpu(), self._iterations))
+        return 1
+
+
+class Elastic(Served):
+    """Elastic averaging of workers with a centre (Zhang, Choromanska & LeCun 2015, algorithm 1). The servers hold the
+    centre, which is trained."""
+
+    apart = True
+
+    def _iteration_ended(self) -> None:
+        if self._is_due(self._preset.period):
+            self._exchanged(self._meet)
+
+    def _meet(self) -> int:
+        own = self._flat.weights().cpu()
+        centre = self._servers.ask(Ask.MEET, own)
+        self._flat.write(own.lerp(centre, self._preset.elasticity / self._world.size))
+        return 1
+
+
+class Downpour(Served):
+    """Downpour SGD: a replica that trains independently between pushes and pulls (Dean et al. 2012, algorithm 1.1).
+    Gradients are divided by the number of replicas, as in synchronous SGD."""
+
+    apart = True
+
+    def __init__(self, replica: Replica, preset: Preset, make_optimiser: MakeOptimiser) -> None:
+        super().__init__(replica, preset, make_optimiser)
+        self._accrued = torch.zeros(self._flat.values)
+
+    def finish(self) -> None:
+        """Add the gradients to those of the next push."""
+        self._accrued += self._flat.gradients().cpu()
+
+    def state(self) -> dict[str, Any]:
+        """See `Exchanging`."""
+        return {**super().state(), "accrued": self._accrued}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Exchanging`."""
+        super().restore(state)
+        self._accrued = state["accrued"]
+
+    def _iteration_ended(self) -> None:
+        push, pull = self._is_due(self._preset.period), self._is_due(self._preset.pull_period)
+        if push or pull:
+            self._exchanged(lambda: self._talk(push, pull))
+
+    def _talk(self, push: bool, pull: bool) -> int:
+        if push:
+            step = self._iterations - 1  # this iteration is already counted
+            self._servers.ask(Ask.PUSH, self._accrued / self._world.size, step)
+            self._accrued.zero_()
+        if pull:
+            self._flat.write(self._servers.ask(Ask.PULL))
+        return int(push)

@@ -1,7 +1,7 @@
-"""A server of a share of the weights: it answers each worker for itself, over a socket.
+"""A server of a share of the weights, which answers each worker separately, over a socket.
 
-Sockets, as MPI ends all ranks with the first that dies: here a worker that is gone is a connection that is closed, and
-the others train on. A thread for each worker takes its messages; a lock puts them in one order, the order of updates.
+MPI ends all ranks with the first that dies; with sockets a lost worker is a the socket is closed connection, and the
+others train on. A thread for each worker takes its messages; a lock puts them in one order, the order of updates.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from stallpoint.measure.training.optimiser import Optimiser, restore
+from stallpoint.measure.training.optimisers import Optimiser, restore
 
 TOKEN_BYTES = 16
 STEP_BYTES = 8
-"""Of a worker's step, counted from 0, which comes before each gradient."""
+"""Bytes of a worker's step, counted from 0, which comes before each gradient."""
 Values = torch.Tensor
-"""Of the server's share, float32 in the host's memory, [values]."""
+"""Values of the server's share, float32 in the host's memory, [values]."""
 
 
 class Ask(IntEnum):
-    """What a worker can ask for, one byte before the values that go with it."""
+    """Requests of a worker: one byte before the values."""
 
     PUSH = 0
-    """Update with this gradient; no answer."""
+    """Update with this gradient, without answer."""
     PULL = 1
-    """The weights."""
+    """Return the weights."""
     STEP = 2
-    """Update with this gradient; the weights, once the bound allows it."""
+    """Update with this gradient; return the weights once the bound allows it."""
     MEET = 3
-    """These are the worker's weights: the centre before it moves towards them."""
+    """Take the worker's weights; return the centre, and then move it towards them."""
     LOOK = 4
-    """The weights, but the worker will not train with them."""
+    """Return the weights, which the worker will not train with."""
 
 
 HAS_GRADIENT = (Ask.PUSH, Ask.STEP)
@@ -49,28 +49,28 @@ ANSWERED = (Ask.PULL, Ask.STEP, Ask.MEET, Ask.LOOK)
 
 @dataclass(frozen=True)
 class Rules:
-    """What a server does with what it is sent."""
+    """Rules of a server's updates."""
 
     workers: int
     gradients_per_update: int = 1
     bound: int | None = None
-    """Iterations that a worker may be ahead of the slowest one; None for any."""
+    """Iterations that a worker may be ahead of the slowest one; None: any number."""
     rate: float = 0.0
     """Part of their distance by which the centre moves towards a worker."""
 
 
 class Connection(Protocol):
-    """The part of a socket that values need."""
+    """The methods of a socket that are needed."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """Bytes received, 0 where the other end is gone."""
+        """Receive; return the bytes received, 0 if the other end the socket is closed the connection."""
 
     def sendall(self, data: memoryview | bytes, /) -> None:
         """Send all of it."""
 
 
 class Server:
-    """Serves `weights`, pieces of parameters, to the workers; `optimiser` updates them."""
+    """Serves `weights`, slices of parameters, to the workers; `optimiser` updates them."""
 
     def __init__(self, weights: Sequence[nn.Parameter], optimiser: Optimiser, rules: Rules) -> None:
         self._pieces, self._optimiser, self._rules = weights, optimiser, rules
@@ -81,18 +81,18 @@ class Server:
         self._pulled = dict.fromkeys(range(rules.workers), 0)
         """Version of the weights that each worker trains with."""
         self._clocks = dict.fromkeys(range(rules.workers), 0)
-        """Steps of each worker that is there."""
+        """Steps of each connected worker."""
         self._waiting: dict[int, Values | None] = {}
-        """Workers that wait for weights; the weights, once they may have them."""
+        """Workers that wait for weights; the weights once they may have them."""
         self._collected: list[tuple[int, int]] = []
-        """Workers whose gradients wait for an update, and the versions that these are of."""
+        """Workers whose gradients wait for an update, and the versions of their weights."""
         self._sum = torch.zeros(sum(self._sizes))
         self._rows: list[tuple[int, int, int]] = []
         self._threads: list[threading.Thread] = []
         self._listener: socket.socket | None = None
 
     def listen(self, host: str, token: bytes) -> int:
-        """Let workers come; the port. Whoever does not begin with `token` is sent away."""
+        """Listen for workers and return the port. Connections without `token` are the socket is closed."""
         self._listener = socket.create_server((host, 0), backlog=self._rules.workers)
         port: int = self._listener.getsockname()[1]
         self._threads.append(threading.Thread(target=self._accept, args=(self._listener, token), daemon=True))
@@ -100,22 +100,21 @@ class Server:
         return port
 
     def close(self, *, wait: bool) -> None:
-        """No more workers; with `wait` those that are there are served until they leave."""
+        """Stop listening; with `wait` connected workers are served until they leave."""
         if self._listener:
-            with suppress(OSError):  # nobody may have come
-                self._listener.shutdown(socket.SHUT_RDWR)  # which ends the wait for more; closing alone does not
+            with suppress(OSError):  # no worker may have connected
+                self._listener.shutdown(socket.SHUT_RDWR)  # this ends the wait for connections; closing does not
             self._listener.close()
         for thread in self._threads if wait else ():
             thread.join()
 
     def staleness(self) -> list[tuple[int, int, int]]:
-        """Number of each update so far, the worker whose gradient it is of, and how many updates came between that
-        worker's weights and it."""
+        """Return number, worker and staleness of each update so far: the updates since the worker took its weights."""
         with self._changed:
             return list(self._rows)
 
     def state(self) -> dict[str, Any]:
-        """All there is, while no worker asks for anything."""
+        """Return the state, while no worker has a request pending."""
         with self._changed:
             return {
                 "weights": self._weights(), "optimiser": [values.clone() for values in self._optimiser.state],
@@ -126,7 +125,7 @@ class Server:
 
     @torch.no_grad()
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Continue from the result of `state`."""
         with self._changed:
             for piece, part in zip(self._pieces, torch.split(state["weights"], self._sizes), strict=True):
                 piece.copy_(part.view_as(piece))
@@ -138,7 +137,7 @@ class Server:
     # --- what workers ask for --------------------------------------------------------------------------------------
 
     def answer(self, worker: int, ask: Ask, values: Values, step: int = 0) -> Values | None:
-        """Do what a worker asks in this step of its own, counted from 0; what it gets, when it may have it."""
+        """Handle a worker's request in its step, counted from 0; return the answer when the worker may have it."""
         with self._changed:
             if ask in HAS_GRADIENT:
                 self._collect(worker, values, step)
@@ -157,13 +156,13 @@ class Server:
             return None if ask == Ask.PUSH else self._weights()
 
     def leave(self, worker: int) -> None:
-        """The worker is gone: nobody waits for it any more."""
+        """Remove a worker, so that no other one waits for it."""
         with self._changed:
             self._clocks.pop(worker, None)
             self._let_go()
 
     def _let_go(self) -> None:
-        """Give the same weights to all who waited for nobody but the last update."""
+        """Give the same weights to all workers that waited only for the last update."""
         slowest, bound = min(self._clocks.values(), default=0), self._rules.bound
         ready = [
             worker for worker, got in self._waiting.items()
@@ -176,7 +175,7 @@ class Server:
             self._changed.notify_all()
 
     def _collect(self, worker: int, gradient: Values, step: int) -> None:
-        """Update, if there are enough gradients now; the size of an update is that of its last gradient's step."""
+        """Update if there are enough gradients; the step size is that of the last gradient's step."""
         self._sum += gradient
         self._collected.append((worker, self._pulled[worker]))
         if len(self._collected) < self._rules.gradients_per_update:
@@ -191,14 +190,14 @@ class Server:
 
     @torch.no_grad()
     def _move(self, worker: int, values: Values) -> None:
-        """The centre towards the worker's weights."""
+        """Move the centre towards the worker's weights."""
         for piece, part in zip(self._pieces, torch.split(values, self._sizes), strict=True):
             piece.lerp_(part.view_as(piece), self._rules.rate)
         self._note([(worker, self._pulled[worker])])
         self._pulled[worker] = self._version
 
     def _note(self, of: Iterable[tuple[int, int]]) -> None:
-        """An update by the gradients of these workers, of weights of these versions."""
+        """Note an update by the gradients of these workers, for weights of these versions."""
         self._rows += [(self._version + 1, worker, self._version - version) for worker, version in of]
         self._version += 1
 
@@ -208,7 +207,7 @@ class Server:
     # --- sockets ---------------------------------------------------------------------------------------------------
 
     def _accept(self, listener: socket.socket, token: bytes) -> None:
-        with suppress(OSError):  # closed
+        with suppress(OSError):  # the socket is closed
             while True:
                 connection, _ = listener.accept()
                 thread = threading.Thread(target=self._serve, args=(connection, token), daemon=True)
@@ -216,7 +215,7 @@ class Server:
                 thread.start()
 
     def _serve(self, connection: socket.socket, token: bytes) -> None:
-        """Answer a worker until it leaves, however it does."""
+        """Answer a worker until it leaves or fails."""
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         worker: int | None = None
         with closing(connection), suppress(ConnectionError, OSError):
@@ -237,14 +236,14 @@ class Server:
 
 
 def received(connection: Connection, size: int) -> bytearray:
-    """So many bytes; raises `ConnectionError` where the other end is gone."""
+    """Receive so many bytes; raises `ConnectionError` if the other end the socket is closed the connection."""
     data = bytearray(size)
     _fill(connection, memoryview(data))
     return data
 
 
 def receive(connection: Connection, values: Values) -> None:
-    """Fill `values`; raises as `received`."""
+    """Fill `values`; raises as `received` does."""
     _fill(connection, as_bytes(values))
 
 
@@ -252,29 +251,29 @@ def _fill(connection: Connection, view: memoryview) -> None:
     while len(view):
         count = connection.recv_into(view)
         if not count:
-            raise ConnectionError("the other end is gone")
+            raise ConnectionError("the other end closed the connection")
         view = view[count:]
 
 
 def as_bytes(values: Values) -> memoryview:
-    """The memory of `values`."""
+    """Return the memory of `values`."""
     return values.numpy().data.cast("B")
 
 
 def ends(values: int, servers: int) -> list[tuple[int, int]]:
-    """Begin and end of each server's share of so many values."""
+    """Return begin and end of each server's share of so many values."""
     return [(values * one // servers, values * (one + 1) // servers) for one in range(servers)]
 
 
 def share(parameters: Iterable[nn.Parameter], begin: int, end: int) -> list[nn.Parameter]:
-    """A copy of the values from `begin` to `end` of all, in a piece for each parameter, in the host's memory.
+    """Copy the values from `begin` to `end` to the host's memory, in a slice for each parameter.
 
-    What is of a matrix or filter stays two-dimensional, as optimisers treat biases in another way.
+    Slices of matrices and filters stay two-dimensional, as optimisers treat biases differently.
     """
-    pieces, place = [], 0
+    pieces, offset = [], 0
     for parameter in parameters:
-        low, high = max(begin - place, 0), min(end - place, parameter.numel())
-        place += parameter.numel()
+        low, high = max(begin - offset, 0), min(end - offset, parameter.numel())
+        offset += parameter.numel()
         if low < high:
             part = parameter.detach().reshape(-1)[low:high].to("cpu", copy=True)
             pieces.append(nn.Parameter(part.reshape(1, -1) if parameter.dim() > 1 else part))
@@ -282,4 +281,4 @@ def share(parameters: Iterable[nn.Parameter], begin: int, end: int) -> list[nn.P
 
 
 MakeOptimiser = Callable[[Sequence[nn.Parameter]], Optimiser]
-"""What updates a server's share."""
+"""Function that makes the optimiser of a server's share."""

@@ -1,4 +1,4 @@
-"""The place in which messages are worked on beside the computation: a stream of their own, where there are streams."""
+"""Streams of communication, separate from that of the computation on devices with streams."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from stallpoint.measure.device import has_streams, in_stream
 
 
 class Stream(Protocol):
-    """Work that waits for the computation, and for which the computation waits; the host waits for neither."""
+    """A stream that waits for the computation, and for which the computation waits; the host waits for neither."""
 
     def note(self) -> Mark:
-        """The place in the computation's order of work at which gradients are written."""
+        """Mark the point in the computation's order of work at which gradients are written."""
 
     def entered(self) -> AbstractContextManager[object]:
-        """A block whose work is done here."""
+        """Do the work of the block in this stream."""
 
     def wait(self, written: Mark) -> None:
-        """Inside `entered`: what follows is done after that place."""
+        """Inside `entered`: do the following work after that point."""
 
     def mark(self) -> Mark:
-        """Inside `entered`: when the work so far is done; for the `seconds` of the device's clock."""
+        """Inside `entered`: mark the end of the work so far, for the `seconds` of the device's clock."""
 
     def join(self) -> None:
-        """What the computation does from now on is done after all the work here."""
+        """Have the computation's following work wait for all work of this stream."""
 
     def drain(self) -> None:
-        """Until all the work here is done: here the host waits."""
+        """Have the host wait until all work of this stream is done."""
 
 
 class HostStream:
-    """On a CPU what was called is done."""
+    """Stream of a CPU, whose work is done when the call returns."""
 
     mark = note = staticmethod(host_mark)
 
@@ -43,17 +43,17 @@ class HostStream:
         return nullcontext()
 
     def wait(self, written: Mark) -> None:
-        """It is written."""
+        """Do nothing: gradients are written."""
 
     def join(self) -> None:
-        """It is done."""
+        """Do nothing: all work is done."""
 
     def drain(self) -> None:
-        """It is done."""
+        """Do nothing: all work is done."""
 
 
 class DeviceStream:
-    """On an accelerator work waits in streams; messages have one of their own."""
+    """A separate stream of an accelerator."""
 
     mark = note = staticmethod(event_mark)
 
@@ -78,5 +78,5 @@ class DeviceStream:
 
 
 def stream_for(device: torch.device) -> Stream:
-    """A stream beside that of the computation on `device`."""
+    """Return a stream separate from that of the computation on `device`."""
     return DeviceStream(device) if has_streams(device) else HostStream()

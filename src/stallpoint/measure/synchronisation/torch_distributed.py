@@ -1,7 +1,7 @@
 """Collective operations by torch.distributed: Gloo between CPUs, NCCL between GPUs.
 
-Ranks find each other through MPI, under any launcher: rank 0 opens a port and tells the others its address. Nothing
-is asked of the user and nothing written to files.
+Ranks find each other through MPI, under any launcher: rank 0 opens a port and sends the others its address. No settings
+and no files are needed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from stallpoint.measure.world import World
 
 all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-"""Collectives of one tensor each, by their names of PyTorch 2.13 or those before."""
+"""Collectives of single tensors, named differently before PyTorch 2.13."""
 _PATIENCE = timedelta(minutes=10)
-"""How long a rank waits for others that live but do not come (a dead one ends the job at once)."""
+"""Time that a rank waits for others that live but do not come (a dead one ends the job at once)."""
 
 
 class TorchCommunicator:
@@ -31,7 +31,7 @@ class TorchCommunicator:
         backend = "nccl" if device.type == "cuda" else "gloo"
         if not (dist.is_available() and dist.is_backend_available(backend)):
             raise CannotRun(f"this PyTorch has no torch.distributed with {backend}; use a preset with backend: mpi")
-        if dist.is_initialized():  # a visit that failed has left its own
+        if dist.is_initialized():  # a failed visit leaves its process group behind
             dist.destroy_process_group()
         self.ranks, self.rank = world.size, world.rank
         name, address = interface(world)
@@ -52,44 +52,44 @@ class TorchCommunicator:
         return values.nbytes if self.rank else 0
 
     def spread(self, values: torch.Tensor) -> int:
-        """Rank 0's values to all."""
+        """Send rank 0's values to all."""
         dist.broadcast(values, 0)
         return 0 if self.rank else values.nbytes
 
-    def all_to_all(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """The i-th row of bytes of `sent` goes to rank i; `received` has a row from every rank."""
-        dist.all_to_all_single(received, sent)
-        return sent.nbytes
+    def all_to_all(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Send the i-th row of bytes of `outgoing` to rank i; `received` has a row from every rank."""
+        dist.all_to_all_single(received, outgoing)
+        return outgoing.nbytes
 
-    def all_gather(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`received` has a row from every rank, each what that rank gave as `sent`."""
-        all_gather(received.view(-1), sent)
-        return sent.nbytes
+    def all_gather(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Gather every rank's `outgoing` as the rows of `received`."""
+        all_gather(received.view(-1), outgoing)
+        return outgoing.nbytes
 
-    def reduce_scatter(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`received` is this rank's row of the sum of what all ranks `sent`."""
-        reduce_scatter(received, sent.view(-1))
-        return sent.nbytes
+    def reduce_scatter(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Sum `outgoing` over all ranks; `received` is this rank's row of the sum."""
+        reduce_scatter(received, outgoing.view(-1))
+        return outgoing.nbytes
 
     def broadcast(self, values: torch.Tensor) -> int:
-        """Rank 0's values to all."""
+        """Send rank 0's values to all."""
         return self.spread(values)
 
-    def pass_on(self, received: torch.Tensor, sent: torch.Tensor) -> int:
-        """`sent` goes to the next rank, `received` comes from the one before."""
-        sending = dist.P2POp(dist.isend, sent, (self.rank + 1) % self.ranks)
+    def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
+        """Send `outgoing` to the next rank; `received` comes from the one before."""
+        sending = dist.P2POp(dist.isend, outgoing, (self.rank + 1) % self.ranks)
         arriving = dist.P2POp(dist.irecv, received, (self.rank - 1) % self.ranks)
         for work in dist.batch_isend_irecv([sending, arriving]):
             work.wait()
-        return sent.nbytes
+        return outgoing.nbytes
 
     def close(self) -> None:
-        """Leave the process group; all ranks do."""
+        """Leave the process group; all ranks call this."""
         dist.destroy_process_group()
 
 
 def _store(world: World, address: str) -> TCPStore:
-    """Where the ranks leave each other's addresses: at rank 0, on a port that is free."""
+    """Return the store through which ranks exchange addresses: at rank 0, on a free port."""
     if world.rank == 0:
         store = TCPStore(address, 0, world.size, is_master=True, wait_for_workers=False, timeout=_PATIENCE)
         world.comm.bcast(store.port)

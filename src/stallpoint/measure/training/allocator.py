@@ -1,4 +1,4 @@
-"""How the C library's allocator treats memory that training gives back and asks for again in every iteration."""
+"""Settings of the C library's allocator for memory that is freed and allocated again in every iteration."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def keep_freed() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
         mallopt(_M_MMAP_MAX, 0)
-        mallopt(_M_TRIM_THRESHOLD, -1)  # as an unsigned number: never
+        mallopt(_M_TRIM_THRESHOLD, -1)  # as an unsigned number: never trim

@@ -1,4 +1,4 @@
-"""When the messages of DistributedDataParallel begin and end, by its communication hook."""
+"""Start and end of DistributedDataParallel's buckets, by its communication hook."""
 
 # No annotations as texts here: DistributedDataParallel compares those of the hook with its own types.
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,17 +10,17 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
 from stallpoint.measure.clock import Mark
-from stallpoint.measure.training.sent import Sent
+from stallpoint.measure.training.transfers import Transfer
 from stallpoint.networks.layers import Layer
 
 Send = Callable[[GradBucket], torch.futures.Future[Any]]
-"""Sends a bucket; the future holds what came of it, in a list or not."""
+"""Function that sends a bucket; its future holds the result, in a list or not."""
 
 
 class BucketTiming:
-    """Notes each bucket that is sent by `send`; `hook` is what DistributedDataParallel is to call for it.
+    """Notes each bucket that is sent by `send`; DistributedDataParallel calls `hook` for it.
 
-    `bytes_of` says what is sent of a parameter's gradient, bytes.
+    `bytes_of` returns the bytes sent for a parameter's gradient.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class BucketTiming:
     ) -> None:
         self._mark, self._send, self._bytes_of = mark, send, bytes_of
         self.timed = True
-        """Whether buckets are noted: the hook stays with DistributedDataParallel for ever."""
+        """Whether buckets are noted: the hook cannot be removed from DistributedDataParallel."""
         self.calling: Callable[[bool], None] | None = None
-        """Told when a `call` begins and ends, where the computing thread waits for it."""
+        """Called when a `call` begins and ends, if the computing thread waits for it."""
         self.called: Mark = None
-        """The end of the last such call."""
+        """End of the last such call."""
         self._layer_of = {
             id(weights): index for index, layer in reversed(list(enumerate(layers))) for weights in layer.parameters
         }
@@ -61,7 +61,8 @@ class BucketTiming:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """A block within `send` that hands the bucket over; where that is waited for, its message begins behind it."""
+        """Mark a block within `send` that hands the bucket over; if the thread waits for that, the message begins
+        behind it."""
         if not (self.timed and self.calling):
             yield
             return
@@ -71,24 +72,24 @@ class BucketTiming:
         self.called = self._mark()
         self._messages[-1] = self._messages[-1][0], self.called, self.called
 
-    def sent(self, seconds: Callable[[Mark], float]) -> Mapping[int, Sent]:
-        """What was sent since the last `clear`, by layer; a layer's parameters may go apart."""
-        found: dict[int, Sent] = {}
+    def transfers(self, seconds: Callable[[Mark], float]) -> Mapping[int, Transfer]:
+        """Return the transfers since the last `clear`, by layer; a layer's parameters may be in several buckets."""
+        found: dict[int, Transfer] = {}
         for number, (parameters, start, end) in enumerate(self._messages):
             begin, finish = seconds(start), seconds(end)
             for weights in parameters:
                 layer = self._layer_of[id(weights)]
-                before = found.get(layer, Sent(number, 0, begin, finish))
-                found[layer] = Sent(number, before.bytes + self._bytes_of(weights), before.start, finish)
+                before = found.get(layer, Transfer(number, 0, begin, finish))
+                found[layer] = Transfer(number, before.bytes + self._bytes_of(weights), before.start, finish)
         return found
 
     def clear(self) -> None:
-        """Forget what was sent; messages that have not ended do not count."""
+        """Forget all transfers; those that have not ended do not count."""
         self._messages, self.called = [], None
 
 
 def summed(bucket: GradBucket, group: dist.ProcessGroup | None = None) -> torch.futures.Future[Any]:
-    """The sum over the ranks of a process group: the call that DistributedDataParallel makes without a hook."""
+    """Sum over the ranks of a process group, as DistributedDataParallel does without a hook."""
     work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
     assert work is not None
     future: torch.futures.Future[Any] = work.get_future()

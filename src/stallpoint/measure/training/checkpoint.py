@@ -1,6 +1,6 @@
-"""Checkpoints: what a run goes on from when it was interrupted, in one file that is whole or not there.
+"""Checkpoints: the state from which an interrupted run continues, in one file that is complete or absent.
 
-A checkpoint begins with the SHA-256 of all that follows, and names the cell that it is of. Rank 0 writes and reads it.
+A checkpoint begins with the SHA-256 of the rest, and names its cell. Rank 0 writes and reads it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stallpoint.records.atomic import atomic
 from stallpoint.study.cells import Cell
 
 FORMAT = 3
-"""Of the state; another one's is not read."""
+"""Version of the state; other versions are not read."""
 _DIGEST = 64
 """Characters of the checksum."""
 
@@ -34,14 +34,14 @@ def write(file: Path, cell: Cell, state: dict[str, Any]) -> None:
 
 
 def read(file: Path, cell: Cell, world: World) -> dict[str, Any] | None:
-    """The state on all ranks, which all call this; None where there is no file.
+    """Return the state on all ranks, which all call this; None if there is no file.
 
     Raises `InputError` on all of them for a file that is damaged, or of another cell or other settings.
     """
     found: bytes | InputError | None = None
     if world.rank == 0 and file.exists():
         try:
-            found = _whole(file, cell)
+            found = _complete(file, cell)
         except InputError as error:
             found = error
     found = world.comm.bcast(found)
@@ -50,7 +50,7 @@ def read(file: Path, cell: Cell, world: World) -> dict[str, Any] | None:
     return None if found is None else _loaded(found)
 
 
-def _whole(file: Path, cell: Cell) -> bytes:
+def _complete(file: Path, cell: Cell) -> bytes:
     again = "delete it, and the run begins anew"
     try:
         data = file.read_bytes()

@@ -1,4 +1,4 @@
-"""From the bytes of a stored sample to what a network takes."""
+"""Decoding of the bytes of a stored sample into a network's input."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Decoder(Protocol):
     """Decodes the samples of one storage for one network."""
 
     def buffers(self, batch: int) -> Buffers:
-        """Memory for b samples."""
+        """Return memory for b samples."""
 
-    def decode(self, index: int, data: bytes, buffers: Buffers, place: int) -> None:
-        """Put sample `index`, of which `data` was read, at its place in the mini-batch."""
+    def decode(self, index: int, data: bytes, buffers: Buffers, row: int) -> None:
+        """Decode `data` of sample `index` into a row of the mini-batch."""
 
 
 def decoder(stored: SampleSet, takes: Inputs) -> Decoder:
-    """The decoder of what is stored for a network that takes `takes`; `InputError` where it takes another kind."""
+    """Return the decoder from a storage to a network's input; `InputError` if the network takes another kind."""
     if isinstance(takes, Images) and isinstance(stored, ImageSet):
         return ImageDecoder(stored, takes)
     if isinstance(takes, Tokens) and isinstance(stored, TokenSequences):
@@ -68,19 +68,19 @@ class ImageDecoder:
             )
 
     def buffers(self, batch: int) -> Buffers:
-        """float32 [b, channels, size, size] and int64 [b]."""
+        """Return float32 [b, channels, size, size] and int64 [b]."""
         return Buffers(np.empty((batch, self._channels, self._size, self._size), np.float32), np.empty(batch, np.int64))
 
-    def decode(self, index: int, data: bytes, buffers: Buffers, place: int) -> None:
-        """An image and its class."""
-        pixels, decoded = buffers.inputs[place], self._images.decode(index, data, self._size)
+    def decode(self, index: int, data: bytes, buffers: Buffers, row: int) -> None:
+        """Decode an image and its class."""
+        pixels, decoded = buffers.inputs[row], self._images.decode(index, data, self._size)
         if self._channels == 1:
             np.multiply(np.tensordot(_LUMINANCE, decoded, 1), _GREY_SCALE, out=pixels[0])
             pixels += _GREY_SHIFT
         else:
             np.multiply(decoded, _SCALE, out=pixels)
             pixels += _SHIFT
-        buffers.labels[place] = self._images.label(index)
+        buffers.labels[row] = self._images.label(index)
 
 
 class MadeBefore:
@@ -98,13 +98,13 @@ class MadeBefore:
             self._inputs, self._labels = tokens[:-1], tokens[1:]
 
     def buffers(self, batch: int) -> Buffers:
-        """Inputs and labels as the network takes them."""
+        """Return inputs and labels as the network takes them."""
         inputs, labels = (np.empty((batch, *part.shape), part.dtype) for part in (self._inputs, self._labels))
         return Buffers(inputs, labels)
 
-    def decode(self, index: int, data: bytes, buffers: Buffers, place: int) -> None:
-        """The same for all of them."""
-        buffers.inputs[place], buffers.labels[place] = self._inputs, self._labels
+    def decode(self, index: int, data: bytes, buffers: Buffers, row: int) -> None:
+        """Copy the same sample for all indices."""
+        buffers.inputs[row], buffers.labels[row] = self._inputs, self._labels
 
 
 class TokenDecoder:
@@ -114,11 +114,11 @@ class TokenDecoder:
         self._sequences, self._takes = sequences, takes
 
     def buffers(self, batch: int) -> Buffers:
-        """int64 [b, length], twice."""
+        """Return int64 [b, length], twice."""
         shape = batch, self._takes.length
         return Buffers(np.empty(shape, np.int64), np.empty(shape, np.int64))
 
-    def decode(self, index: int, data: bytes, buffers: Buffers, place: int) -> None:
-        """Each token, and the one that follows it."""
+    def decode(self, index: int, data: bytes, buffers: Buffers, row: int) -> None:
+        """Split into each token and the one that follows it."""
         tokens = self._sequences.decode(data, self._takes.length, self._takes.vocabulary)
-        buffers.inputs[place], buffers.labels[place] = tokens[:-1], tokens[1:]
+        buffers.inputs[row], buffers.labels[row] = tokens[:-1], tokens[1:]

@@ -17,7 +17,7 @@ class DevicePrefetch:
     """Keeps one mini-batch of `source` ahead in the memory of `device`.
 
     A thread waits for the mini-batch and copies it through pinned memory, in a stream of its own where the device has
-    streams, while the device computes. The iteration that takes it waits only as long as that is not done.
+    streams, while the device computes. The iteration that takes it waits only if the copy has not ended.
     """
 
     def __init__(self, source: NextBatch, device: torch.device) -> None:
@@ -27,13 +27,13 @@ class DevicePrefetch:
         self._ahead = self._thread.submit(self._copy)
 
     def next_batch(self) -> MiniBatch:
-        """The next mini-batch, on the device; raises what went wrong when it was read."""
+        """Return the next mini-batch, on the device; raises what went wrong when it was read."""
         batch = self._ahead.result()
         self._ahead = self._thread.submit(self._copy)
         return batch
 
     def close(self) -> None:
-        """End, after the mini-batch that is on its way."""
+        """Stop, after the pending mini-batch."""
         self._ahead.cancel()
         self._thread.shutdown()
 
@@ -42,7 +42,7 @@ class DevicePrefetch:
         with in_stream(self._stream):
             inputs, labels = (self._on_device(tensor) for tensor in (batch.inputs, batch.labels))
         if self._stream:
-            self._stream.synchronize()  # also frees the source's buffer for what it reads next
+            self._stream.synchronize()  # also frees the source's buffer for the next mini-batch
         return replace(batch, inputs=inputs, labels=labels)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""How well a network does on samples that it is not trained with, all workers sharing them."""
+"""Loss and accuracy of a network on validation samples, which all workers share."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from stallpoint.networks import Network
 from stallpoint.networks.layers import Loss
 
 SMALLEST, LARGEST = 32, 256
-"""Samples in a mini-batch of an evaluation, as far as the worker's own allows: enough for a device, few for memory."""
+"""Bounds of the mini-batch of an evaluation, else the worker's own: large enough for a device, small enough for
+memory."""
 
 
 @dataclass(frozen=True)
 class InTurn:
-    """Each of `chosen` once in a pass, in their order; all workers have as many mini-batches, the last ones short."""
+    """Order in which a pass has each of `chosen` once; all workers have equally many mini-batches, the last ones
+    short."""
 
     chosen: npt.NDArray[np.int64]
     batch: int
@@ -34,18 +36,18 @@ class InTurn:
 
     @property
     def batches(self) -> int:
-        """Mini-batches of a pass."""
+        """Return the number of mini-batches of a pass."""
         return -(-len(self.chosen) // (self.ranks * self.batch))
 
     def indices(self, iteration: int) -> list[int]:
-        """Indices of this worker's samples; iterations count on from pass to pass."""
+        """Return the indices of this worker's samples; iterations count on from pass to pass."""
         own = self.chosen[self.rank :: self.ranks]
         first = iteration % self.batches * self.batch
         return [int(index) for index in own[first : first + self.batch]]
 
 
 class Classes:
-    """What a network's main classifier says, taken where its loss takes it; a context manager.
+    """Logits of a network's main classifier, taken at the input of its loss; a context manager.
 
     Raises `CannotRun` for a network that returns its loss in another way.
     """
@@ -61,7 +63,7 @@ class Classes:
         self._hook = losses[-1].register_forward_pre_hook(self._note)
 
     def of(self, network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Logits [predictions, classes] of these inputs; of tokens there is a prediction for each."""
+        """Return logits [predictions, classes] of these inputs; there is a prediction for each token."""
         network(inputs, labels)
         return self._logits.flatten(end_dim=-2).float()
 
@@ -78,7 +80,7 @@ class Classes:
 
 
 class Evaluation:
-    """Evaluates a network on the same samples again and again; `close` it."""
+    """Repeated evaluation of a network on the same samples, until `close`."""
 
     def __init__(
         self, classes: Classes, world: World, device: torch.device, pipeline: InputPipeline, batches: int
@@ -87,9 +89,9 @@ class Evaluation:
         self._pipeline, self._batches = pipeline, batches
 
     def run(self, network: nn.Module) -> tuple[float, float]:
-        """Mean cross-entropy and the share of right classes, of all workers' samples; all ranks call it.
+        """Return mean cross-entropy and accuracy over all workers' samples; all ranks call this.
 
-        `network` is in evaluation mode; what normalisations learned is averaged over the workers before.
+        `network` is in evaluation mode; running statistics of normalisations are averaged over the workers before.
         """
         self._average(network)
         found = np.zeros(3)
@@ -121,10 +123,10 @@ class Evaluation:
 def check_labels(
     classes: Classes, network: nn.Module, known: Network, device: torch.device, labels: int, storage: str
 ) -> None:
-    """Raise `CannotRun` where a storage's `labels` need more classes than the network tells apart."""
+    """Raise `CannotRun` if a storage's `labels` need more classes than the network has."""
     logits = classes.of(network, *known.takes.example(2, device))
     if labels > logits.shape[1]:
         raise CannotRun(
-            f"storage {storage}: labels up to {labels - 1}, but network {known.name} tells {logits.shape[1]} classes "
-            f"apart (0 to {logits.shape[1] - 1}); another network or other labels are needed"
+            f"storage {storage}: labels up to {labels - 1}, but network {known.name} has {logits.shape[1]} classes "
+            f"(0 to {logits.shape[1] - 1}); another network or other labels are needed"
         )

@@ -16,7 +16,8 @@ from stallpoint.strategies.presets import Preset
 
 
 class GradientNorms:
-    """Of the steps in which it is `active`; told when a layer's gradients are complete, and when all are summed."""
+    """Norms of gradients in the steps in which this is `active`; called when a layer's gradients are complete, and when
+    all are summed."""
 
     def __init__(self, layers: Sequence[Layer], world: World, loss_scale: float) -> None:
         self._layers, self._world, self._scale = layers, world, loss_scale
@@ -25,23 +26,25 @@ class GradientNorms:
 
     @staticmethod
     def known(preset: Preset, ranks: int) -> bool:
-        """Whether several workers get the whole sum: a parameter server gives them weights in its place."""
+        """Whether several workers get the complete sum: a parameter server returns weights instead."""
         return ranks > 1 and preset.communicates and preset.exact and not preset.strategy.updates_on_server
 
     def ready(self, layer: int) -> None:
-        """The worker's own gradients of this layer are complete, and not summed yet."""
+        """Add the worker's own gradients of this layer, complete and not summed yet."""
         if self.active:
             self._own = self._own + self._square(layer)
 
     def summed(self) -> None:
-        """All gradients are those of the global mini-batch."""
+        """Add the summed gradients, those of the global mini-batch."""
         if self.active:
             self._summed = sum((self._square(layer) for layer in range(len(self._layers))), self._summed)
 
     def take(self) -> tuple[float, float]:
-        """Mean over the workers of their gradients' squared norm, and that of their mean gradient; all ranks call it.
+        """Return the workers' mean squared gradient norm, and the squared norm of their mean gradient; all ranks call
+        this.
 
-        Each worker's loss was divided by their number, so that the sum is the mean; and its gradient is that much less.
+        Each worker's loss was divided by their number, so that the sum is the mean; the worker's gradient is as much
+        smaller.
         """
         ranks = self._world.size
         own = self._world.comm.allreduce(self._own.item()) * ranks**2 / ranks

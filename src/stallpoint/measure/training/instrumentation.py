@@ -1,4 +1,4 @@
-"""What the timing of layers costs and whether their times add up: measured in each training job itself."""
+"""Cost of the timing of layers, and whether their times add up: measured in each training job itself."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from stallpoint.networks.layers import layers
 
 @dataclass(frozen=True)
 class PassTimes:
-    """What one forward and backward pass took, s."""
+    """Times of one forward and backward pass, s."""
 
     seconds: float
     seconds_read: float
-    """With the reading of the layers' times, as it follows an iteration."""
+    """Time with the reading of the layers' times, which follows an iteration."""
     forward_closure: float
     """Sum of the layers' times over that of the pass; 0 without timing."""
     backward_closure: float
@@ -42,7 +42,7 @@ class Pass:
         self._timer = LayerTimer(layers(network), self._clock, lambda _: None) if timed else None
 
     def run(self) -> PassTimes:
-        """Once through, as in an iteration."""
+        """Do both passes once, as in an iteration."""
         mark, seconds = self._clock.mark, self._clock.seconds
         begin = host_mark()
         self._clock.start()
@@ -62,43 +62,45 @@ class Pass:
 
 
 def tiny_pass(device: torch.device, *, timed: bool) -> Pass:
-    """As little computation as can be in `TINY_LAYERS` layers, half of which learn: what is added can be seen."""
+    """Return a pass with minimal computation in `TINY_LAYERS` layers, half of them with parameters, so that the
+    overhead is visible."""
     pairs = ((nn.Linear(4, 4), nn.ReLU()) for _ in range(constants.TINY_LAYERS // 2))
     return Pass(nn.Sequential(*chain.from_iterable(pairs)), [torch.ones(1, 4)], device, timed=timed)
 
 
 @cache
 def timing_cost(device: torch.device) -> float:
-    """Seconds that timing adds to an iteration for each layer and call: the median over pairs of passes, once."""
+    """Return the seconds that timing adds to an iteration for each layer and call: the median over pairs of passes,
+    measured once."""
     bare, timed = tiny_pass(device, timed=False), tiny_pass(device, timed=True)
     pairs = [(bare.run().seconds, timed.run().seconds) for _ in range(1 + constants.PAIRS)][1:]
     return statistics.median(with_timing - without for without, with_timing in pairs) / constants.TINY_LAYERS
 
 
 class Instrumentation:
-    """Collects what tells, at the end, how far the times of a job's layers can be trusted."""
+    """Collects evidence of how far the times of a job's layers can be trusted."""
 
     def __init__(self) -> None:
         self._closures: dict[str, list[float]] = {"forward": [], "backward": []}
-        self._turns: list[int] = []
+        self._marks: list[int] = []
         self._iteration_times: list[float] = []
         self._layers = 0
 
-    def add(self, phases: Mapping[str, float], of_layers: Mapping[str, Sequence[Any]], turns: int) -> None:
-        """Add an iteration: columns of `tables.ITERATIONS` and `tables.LAYERS`, and `LayerTimes.turns`."""
+    def add(self, phases: Mapping[str, float], of_layers: Mapping[str, Sequence[Any]], marks: int) -> None:
+        """Add an iteration: columns of `tables.ITERATIONS` and `tables.LAYERS`, and `LayerTimes.marks`."""
         for phase, closures in self._closures.items():
             closures.append(sum(of_layers[phase]) / phases[phase])
-        self._turns.append(turns)
+        self._marks.append(marks)
         self._iteration_times.append(phases["iteration_time"])
         self._layers = len(of_layers["layer"])
 
     def row(self, device: torch.device) -> dict[str, object]:
-        """The row of `tables.INSTRUMENTATION`; measures the cost of timing, here and now."""
-        cost, turns = timing_cost(device), statistics.median_high(self._turns)
+        """Return the row of `tables.INSTRUMENTATION`; measures the cost of timing."""
+        cost, marks = timing_cost(device), statistics.median_high(self._marks)
         return {
             "layers": self._layers,
-            "turns": turns,
+            "marks": marks,
             "timing_cost": cost,
-            "timing_share": cost * turns / statistics.median(self._iteration_times),
+            "timing_share": cost * marks / statistics.median(self._iteration_times),
             **{f"{phase}_closure": statistics.median(closures) for phase, closures in self._closures.items()},
         }

@@ -1,4 +1,4 @@
-"""Whether a job computes with the device's library of kernels: cuDNN on a GPU, oneDNN on a CPU."""
+"""Use of the device's library of kernels: cuDNN on a GPU, oneDNN on a CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BACKENDS: Any = torch.backends
 
 
 def choose(cell: Cell) -> None:
-    """Turn the libraries on or off as the cell says; `CannotRun` where PyTorch has none that it is to compute with."""
+    """Turn the libraries on or off as the cell says; `CannotRun` if PyTorch lacks a library that it is to use."""
     if cell.cudnn and not _BACKENDS.cudnn.is_available():
         raise CannotRun("this PyTorch has no cuDNN, or finds none (cudnn: true)")
     if cell.onednn and not _BACKENDS.mkldnn.is_available():

@@ -1,25 +1,24 @@
 """Forward and backward time of each layer inside an ordinary training iteration, for any network.
 
-Both passes do one thing after the other: the forward pass call by call, and the autograd engine its operations in
-the reverse of their order in the forward pass (by their sequence numbers, branches included). So a mark where the
-turn passes to another layer is all there is to take, and a layer's time is what lies between its mark and the next.
-Whose time it is:
+Both passes are sequential: the forward pass call by call, and the autograd engine its operations in the reverse of
+their order in the forward pass (by their sequence numbers, branches included). So a mark is taken wherever computation
+passes to another layer, and a layer's time is the sum of the intervals from its marks to the next ones. Owner of each
+interval:
 
-- *Forward*: the innermost layer being called. A leaf module has its call; a container that is a layer (it holds
-  parameters of its own) has its call without those of the layers inside. Between the layers, in containers that
-  are none (functional operations, glue, other hooks), time belongs to the layer that ran last.
-- *Backward*: an operation belongs to the layer that had the turn when the forward pass did it. A mark is taken
-  where the engine comes to the newest operations of a turn: the tensors that leave a layer, or arrive at the next
-  one, lead to them. Operations that no such tensor leads to (a mask that only a later layer needs, say) count for
-  the layer undone just before them. To whose turn it is belong what the engine does besides, such as accumulating
-  gradients, and `gradients_ready`. A forward pass done again (activation checkpointing) is backward time of the
-  layers it calls.
-- Waiting for a collective in the middle of a pass, of which `waiting` is told, is nobody's.
-- What comes before the first layer is nobody's. What follows the last one, up to the first mark of the backward
-  pass, is the last one's: how the loss is scaled, the start of the engine.
+- *Forward*: the innermost layer being called. A leaf module owns its call; a container that is a layer (it holds
+  parameters of its own) owns its call without those of the layers inside. Between layers, in containers that are no
+  layer (functional operations, glue, other hooks), time belongs to the layer that ran last.
+- *Backward*: an operation belongs to the layer that owned the forward pass when it was done. A mark is taken where the
+  engine comes to the newest operations of an interval: the tensors that leave a layer, or arrive at the next one, lead
+  to them. Operations that no such tensor leads to (a mask that only a later layer needs, say) count for the layer
+  undone just before them. The current owner also owns other work of the engine, such as accumulating gradients, and
+  `gradients_ready`. A forward pass done again (activation checkpointing) is backward time of the layers it calls.
+- Waiting for a collective within a pass, reported to `waiting`, has no owner.
+- Time before the first layer has no owner. Time behind the last one, up to the first mark of the backward pass (scaling
+  of the loss, start of the engine), belongs to the last one.
 
-So shared modules add up over their calls, and in-place activations and the first layer, whose input needs no
-gradient, are like all others, because it is operations that are followed and not gradients of inputs.
+So shared modules add up over their calls, and in-place activations and the first layer, whose input needs no gradient,
+need no special treatment: operations are followed, not gradients of inputs.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from torch import nn
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Clock, Mark
-from stallpoint.measure.training.sent import Gathered, Sent
+from stallpoint.measure.training.transfers import Gathered, Transfer
 from stallpoint.networks.layers import Layer
 
 _next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
@@ -50,19 +49,21 @@ class LayerTimes:
     forward: list[float]
     backward: list[float]
     gradient_ready: list[float | None]
-    """When a layer's gradients were complete, since the start of the iteration; None where nothing is learned."""
-    turns: int
+    """Time when a layer's gradients were complete, since the start of the iteration; None without parameters."""
+    marks: int
     """Marks of the forward pass: one for each call of a layer, and for each return into a layer around it."""
     waits: list[tuple[float, float]]
-    """When a collective was waited for in the middle of computing: begin and end, since the start of the iteration."""
+    """Waits for collectives within computing: begin and end, since the start of the iteration."""
     known: Mapping[str, Sequence[Any]]
     """Columns that are the same in every iteration."""
 
-    def columns(self, sent: Mapping[int, Sent], gathered: Mapping[int, Sequence[Gathered]]) -> dict[str, Sequence[Any]]:
-        """Columns of `tables.LAYERS`; gradients of layers were `sent` and weights `gathered` so."""
+    def columns(
+        self, transfers: Mapping[int, Transfer], gathered: Mapping[int, Sequence[Gathered]]
+    ) -> dict[str, Sequence[Any]]:
+        """Return columns of `tables.LAYERS`, with the `transfers` of gradients and the all-gathers of weights."""
         count = len(self.forward)
-        sendings = [sent.get(index) for index in range(count)]
-        ready_and_sent = zip(self.gradient_ready, sendings, strict=True)
+        found = [transfers.get(index) for index in range(count)]
+        ready_and_transfer = zip(self.gradient_ready, found, strict=True)
         gathers = [
             [
                 next((one for one in reversed(gathered.get(index, ())) if one.backward == again), None)
@@ -75,12 +76,12 @@ class LayerTimes:
             **self.known,
             "forward": self.forward,
             "backward": self.backward,
-            # Sharded parameters get theirs behind the message: what it carries is complete when it begins.
-            "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in ready_and_sent],
-            "all_reduce_start": [one and one.start for one in sendings],
-            "all_reduce_end": [one and one.end for one in sendings],
-            "message": [one.message if one else -1 for one in sendings],
-            "message_bytes": [one.bytes if one else 0 for one in sendings],
+            # Sharded parameters get their gradients behind the reduce-scatter: its input is complete when it begins.
+            "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in ready_and_transfer],
+            "all_reduce_start": [one and one.start for one in found],
+            "all_reduce_end": [one and one.end for one in found],
+            "bucket": [one.message if one else -1 for one in found],
+            "bucket_bytes": [one.bytes if one else 0 for one in found],
             "gather_start": [one and one.start for one in gathers[0]],
             "gather_end": [one and one.end for one in gathers[0]],
             "gather_again_start": [one and one.start for one in gathers[1]],
@@ -90,19 +91,19 @@ class LayerTimes:
 
 @dataclass(frozen=True)
 class _Pass:
-    """A forward and a backward pass that have ended."""
+    """Marks of a forward and a backward pass that have ended."""
 
-    turns: list[int]
+    owners: list[int]
     marks: list[Mark]
     forward: Mark
     backward: Mark
 
 
 class LayerTimer:
-    """Takes the marks, in calls and operations of the layers, which it changes until `remove` is called.
+    """Takes marks in calls and operations of the layers, which are instrumented until `remove` is called.
 
-    `gradients_ready` is called, in the middle of the backward pass, with the position of each layer whose
-    gradients have just been completed. `whole` are the layers as records describe them, where a worker has a share.
+    `gradients_ready` is called, in the middle of the backward pass, with the position of each layer whose gradients
+    have just been completed. `full` are the unsharded layers, which records describe, if a worker has a share.
     """
 
     def __init__(
@@ -110,23 +111,23 @@ class LayerTimer:
         layers: Sequence[Layer],
         clock: Clock,
         gradients_ready: Callable[[int], None],
-        whole: Sequence[Layer] | None = None,
+        full: Sequence[Layer] | None = None,
     ) -> None:
         self._layers = layers
         self._known: dict[str, Sequence[Any]] = {
             "layer_index": list(range(len(layers))),
             "layer": [layer.name for layer in layers],
             "layer_type": [layer.type for layer in layers],
-            "gradient_bytes": [layer.gradient_bytes for layer in whole or layers],
+            "gradient_bytes": [layer.gradient_bytes for layer in full or layers],
         }
         self._clock = clock
         self._gradients_ready = gradients_ready
-        # Two lists, of numbers alone: tuples would wake the garbage collector in the middle of the pass.
-        self._turns: list[int] = []
+        # Two lists of numbers: tuples would trigger the garbage collector within the pass.
+        self._owners: list[int] = []
         self._marks: list[Mark] = []
         self._running: int | None = None
         self._followed = 0
-        """Number of the first operation whose turn is not settled."""
+        """Number of the first operation whose owner is unknown."""
         self._undone = [self._hook_holder(index) for index in range(len(layers) + 1)]
         self._ready: list[tuple[int, Mark]] = []
         self._parameters: list[str] = []
@@ -142,73 +143,73 @@ class LayerTimer:
             self._follow_gradients(index, layer)
 
     def check_gradients(self) -> None:
-        """After a backward pass: raise `InputError` unless each parameter got its gradient, once.
+        """Raise `InputError` unless each parameter got its gradient once in the backward pass.
 
-        Otherwise ranks would wait for one another without end, or sum what is not complete.
+        Otherwise ranks would wait for one another without end, or sum incomplete gradients.
         """
         accumulated = self._accumulated
         if len(accumulated) == len(set(accumulated)) == len(self._parameters):
             return
-        if missing := [name for place, name in enumerate(self._parameters) if place not in set(accumulated)]:
+        if missing := [name for index, name in enumerate(self._parameters) if index not in set(accumulated)]:
             raise InputError(
                 f"no gradient in this iteration for {_some(missing)}: the loss must depend on every parameter, as all "
                 "ranks wait for all gradients; freeze what is not to be learned (requires_grad = False)"
             )
-        twice = [name for place, name in enumerate(self._parameters) if accumulated.count(place) > 1]
+        twice = [name for index, name in enumerate(self._parameters) if accumulated.count(index) > 1]
         raise InputError(
             f"several gradients in one backward pass for {_some(twice)}: each must be accumulated once (of PyTorch's "
             "activation checkpointing use the variant use_reentrant=False)"
         )
 
     def forget(self) -> None:
-        """Drop the marks of forward passes that were no iteration's, since the last pass that was."""
-        for taken in (self._turns, self._marks, self._ready, self._accumulated, self._waits):
+        """Drop the marks of forward passes outside of iterations."""
+        for taken in (self._owners, self._marks, self._ready, self._accumulated, self._waits):
             taken.clear()
 
     def remove(self) -> None:
-        """Leave the layers as they were."""
+        """Remove all instrumentation from the layers."""
         while self._undo:
             self._undo.pop()()
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
-        """A block of passes whose gradients stay on their ranks: nobody is told that they are ready."""
+        """Mark a block of passes whose gradients stay on their ranks: `gradients_ready` is not called."""
         self._stay = True
         yield
         self._stay = False
 
     def waiting(self, begins: bool) -> None:
-        """A wait begins, or ends. Outside of passes it is noted alone."""
+        """Note the begin or end of a wait; within a pass it interrupts the current layer's time."""
         now = self._clock.mark()
         if begins:
-            turn = self._turns[-1] if self._turns else None
-            self._waiting = turn, now
+            owner = self._owners[-1] if self._owners else None
+            self._waiting = owner, now
         else:
-            turn, since = self._waiting
+            owner, since = self._waiting
             self._waits.append((since, now))
-        if turn is not None:
-            self._turns.append(len(self._layers) if begins else turn)
+        if owner is not None:
+            self._owners.append(len(self._layers) if begins else owner)
             self._marks.append(now)
 
     def passed(self, end_of_forward: Mark, end_of_backward: Mark) -> None:
-        """A forward and a backward pass of the iteration have ended."""
-        self._passes.append(_Pass(self._turns.copy(), self._marks.copy(), end_of_forward, end_of_backward))
-        self._turns.clear()
+        """Note the end of a forward and a backward pass of the iteration."""
+        self._passes.append(_Pass(self._owners.copy(), self._marks.copy(), end_of_forward, end_of_backward))
+        self._owners.clear()
         self._marks.clear()
 
     def times(self) -> LayerTimes:
-        """Times of all passes of the iteration that has ended; the timer is then ready for the next one."""
+        """Return the times of all passes of the iteration that has ended, and prepare for the next one."""
         seconds, count = self._clock.seconds, len(self._layers)
-        forward, backward, turns = [0.0] * count, [0.0] * count, 0
+        forward, backward, taken = [0.0] * count, [0.0] * count, 0
         for one in self._passes:
             marks, middle = [*map(seconds, one.marks)], seconds(one.forward)
             before = bisect_left(marks, middle)
-            last = one.turns[before - 1] if before else count  # its turn goes on behind the forward pass
-            self._add(forward, one.turns[:before], [*marks[:before], middle])
-            self._add(backward, [last, *one.turns[before:]], [middle, *marks[before:], seconds(one.backward)])
-            turns += before
+            last = one.owners[before - 1] if before else count  # this layer owns the time behind the forward pass, too
+            self._add(forward, one.owners[:before], [*marks[:before], middle])
+            self._add(backward, [last, *one.owners[before:]], [middle, *marks[before:], seconds(one.backward)])
+            taken += before
         times = LayerTimes(
-            forward, backward, [None] * count, turns, [(seconds(begin), seconds(end)) for begin, end in self._waits],
+            forward, backward, [None] * count, taken, [(seconds(begin), seconds(end)) for begin, end in self._waits],
             self._known,
         )  # fmt: skip
         for index, mark in self._ready:
@@ -217,11 +218,11 @@ class LayerTimer:
         self.forget()
         return times
 
-    def _add(self, sums: list[float], turns: Sequence[int], marks: Sequence[float]) -> None:
-        """Add to the seconds of each layer those of its turns, each from its mark to the next."""
-        for turn, (begin, end) in zip(turns, pairwise(marks), strict=True):
-            if turn < len(sums):  # else it is nobody's
-                sums[turn] += end - begin
+    def _add(self, sums: list[float], owners: Sequence[int], marks: Sequence[float]) -> None:
+        """Add to the seconds of each layer the time from each of its marks to the next."""
+        for owner, (begin, end) in zip(owners, pairwise(marks), strict=True):
+            if owner < len(sums):  # else it has no owner
+                sums[owner] += end - begin
 
     def _follow_calls(self, index: int, module: nn.Module) -> None:
         """Mark where calls of `module` begin and, inside another layer, end.
@@ -229,19 +230,19 @@ class LayerTimer:
         Around ``forward`` and not by the module's hooks, which cost twice as much.
         """
         forward, undone = module.forward, self._undone[index]
-        take_turn, take_mark, now = self._turns.append, self._marks.append, self._clock.mark
+        take_owner, take_mark, now = self._owners.append, self._marks.append, self._clock.mark
 
         def timed(*inputs: Any, **named: Any) -> Any:
             outer, self._running = self._running, index
             if _next_number() != self._followed:
                 self._follow_operations((inputs, named))
-            take_turn(index)
+            take_owner(index)
             take_mark(now())
             try:
                 outputs = forward(*inputs, **named)
-            finally:  # checkpointing stops a forward pass done again in its middle, by an exception
+            finally:  # activation checkpointing ends a repeated forward pass early, by an exception
                 self._running = outer
-            if isinstance(outputs, torch.Tensor):  # in short what `_follow_operations` does
+            if isinstance(outputs, torch.Tensor):  # the fast path of `_follow_operations`
                 operation = outputs.grad_fn
                 if operation is not None and (number := operation._sequence_nr()) >= self._followed:
                     operation._register_hook_dict(undone)
@@ -249,37 +250,38 @@ class LayerTimer:
             else:
                 self._follow_operations(outputs)
             if outer is not None:
-                take_turn(outer)
+                take_owner(outer)
                 take_mark(now())
             return outputs
 
-        replaced = "forward" in vars(module)  # somebody put another one on this module than its class has
+        replaced = "forward" in vars(module)  # `forward` was replaced on this module before
         module.forward = timed
         self._undo.append(lambda: setattr(module, "forward", forward) if replaced else delattr(module, "forward"))
 
     def _follow_operations(self, values: object) -> None:
-        """See to a mark where the newest operations, found from the tensors in `values`, begin to be undone."""
-        if not self._turns:
+        """Have a mark taken where the backward pass reaches the newest operations, found from the tensors in
+        `values`."""
+        if not self._owners:
             self._followed = _next_number()
             return
-        first, undone = self._followed, self._undone[self._turns[-1]]
+        first, undone = self._followed, self._undone[self._owners[-1]]
         for tensor in _tensors(values):
-            # Of the operation, not the tensor: an in-place ReLU gives the tensor another one.
+            # The hook is the operation's, not the tensor's: an in-place ReLU gives the tensor another operation.
             operation = tensor.grad_fn
             if operation is not None and operation._sequence_nr() >= first:
                 operation._register_hook_dict(undone)
                 self._followed = _next_number()
 
     def _hook_holder(self, index: int) -> torch.Tensor:
-        """A tensor whose hook marks that operations of the layer begin to be undone.
+        """Return a tensor whose hook marks that the backward pass reaches operations of the layer.
 
-        Operations borrow the hook. ``register_prehook`` does the same, but makes a handle to remove
-        each hook again, which takes as long as all the rest of the timing.
+        Operations borrow the hook. ``register_prehook`` does the same, but makes a handle to remove each hook again,
+        which takes as long as all the rest of the timing.
         """
-        take_turn, take_mark, now = self._turns.append, self._marks.append, self._clock.mark
+        take_owner, take_mark, now = self._owners.append, self._marks.append, self._clock.mark
 
         def before_undone(_gradient: object) -> None:
-            take_turn(index)
+            take_owner(index)
             take_mark(now())
 
         holder = torch.empty(0)
@@ -287,20 +289,20 @@ class LayerTimer:
         return holder
 
     def _follow_gradients(self, index: int, layer: Layer) -> None:
-        """Tell when the last of a layer's parameters has its gradient."""
+        """Call `gradients_ready` when the last of a layer's parameters has its gradient."""
         missing = len(layer.parameters)
         take_note, take_mark = self._accumulated.append, self._clock.mark
         names = {id(parameter): name for name, parameter in layer.module.named_parameters(recurse=False)}
 
         def follow(parameter: nn.Parameter) -> None:
-            place = len(self._parameters)
+            number = len(self._parameters)
             self._parameters.append(f"{layer.name}.{names[id(parameter)]}")
 
             def accumulated(_parameter: torch.Tensor) -> None:
                 nonlocal missing
                 if self._stay:
                     return
-                take_note(place)
+                take_note(number)
                 missing -= 1
                 if not missing:
                     missing = len(layer.parameters)
@@ -315,12 +317,12 @@ class LayerTimer:
 
 
 def _earlier(first: float | None, second: float | None) -> float | None:
-    """The earlier of two times; None where neither is known."""
+    """Return the earlier of two times; None if neither is known."""
     return min((time for time in (first, second) if time is not None), default=None)
 
 
 def _tensors(values: object) -> Iterator[torch.Tensor]:
-    """All tensors in whatever a module takes or returns."""
+    """Yield all tensors in the arguments or results of a module."""
     if isinstance(values, torch.Tensor):
         yield values
     elif isinstance(values, Mapping):
@@ -333,6 +335,6 @@ def _tensors(values: object) -> Iterator[torch.Tensor]:
         yield from _tensors(vars(values))
 
 
-def _some(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _some(names: Sequence[str], limit: int = 5) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

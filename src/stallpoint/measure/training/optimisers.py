@@ -1,4 +1,5 @@
-"""The optimisers of recipes, whose step size follows from the step, and that of servers.
+"""Optimisers: SGD with momentum for timing, those of recipes, whose step size follows from the step, and that of
+servers.
 
 Biases, and the scales and shifts of normalisations, have no weight decay and no layer-wise step: both are of weight
 matrices and filters (You et al. 2017; Goyal et al. 2017, section 5.1).
@@ -7,20 +8,24 @@ matrices and filters (You et al. 2017; Goyal et al. 2017, section 5.1).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import torch
 from torch import nn
+from torch.optim.sgd import sgd
 
+from stallpoint.measure import STEP_SIZE
 from stallpoint.study.recipes import Recipe
 
 EPSILON = 1e-6
-"""Of ``lamb`` and `Adagrad`: keeps the step finite where gradients were 0 so far (You et al. 2020, section 4)."""
+"""Term in the denominators of ``lamb`` and `Adagrad`, which keeps the step finite where gradients were 0 so far (You et
+al. 2020, section 4)."""
 
 
 class RecipeOptimiser:
-    """Moves weights against their gradients, which bear the factor `loss_scale` until then, as a recipe says.
+    """Optimiser of a recipe; gradients have the factor `loss_scale`.
 
-    `step_size` is that of each step, counted from 0; without it all have the recipe's.
+    `step_size` is that of each step, counted from 0; without it all steps have the recipe's.
     """
 
     def __init__(
@@ -39,23 +44,23 @@ class RecipeOptimiser:
         self._step = 0
 
     def begin(self, step: int) -> None:
-        """What follows is this step, counted from 0."""
+        """Set the step, counted from 0."""
         self._step = step
 
     def step_size(self, step: int) -> float:
-        """Of a step, counted from 0."""
+        """Return the size of a step, counted from 0."""
         return self._size_of(step)
 
     @torch.no_grad()
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Update these parameters, as far as they have gradients."""
+        """Update these parameters if they have gradients."""
         for weights in parameters:
             if weights.grad is not None:
                 self._move(weights, weights.grad / self._scale)
 
     @property
     def state(self) -> Sequence[torch.Tensor]:
-        """What it keeps from step to step."""
+        """State kept from step to step."""
         return [*self._means.values(), *self._squares.values()]
 
     def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
@@ -76,7 +81,7 @@ class RecipeOptimiser:
         if recipe.optimiser == "lars" and layerwise:
             local = recipe.trust * _ratio(weights.norm(), gradient.norm() + decay * weights.norm()).item()
         gradient = gradient + decay * weights
-        if recipe.optimiser == "lars":  # the size of each step stays with it (You et al. 2017, algorithm 1)
+        if recipe.optimiser == "lars":  # momentum includes the step size (You et al. 2017, algorithm 1)
             weights.sub_(mean.mul_(recipe.momentum).add_(size * local * gradient))
         elif recipe.optimiser == "sgd":
             weights.sub_(size * gradient)
@@ -99,21 +104,21 @@ class Adagrad:
         self._squares = {id(weights): torch.zeros_like(weights) for weights in parameters}
 
     def begin(self, step: int) -> None:
-        """What follows is this step, counted from 0."""
+        """Set the step, counted from 0."""
         self._step = step
 
     def step_size(self, step: int) -> float:
-        """Of a step, counted from 0."""
+        """Return the size of a step, counted from 0."""
         return self._size_of(step)
 
     @property
     def state(self) -> Sequence[torch.Tensor]:
-        """Sums of squared gradients."""
+        """State: sums of squared gradients."""
         return list(self._squares.values())
 
     @torch.no_grad()
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Update these parameters, as far as they have gradients."""
+        """Update these parameters if they have gradients."""
         for weights in parameters:
             if weights.grad is not None:
                 gradient = weights.grad / self._scale
@@ -122,5 +127,84 @@ class Adagrad:
 
 
 def _ratio(norm: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
-    """``norm / of``; 1 where either is 0, as a layer without weights or gradient has no scale."""
+    """Return ``norm / of``; 1 if either is 0, as a layer without weights or gradient has no scale."""
     return torch.where((norm > 0) & (of > 0), norm / of, torch.ones_like(norm))
+
+
+# Caffe's values for AlexNet; for the step see `STEP_SIZE`.
+MOMENTUM = 0.9
+WEIGHT_DECAY = 0.0005
+
+
+class Optimiser(Protocol):
+    """Interface of an optimiser."""
+
+    def begin(self, step: int) -> None:
+        """Set the step, counted from 0; without a call it is the first one."""
+
+    def step_size(self, step: int) -> float:
+        """Return the size of a step, counted from 0."""
+
+    @property
+    def state(self) -> Iterable[torch.Tensor]:
+        """State kept from step to step."""
+
+    def step(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Update these parameters if they have gradients; a step may take several calls."""
+
+
+@torch.no_grad()
+def restore(optimiser: Optimiser, state: Iterable[torch.Tensor]) -> None:
+    """Have the `optimiser` continue from the `state` of an equal one."""
+    for kept, values in zip(optimiser.state, state, strict=True):
+        kept.copy_(values)
+
+
+def local(values: torch.Tensor) -> torch.Tensor:
+    """Return this rank's share of sharded `values` (a DTensor); others unchanged."""
+    found: torch.Tensor = getattr(values, "_local_tensor", values)
+    return found
+
+
+class Sgd:
+    """SGD with momentum; gradients have the factor `loss_scale`.
+
+    (`torch.optim.SGD` itself takes seconds to import.)
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], *, loss_scale: float = 1.0) -> None:
+        moved = list(parameters)
+        self._momenta = {id(weights): torch.zeros_like(local(weights.detach())) for weights in moved}
+        device = moved[0].device if moved else None
+        self._scale = torch.full((), loss_scale, device=device) if loss_scale != 1 else None
+
+    def begin(self, step: int) -> None:
+        """Do nothing: each step is like the first one."""
+
+    def step_size(self, step: int) -> float:
+        """Return `STEP_SIZE` for any step."""
+        return STEP_SIZE
+
+    @property
+    def state(self) -> Iterable[torch.Tensor]:
+        """State kept from step to step."""
+        return self._momenta.values()
+
+    @torch.no_grad()
+    def step(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Update these parameters if they have gradients."""
+        moved = [weights for weights in parameters if weights.grad is not None]
+        momenta: list[torch.Tensor | None] = [self._momenta[id(weights)] for weights in moved]
+        sgd(
+            [local(weights.detach()) for weights in moved],
+            [local(weights.grad) for weights in moved if weights.grad is not None],
+            momenta,
+            fused=True,
+            lr=STEP_SIZE,
+            momentum=MOMENTUM,
+            weight_decay=WEIGHT_DECAY,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            grad_scale=self._scale,
+        )

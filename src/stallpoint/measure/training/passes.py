@@ -1,4 +1,4 @@
-"""The forward and backward passes of an iteration: in which precision, how losses count, and who takes the time."""
+"""The forward and backward passes of an iteration: precision, scale of losses, and timing."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from stallpoint.measure.clock import Clock, Mark
 from stallpoint.measure.training.layer_timing import LayerTimer
 
 Ends = Sequence[Mark]
-"""The end of a forward pass, and that of the backward pass that followed it."""
+"""End of a forward pass, and end of its backward pass."""
 
 
 @dataclass(frozen=True)
 class Passes:
-    """How a worker computes."""
+    """Settings of a worker's passes."""
 
     clock: Clock
     timer: LayerTimer
     in_precision: AbstractContextManager[None]
     scale: float
-    """Of a loss, which half precision needs."""
+    """Factor on a loss, for half precision."""
     workers: int
     parts: int
-    """Of a mini-batch, computed one after the other."""
+    """Number of parts of a mini-batch, which are computed one after the other."""
 
     def divided(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """The parts of a mini-batch."""
+        """Return the parts of a mini-batch."""
         if len(inputs) % self.parts:
             raise InputError(f"accumulate: {self.parts} does not divide the worker's mini-batch of {len(inputs)}")
         return list(zip(inputs.chunk(self.parts), labels.chunk(self.parts), strict=True))
@@ -38,10 +38,10 @@ class Passes:
     def __call__(
         self, forward: Callable[..., torch.Tensor], part: tuple[torch.Tensor, torch.Tensor], workers: int
     ) -> tuple[torch.Tensor, Ends]:
-        """The loss of a part of a mini-batch, which `workers` share, and the ends of its passes."""
+        """Compute a part of a mini-batch, which `workers` share; return its loss and the ends of its passes."""
         with self.in_precision:
             loss = forward(*part)
         middle = self.clock.mark()
-        # Scaled here, summed gradients are averages.
+        # The loss is divided by the workers, so that summed gradients are averages.
         (loss * (self.scale / (workers * self.parts))).backward()  # type: ignore[no-untyped-call]
         return loss, [middle, self.clock.mark()]

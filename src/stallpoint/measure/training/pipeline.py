@@ -25,10 +25,10 @@ from stallpoint.storage import Storage
 
 @dataclass(frozen=True)
 class MiniBatch:
-    """One worker's mini-batch of b samples; valid until the next one is asked for."""
+    """One worker's mini-batch of b samples; valid until the next one is requested."""
 
     inputs: torch.Tensor
-    """As the network takes them: float32 [b, channels, size, size], normalised, or tokens int64 [b, length]."""
+    """Inputs of the network: float32 [b, channels, size, size], normalised, or tokens int64 [b, length]."""
     labels: torch.Tensor
     """int64 [b], or [b, length]."""
     read: float
@@ -38,14 +38,14 @@ class MiniBatch:
 
 
 class Order(Protocol):
-    """Which sample a worker reads when."""
+    """Order in which a worker reads samples."""
 
     def indices(self, iteration: int) -> list[int]:
-        """Indices of its samples in the given iteration (from 0), at most a mini-batch."""
+        """Return the indices of its samples in the given iteration (from 0), at most a mini-batch."""
 
 
 class SampleOrder:
-    """Which sample each worker reads when: all workers share one permutation for each epoch.
+    """Shuffled order of samples: all workers share one permutation for each epoch.
 
     The epochs' permutations follow one another; the global mini-batch i is the i-th run of
     ``ranks · batch`` samples of that sequence, and rank r takes the r-th part of it. So no sample is read
@@ -60,7 +60,7 @@ class SampleOrder:
         return np.random.default_rng([self._seed, epoch]).permutation(self._samples)
 
     def indices(self, iteration: int) -> list[int]:
-        """Indices of this worker's samples in the given iteration (from 0)."""
+        """Return the indices of this worker's samples in the given iteration (from 0)."""
         first = (iteration * self._ranks + self._rank) * self._batch
         places = (divmod(position, self._samples) for position in range(first, first + self._batch))
         return [int(self._permutation(epoch)[offset]) for epoch, offset in places]
@@ -68,7 +68,7 @@ class SampleOrder:
 
 @dataclass(frozen=True)
 class _Pending:
-    """A mini-batch in the making."""
+    """A mini-batch that is being read."""
 
     buffers: Buffers
     samples: list[Future[tuple[float, float]]]
@@ -77,10 +77,10 @@ class _Pending:
 class InputPipeline:
     """Mini-batches of one worker, as a context manager.
 
-    `prefetch` = 0 reads when asked, in the calling thread; otherwise `readers` threads keep that many
-    mini-batches ahead. A storage that is missing, empty or not of the kind that the network `takes` raises `InputError`
-    here, an unreadable sample in `next_batch`, naming its file. The first mini-batch is that of iteration `begin`. From
-    `pinned` memory a GPU copies by itself. `order` says which samples are read, if not all as `SampleOrder` has them.
+    `prefetch` = 0 reads when asked, in the calling thread; otherwise `readers` threads keep that many mini-batches
+    ahead. A storage that is missing, empty or not of the kind that the network `takes` raises `InputError` here, an
+    unreadable sample in `next_batch`, naming its file. The first mini-batch is that of iteration `begin`. A GPU copies
+    from `pinned` memory asynchronously. `order` is that of the samples; `SampleOrder` unless given.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class InputPipeline:
         order: Order | None = None,
     ) -> None:
         self._stored = storage.open()
-        self.left_out = self._stored.left_out
-        """As `SampleSet.left_out`."""
+        self.excluded = self._stored.excluded
+        """As `SampleSet.excluded`."""
         self._decoder = decoder(self._stored, takes)
         self._order = order or SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
-        # Memory for each mini-batch ahead and for that in use: fresh memory would cost page faults.
+        # Buffers for each mini-batch ahead and for that in use: fresh memory would cost page faults.
         memory = (self._decoder.buffers(batch) for _ in range(prefetch + 1))
         self._buffers = deque(_pinned(buffers) if pinned else buffers for buffers in memory)
         self._iteration = begin
@@ -113,7 +113,7 @@ class InputPipeline:
             self._start_next()
 
     def next_batch(self) -> MiniBatch:
-        """The next mini-batch; waits until it is ready."""
+        """Return the next mini-batch; waits until it is ready."""
         self._start_next()
         pending = self._ahead.popleft()
         times = [sample.result() for sample in pending.samples]
@@ -139,27 +139,27 @@ class InputPipeline:
         self.close()
 
     def _start_next(self) -> None:
-        """Begin the next mini-batch in the memory that was free for longest."""
+        """Start reading the next mini-batch into the buffers that were free for longest."""
         buffers = self._buffers[0]
         self._buffers.rotate(-1)
         indices = self._order.indices(self._iteration)
         self._iteration += 1
-        samples = [self._start_sample(index, buffers, place) for place, index in enumerate(indices)]
+        samples = [self._start_sample(index, buffers, row) for row, index in enumerate(indices)]
         self._ahead.append(_Pending(buffers, samples))
 
-    def _start_sample(self, index: int, buffers: Buffers, place: int) -> Future[tuple[float, float]]:
+    def _start_sample(self, index: int, buffers: Buffers, row: int) -> Future[tuple[float, float]]:
         if self._pool:
-            return self._pool.submit(self._load, index, buffers, place)
+            return self._pool.submit(self._load, index, buffers, row)
         done: Future[tuple[float, float]] = Future()
-        done.set_result(self._load(index, buffers, place))
+        done.set_result(self._load(index, buffers, row))
         return done
 
-    def _load(self, index: int, buffers: Buffers, place: int) -> tuple[float, float]:
-        """Read and decode one sample into its place in `buffers`; seconds of reading and of the rest."""
+    def _load(self, index: int, buffers: Buffers, row: int) -> tuple[float, float]:
+        """Read and decode one sample into its row of `buffers`; return the seconds of reading and of decoding."""
         begin = time.perf_counter()
         data = self._stored.read(index)
         read = time.perf_counter()
-        self._decoder.decode(index, data, buffers, place)
+        self._decoder.decode(index, data, buffers, row)
         return read - begin, time.perf_counter() - read
 
 

@@ -1,4 +1,4 @@
-"""In which numbers a job computes: single precision, or what a device has that is faster."""
+"""Precision of a job's matrix products: float32, or a faster one of the device."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ LOSS_SCALE = 1024.0
 
 
 def allow_only(precision: str) -> None:
-    """Let this process round products to TF32 if `precision` is ``tf32``; PyTorch's own default is yes and no."""
+    """Let this process round products to TF32 if `precision` is ``tf32``; PyTorch's default differs between
+    libraries."""
     allowed = precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
 
 
 def forward_context(precision: str, device: torch.device) -> torch.autocast:
-    """Around a forward pass: products take ``bf16`` or ``fp16``; weights and gradients stay in single precision."""
+    """Return the context of a forward pass: products take ``bf16`` or ``fp16``; weights and gradients stay in
+    float32."""
     half = NUMBERS[precision]
-    known = half if half.itemsize == 2 else torch.bfloat16  # where it is off, it still has to be told one
+    known = half if half.itemsize == 2 else torch.bfloat16  # needs a type even if disabled
     return torch.autocast(device.type, dtype=known, enabled=half.itemsize == 2)
 
 
 def loss_scale(precision: str) -> float:
-    """What the loss is multiplied with before the backward pass, and gradients are divided by in the update."""
+    """Return the factor of the loss in the backward pass, by which the update divides gradients."""
     return LOSS_SCALE if precision == "fp16" else 1.0
 
 
 def in_force(precision: str, device: torch.device) -> str:
-    """The precision of a product on this device, read back from PyTorch."""
+    """Return the precision of products on this device, read back from PyTorch."""
     with forward_context(precision, device), torch.no_grad():
         product = torch.ones(1, 1, device=device) @ torch.ones(1, 1, device=device)
     tf32 = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32

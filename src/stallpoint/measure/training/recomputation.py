@@ -1,5 +1,5 @@
-"""Activation checkpointing: what a block computes in its forward pass is freed, and computed again before its backward
-pass (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost)."""
+"""Activation checkpointing: activations of a block are freed, and computed again before its backward pass (Chen et al.
+2016, Training Deep Nets with Sublinear Memory Cost)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from stallpoint.networks.layers import Layer
-from stallpoint.strategies.messages import block_paths
+from stallpoint.strategies.buckets import block_paths
 
 
 class Recomputation:
-    """Has the blocks of `network` (`strategies.messages.blocks`) computed again, until `remove` is called."""
+    """Makes the blocks of `network` (`strategies.buckets.blocks`) recompute their forward pass, until `remove` is
+    called."""
 
     def __init__(self, network: nn.Module, layers: Sequence[Layer]) -> None:
         paths = block_paths([layer.name for layer in layers], [layer.gradient_bytes for layer in layers])
@@ -23,6 +24,6 @@ class Recomputation:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
     def remove(self) -> None:
-        """Leave the blocks as they were."""
+        """Restore the blocks."""
         while self._blocks:
             del self._blocks.pop().forward

@@ -1,8 +1,8 @@
-"""When the collectives of FSDP2 (`fully_shard`) begin and end, by its hooks for custom ones.
+"""Start and end of the collectives of FSDP2 (`fully_shard`), by its hooks for custom ones.
 
-A group is what one call of `fully_shard` shards together: its weights are gathered by one all-gather, and its gradients
-are summed by one reduce-scatter, which is the message of its layers. On a CPU, which has no streams, a rank waits for
-each collective where it calls it, or, if it is asynchronous, where its result is needed.
+A group is the modules sharded by one call of `fully_shard`: one all-gather gathers its weights, and one reduce-scatter,
+the bucket of its layers, sums its gradients. On a CPU, which has no streams, a rank waits for each collective at the
+call, or, if it is asynchronous, where its result is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives as fsdp
 
 from stallpoint.measure.clock import Mark
-from stallpoint.measure.training.sent import Gathered, Sent
+from stallpoint.measure.training.transfers import Gathered, Transfer
 from stallpoint.networks.layers import Layer
 
 Seconds = Callable[[Mark], float]
@@ -28,22 +28,22 @@ Seconds = Callable[[Mark], float]
 
 @dataclass
 class _Collective:
-    """One that was called; without an end until it has ended."""
+    """A collective; without end until it has ended."""
 
     group: int
     bytes: int
-    """What this rank put in."""
+    """Bytes of this rank's input."""
     backward: bool
-    """Whether it was called in a backward pass."""
+    """Whether the collective was called in a backward pass."""
     start: Mark
     end: Mark = None
 
 
 class ShardTiming:
-    """Notes what is gathered and summed for a `network` sharded by `fully_shard`, of which these are the `layers`.
+    """Times the collectives of a `network`, with these `layers`, that is sharded by `fully_shard`.
 
-    `waiting` is told when the rank begins and ends to wait for a collective while it computes. All-gathers are
-    `asynchronous` and gradients are `summed` if so wanted; else FSDP2 does as it was told.
+    `waiting` is called when the rank begins and ends to wait for a collective within computing. `asynchronous` makes
+    all-gathers so, and `summed` sums gradients; else FSDP2 keeps its settings.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class ShardTiming:
         self._mark, self.asynchronous, self.summed = mark, asynchronous, summed
         self._has_streams = device.type != "cpu"
         self.timed = True
-        """Whether collectives are noted: the modules keep what was put into them for ever."""
+        """Whether collectives are noted: hooks cannot be removed from the modules."""
         self._waiting = waiting
         modules = [module for module in network.modules() if isinstance(module, FSDPModule)]
         group_of: dict[int, int] = {}
-        for group, module in enumerate(modules):  # those inside come later, and take theirs
+        for group, module in enumerate(modules):  # inner modules come later, and take their parameters
             group_of.update({id(inside): group for inside in cast(nn.Module, module).modules()})
         self._groups: list[list[int]] = [[] for _ in modules]
         for index, layer in enumerate(layers):
@@ -78,18 +78,18 @@ class ShardTiming:
             module.set_custom_all_gather(_AllGather(self, group))
             module.set_custom_reduce_scatter(_ReduceScatter(self, group))
 
-    def sent(self, seconds: Seconds) -> Mapping[int, Sent]:
-        """The (last) message of each layer since the last `clear`."""
-        found: dict[int, Sent] = {}
+    def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
+        """Return the (last) bucket of each layer since the last `clear`."""
+        found: dict[int, Transfer] = {}
         for number, message in enumerate(self._reduces):
             start, end, layers = seconds(message.start), seconds(message.end), self._groups[message.group]
-            whole = sum(self._bytes[layer] for layer in layers) or 1
+            total = sum(self._bytes[layer] for layer in layers) or 1
             for layer in layers:
-                found[layer] = Sent(number, round(message.bytes * self._bytes[layer] / whole), start, end)
+                found[layer] = Transfer(number, round(message.bytes * self._bytes[layer] / total), start, end)
         return found
 
     def gathered(self, seconds: Seconds) -> Mapping[int, Sequence[Gathered]]:
-        """Every all-gather of each layer's weights since the last `clear`."""
+        """Return every all-gather of each layer's weights since the last `clear`."""
         found: dict[int, list[Gathered]] = {}
         for one in self._gathers:
             took = Gathered(one.backward, seconds(one.start), seconds(one.end))
@@ -98,28 +98,29 @@ class ShardTiming:
         return found
 
     def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
-        """When each of all of them was under way."""
+        """Return start and end of all collectives."""
         return [(seconds(one.start), seconds(one.end)) for one in (*self._gathers, *self._reduces)]
 
     @property
     def last_message(self) -> Mark:
-        """Start of the last message since the last `clear`; None where there was none."""
+        """Start of the last bucket since the last `clear`; None without one."""
         return self._reduces[-1].start if self._reduces else None
 
     def settle(self) -> None:
-        """Return when all that was called has ended, so that its times can be asked for."""
+        """Wait until all collectives have ended, so that their times can be read."""
         for future in self._futures:
             future.wait()
 
     def clear(self) -> None:
-        """Forget what was noted."""
+        """Forget all collectives."""
         for noted in (self._gathers, self._reduces, self._futures):
             noted.clear()
 
     def gather(
         self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None], *, ahead: bool
     ) -> dist.Work | None:
-        """`call` an all-gather of this rank's `input_`; one that is called `ahead` returns before it has ended."""
+        """`call` and time an all-gather of this rank's `input_`; one that is called `ahead` returns before it has
+        ended."""
         if not self.timed:
             return call()
         with self._blocking(ahead=ahead):
@@ -136,7 +137,7 @@ class ShardTiming:
         return _Waited(work, self._waiting)
 
     def reduce(self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None]) -> dist.Work | None:
-        """`call` a reduce-scatter of this rank's `input_`."""
+        """`call` and time a reduce-scatter of this rank's `input_`."""
         if not self.timed:
             return call()
         with self._blocking():
@@ -146,14 +147,14 @@ class ShardTiming:
         return work
 
     def go_on(self, call: Callable[[], object]) -> None:
-        """`call` what is a part of the message that ended just before."""
+        """`call` a further part of the bucket that ended just before."""
         with self._blocking():
             call()
             self._reduces[-1].end = self._mark()
 
     @contextmanager
     def _blocking(self, *, ahead: bool = False) -> Iterator[None]:
-        """A block that computing waits for, where there are no streams; not what is called `ahead`."""
+        """Mark a block that computing waits for, without streams; not a call `ahead`."""
         waits = not (ahead or self._has_streams)
         if waits:
             self._waiting(True)
@@ -168,7 +169,7 @@ class ShardTiming:
 
 
 class _AllGather(fsdp.DefaultAllGather):
-    """FSDP2's own all-gather, noted."""
+    """FSDP2's own all-gather, timed."""
 
     def __init__(self, timing: ShardTiming, group: int) -> None:
         self._timing, self._group = timing, group
@@ -176,7 +177,7 @@ class _AllGather(fsdp.DefaultAllGather):
     def __call__(
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup, async_op: bool = False
     ) -> dist.Work | None:
-        """Begin, and end if it is not asynchronous."""
+        """Begin, and wait if it is not asynchronous."""
         call, ahead = super().__call__, async_op or self._timing.asynchronous
         return self._timing.gather(
             self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, ahead), ahead=ahead
@@ -184,7 +185,7 @@ class _AllGather(fsdp.DefaultAllGather):
 
 
 class _ReduceScatter(fsdp.DefaultReduceScatter):
-    """FSDP2's own reduce-scatter, noted."""
+    """FSDP2's own reduce-scatter, timed."""
 
     def __init__(self, timing: ShardTiming, group: int) -> None:
         self._timing, self._group = timing, group
@@ -197,10 +198,10 @@ class _ReduceScatter(fsdp.DefaultReduceScatter):
         op: Any,
         async_op: bool = False,
     ) -> dist.Work:
-        """On a CPU this waits for it, on a GPU its stream does."""
+        """Begin; on a CPU this waits for the end, on a GPU its stream does."""
         call, does = super().__call__, dist.ReduceOp.SUM if self._timing.summed else op
         return cast(
-            dist.Work,  # None where it is not asynchronous
+            dist.Work,  # None if it is not asynchronous
             self._timing.reduce(
                 self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, does, async_op)
             ),
@@ -208,14 +209,14 @@ class _ReduceScatter(fsdp.DefaultReduceScatter):
 
 
 class _Waited(dist.Work):
-    """An asynchronous collective; says when its rank begins and ends to wait for it."""
+    """An asynchronous collective, which reports when its rank begins and ends to wait for it."""
 
     def __init__(self, work: dist.Work, waiting: Callable[[bool], None]) -> None:
         super().__init__()
         self._work, self._says = work, waiting
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Until it has ended."""
+        """Wait until it has ended."""
         self._says(True)
         done = bool(self._work.wait())
         self._says(False)

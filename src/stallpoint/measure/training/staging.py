@@ -1,9 +1,9 @@
 """Copies of shared training sets on the nodes' own disks, made once in a job, before they are read.
 
 Keuper & Pfreundt (2016, section IV) advise it where the shared storage cannot feed all nodes. The first rank of each
-node copies, all nodes at once, the others wait. A copy appears whole or not at all (it is renamed when every file has
-its size), and is used by all cells of the job; at its end it is removed, unless it is to be kept. What a job that was
-killed left is removed by whoever stages next on that node: a copy in use is locked, and the kernel frees the lock of
+node copies, all nodes at once, the others wait. A copy appears complete or not at all (it is renamed when every file
+has its size), and is used by all cells of the job; at the job's end it is removed, unless it is to be kept. Leftovers
+of a killed job are removed by the next staging on that node: a copy in use is locked, and the kernel frees the lock of
 processes that have ended.
 """
 
@@ -38,26 +38,27 @@ from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
 COPYING = 8
-"""Files that a node copies at once: a shared storage takes a while to find each."""
+"""Files that a node copies concurrently: a shared storage takes a while to find each."""
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS)
-"""What a node's own disk is to blame for."""
+"""Errors of a node's own disk."""
 _LOCK, _KEPT, _OF_JOB = ".lock", "kept", "job"
 _AGAIN = 0.1
-"""s between two attempts to get a lock."""
+"""Interval of attempts to get a lock, s."""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A staged set, as the rank that copied it tells the others of its node."""
+    """A staged set, as reported by the rank that copied it to the others of its node."""
 
     folder: Path
     files: int
     samples: int
     bytes: int
     seconds: float
-    """From when all nodes began until the copy was whole."""
+    """Time from when all nodes began until the copy was complete."""
     made: bool
-    """False where a copy was kept from an earlier job, or another process of this job made it."""
+    """Whether this process made the copy; False if it was kept from an earlier job, or made by another process of this
+    job."""
 
 
 class Staging:
@@ -83,8 +84,8 @@ class Staging:
     def stage(self, cell: Cell) -> Prepare:
         """Stage the cell's storage, if it is to be, on all nodes; every rank calls this for the same cell.
 
-        What goes wrong is told by the visits that need it: `CannotRun` where a node's disk is full or cannot be
-        written, `Unavailable` where the storage cannot be read.
+        Problems are raised by the visits that need it: `CannotRun` if a node's disk is full or cannot be written,
+        `Unavailable` if the storage cannot be read.
         """
         if not isinstance(cell, TrainCell | StorageCell) or not cell.stage_to:
             return lambda cell, _keep: cell
@@ -96,11 +97,11 @@ class Staging:
     def _on_all_nodes(self, cell: TrainCell | StorageCell) -> Prepare:
         all_arrive(self._world.comm, math.inf)
         found = self._attempt(cell) if self._node.rank == 0 else None
-        all_arrive(self._world.comm, math.inf)  # sleeping, unlike what follows
+        all_arrive(self._world.comm, math.inf)  # sleeping, unlike the calls below
         every = [one for one in self._world.comm.allgather(found) if one is not None]
         own = self._node.bcast(found)
         problem = next((one for one in every if not isinstance(one, Copy)), None)
-        untold = [] if problem else [{"node": place, **_row(one)} for place, one in enumerate(every) if one.made]
+        untold = [] if problem else [{"node": node, **_row(one)} for node, one in enumerate(every) if one.made]
 
         def prepare(cell: TrainCell | StorageCell, keep: Recorder) -> TrainCell | StorageCell:
             if problem:
@@ -112,7 +113,7 @@ class Staging:
         return prepare
 
     def _attempt(self, cell: TrainCell | StorageCell) -> Copy | CannotRun | InputError:
-        """Stage on this node; or what was in the way."""
+        """Stage on this node; return the copy, or the problem."""
         try:
             return self._on_this_node(cell)
         except (CannotRun, InputError) as problem:
@@ -120,13 +121,13 @@ class Staging:
         except OSError as error:
             why = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}: {reason(error)}"
             return CannotRun(why) if error.errno in _FULL else Unavailable(why)
-        except Exception as error:  # every visit that needs the set says it, and all ranks go on together
+        except Exception as error:  # raised by every visit that needs the set
             return CannotRun(f"storage {cell.storage}: staging to {cell.stage_to}: {type(error).__name__}: {error}")
 
     def _on_this_node(self, cell: TrainCell | StorageCell) -> Copy:
         begin = time.perf_counter()
         source = Path(cell.storage_path)
-        stored = Storage(cell.storage, source, cell.storage_format).open()  # refuses what is no such storage
+        stored = Storage(cell.storage, source, cell.storage_format).open()  # refuses a folder that is no such storage
         samples = stored.samples
         stored.close()
         if not source.is_dir():
@@ -135,12 +136,12 @@ class Staging:
         sizes = _sizes(files)
         home = _home(cell.stage_to)
         folder = home / f"{_KEPT if cell.stage_keep else _OF_JOB}-{_digest(source, files)}"
-        _remove_left(home)
+        _remove_leftovers(home)
         if folder not in self._locks:
             self._locks[folder] = _locked(folder)
         lock, made = self._locks[folder], False
-        while not _is_whole(folder, sizes):
-            # Nobody may read what is there while it is replaced, and only one copies.
+        while not _is_complete(folder, sizes):
+            # An old copy must not be read while it is replaced, and only one process copies.
             if _exclusive(lock):
                 _copy(files, folder, sizes, cell.storage)
                 made = True
@@ -156,7 +157,7 @@ def _row(copy: Copy) -> dict[str, int | float]:
 
 
 def _home(stage_to: str) -> Path:
-    """The folder on this node that holds this user's staged sets."""
+    """Return the folder on this node that holds this user's staged sets."""
     folder = os.path.expandvars(stage_to.replace("$TMPDIR", tempfile.gettempdir()))
     if "$" in folder:
         raise InputError(f"stage_to: {stage_to}: no such variable on the node; a folder there, or $TMPDIR, is expected")
@@ -166,13 +167,14 @@ def _home(stage_to: str) -> Path:
 
 
 def _files(source: Path) -> dict[str, Path]:
-    """Every file of the set by its name in the copy: those below `source`, and its index, which may lie elsewhere."""
+    """Return every file of the set by its name in the copy: those below `source`, and its index, which may lie
+    elsewhere."""
     index = kept_index(source)
     return _below(source) | ({INDEX_FILE: index} if index else {})
 
 
 def _below(folder: Path) -> dict[str, Path]:
-    found = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    found = (Path(node, name) for node, _, names in os.walk(folder) for name in names)
     return {str(file.relative_to(folder)): file for file in sorted(found)}
 
 
@@ -181,18 +183,18 @@ def _sizes(files: dict[str, Path]) -> dict[str, int]:
 
 
 def _digest(source: Path, files: dict[str, Path]) -> str:
-    """Tells a set from others, and from what it was before it was changed."""
+    """Return a digest that identifies a set and its present files."""
     state = {name: (file.stat().st_size, file.stat().st_mtime_ns) for name, file in files.items()}
     return hashlib.sha256(repr((os.path.realpath(source), state)).encode()).hexdigest()[:16]
 
 
-def _is_whole(folder: Path, sizes: dict[str, int]) -> bool:
+def _is_complete(folder: Path, sizes: dict[str, int]) -> bool:
     return folder.is_dir() and _sizes(_below(folder)) == sizes
 
 
 def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: str) -> None:
-    """Copy all files; the folder appears when each of them has its size."""
-    for left in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed while it copied
+    """Copy all files; the folder appears when each file has its size."""
+    for left in folder.parent.glob(f".{folder.name}.*"):  # left by a process that was killed while it copied
         shutil.rmtree(left, ignore_errors=True)
     try:
         with atomic(folder) as scratch:
@@ -202,7 +204,9 @@ def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: 
                 for _ in pool.map(lambda name: shutil.copyfile(files[name], scratch / name), files):
                     pass
             if _sizes(_below(scratch)) != sizes:
-                raise Unavailable(f"storage {storage}: its files changed while it was staged; leave it alone meanwhile")
+                raise Unavailable(
+                    f"storage {storage}: its files changed while it was staged; do not change it meanwhile"
+                )
     except InputError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL:
             raise CannotRun(f"storage {storage} cannot be staged: {error}") from error
@@ -210,19 +214,19 @@ def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: 
 
 
 def _locked(folder: Path) -> int:
-    """The lock of a staged set, shared with others who use it."""
+    """Return the lock of a staged set, shared with other users of the set."""
     file = folder.with_name(folder.name + _LOCK)
     while True:
         lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_SH)
-        with suppress(FileNotFoundError):  # who had it before may have removed it
+        with suppress(FileNotFoundError):  # its former holder may have removed the set
             if os.fstat(lock).st_ino == file.stat().st_ino:
                 return lock
         os.close(lock)
 
 
 def _exclusive(lock: int) -> bool:
-    """Whether nobody else uses it now; the lock is then this process's alone, and not its own at all otherwise."""
+    """Return whether no other process uses the set; the lock is then exclusive, and released otherwise."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -231,14 +235,14 @@ def _exclusive(lock: int) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a staged set that is locked for this process alone, and half copies of it."""
+    """Remove a staged set that is locked exclusively, and incomplete copies of it."""
     for one in (folder, *folder.parent.glob(f".{folder.name}.*")):
         shutil.rmtree(one, ignore_errors=True)
     folder.with_name(folder.name + _LOCK).unlink(missing_ok=True)
 
 
-def _remove_left(home: Path) -> None:
-    """Remove what jobs left that were killed."""
+def _remove_leftovers(home: Path) -> None:
+    """Remove leftovers of killed jobs."""
     for file in home.glob(f"{_OF_JOB}-*{_LOCK}"):
         lock = _locked(file.with_suffix(""))
         if _exclusive(lock):

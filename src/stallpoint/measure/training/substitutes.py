@@ -15,27 +15,28 @@ from stallpoint.measure.training.pipeline import InputPipeline, MiniBatch
 
 
 class SyntheticData(InputPipeline):
-    """Puts mini-batches together from one sample in memory, by the same threads: nothing is read or decoded."""
+    """Input pipeline that assembles mini-batches from one sample in memory, by the same threads, without reading or
+    decoding."""
 
     _sample: tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]] | None = None
 
-    def _load(self, index: int, buffers: Buffers, place: int) -> tuple[float, float]:
+    def _load(self, index: int, buffers: Buffers, row: int) -> tuple[float, float]:
         if self._sample is None:
-            times = super()._load(index, buffers, place)
-            self._sample = buffers.inputs[place].copy(), buffers.labels[place].copy()
+            times = super()._load(index, buffers, row)
+            self._sample = buffers.inputs[row].copy(), buffers.labels[row].copy()
             return times
         begin = time.perf_counter()
-        buffers.inputs[place], buffers.labels[place] = self._sample
+        buffers.inputs[row], buffers.labels[row] = self._sample
         return 0.0, time.perf_counter() - begin
 
 
 class FixedMiniBatch(InputPipeline):
-    """Gives the first mini-batch again and again."""
+    """Input pipeline that repeats the first mini-batch."""
 
     _first: MiniBatch | None = None
 
     def next_batch(self) -> MiniBatch:
-        """The first one; after that it takes no time."""
+        """Return the first mini-batch; it takes no time after the first call."""
         if self._first is None:
             self._first = super().next_batch()
             return self._first
@@ -43,17 +44,17 @@ class FixedMiniBatch(InputPipeline):
 
 
 class NothingToRead:
-    """Stands for the input pipeline of a rank that gets all from others, as a context manager."""
+    """Input pipeline of a rank that reads nothing itself, as a context manager."""
 
-    left_out = 0
-    """As `InputPipeline.left_out`."""
+    excluded = 0
+    """As `InputPipeline.excluded`."""
 
     def next_batch(self) -> MiniBatch:
-        """No sample."""
+        """Return no sample."""
         return MiniBatch(torch.empty(0), torch.empty(0, dtype=torch.int64), read=0.0, decode=0.0)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to close."""
+        """Do nothing."""

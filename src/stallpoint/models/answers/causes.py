@@ -248,7 +248,7 @@ def _hidden(measured: Measured, without: Measured | None, isolated: Ensemble) ->
             "cost": cost,
             "hidden": isolated - cost,
             "hidden_share": 1 - cost / isolated,
-            "of_backward": measured.parts.communication / measured.parts.backward,
+            "communication_over_backward": measured.parts.communication / measured.parts.backward,
         }
     of_columns = (columns(name, ensemble) for name, ensemble in quantities.items())
     return measured.point.labels() | {column: value for found in of_columns for column, value in found.items()}
@@ -298,7 +298,7 @@ def _saved(whole: Measured, left: Measured, name: str, on_path: Mapping[str, Ens
         "intervention": name,
         "parts": "; ".join(named),
         **columns("saved", saved),
-        **columns("parted", parted),
+        **columns("expected", parted),
         "agrees": low <= high_of_parts and low_of_parts <= high,
     }
 

@@ -39,7 +39,7 @@ from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.data import ReadTogether
 from stallpoint.records.tables import BREAK_EVEN, FEEDING, SATURATION
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.workers import counts, curves_of, place_of
+from stallpoint.study.workers import counts, curves_of, placement_at
 
 BUSY = 0.9
 """Accelerator utilisation from which on a worker counts as kept busy: the same rules' table 1 asks it of ResNet-50."""
@@ -96,7 +96,7 @@ def _saturating(reading: ReadTogether, nodes: Collection[int], threshold: float)
         measured = [n * workers for n, workers in places]
         seldom = [n * workers for n, workers in places if reading.visits[n, workers] < FEWEST_VISITS]
         ranks = sorted({*counts(nodes, per_node), *measured})
-        rates = {n: n / reading.slowdown(place_of(n, per_node)) for n in ranks}
+        rates = {n: n / reading.slowdown(placement_at(n, per_node)) for n in ranks}
         gains = {n: np.log(rates[2 * n] / rates[n])[1:] for n in ranks if 2 * n in rates}
         stall = Stall.of(gains, max(ranks), threshold)
         verdict, where = (UNDECIDED, 0) if seldom else stall.verdict

@@ -45,7 +45,7 @@ from stallpoint.records.tables import FITS, LARGEST_BATCH
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.presets import NONE, Preset
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.workers import Place
+from stallpoint.study.workers import Placement
 
 MEASURED, PREDICTED, UNKNOWN_BASIS = "measured", "predicted", "unknown"
 OUT_OF_MEMORY = "out of memory"
@@ -161,7 +161,7 @@ class _Base(NamedTuple):
     peaks: Peaks
     preset: Preset | None
     """None where one worker trained alone."""
-    place: Place
+    place: Placement
 
 
 class Memory:
@@ -290,7 +290,7 @@ def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None, cuts
     return np.asarray(peak + more - has)
 
 
-def _divided(preset: Preset | None, place: Place, layers: Layers, cuts: Cuts | None) -> tuple[float, float] | None:
+def _divided(preset: Preset | None, place: Placement, layers: Layers, cuts: Cuts | None) -> tuple[float, float] | None:
     """In how many parts weights and gradients are, and the optimiser's state; None where that is not known."""
     if preset is None or place == (1, 1):
         return 1, 1
@@ -299,7 +299,7 @@ def _divided(preset: Preset | None, place: Place, layers: Layers, cuts: Cuts | N
 
 def _extra(
     preset: Preset,
-    place: Place,
+    place: Placement,
     divided: tuple[float, float],
     whole: tuple[float, float],
     layers: Layers,

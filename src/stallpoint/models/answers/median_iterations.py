@@ -54,7 +54,7 @@ def _median(iterations: pd.DataFrame, layers: pd.DataFrame) -> MedianIteration:
     ranks = iterations[iterations["iteration"] == chosen]
     first = ranks["start"].min()
     slowest = ranks.nlargest(MOST_RANKS, "iteration_time").sort_values("rank")
-    shown = slowest.assign(start=slowest["start"] - first, wall=walls.loc[chosen], of=len(walls))
+    shown = slowest.assign(start=slowest["start"] - first, wall=walls.loc[chosen], iterations=len(walls))
     here = layers[(layers["iteration"] == chosen) & layers["rank"].isin(shown["rank"])]
     return MedianIteration(shown, here)
 

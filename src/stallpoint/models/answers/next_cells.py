@@ -274,7 +274,7 @@ def jobs_of(runs: pd.DataFrame) -> Jobs:
             continue
         if status != "ok":
             names = PLACELESS if isinstance(cell, TrainCell) else ("hardware", "backend", "reduction")
-            failed.add((*(getattr(cell, name, "") for name in names), *cell.place))
+            failed.add((*(getattr(cell, name, "") for name in names), *cell.placement))
         elif isinstance(cell, TrainCell):
             train[path] = cell, float(duration)
         elif isinstance(cell, CollectivesCell):

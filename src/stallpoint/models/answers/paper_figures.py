@@ -31,7 +31,7 @@ from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.strategies.presets import PRESETS
-from stallpoint.study.workers import Place
+from stallpoint.study.workers import Placement
 
 FREE = Scenario(link=Link(latency=0.0, bandwidth=np.inf))
 """Free communication."""
@@ -130,7 +130,13 @@ class NoData:
     """Training data that is there at once: the paper holds it on local SSDs (section IV)."""
 
     def seconds(
-        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+        self,
+        measured: Measured,
+        place: Placement,
+        batch: int,
+        *,
+        without: Collection[str] = (),
+        readers: int | None = None,
     ) -> Ensemble:
         """No time at all."""
         return np.zeros(1 + REPLICATES)

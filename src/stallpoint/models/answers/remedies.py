@@ -58,7 +58,7 @@ class Remedy:
     scenario: Scenario
     also: str = ""
     """What else it changes, or what it takes."""
-    at_most: bool = False
+    upper_bound: bool = False
     """Whether the prediction is a limit: what it changes is taken to cost nothing afterwards."""
     defines: Mapping[str, Any] | None = None
     """Presets or storages that the study has to have for it, by section."""
@@ -107,7 +107,7 @@ def _remedies(study: _Study, point: Point, cell: TrainCell) -> Iterator[Remedy]:
         yield from _of_cluster(study.cluster.preset(point), point.ranks)
     yield Remedy("mini-batch", f"{RAISED} × the mini-batch", Scenario(batch=RAISED), LARGER)
     yield Remedy(
-        "launches", "fewer kernels to start (torch.compile, CUDA graphs)", Scenario(launches=0.0), at_most=True,
+        "launches", "fewer kernels to start (torch.compile, CUDA graphs)", Scenario(launches=0.0), upper_bound=True,
         runs=False,
     )  # fmt: skip
     yield from _of_data(point, cell, study.storages.get((point.network, point.hardware), {}))
@@ -240,7 +240,7 @@ def _row(
         "changes": remedy.kind,
         "also": remedy.also,
         **columns("gain", gain),
-        "at_most": remedy.at_most,
+        "upper_bound": remedy.upper_bound,
         **columns("memory", fit.peak),
         "fits": fit.fits,
         "verdict": TOO_LARGE if fit.fits == NO else _verdict(gain),

@@ -17,7 +17,7 @@ from stallpoint.models.base.statistics import INTERVAL, REPLICATES, Ensemble, Re
 from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
 from stallpoint.models.scaling.study_curves import underlying
 from stallpoint.records.tables import STALL_PROBABILITIES, STALLING
-from stallpoint.study.workers import place_of
+from stallpoint.study.workers import placement_at
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
     return unknown
 
 
-def worthwhile_ranks(ranks: Sequence[int], efficiencies: Reals, least: float) -> Reals:
+def cost_efficient_ranks(ranks: Sequence[int], efficiencies: Reals, least: float) -> Reals:
     """The largest of `ranks` up to which every efficiency [..., len(ranks)] is at least `least`.
 
     The efficiency of the fewest workers is 1, so these are always worthwhile.
@@ -193,9 +193,9 @@ def _probabilities(curve: ScalingCurve, of: str, stall: Stall) -> Iterator[dict[
     if len(stall.probabilities) > 1:
         for ranks, probability in stall.probabilities.items():
             stalls = ranks != stall.largest
-            nodes, _ = place_of(ranks, curve.per_node)
+            nodes, _ = placement_at(ranks, curve.per_node)
             where = {"nodes": nodes, "ranks": ranks}
-            yield {**_labels(curve), **where, "of": of, "stalls": stalls, "probability": probability}
+            yield {**_labels(curve), **where, "basis": of, "stalls": stalls, "probability": probability}
 
 
 def _row(
@@ -219,7 +219,7 @@ def _row(
         "basis": "measured" if last is None else gained[last],
         **_verdict_columns(curve, measured, threshold, mistrust),
         **_crossing_columns(curve, known),
-        **columns("worthwhile_ranks", _worthwhile(curve, known, efficiency) if known else unknown),
+        **columns("cost_efficient_ranks", _worthwhile(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", _best_speedup(curve, known) if known else unknown),
         "largest_measured": max(curve.measured, default=0),
         "largest_considered": stall.largest,
@@ -292,7 +292,7 @@ def _best_speedup(curve: ScalingCurve, known: Sequence[int]) -> Ensemble:
 
 def _worthwhile(curve: ScalingCurve, known: Sequence[int], efficiency: float) -> Ensemble:
     ideal = np.array(known) / curve.base
-    return worthwhile_ranks(known, _speedups(curve, known) / ideal, efficiency)
+    return cost_efficient_ranks(known, _speedups(curve, known) / ideal, efficiency)
 
 
 def communication_ratio(point: Measured | Predicted) -> Ensemble:

@@ -99,7 +99,7 @@ def _matched(
     if not own:
         return None
     known = {ranks: steps for steps in own for ranks in curve.known if steps.ranks in (ANY, ranks)}
-    if presets[sync].exact_alone and 1 in curve.known and 1 not in known and exact:
+    if presets[sync].exact_on_one and 1 in curve.known and 1 not in known and exact:
         known[1] = exact[0]
     return Matched(curve, own[0].training, known)
 
@@ -311,7 +311,7 @@ def _target_stalling(key: tuple[Any, ...], times: Mapping[int, list[Ensemble]], 
     stall = Stall.of(gains, 2 * max(gains, default=0), threshold)
     verdict, place = stall.verdict
     return {
-        **dict(zip((*TARGET, "workers_per_node", "of"), key, strict=True)),
+        **dict(zip((*TARGET, "workers_per_node", "basis"), key, strict=True)),
         **stall.columns,
         "reached": stall.reached,
         "verdict": verdict,

@@ -28,7 +28,7 @@ from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.trainings import Layers
 from stallpoint.records.tables import WHAT_IF, WHAT_IF_GRID
-from stallpoint.study.workers import Place
+from stallpoint.study.workers import Placement
 
 _OF_POINT = ("batch", "prefetch", "storage", "workers_per_node", "sync")
 """Changes of what is trained, not of where."""
@@ -234,7 +234,13 @@ class _Data:
     original: Any
 
     def seconds(
-        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+        self,
+        measured: Measured,
+        place: Placement,
+        batch: int,
+        *,
+        without: Collection[str] = (),
+        readers: int | None = None,
     ) -> Ensemble:
         found: Ensemble = _central(self.original.seconds(measured, place, batch, without=without, readers=readers))
         return found

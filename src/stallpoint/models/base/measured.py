@@ -18,7 +18,7 @@ from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.convergence_kind import ConvergenceCell
 from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.workers import Place
+from stallpoint.study.workers import Placement
 
 SERIES = tuple(column.name for column in records.SERIES)
 PLACELESS = tuple(name for name in SERIES if name != records.WORKERS_PER_NODE.name)
@@ -68,7 +68,7 @@ class Point:
         return tuple(getattr(self, name) for name in PLACELESS)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Placement:
         """On how many nodes its workers are, and how many on each."""
         return self.nodes, self.ranks // self.nodes
 

@@ -22,7 +22,7 @@ from stallpoint.models.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.convergence.steps import TRAINED
-from stallpoint.study.outcome import MOST_STEPS
+from stallpoint.study.outcome import MAX_STEPS
 
 _USUAL = Scatter(0.005, 4.0)
 """Of best accuracies of seeds: they lie closer together than times do."""
@@ -32,7 +32,7 @@ def table(convergence: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[dict
     """Rows of the early_stopping table, of runs without a target that made all their steps."""
     if runs.empty:
         return []
-    whole = runs[(runs["ended"] == MOST_STEPS) & runs["target"].isna()]
+    whole = runs[(runs["ended"] == MAX_STEPS) & runs["target"].isna()]
     return [row for key, rows in groups(whole, TRAINED) for row in _rows(key, rows, convergence, seed)]
 
 

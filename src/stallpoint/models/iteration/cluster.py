@@ -17,7 +17,7 @@ from stallpoint.models.terms.trainings import Layers
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import Preset
-from stallpoint.study.workers import Place
+from stallpoint.study.workers import Placement
 
 SCALINGS = ("strong", "weak")
 
@@ -41,7 +41,13 @@ class DataTimes(Protocol):
     """t_io at any b; `stallpoint.models.terms.data.TrainingData` has what was measured."""
 
     def seconds(
-        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+        self,
+        measured: Measured,
+        place: Placement,
+        batch: int,
+        *,
+        without: Collection[str] = (),
+        readers: int | None = None,
     ) -> Ensemble:
         """As `TrainingData.seconds`."""
         ...

@@ -16,7 +16,7 @@ from stallpoint.models.iteration.replicas import Replicas, fully_connected_secon
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects, IsolatedComputing
 from stallpoint.strategies.options import SEND_RECEIVE
-from stallpoint.study.workers import Place
+from stallpoint.study.workers import Placement
 
 
 class OfStages(Replicas):
@@ -28,7 +28,7 @@ class OfStages(Replicas):
         return self.point.global_batch, self.preset.micro_batches
 
     @property
-    def reads(self) -> tuple[Place, int]:
+    def reads(self) -> tuple[Placement, int]:
         """The first worker, all samples."""
         return (1, 1), self.point.global_batch
 
@@ -38,7 +38,9 @@ class OfStages(Replicas):
         assert self.cuts, "where it is not known how to cut, nothing is predicted"
         layers, stages, count = self.layers, self.point.ranks, self.preset.micro_batches
         starts = self.cuts.starts(stages)
-        sizes = [self.point.global_batch // count * (self.cuts.handed_on[start - 1] or 0) for start in starts[1:]]
+        sizes = [
+            self.point.global_batch // count * (self.cuts.activation_bytes[start - 1] or 0) for start in starts[1:]
+        ]
         messages = self.messages(sizes, SEND_RECEIVE)
         passes = [times.forward_steps * learned.forward[:, None], times.backward_steps * learned.backward[:, None]]
         forward, backward = (np.add.reduceat(of_layers, starts, axis=-1).T for of_layers in passes)

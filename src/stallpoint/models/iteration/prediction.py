@@ -25,7 +25,7 @@ from stallpoint.models.terms.effects import IsolatedTimes
 from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.trainings import Trainings
 from stallpoint.strategies.strategy import load
-from stallpoint.study.workers import Place, counts, curves_of, place_of
+from stallpoint.study.workers import Placement, counts, curves_of, placement_at
 
 
 def learning(cluster: Cluster, points: Sequence[Measured], trainings: Trainings, pace: Pace, seed: int) -> Cluster:
@@ -68,7 +68,7 @@ class DagModel:
 
     def points_of_curves(self, points: Sequence[Measured]) -> list[list[Measured]]:
         """The `points` of each scaling curve, by rising workers; those inside a node may be of several."""
-        series: dict[tuple[str | int, ...], dict[Place, Measured]] = {}
+        series: dict[tuple[str | int, ...], dict[Placement, Measured]] = {}
         for measured in [*self._bases(points), *points]:
             if measured.point.scaling in SCALINGS:
                 series.setdefault(measured.point.placeless, {})[measured.point.place] = measured
@@ -140,7 +140,7 @@ class DagModel:
 
 def _elsewhere(point: Point, ranks: int) -> Point | None:
     """The point of the same curve at another number of workers; None where the mini-batch cannot be split so."""
-    nodes, _ = place_of(ranks, point.workers_per_node)
+    nodes, _ = placement_at(ranks, point.workers_per_node)
     if point.scaling == "weak":
         return replace(point, nodes=nodes, ranks=ranks, global_batch=point.worker_batch * ranks)
     if point.global_batch % ranks:

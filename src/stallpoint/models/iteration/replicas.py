@@ -21,10 +21,10 @@ from stallpoint.models.terms.communication import Communication, all_reduce_part
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import CoRunCost, Effects, IsolatedTimes, Messages, rounds
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.strategies.messages import Merge, block_paths, message_bytes, messages
+from stallpoint.strategies.buckets import Merge, block_paths, buckets, message_bytes
 from stallpoint.strategies.mg_wfbp import merged
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE
-from stallpoint.study.workers import Place
+from stallpoint.study.workers import Placement
 
 Sent = Sequence[Sequence[int]]
 """Layers of each message, in the order of sending."""
@@ -61,7 +61,7 @@ class Replicas:
         return self.point.worker_batch, self.preset.accumulate
 
     @property
-    def reads(self) -> tuple[Place, int]:
+    def reads(self) -> tuple[Placement, int]:
         """Who reads at once, and how many samples each."""
         return self.point.place, self.point.worker_batch
 
@@ -139,7 +139,7 @@ class Replicas:
         if learned.sent is not None and self.preset.grouping == "fused":
             return learned.sent
         sizes = self.summed_bytes()
-        return messages(self.preset, sizes, self._merge(sizes, backward), self.layers.names)
+        return buckets(self.preset, sizes, self._merge(sizes, backward), self.layers.names)
 
     # --- what a strategy may do otherwise -------------------------------------------------------
 
@@ -221,7 +221,7 @@ class Replicas:
         of_layer = self.layers.gradient_bytes
         return [int(of_layer[list(members)].sum()) for members in sent]
 
-    def messages(self, sizes: Sequence[int], operation: str = ALL_REDUCE, place: Place | None = None) -> Messages:
+    def messages(self, sizes: Sequence[int], operation: str = ALL_REDUCE, place: Placement | None = None) -> Messages:
         """What is measured without training of messages of `sizes` bytes before compression, among all workers or those
         of `place`."""
         links, place = self.cluster.links(self.point, operation), place or self.point.place
@@ -236,7 +236,7 @@ class Replicas:
             co_run = CoRunCost(*(np.add(*self._message_parts(of, sizes, place)) for of in both))
         return Messages(latency, latency + bandwidth, in_rounds, co_run)
 
-    def _message_parts(self, links: Communication, sizes: Sequence[int], place: Place) -> tuple[Ensemble, Ensemble]:
+    def _message_parts(self, links: Communication, sizes: Sequence[int], place: Placement) -> tuple[Ensemble, Ensemble]:
         """Latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES, messages]."""
         preset, fit = self.preset, links.at(*place)
         ranks = place[0] * place[1]

@@ -25,7 +25,7 @@ from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.trainings import Layers
-from stallpoint.study.workers import Place, counts
+from stallpoint.study.workers import Placement, counts
 
 AS_MEASURED = "as measured"
 
@@ -137,7 +137,13 @@ class _ChangedData:
     staged: bool
 
     def seconds(
-        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+        self,
+        measured: Measured,
+        place: Placement,
+        batch: int,
+        *,
+        without: Collection[str] = (),
+        readers: int | None = None,
     ) -> Ensemble:
         there = (1, 1) if self.staged else place
         return self.original.seconds(measured, there, batch, without=without, readers=self.readers or readers)

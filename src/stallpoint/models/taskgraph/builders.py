@@ -19,7 +19,7 @@ class Message:
     """Gradients that travel together; times are numbers or ensembles, s."""
 
     layers: tuple[int, ...]
-    """Positions in forward order, from 0, as `stallpoint.strategies.messages.messages` gives them."""
+    """Positions in forward order, from 0, as `stallpoint.strategies.buckets.buckets` gives them."""
     seconds: npt.ArrayLike
     beside: npt.ArrayLike | None = None
     """As in `Task`."""

@@ -1,7 +1,7 @@
 """The task graph of an iteration through the stages of a pipeline, whose passes follow in the order of its strategy.
 
-A stage receives what it computes with, and
-while it receives it does not compute; the stage that sends goes on. See `stallpoint.measure.synchronisation.stages`.
+A stage receives what it computes with, and while it receives it does not compute; the stage that sends goes on. See
+`stallpoint.measure.synchronisation.pipeline_stages`.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def pipeline_tasks(
     for number in range(iterations):
         tasks += inputs(read, copy, preset, number, prefetch=prefetch)
         for place, costs in enumerate(stages, 1):
-            turns = pipeline.turns(place, len(stages))
-            tasks += _stage(costs, turns, number, place, last=place == len(stages))
+            schedule = pipeline.schedule(place, len(stages))
+            tasks += _stage(costs, schedule, number, place, last=place == len(stages))
     return tasks
 
 
-def _stage(costs: StageCosts, turns: Sequence[Turn], number: int, place: int, *, last: bool) -> Iterator[Task]:
+def _stage(costs: StageCosts, schedule: Sequence[Turn], number: int, place: int, *, last: bool) -> Iterator[Task]:
     stream, here = f"stage {place}", f"of {number} on {place}"
-    for kind, part in turns:
+    for kind, part in schedule:
         forward = kind == FORWARD
         before: tuple[str, ...] = (f"copy of {number}",) if forward else ()
         if not (place == 1 if forward else last):

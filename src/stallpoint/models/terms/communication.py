@@ -36,7 +36,7 @@ from stallpoint.models.terms.pieces import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import Preset
-from stallpoint.study.workers import Place
+from stallpoint.study.workers import Placement
 
 Scheme = tuple[str, str, str, str]
 """Hardware, backend, reduction scheme and collective operation: what one set of fits is for."""
@@ -165,7 +165,7 @@ class Inside:
 class Communication:
     """All fits of one scheme."""
 
-    by_place: Mapping[Place, Fit]
+    by_place: Mapping[Placement, Fit]
     inside: Inside | None
     """Of one node; None where none was measured."""
     over_nodes: Fit | None
@@ -277,11 +277,11 @@ def of_messages(frame: pd.DataFrame, name: str) -> pd.Series[float]:
     A row ends when its slowest rank does. The index says which: scheme, node count, size, cell and sample. Leaves out
     and raises as `fit`.
     """
-    return _slowest(_several_ranks(frame, name, "seconds", "messages"))
+    return _slowest(_several_ranks(frame, name, "seconds", "calls"))
 
 
 def _slowest(frame: pd.DataFrame) -> pd.Series[float]:
-    return (frame["seconds"] / frame["messages"]).groupby([frame[column] for column in _CALL]).max()
+    return (frame["seconds"] / frame["calls"]).groupby([frame[column] for column in _CALL]).max()
 
 
 def _while_computing(
@@ -292,10 +292,10 @@ def _while_computing(
     Messages go the same way as on `idle` ranks, by the same laws.
     """
     frame = _several_ranks(
-        contention, "contention", "seconds", "messages", "computing", "alone_computing", "alone_operations"
+        contention, "contention", "seconds", "calls", "computing", "isolated_computing", "isolated_operations"
     )
-    piece = frame["alone_computing"] / frame["alone_operations"]
-    work = (frame["computing"] - frame["operations"] * piece) / frame["messages"]
+    piece = frame["isolated_computing"] / frame["isolated_operations"]
+    work = (frame["computing"] - frame["operations"] * piece) / frame["calls"]
     calls = _slowest(frame).to_frame("seconds").assign(work=frame.assign(work=work).groupby(_CALL)["work"].mean())
     usual = alone.groupby(_SIZE).median().rename("idle")
     calls = calls.join(usual, on=_SIZE, how="inner")

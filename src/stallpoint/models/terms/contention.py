@@ -33,7 +33,7 @@ from stallpoint.models.terms.pace import Pace
 from stallpoint.models.terms.stragglers import expected_lead
 from stallpoint.models.terms.trainings import Trainings
 from stallpoint.strategies.presets import Preset
-from stallpoint.study.workers import Place, nearest
+from stallpoint.study.workers import Placement, nearest
 
 LEAST_SHARE = 0.1
 """Part of the backward pass in which messages have to be under way to tell what they do to it."""
@@ -231,7 +231,7 @@ class _Taught:
     """As at the `place` where they were learned."""
     begins: list[Seen]
     """The points that `straggling` is of."""
-    place: Place
+    place: Placement
 
 
 def _unlike(seen: Point, point: Point) -> tuple[bool, int]:

@@ -21,7 +21,7 @@ from stallpoint.models.base.statistics import (
 )
 from stallpoint.models.terms.batch_law import BatchCurve, Kernel, choose_kernel
 from stallpoint.models.terms.link import Traffic, together
-from stallpoint.study.workers import Place
+from stallpoint.study.workers import Placement
 
 _CURVE = ("storage", "hardware", "readers", "order", "cache")
 _ORDERS = ("shuffled", "random", "sequential")
@@ -65,7 +65,13 @@ class TrainingData:
         self._passes = {at: [_read(rows, key, seed) for key, rows in _likest(of)] for at, of in passes.items()}
 
     def seconds(
-        self, measured: Measured, place: Place, batch: int, *, without: Collection[str] = (), readers: int | None = None
+        self,
+        measured: Measured,
+        place: Placement,
+        batch: int,
+        *,
+        without: Collection[str] = (),
+        readers: int | None = None,
     ) -> Ensemble:
         """t_io of the series of `measured` at b = `batch` and `place`, [1 + REPLICATES]; not a number if unknown.
 
@@ -124,7 +130,7 @@ class TrainingData:
             self._samples[key] = bootstrap(values, visits_of(rows), random, np.mean, usual)
         return self._samples[key]
 
-    def _slowdown(self, hardware: str, storage: str, readers: int, read: float, place: Place) -> Ensemble:
+    def _slowdown(self, hardware: str, storage: str, readers: int, read: float, place: Placement) -> Ensemble:
         """Time to read a sample where workers at `place` read at once over that of one alone.
 
         Passes with as many `readers` come first, else those of one reader. Of them (order, page cache), shuffled ones
@@ -145,9 +151,9 @@ class ReadTogether:
     storage: str
     readers: int
     """Threads of each worker."""
-    visits: Mapping[Place, int]
+    visits: Mapping[Placement, int]
     """Where that was measured, and how often."""
-    slowdown: Callable[[Place], Ensemble]
+    slowdown: Callable[[Placement], Ensemble]
     """Time of a read with workers at a place over that of one alone."""
 
 
@@ -155,7 +161,7 @@ class ReadTogether:
 class _Pass:
     """How the time to read a sample grows; [1 + REPLICATES] at each count."""
 
-    visits: Mapping[Place, int]
+    visits: Mapping[Placement, int]
     """Where it was measured, and how often."""
     inside: BatchCurve | None
     """With the workers of one node; None where no two numbers of them were measured."""
@@ -168,7 +174,7 @@ class _Pass:
         curve = self.inside or self.over_nodes[min(self.over_nodes)]
         return float(curve(1)[0, 0])
 
-    def slowdown(self, place: Place) -> Ensemble:
+    def slowdown(self, place: Placement) -> Ensemble:
         """Over one worker alone. Where one number of workers was measured, they slow each other down as nodes do."""
         nodes, workers = place
         if self.inside is None:

@@ -16,7 +16,7 @@ from stallpoint.records.tables import PHASES
 _STEP = ["cell", "repeat", "visit", "iteration"]
 _OF_ITERATIONS = [*_STEP, "rank", *PHASES, "communication", "iteration_time"]
 _OF_LAYERS = [
-    "iteration", "rank", "layer_index", "message", "all_reduce_start", "all_reduce_end", "gather_start", "gather_end",
+    "iteration", "rank", "layer_index", "bucket", "all_reduce_start", "all_reduce_end", "gather_start", "gather_end",
 ]  # fmt: skip
 """Columns that are read here: choosing rows of all others, names among them, took most of the time."""
 
@@ -128,7 +128,7 @@ def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
 
 def _sent_in(layers: pd.DataFrame) -> dict[int, tuple[int, ...]]:
     """The message of each layer, by iteration; rows of one rank."""
-    of_steps = layers.pivot(index="iteration", columns="layer_index", values="message")
+    of_steps = layers.pivot(index="iteration", columns="layer_index", values="bucket")
     return {step: tuple(messages) for step, messages in zip(of_steps.index, of_steps.to_numpy(), strict=True)}
 
 
@@ -169,9 +169,9 @@ def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatte
 def _spans(layers: pd.DataFrame, what: str, steps: Reals, ranks: Reals) -> tuple[Reals, Reals]:
     """When the operation ``what`` of each message began and ended, [steps, ranks, messages]; not a number where there
     is none."""
-    rows = layers[layers["message"] >= 0]
-    messages = np.unique(rows["message"])
-    keys = zip(("iteration", "rank", "message"), (steps, ranks, messages), strict=True)
+    rows = layers[layers["bucket"] >= 0]
+    messages = np.unique(rows["bucket"])
+    keys = zip(("iteration", "rank", "bucket"), (steps, ranks, messages), strict=True)
     place = tuple(np.searchsorted(known, rows[name]) for name, known in keys)
     begin, end = (np.full((len(steps), len(ranks), len(messages)), np.nan) for _ in range(2))
     np.fmin.at(begin, place, rows[f"{what}_start"].to_numpy(dtype=np.float64))

@@ -24,7 +24,7 @@ from stallpoint.models.base.statistics import (
     shrink_to_one,
     visits_of,
 )
-from stallpoint.study.workers import Place, nearest
+from stallpoint.study.workers import Placement, nearest
 
 USUAL = 0.1
 """How far (logarithm) the ratio of two places usually is from 1."""
@@ -34,12 +34,12 @@ USUAL = 0.1
 class Pace:
     """What pieces of computing took, by hardware and place."""
 
-    known: dict[str, dict[Place, Ensemble]]
+    known: dict[str, dict[Placement, Ensemble]]
     """Seconds of a piece, in the unit of that hardware's pieces."""
-    leads: dict[str, dict[Place, Ensemble]]
+    leads: dict[str, dict[Placement, Ensemble]]
     """How much longer the slowest rank takes for a piece than the mean of those that do not lag, over that mean."""
 
-    def ratio(self, hardware: str, place: Place, reference: Place) -> Ensemble:
+    def ratio(self, hardware: str, place: Placement, reference: Placement) -> Ensemble:
         """Time at `place` over that at `reference`, nearer to 1 the less certain; of what was measured nearest."""
         known = self.known.get(hardware)
         if not known:
@@ -47,7 +47,7 @@ class Pace:
         here, there = (known[nearest(known, at)] for at in (place, reference))
         return shrink_to_one(here / there, USUAL)
 
-    def further_lead(self, hardware: str, place: Place, reference: Place) -> Ensemble | None:
+    def further_lead(self, hardware: str, place: Placement, reference: Placement) -> Ensemble | None:
         """How much more the slowest rank lags at `place` than at `reference`; None unless both were measured."""
         leads = self.leads.get(hardware, {})
         return leads[place] - leads[reference] if {place, reference} <= set(leads) else None
@@ -55,10 +55,10 @@ class Pace:
 
 def fit(contention: pd.DataFrame, seed: int) -> Pace:
     """Medians over jobs; replicates draw the jobs again, as what differs between them is not the node count's."""
-    known: dict[str, dict[Place, Ensemble]] = {}
-    leads: dict[str, dict[Place, Ensemble]] = {}
+    known: dict[str, dict[Placement, Ensemble]] = {}
+    leads: dict[str, dict[Placement, Ensemble]] = {}
     rows = kept(contention)
-    rows = rows.assign(piece=rows["alone_computing"] / rows["alone_operations"])
+    rows = rows.assign(piece=rows["isolated_computing"] / rows["isolated_operations"])
     usual = {hardware: scatter(here, ["nodes", "ranks"], "piece") for hardware, here in groups(rows, "hardware")}
     for (hardware, nodes, ranks), here in groups(rows, ["hardware", "nodes", "ranks"]):
         random, place = generator(seed, "pace", hardware, nodes, ranks), (nodes, ranks // nodes)

@@ -23,7 +23,7 @@ from stallpoint.records.origins import MIXED, UNKNOWN
 _PLACE = ("storage", "hardware", "nodes", "workers_per_node", "ranks")
 _READING = ("order", "cache", "readers")
 _ONE_PASS = ("cell", "visit", *_READING)
-_ORIGIN = ("origin", "server_cache", "of_storage")
+_ORIGIN = ("origin", "server_cache", "uncached")
 _OPERATION = ("operation", "metadata", "origin")
 _QUANTILES = {"latency_p50": 0.50, "latency_p95": 0.95, "latency_p99": 0.99}
 
@@ -44,7 +44,7 @@ def _origins(passes: pd.DataFrame) -> pd.DataFrame:
     found = passes.groupby(list(_ONE_PASS)).agg(
         origin=("origin", lambda values: _same(values, MIXED)),
         server_cache=("server_cache", lambda values: _same(values, UNKNOWN)),
-        of_storage=("of_storage", "all"),
+        uncached=("uncached", "all"),
         filesystem=("filesystem", "first"),
         locality=("locality", "first"),
         metadata=("metadata", lambda values: _same(values, UNKNOWN)),

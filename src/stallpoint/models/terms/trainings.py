@@ -26,7 +26,7 @@ COLUMNS: Mapping[Table, Sequence[str] | None] = {
     ITERATIONS: None,
     LAYERS: (
         "cell", "rank", "visit", "iteration", "warmup", "layer_index", "layer", "layer_type", "forward", "backward",
-        "all_reduce_start", "all_reduce_end", "gather_start", "gather_end", "gradient_bytes", "message",
+        "all_reduce_start", "all_reduce_end", "gather_start", "gather_end", "gradient_bytes", "bucket",
     ),
     INTERVENED: None,
 }  # fmt: skip

@@ -13,8 +13,8 @@ from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import most, rows, with_interval
 from stallpoint.report.charts.shapes import Line
 from stallpoint.strategies.options import ALL_REDUCE
-from stallpoint.study.dry_run import in_place
-from stallpoint.study.workers import place_in_words
+from stallpoint.study.dry_run import nodes_and_workers
+from stallpoint.study.workers import placement_in_words
 from stallpoint.text import number
 
 CURVE = ["hardware", "backend", "reduction", "nodes", "ranks"]
@@ -52,7 +52,9 @@ def _frame(tables: Tables) -> pd.DataFrame:
     scheme += (frame["backend"] == "mpi-copied").map({False: "", True: ", copied"})
     frame = frame.assign(panel=frame["hardware"] + "\n" + scheme + frame["busy"].map({False: "", True: BUSY}))
     frame = frame.sort_values([*CURVE[:-2], "busy", "ranks", "nodes", "message_bytes"], kind="stable")
-    return frame.assign(nodes=[in_place((n, p // n)) for n, p in zip(frame["nodes"], frame["ranks"], strict=True)])
+    return frame.assign(
+        nodes=[nodes_and_workers((n, p // n)) for n, p in zip(frame["nodes"], frame["ranks"], strict=True)]
+    )
 
 
 def _panels(frame: pd.DataFrame, title: str, labels: alt.Axis) -> alt.FacetChart:
@@ -79,7 +81,7 @@ def finding(tables: Tables) -> str:
     frame = frame[frame["ranks"] == frame["ranks"].max()]
     best = most(frame.assign(rate=frame["message_bytes"] / frame["value"] / 1e9), "rate")
     takes = f"takes {number(1e6 * frame['value'].min(), 2)} µs at least"
-    place = place_in_words(int(best["ranks"]), int(best["ranks"] // best["nodes"]))
+    place = placement_in_words(int(best["ranks"]), int(best["ranks"] // best["nodes"]))
     return f"On {place} an all-reduce moves at most {number(best['rate'], 2)} GB/s and {takes}"
 
 
@@ -93,7 +95,7 @@ def _measured(tables: Tables) -> pd.DataFrame:
     if contention is not None and len(contention):
         busy = _all_reduces(contention)
         frame = pd.concat([frame, busy.assign(busy=True)])
-    frame = frame.assign(seconds=frame["seconds"] / frame["messages"])
+    frame = frame.assign(seconds=frame["seconds"] / frame["calls"])
     calls = frame.groupby(["busy", "cell", *CURVE, "message_bytes", "sample"])["seconds"].max()
     quantiles = calls.groupby(["busy", *CURVE, "message_bytes"]).quantile(np.array([0.05, 0.5, 0.95])).unstack()
     frame = quantiles.set_axis(["low", "value", "high"], axis=1).reset_index()

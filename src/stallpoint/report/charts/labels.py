@@ -14,7 +14,7 @@ import pandas as pd
 from stallpoint.records.tables import SERIES
 from stallpoint.report.charts import NoData, Tables
 from stallpoint.strategies.presets import NONE
-from stallpoint.study.workers import place_in_words
+from stallpoint.study.workers import placement_in_words
 from stallpoint.text import number
 
 AXES = tuple(column.name for column in SERIES)
@@ -109,7 +109,7 @@ def compact(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
 
 def at_place(row: Any) -> str:
     """Where a row of a curve is, in words: ``4 nodes``, or ``8 workers (2 nodes)``."""
-    return place_in_words(int(row["ranks"]), int(row["workers_per_node"]))
+    return placement_in_words(int(row["ranks"]), int(row["workers_per_node"]))
 
 
 def most(frame: pd.DataFrame, column: str) -> Any:

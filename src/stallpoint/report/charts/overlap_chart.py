@@ -85,7 +85,7 @@ def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
     place, series = label(chosen, CHOICE[:2]), label(chosen, [axis for axis in AXES if axis not in CHOICE[:2]])
     which = [
         f"\niteration {iteration:.0f} of visit {visit:.0f}: {number(1e3 * wall)} ms, the median of {many:.0f}"
-        for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "of"]].to_numpy().tolist()
+        for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "iterations"]].to_numpy().tolist()
     ]
     where = [at_place(run) for _, run in chosen.iterrows()]
     return place + ": " + series + " · " + where + which + _costs(tables, chosen)
@@ -119,7 +119,7 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
     updated = began + row["iteration_time"] - row["update"]
     yield _bar(LANES[0], "update", "update", updated, updated + row["update"])
     sent = layers[layers["all_reduce_end"].notna() & (layers["gradient_bytes"] > 0)]
-    message = sent["message"].where(sent["message"] >= 0, sent["layer_index"])
+    message = sent["bucket"].where(sent["bucket"] >= 0, sent["layer_index"])
     for _, of in sent.groupby(message):
         size = f"{number(of['gradient_bytes'].sum() / 1e6)} MB"
         start, end = began + of["all_reduce_start"].min(), began + of["all_reduce_end"].max()

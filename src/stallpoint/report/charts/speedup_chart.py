@@ -17,7 +17,7 @@ from stallpoint.report.charts.labels import (
     rows,
 )
 from stallpoint.strategies.presets import NONE
-from stallpoint.study.workers import place_in_words
+from stallpoint.study.workers import placement_in_words
 
 CELLS = "train cells with scaling strong or weak"
 TITLE = "speedup relative to {}"
@@ -48,7 +48,7 @@ def finding(tables: Tables) -> str:
 
 def _place(one: Any) -> str:
     count = int(one["verdict_ranks"]) * (2 if one["verdict"] == "undecided" else 1)
-    return place_in_words(count, int(one["workers_per_node"]))
+    return placement_in_words(count, int(one["workers_per_node"]))
 
 
 def _relative(predictions: pd.DataFrame) -> str:

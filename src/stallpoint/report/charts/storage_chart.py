@@ -25,7 +25,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         "reading": "reading", "nodes": "nodes", "shown": "rate (90 % interval)", "bytes_read": "bytes (90 % interval)",
         "came": "the bytes came", "resident": "in the page cache before", **PERCENTILES,
     }  # fmt: skip
-    return shapes.dots(frame, x, "reading", "nodes", tips, title="nodes", height=26, width=260, sure="of_storage")
+    return shapes.dots(frame, x, "reading", "nodes", tips, title="nodes", height=26, width=260, sure="uncached")
 
 
 def _rates(tables: Tables) -> pd.DataFrame:
@@ -60,6 +60,6 @@ def finding(tables: Tables) -> str:
     else:
         how = " when read cold" if len(cold) else ""
         found = f"{names[0]} delivers {number(values[0] / values[-1], 2)} times the samples of {names[-1]}{how}"
-    doubtful = sorted(set(best.loc[~best["of_storage"].astype(bool), "storage"]))
+    doubtful = sorted(set(best.loc[~best["uncached"].astype(bool), "storage"]))
     which = "all of them" if len(doubtful) == len(best) > 1 else " and ".join(doubtful)
     return f"{found}; caches may have answered for {which}" if doubtful else found

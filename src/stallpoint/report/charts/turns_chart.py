@@ -41,7 +41,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     points = ends.assign(basis="sentinel", place=ends["at_value"])
     usual = first[["hardware"]].drop_duplicates().assign(basis="usual", place=places["sentinel"])
     frame = pd.concat([bars, points, ticks, usual])
-    frame = frame.astype(dict.fromkeys(("visit", "turn", "iterations"), float))
+    frame = frame.astype(dict.fromkeys(("visit", "position", "iterations"), float))
     frame = frame.assign(panel=frame["hardware"], below=frame["place"] - 0.36, above=frame["place"] + 0.36)
     chart = _chart(frame, labels, [-0.75, top]).properties(width=WIDTH, height=round(ROW * (top + 0.75)))
     facet: alt.FacetChart = chart.facet(
@@ -74,7 +74,7 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
         x=x, x2="end:Q", y=marks.at(y, "below"), y2="above:Q", color=colour,
         stroke=alt.Stroke("what:N", scale=kinds, legend=legend),
         tooltip=marks.tips(
-            of="cell", nodes="nodes", visit="visit", turn="turn", seconds="duration", share="of that measured",
+            of="cell", nodes="nodes", visit="visit", position="position", seconds="duration", share="of that measured",
             what="kind",
         ),
     )  # fmt: skip
@@ -99,7 +99,7 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
 
 def _placed(visits: pd.DataFrame) -> pd.DataFrame:
     """Visits with ``start`` and ``end`` in minutes since the hardware entry's first one, and what tooltips say."""
-    began = pd.to_datetime(visits["began"], utc=True)
+    began = pd.to_datetime(visits["started"], utc=True)
     visits = visits.assign(start=(began - began.min()).dt.total_seconds() / 60)
     visits["start"] -= _pauses(visits)
     return visits.assign(

@@ -100,7 +100,7 @@ def _storage(material: Material, hardware: str) -> str:
     coldest = rates.sort_values(["storage", "resident", "nodes"], kind="stable").drop_duplicates("storage")
     return "; ".join(
         f"{rate['storage']} {_speed(rate['bytes_per_second'])}"
-        + ("" if rate["of_storage"] else f", {in_words(rate['origin'], rate['server_cache'])}")
+        + ("" if rate["uncached"] else f", {in_words(rate['origin'], rate['server_cache'])}")
         for rate in coldest.to_dict("records")
     )
 

@@ -11,7 +11,7 @@ from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import instrumentation
 from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings
 from stallpoint.report.html import Section, of_cell, paragraph, table
-from stallpoint.study.study import LeftOut
+from stallpoint.study.study import Excluded
 
 
 def timing(entries: Sequence[Mapping[str, Any]]) -> Section:
@@ -24,7 +24,7 @@ def timing(entries: Sequence[Mapping[str, Any]]) -> Section:
     return Section("timing", found.title, html)
 
 
-def not_measured(conclusions: Conclusions, left_out: Sequence[LeftOut]) -> Section:
+def not_measured(conclusions: Conclusions, left_out: Sequence[Excluded]) -> Section:
     """Cells imported and cells that could not run, and combinations left out, by reason with one example each."""
     blocks = []
     if imported := conclusions["imported"]:

@@ -13,7 +13,7 @@ from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.trust_findings import ENDED, disturbed_in_words, mistrusted
 from stallpoint.report.charts.labels import AXES, label
 from stallpoint.report.html import Section, paragraph, table
-from stallpoint.study.dry_run import in_place
+from stallpoint.study.dry_run import nodes_and_workers
 from stallpoint.text import interval, number
 
 
@@ -60,9 +60,9 @@ def _planned(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             ["hardware", "kind", "nodes", "cells", "planned [s]", "used [s]", "used [node-hours]", "cells as planned"],
             [
                 [
-                    row["hardware"], row["kind"], in_place((row["nodes"], row["workers_per_node"])), str(row["cells"]),
-                    interval(row["planned_seconds"]), number(row['used_seconds']), number(row['used_node_hours']),
-                    str(row["cells_as_planned"]),
+                    row["hardware"], row["kind"], nodes_and_workers((row["nodes"], row["workers_per_node"])),
+                    str(row["cells"]), interval(row["planned_seconds"]), number(row['used_seconds']),
+                    number(row['used_node_hours']), str(row["cells_as_planned"]),
                 ]
                 for row in entries
             ],

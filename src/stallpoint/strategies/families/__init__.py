@@ -1,4 +1,4 @@
-"""The strategies that there are, and the presets that every study knows of them.
+"""The registry of strategies and their presets.
 
 To add one: a module here with a class of `strategy.Strategy`, and a line in `STRATEGIES` (docs/extending/strategy.md).
 """
@@ -28,6 +28,6 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     one_forward_one_backward_family.OneForwardOneBackward,
     split_outputs_family.SplitOutputs,
 )
-"""In the order of tables and of the documentation."""
+"""Strategies in the order of tables and of the documentation."""
 PREDICTED_BY = sorted({f"stallpoint.{one.iteration.partition(':')[0]}" for one in STRATEGIES})
-"""The modules that predict them, which are loaded by name."""
+"""Modules that predict them, loaded by name."""

@@ -1,4 +1,4 @@
-"""Workers that train by themselves and take means of their weights: averaging and gossip."""
+"""Workers that train independently and average their weights: averaging and gossip."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stallpoint.strategies.one_message import OneMessage
 from stallpoint.strategies.strategy import Entry
 
 if TYPE_CHECKING:
-    from stallpoint.strategies.messages import Reals
+    from stallpoint.strategies.buckets import Reals
 
 
 class Averaging(OneMessage):
-    """The mean of all."""
+    """Mean over all workers."""
 
     value = "averaging"
     meaning = "each worker updates its own weights; every period iterations all get their mean"
@@ -63,7 +63,7 @@ class Averaging(OneMessage):
 
 
 class Gossip(OneMessage):
-    """The mean of neighbours."""
+    """Mean over neighbours."""
 
     value = "gossip"
     meaning = (
@@ -71,7 +71,7 @@ class Gossip(OneMessage):
         "neighbours' around a ring"
     )
     own = ("period",)
-    training = "measure.synchronisation.gossip:Gossip.begin"
+    training = "measure.synchronisation.averaging:Gossip.begin"
     presets: ClassVar[Mapping[str, Entry]] = {
         "gossip": Entry(
             "decentralised: after each iteration the mean of a worker's weights and its two neighbours' around a ring",
@@ -91,6 +91,7 @@ class Gossip(OneMessage):
             )
 
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """What a worker sends to k neighbours; an all-reduce around a ring is 2 (p - 1) messages of m / p bytes."""
+        """Return the time of a worker's messages to k neighbours; a ring all-reduce is 2 (p - 1) messages of m / p
+        bytes."""
         among = min(2, ranks - 1) / (2 * (ranks - 1))
         return super().exchanged(latency * among, rest * among * ranks, ranks, computing)

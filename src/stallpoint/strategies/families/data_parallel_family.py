@@ -1,6 +1,6 @@
-"""Data parallelism: every worker has all layers, and the gradients of their mini-batches are brought together.
+"""Data parallelism: every worker has all layers, and gradients are synchronised.
 
-What is sent, when, in which messages and by which scheme are choices that go with each other.
+Compression, start, grouping and reduction scheme combine freely.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SHI = "Shi et al. (2018), section IV-C"
 
 
 class DataParallel(Strategy):
-    """What every strategy is that says nothing else."""
+    """The default strategy."""
 
     presets: ClassVar[Mapping[str, Entry]] = {
         "naive": Entry(

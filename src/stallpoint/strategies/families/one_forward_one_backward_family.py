@@ -1,7 +1,7 @@
-"""The 1F1B pipeline: a forward and a backward pass in turn, so that few micro-batches are under way at once.
+"""The 1F1B pipeline: alternating forward and backward passes, so that few micro-batches are in flight.
 
 Its bubble is that of GPipe: the pipeline fills and drains as fast. A stage keeps the activations of as many
-micro-batches as there are stages from it to the last, where GPipe keeps those of all.
+micro-batches as there are stages from it to the last; GPipe keeps those of all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD, Pipeline, Turn
-from stallpoint.strategies.strategy import Entry, Place
+from stallpoint.strategies.strategy import Entry, Placement
 
 
 class OneForwardOneBackward(Pipeline):
@@ -32,19 +32,20 @@ class OneForwardOneBackward(Pipeline):
         ),
     }
 
-    def turns(self, stage: int, stages: int) -> Sequence[Turn]:
-        """First as many forward passes as there are stages behind; then one of each, as long as there are both."""
+    def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
+        """Return a stage's passes: first as many forward passes as there are stages behind, then one of each kind in
+        alternation."""
         count = self.options.micro_batches
-        ahead = min(stages - stage, count)
+        ahead = min(depth - stage, count)
         fill = [(FORWARD, part) for part in range(1, ahead + 1)]
         steady = [turn for part in range(1, count - ahead + 1) for turn in ((FORWARD, part + ahead), (BACKWARD, part))]
         return [*fill, *steady, *((BACKWARD, part) for part in range(count - ahead + 1, count + 1))]
 
-    def kept(self, place: Place) -> float:
-        """On the first stage, which keeps most."""
-        stages, count = place[0] * place[1], self.options.micro_batches
-        return min(stages, count) / count if stages > 1 else 1.0
+    def kept(self, placement: Placement) -> float:
+        """Return the share on the first stage, which keeps most."""
+        depth, count = placement[0] * placement[1], self.options.micro_batches
+        return min(depth, count) / count if depth > 1 else 1.0
 
     def equation(self, *, prefetch: bool) -> str:
-        """A name: the paper has none."""
+        """Name of the equation, as the paper has none."""
         return "pipeline, 1F1B"

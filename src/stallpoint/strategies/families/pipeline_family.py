@@ -1,4 +1,4 @@
-"""A pipeline: each worker has a stage of the network, through which micro-batches go (GPipe)."""
+"""A pipeline: each worker has a stage of the network, for one micro-batch after the other (GPipe)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import SEND_RECEIVE
-from stallpoint.strategies.strategy import Asked, Entry, Place, Strategy, load
+from stallpoint.strategies.strategy import Asked, Entry, Placement, Strategy, load
 
 FORWARD, BACKWARD = "forward", "backward"
 Turn = tuple[str, int]
@@ -15,7 +15,7 @@ Turn = tuple[str, int]
 
 
 class Pipeline(Strategy):
-    """All micro-batches go forward, then all go backward, the last one first."""
+    """Pipeline with all forward passes first, then all backward passes, the last micro-batch first."""
 
     value = "stages"
     meaning = (
@@ -23,7 +23,7 @@ class Pipeline(Strategy):
         "it hands on what they compute, micro-batch by micro-batch, and gets the gradients of that (a pipeline)"
     )
     own = ("micro_batches",)
-    training = "measure.synchronisation.stages:Stage.begin"
+    training = "measure.synchronisation.pipeline_stages:Stage.begin"
     iteration = "models.iteration.of_stages:OfStages"
     independent = False
     first_reads = True
@@ -42,8 +42,8 @@ class Pipeline(Strategy):
         ),
     }
 
-    def turns(self, stage: int, stages: int) -> Sequence[Turn]:
-        """The passes of a stage, counted from 1, in their order."""
+    def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
+        """Return the passes of a stage, counted from 1, in their order."""
         parts = range(1, self.options.micro_batches + 1)
         return [(FORWARD, part) for part in parts] + [(BACKWARD, part) for part in reversed(parts)]
 
@@ -53,12 +53,12 @@ class Pipeline(Strategy):
         self.goes_with("backend: mpi, start: after-backward and micro_batches", "micro_batches", start="after-backward")
 
     def variants(self, raised: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
-        """More micro-batches, which leave a shorter bubble."""
+        """Yield more micro-batches, for a shorter bubble."""
         yield {"micro_batches": self.options.micro_batches * raised}
 
     def division(self, network: Any, ranks: int) -> Sequence[int]:
-        """The first layers of the stages."""
-        found: Sequence[int] = load("networks.description:stages_of")(network, ranks)
+        """Return the first layers of the stages."""
+        found: Sequence[int] = load("networks.description:pipeline_stages")(network, ranks)
         return found
 
     def impossible(self, asked: Asked) -> str:
@@ -70,25 +70,25 @@ class Pipeline(Strategy):
             return f"B = {batch} is not divisible by the {count} micro_batches of preset {asked.preset}"
         if asked.command:
             return f"preset {asked.preset} cuts networks that stallpoint builds, and {asked.network} is a command"
-        if asked.known and asked.ranks > asked.known.most_stages:
-            most = asked.known.most_stages
-            return f"{asked.ranks} stages, but network {asked.network} can be cut into {most} at most"
+        if asked.known and asked.ranks > asked.known.max_stages:
+            max_stages = asked.known.max_stages
+            return f"{asked.ranks} stages, but network {asked.network} can be cut into {max_stages} at most"
         return ""
 
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
-        """Where it can be cut into as many stages."""
-        return cuts is not None and ranks <= cuts.most_stages
+        """Return whether the network can be cut into as many stages."""
+        return cuts is not None and ranks <= cuts.max_stages
 
-    def shards(self, place: Place) -> int:
-        """One for each worker."""
-        return place[0] * place[1]
+    def shards(self, placement: Placement) -> int:
+        """Return one shard for each worker."""
+        return placement[0] * placement[1]
 
     def divided(
-        self, place: Place, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
+        self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
-        """Those of the mean stage."""
-        return self.shards(place), self.shards(place)
+        """Return the parts of a mean stage."""
+        return self.shards(placement), self.shards(placement)
 
     def equation(self, *, prefetch: bool) -> str:
-        """A name: the paper has none."""
+        """Name of the equation, as the paper has none."""
         return "pipeline"

@@ -1,4 +1,4 @@
-"""Workers and servers that answer each for itself: elastic averaging, asynchronous SGD and Downpour SGD."""
+"""Workers and servers that answer each worker separately: elastic averaging, asynchronous SGD and Downpour SGD."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from stallpoint.strategies.one_message import OneMessage
 from stallpoint.strategies.strategy import Entry, at_least
 
 if TYPE_CHECKING:
-    from stallpoint.strategies.messages import Reals
+    from stallpoint.strategies.buckets import Reals
 
 
 class Served(OneMessage):
-    """What they share."""
+    """Base of strategies with servers."""
 
     def check(self) -> None:
         """See `Strategy`."""
@@ -27,25 +27,26 @@ class Served(OneMessage):
             )
         if options.backend != "mpi" or options.segment_bytes:
             raise InputError(
-                f"backend: the servers of algorithm {self.value} talk through sockets, whole; leave it out"
+                f"backend: the servers of algorithm {self.value} use sockets, without segments; leave it out"
             )
 
     @property
     def waits(self) -> bool:
-        """Not for other workers, unless there is a bound."""
+        """Whether staleness is bounded, so that workers wait for each other."""
         return self.options.staleness_bound is not None
 
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """A worker's own push and pull: the all-reduce moves gradients of p - 1 workers in and their weights out.
+        """Return the time of a worker's own push and pull: the all-reduce moves gradients of p - 1 workers in and their
+        weights out.
 
-        While servers answer all others a worker computes; where they take longer, they are saturated.
+        A worker computes while servers answer the others; if answers take longer, servers are saturated.
         """
         import numpy as np
 
-        whole = latency + rest
-        own = whole / (ranks - 1)
-        saturated = np.maximum(own, whole - np.reshape(computing, (-1, 1)) / self.frequency)
-        part = np.divide(saturated, whole, out=np.ones_like(whole), where=whole > 0)
+        total = latency + rest
+        own = total / (ranks - 1)
+        saturated = np.maximum(own, total - np.reshape(computing, (-1, 1)) / self.frequency)
+        part = np.divide(saturated, total, out=np.ones_like(total), where=total > 0)
         return super().exchanged(latency * part, rest * part, ranks, computing)
 
 
@@ -58,7 +59,7 @@ class Elastic(Served):
         "towards each other"
     )
     own = ("period", "elasticity")
-    training = "measure.synchronisation.elastic:Elastic.begin"
+    training = "measure.synchronisation.served:Elastic.begin"
     presets: ClassVar[Mapping[str, Entry]] = {
         "elastic-averaging": Entry(
             "after every 10 iterations a worker's weights and the server's centre move towards each other, by 0.9/n "
@@ -83,7 +84,7 @@ class Asynchronous(Served):
     meaning = "each worker sends its gradient to a server, which updates, and gets the server's weights"
     own = ("gradients_per_update", "staleness_bound", "server_optimiser")
     updates_on_server = True
-    training = "measure.synchronisation.asynchronous:Asynchronous.begin"
+    training = "measure.synchronisation.served:Asynchronous.begin"
     presets: ClassVar[Mapping[str, Entry]] = {
         "asynchronous": Entry(
             "a server updates with each gradient as it arrives, and answers with its weights; nobody waits for "
@@ -135,7 +136,7 @@ class Downpour(Served):
     )
     own = ("period", "pull_period", "server_optimiser")
     updates_on_server = True
-    training = "measure.synchronisation.downpour:Downpour.begin"
+    training = "measure.synchronisation.served:Downpour.begin"
     presets: ClassVar[Mapping[str, Entry]] = {
         "downpour": Entry(
             "replicas train by themselves, send the sum of their gradients and take the weights every 5 iterations; 2 "
@@ -160,5 +161,5 @@ class Downpour(Served):
 
     @property
     def frequency(self) -> float:
-        """The mean of pushes and pulls."""
+        """Mean frequency of pushes and pulls."""
         return (1 / self.options.period + 1 / self.options.pull_period) / 2

@@ -1,4 +1,4 @@
-"""Data parallelism of which no worker keeps everything: ZeRO-1, FSDP and HSDP."""
+"""Sharded data parallelism: ZeRO-1, FSDP and HSDP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, MIB, REDUCE_SCATTER
-from stallpoint.strategies.strategy import Asked, Entry, Place, Strategy, largest_block
+from stallpoint.strategies.strategy import Asked, Entry, Placement, Strategy, largest_block
 
 _NO_TARGET = "shards weights or the optimiser, and runs to a target evaluate and save whole ones; ddp learns the same"
 
@@ -36,18 +36,18 @@ class ShardedOptimiser(Strategy):
         """See `Strategy`."""
         super().check()
         if self.options.backend != "ddp":
-            raise InputError("sharding: optimiser is for backend: ddp alone")
+            raise InputError("sharding: optimiser is only for backend: ddp")
 
-    def shards(self, place: Place) -> int:
-        """One for each worker."""
-        return place[0] * place[1]
+    def shards(self, placement: Placement) -> int:
+        """Return one shard for each worker."""
+        return placement[0] * placement[1]
 
     def buffers(
-        self, place: Place, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
+        self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Beside the buckets all weights as they are gathered, a share and the whole."""
-        buckets = super().buffers(place, names, sizes, cuts, worker_batch)
-        return buckets + float(sum(sizes)) * (1 + 1 / self.shards(place))
+        """Return the bytes of the buckets, and of all weights as they are gathered, a share and the complete vector."""
+        buckets = super().buffers(placement, names, sizes, cuts, worker_batch)
+        return buckets + float(sum(sizes)) * (1 + 1 / self.shards(placement))
 
 
 class Sharded(Strategy):
@@ -79,39 +79,39 @@ class Sharded(Strategy):
     def check(self) -> None:
         """See `Strategy`."""
         super().check()
-        if (self.options.start, self.options.whole_values) != ("layer-ready", True):
-            raise InputError("backend: fsdp goes with start: layer-ready and whole gradients")
+        if (self.options.start, self.options.uncompressed) != ("layer-ready", True):
+            raise InputError("backend: fsdp goes with start: layer-ready and uncompressed gradients")
 
     @property
     def gathers(self) -> int:
-        """For each forward pass, and again for each backward pass where they were freed."""
+        """Gathers for each forward pass, and again for each backward pass if weights were freed."""
         return self.options.accumulate * (2 if self.options.reshard else 1)
 
-    def shards(self, place: Place) -> int:
-        """One for each worker that holds all weights together with others."""
-        nodes, workers = self.group(place)
+    def shards(self, placement: Placement) -> int:
+        """Return one shard for each worker of a group."""
+        nodes, workers = self.group(placement)
         return nodes * workers
 
-    def divides(self, place: Place, cuts: Cuts | None) -> bool:
-        """Where several workers share them."""
-        return self.shards(place) > 1
+    def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
+        """Return whether several workers share the weights."""
+        return self.shards(placement) > 1
 
     def divided(
-        self, place: Place, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
+        self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
-        """All alike."""
-        return self.shards(place), self.shards(place)
+        """Return equal parts for all."""
+        return self.shards(placement), self.shards(placement)
 
     def buffers(
-        self, place: Place, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
+        self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """A gathered block and those gathered ahead, its gradients, and those as they are sent; with several parts of a
-        mini-batch the gradients of all before the last stay whole."""
-        whole = float(sum(sizes)) if self.options.accumulate > 1 else 0.0
-        return (3 + self.options.gather_ahead) * largest_block(names, sizes) + whole
+        """Return the bytes of a gathered block and those gathered ahead, of its gradients, and of the send buffer; with
+        several parts of a mini-batch also of unsharded gradients."""
+        total = float(sum(sizes)) if self.options.accumulate > 1 else 0.0
+        return (3 + self.options.gather_ahead) * largest_block(names, sizes) + total
 
     def equation(self, *, prefetch: bool) -> str:
-        """A name: the paper has none."""
+        """Name of the equation, as the paper has none."""
         return "sharded"
 
 
@@ -130,17 +130,18 @@ class Hybrid(Sharded):
         ),
     }
 
-    def group(self, place: Place) -> Place:
-        """The workers of a node."""
-        return 1, place[1]
+    def group(self, placement: Placement) -> Placement:
+        """Return the workers of a node."""
+        return 1, placement[1]
 
-    def places(self, place: Place) -> Mapping[Place, Collection[str]]:
-        """Inside a node, and of the shares between single workers of several nodes."""
-        nodes, workers = place
-        return {(1, workers): self.operations, (nodes, 1): (ALL_REDUCE,), place: ()}
+    def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:
+        """Return the operations inside a node, and those of the shares between single workers of several nodes."""
+        nodes, workers = placement
+        shares = {} if nodes == 1 else {(nodes, 1): (ALL_REDUCE,), placement: ()}
+        return {(1, workers): self.operations, **shares}
 
     def impossible(self, asked: Asked) -> str:
         """See `Strategy`."""
-        if asked.place[1] == 1 and asked.place[0] > 1:
+        if asked.placement[1] == 1 and asked.placement[0] > 1:
             return f"preset {asked.preset} shards inside a node, which has one worker; fsdp shards over all"
         return ""

@@ -1,4 +1,4 @@
-"""Split outputs: the last fully-connected layers are divided among the workers by their outputs."""
+"""Column parallelism of the last fully-connected layers, which are divided among the workers by their outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
-from stallpoint.strategies.strategy import Asked, Entry, Place, Strategy, load
+from stallpoint.strategies.strategy import Asked, Entry, Placement, Strategy, load
 
 
 class SplitOutputs(Strategy):
@@ -42,7 +42,7 @@ class SplitOutputs(Strategy):
         words = "backend: mpi, start, grouping and device_prefetch"
         self.goes_with(words, "start", "grouping", "fusion_bytes", "device_prefetch")
         if not self.options.communicates:
-            raise InputError(f"sharding: outputs goes with {words} alone")
+            raise InputError(f"sharding: outputs goes only with {words}")
 
     def impossible(self, asked: Asked) -> str:
         """See `Strategy`."""
@@ -54,38 +54,38 @@ class SplitOutputs(Strategy):
         return ""
 
     def division(self, network: Any, ranks: int) -> Sequence[int]:
-        """The layers that are split, whatever the number of ranks."""
+        """Return the layers that are split, for any number of ranks."""
         found: Sequence[int] = load("networks.description:split_of")(network)
         return found
 
-    def divides(self, place: Place, cuts: Cuts | None) -> bool:
-        """Where there are layers to split."""
+    def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
+        """Return whether there are layers to split."""
         return cuts is not None and bool(cuts.split)
 
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
-        """Where there are layers to split."""
+        """Return whether there are layers to split."""
         return cuts is not None and bool(cuts.split)
 
-    def shards(self, place: Place) -> int:
-        """One for each worker."""
-        return place[0] * place[1]
+    def shards(self, placement: Placement) -> int:
+        """Return one shard for each worker."""
+        return placement[0] * placement[1]
 
     def divided(
-        self, place: Place, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
+        self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float] | None:
-        """Of split layers a share, of the others all."""
+        """Return the mean part: a share of split layers, and all of the others."""
         if (layers := split()) is None:
             return None
         share = sum(sizes[layer] for layer in layers) / sum(sizes)
-        parts = 1 / (1 - share * (1 - 1 / self.shards(place)))
+        parts = 1 / (1 - share * (1 - 1 / self.shards(placement)))
         return parts, parts
 
     def buffers(
-        self, place: Place, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
+        self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """What split layers and the loss take, of all samples."""
-        return sum(cuts.gathered.values()) * worker_batch * self.shards(place) if cuts else 0.0
+        """Return the bytes of the inputs of split layers and the loss, for all samples."""
+        return sum(cuts.gathered.values()) * worker_batch * self.shards(placement) if cuts else 0.0
 
     def equation(self, *, prefetch: bool) -> str:
-        """A name: the paper has none."""
+        """Name of the equation, as the paper has none."""
         return "outputs"

@@ -1,4 +1,4 @@
-"""The kinds of job, one module for each: its cell, its tables, when a study has such cells, and what they take.
+"""The kinds of job, one module for each: its cell, its tables, its expansion, and its expected duration.
 
 A new kind is such a module and a line here, a module in `measure.jobs` with ``measure(cell, world, recorder)``, and the
 tables that it records in `records.tables`.
@@ -46,7 +46,7 @@ IMPORTED = tuple(name for name, kind in KINDS.items() if not kind.measured)
 
 
 def kind_of(cell: Cell) -> JobKind:
-    """The kind of a cell."""
+    """Return the kind of a cell."""
     return KINDS[cell.kind]
 
 

@@ -27,10 +27,10 @@ class CollectivesCell(Cell):
     samples: int
     """Timed rows of calls for each size in a visit."""
     operations: list[str] | None = field(default=None, kw_only=True, metadata=LATER)
-    """Those of `stallpoint.strategies.options.OPERATIONS` that are timed; None: all-reduces alone."""
+    """Timed operations of `stallpoint.strategies.options.OPERATIONS`; None: only all-reduces."""
 
     @property
-    def sent(self) -> list[str]:
+    def timed_operations(self) -> list[str]:
         """The operations that are timed."""
         return self.operations or [ALL_REDUCE]
 
@@ -47,13 +47,13 @@ class CollectivesCell(Cell):
     def seconds(self, known: work.Known) -> float:
         """As `Cell.seconds`."""
         rows = sum(work.ROW * known.crowd + 4 * work.all_reduce(size, self.ranks) for size in self.message_bytes)
-        return work.VISIT + (1 + self.samples) * rows * len(self.sent)
+        return work.VISIT + (1 + self.samples) * rows * len(self.timed_operations)
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
         """As `Cell.rows`."""
         if table is not COLLECTIVES:
             return Cell.rows(self, table, visits)
-        each = (self.samples + 1) * len(self.message_bytes) * len(self.sent)
+        each = (self.samples + 1) * len(self.message_bytes) * len(self.timed_operations)
         return visits * each, f"{visits} visits of ranks with {each} rows of messages"
 
 
@@ -62,10 +62,10 @@ Scheme = tuple[str, int, int, str, str]
 
 
 def called_for(asked: Asked, repeat: int) -> Iterator[CollectivesCell]:
-    """Cells for each scheme by which training sends, but those that were imported."""
+    """Yield cells for each scheme of training, except imported ones."""
     section = asked.config["collectives"]
     elsewhere = {tuple(getattr(cell, axis) for axis in CollectivesCell.axes[:-1]) for cell in asked.imported}
-    for scheme, operations in sorted(_sent(asked).items()):
+    for scheme, operations in sorted(_operations(asked).items()):
         hardware, nodes, workers, backend, reduction = scheme
         if scheme not in elsewhere:
             yield CollectivesCell(
@@ -78,10 +78,10 @@ def called_for(asked: Asked, repeat: int) -> Iterator[CollectivesCell]:
             )
 
 
-def _sent(asked: Asked) -> dict[Scheme, list[str]]:
-    """The operations that training cells call for by their schemes, all-reduces and what the study asks for included.
+def _operations(asked: Asked) -> dict[Scheme, list[str]]:
+    """Return the operations of training cells by scheme, with all-reduces and those that the study asks for.
 
-    Where weights are sharded inside nodes, messages go inside a node, and between single workers of several.
+    With weights sharded inside nodes, these are collectives inside a node, and between single workers of several.
     """
     cells = {
         ((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in asked.training if cell.ranks > 1
@@ -91,15 +91,15 @@ def _sent(asked: Asked) -> dict[Scheme, list[str]]:
         preset = asked.presets[sync]
         if not preset.communicates:
             continue
-        for place, operations in preset.strategy.places((nodes, workers)).items():
-            if place != (1, 1):
-                found.setdefault((hardware, *place, preset.communicator, preset.scheme), set()).update(operations)
+        for placement, operations in preset.strategy.places((nodes, workers)).items():
+            if placement != (1, 1):
+                found.setdefault((hardware, *placement, preset.communicator, preset.scheme), set()).update(operations)
     also = {ALL_REDUCE, *as_list(asked.config["collectives"].get("operations", []))}
     return {of: [name for name in OPERATIONS if name in operations | also] for of, operations in found.items()}
 
 
 def _message_sizes(collectives: Mapping[str, int]) -> list[int]:
-    """Message sizes in bytes, growing by 4 from the smallest; the largest is always among them."""
+    """Return message sizes in bytes, growing by 4 from the smallest to the largest, which is always included."""
     sizes = []
     size = collectives["smallest"]
     while size < collectives["largest"]:

@@ -13,7 +13,7 @@ from stallpoint.study.kinds.train_kind import TRAINING, TrainCell
 
 @dataclass(frozen=True, slots=True)
 class CommandCell(TrainCell):
-    """Training by a script of the user's (`stallpoint.study.commands`); its network is what the command is called."""
+    """Training by a script of the user's (`stallpoint.study.commands`); the command's name is the network."""
 
     kind: ClassVar[str] = "command"
 
@@ -23,17 +23,17 @@ class CommandCell(TrainCell):
     """What starts it on the workers."""
     rate: str
     """Regular expression of the rates that it prints; empty where a probe records its iterations."""
-    most_minutes: float
-    """How long a visit may take."""
+    max_minutes: float
+    """Longest duration of a visit, min."""
 
     @property
     def scheme(self) -> str:
-        """Nothing that MPI has to be told: the script communicates by its own means."""
+        """Empty: the script communicates by its own means."""
         return "library"
 
     @property
     def storages(self) -> tuple[str, ...]:
-        """The storage of the study that the script reads; none where its data is its own."""
+        """The storage of the study that the script reads; none if the data is its own."""
         return (self.storage,) if self.storage_format else ()
 
     def seconds(self, known: work.Known) -> float:
@@ -47,5 +47,5 @@ KIND = JobKind(
     (*TRAINING, PEAK_MEMORY, PROBES),
     "command cells",
     "violet",
-    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # it prints rates, or its layers cannot be told apart
+    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # it prints rates, or its layers cannot be distinguished
 )

@@ -31,7 +31,7 @@ class ConvergenceCell(Cell):
     recipe: str
     """Name of the recipe."""
     trial: int
-    """Which point of what the recipe searches, from 1."""
+    """Number of the recipe's search point, from 1."""
     prefetch: int
     """As in `TrainCell`."""
     readers: int
@@ -39,7 +39,7 @@ class ConvergenceCell(Cell):
     storage_path: str
     storage_format: str
     validation_storage: str
-    """Storage that validation samples are read from; the one of training, where a part of it is set apart."""
+    """Storage of the validation samples; that of training if a part of it is set apart."""
     validation_path: str
     validation_format: str
     validation_share: float
@@ -51,17 +51,17 @@ class ConvergenceCell(Cell):
     own_network: dict[str, Any] | None
     """As in `TrainCell`."""
     target: float | None
-    """Validation accuracy that ends the run; None: it goes on to its last step."""
-    most_epochs: float
+    """Validation accuracy that ends the run; None: the run ends with its last step."""
+    max_epochs: float
     """Passes over the training samples after which the run ends."""
     evaluation_epochs: float
     """Passes between two evaluations; at least one step."""
     patience: int | None
     """Evaluations without a better accuracy that end the run; None: any number."""
-    most_minutes: float | None
+    max_minutes: float | None
     """Training time that ends the run; None: any."""
     noise_steps: int | None
-    """Every so many steps the gradients' norms are recorded; None: never."""
+    """Interval in steps of recording the gradients' norms; None: never."""
 
     @property
     def scheme(self) -> str:
@@ -85,10 +85,10 @@ class ConvergenceCell(Cell):
 
     def seconds(self, known: work.Known) -> float:
         """As `Cell.seconds`."""
-        steps = max(1.0, self.most_epochs * known.samples(self.storage) / self.batch)
+        steps = max(1.0, self.max_epochs * known.samples(self.storage) / self.batch)
         steps *= 1.0 if self.target is None else work.REACHED
-        most = 60 * self.most_minutes if self.most_minutes else float("inf")
-        return work.VISIT + work.EVALUATED * min(most, steps * (work.STEP + work.iteration(self, known)))
+        limit = 60 * self.max_minutes if self.max_minutes else float("inf")
+        return work.VISIT + work.EVALUATED * min(limit, steps * (work.STEP + work.iteration(self, known)))
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
         """As `Cell.rows`."""

@@ -28,7 +28,7 @@ class CopiesCell(Cell):
 
 
 def called_for(asked: Asked, repeat: int) -> Iterator[CopiesCell]:
-    """A cell for each hardware entry that trains."""
+    """Yield a cell for each hardware entry that trains."""
     for hardware in dict.fromkeys(cell.hardware for cell in asked.training):
         yield CopiesCell(samples=asked.config["copies"]["samples"], **asked.common("copies", hardware, (1, 1), repeat))
 

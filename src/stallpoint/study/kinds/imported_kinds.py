@@ -1,4 +1,4 @@
-"""What others measured, from files of other programs."""
+"""Imported measurements, from files of other programs."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ PROFILER = "profiler"
 
 @dataclass(frozen=True, slots=True)
 class ImportedTrainCell(TrainCell):
-    """A training run that others measured, from files in the layout of Shi et al. (2018), Table VI, or of profilers."""
+    """An imported training run, from files in the layout of Shi et al. (2018), Table VI, or of profilers."""
 
     kind: ClassVar[str] = "imported-train"
 
     files: list[str]
     """One for each rank that has one, from rank 0."""
     read: float | None
-    """Time to read and decode a mini-batch, s; None where the worker reads in line, as the files then say it."""
+    """Time to read and decode a mini-batch, s; None if the worker reads in line: then the files have it."""
     host_to_device: float
     """Copy of the mini-batch to the device, s."""
     update: float
     """Model update, s."""
     format: str = field(default="layers", kw_only=True, metadata=LATER)
-    """What the files are: ``layers``, or traces of a ``profiler``, which say themselves what the entry leaves out."""
+    """Format of the files: ``layers``, or traces of a ``profiler``, which have the times that the entry omits."""
     iteration_time: float | None = field(default=None, kw_only=True, metadata=LATER)
-    """What an iteration took, s, as measured beside files of layers; None where nobody says it."""
+    """Measured time of an iteration in addition to files of layers, s; None if unknown."""
     isolated: bool = field(default=False, kw_only=True, metadata=LATER)
-    """Whether what was sent is left out: what a worker of a larger run computed, as if it had been alone."""
+    """Whether communication is excluded: the computing of a worker of a larger run, as an isolated worker."""
 
     @property
     def composed(self) -> bool:
-        """Whether its iterations are put together from the times of their layers: nobody measured them."""
+        """Whether its iterations are composed of the times of their layers, and not measured."""
         return self.format == "layers" and self.iteration_time is None
 
     @property
     def recorded_ranks(self) -> int:
-        """Ranks that the files say something of."""
+        """Number of ranks in the files."""
         return len(self.files)
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
@@ -62,7 +62,7 @@ class ImportedCollectivesCell(Cell):
     backend: str
     reduction: str
     files: list[str]
-    """One file: what the program printed; or traces of a run, one for each rank that has one."""
+    """One file with the program's output; or traces of a run, one for each rank that has one."""
     format: str
     """``nccl-tests``, ``osu``, ``profiler`` or ``layers``."""
     warmup: int = field(default=0, kw_only=True, metadata=LATER)
@@ -70,7 +70,7 @@ class ImportedCollectivesCell(Cell):
 
     @property
     def recorded_ranks(self) -> int:
-        """As in `ImportedTrainCell`: a log is of all ranks at once."""
+        """Number of ranks in the files; 1 for a log, which is of all ranks."""
         return 1
 
 

@@ -45,7 +45,7 @@ class SgemmCell(Cell):
 
 
 def called_for(asked: Asked, repeat: int) -> Iterator[SgemmCell]:
-    """Cells for each network on each hardware entry that trains it."""
+    """Yield a cell for each network on each hardware entry that trains it."""
     section = asked.config["sgemm"]
     for network, hardware in dict.fromkeys((cell.network, cell.hardware) for cell in asked.timed):
         if network in section.get("networks", [network]):

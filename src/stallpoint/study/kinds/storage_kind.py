@@ -1,4 +1,4 @@
-"""Reading the training set from all workers at once, with nothing else under way."""
+"""Reading the training set from all workers at once, in isolation."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class StorageCell(Cell):
     samples: int
     """Samples read by each worker in each pass."""
     readers: int = field(default=1, kw_only=True, metadata=LATER)
-    """Threads of each worker that read at once; where there are several, one alone reads as well."""
+    """Threads of each worker that read at once; with several, single readers are measured as well."""
     drop_caches: bool = field(default=False, kw_only=True, metadata=LATER)
-    """Drop all caches of the kernel before a cold pass, where this user may."""
+    """Whether all caches of the kernel are dropped before a cold pass, if permitted."""
     checkpoint_bytes: int | None = field(default=None, kw_only=True, metadata=LATER)
-    """Size of a checkpoint that is written and read back; None: none is."""
+    """Size of a checkpoint that is written and read back; None without one."""
     server_memory: float | None = field(default=None, kw_only=True, metadata=LATER)
-    """Memory of all servers behind the storage, bytes, where the study says it."""
+    """Memory of all servers behind the storage, bytes; None if unknown."""
     stage_to: str = field(default="", kw_only=True, metadata=LATER)
     """As in `TrainCell`."""
     stage_keep: bool = field(default=False, kw_only=True, metadata=LATER)
@@ -53,11 +53,11 @@ class StorageCell(Cell):
 
 
 def called_for(asked: Asked, repeat: int) -> Iterator[StorageCell]:
-    """Cells for each storage in a folder that training reads, and those that the study asks for, on its workers."""
+    """Yield cells for each storage in a folder that training reads, and for those that the study asks for."""
     section, storage = asked.config["storage_reads"], asked.storage
     also = as_list(section.get("also", []))
     places = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in asked.training}
-    for name, hardware, *place in sorted({(one, *at) for *at, trained in places for one in (*trained, *also)}):
+    for name, hardware, *placement in sorted({(one, *at) for *at, trained in places for one in (*trained, *also)}):
         if name not in asked.folders:
             continue
         memory = storage[name].get("server_memory_gb")
@@ -69,7 +69,7 @@ def called_for(asked: Asked, repeat: int) -> Iterator[StorageCell]:
             checkpoint_bytes=section.get("checkpoint_bytes"),
             server_memory=None if memory is None else memory * 1e9,
             **asked.staging[name],
-            **asked.common("storage_reads", hardware, place, repeat),
+            **asked.common("storage_reads", hardware, placement, repeat),
         )
 
 

@@ -32,12 +32,12 @@ class TrainCell(Cell):
 
     network: str
     batch: int
-    """As configured: the global mini-batch B (``strong``) or the worker's b (``weak``, ``compute``)."""
+    """Mini-batch as configured: the global B (``strong``) or the worker's b (``weak``, ``compute``)."""
     storage: str
     scaling: str
-    """``strong`` (b = B/ranks), ``weak`` (b fixed) or ``compute`` (one worker alone, at batch b)."""
+    """``strong`` (b = B/ranks), ``weak`` (b fixed) or ``compute`` (a single worker, at batch b)."""
     sync: str
-    """Name of the preset by which gradients are synchronised; ``none`` for a worker alone."""
+    """Preset by which gradients are synchronised; ``none`` for a single worker."""
     prefetch: int
     """Mini-batches read ahead while computing; 0 reads in line."""
     worker_batch: int
@@ -55,7 +55,7 @@ class TrainCell(Cell):
     own_network: dict[str, Any] | None
     """The study's entry under ``networks``; None for a network of the registry."""
     stage_to: str = field(default="", kw_only=True, metadata=LATER)
-    """Folder on each node that the storage is copied to before it is read (`measure.staging`); empty: it is not."""
+    """Folder on each node that the storage is staged to (`measure.training.staging`); empty: not staged."""
     stage_keep: bool = field(default=False, kw_only=True, metadata=LATER)
     """Whether the copy stays there when the job ends."""
 
@@ -67,11 +67,11 @@ class TrainCell(Cell):
     @property
     def shards(self) -> int:
         """As `Strategy.shards`, of its workers."""
-        return preset_from(self.preset).strategy.shards(self.place)
+        return preset_from(self.preset).strategy.shards(self.placement)
 
     @property
     def global_batch(self) -> int:
-        """B, samples in all workers' mini-batches together."""
+        """B, samples in all workers' mini-batches."""
         return self.worker_batch * self.ranks
 
     @property
@@ -92,11 +92,11 @@ class TrainCell(Cell):
 
 
 TRAINING = (ITERATIONS, LAYERS)
-BESIDE_TRAINING = (PEAK_MEMORY, STAGING, STALENESS)
+WHILE_TRAINING = (PEAK_MEMORY, STAGING, STALENESS)
 KIND = JobKind(
     TrainCell,
     "train",
-    (*TRAINING, INSTRUMENTATION, *BESIDE_TRAINING),
+    (*TRAINING, INSTRUMENTATION, *WHILE_TRAINING),
     "train cells",
     "blue",
     lacks=(STAGING, STALENESS),

@@ -1,4 +1,4 @@
-"""Merged gradients: the plan made in the job itself, from what messages and layers really take there."""
+"""Merged gradients (MG-WFBP): the plan is made in the job, from measured times of messages and layers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stallpoint.measure.world import World
 from stallpoint.strategies.mg_wfbp import merged
 
 
-class Merging:
-    """Finds the plan once, after the warm-up; until then every layer is a message.
+class Fusion:
+    """Makes the plan once, after the warm-up; until then every layer is a message.
 
-    Rank 0 decides for all, from its own times: the median over the warm-up iterations but the first (if there are
-    any others) of when each layer's gradients are complete. The plan's α and β are of the reduction in use.
+    Rank 0 decides for all, from its own times: when each layer's gradients are complete, the median over the warm-up
+    iterations without the first (if there are others). α and β are those of the reduction in use.
     """
 
     def __init__(self, world: World, gradients: Gradients, reducer: Reducer, device: torch.device, warmup: int) -> None:
@@ -33,7 +33,7 @@ class Merging:
         )
 
     def __call__(self, gradient_ready: Sequence[float | None]) -> list[list[int]] | None:
-        """The plan, if the warm-up has just ended."""
+        """Return the plan if the warm-up has just ended."""
         if len(self._seen) == self._wanted:
             return None
         self._seen.append(gradient_ready)
@@ -51,22 +51,22 @@ class Merging:
         return [[order[position] for position in group] for group in groups]
 
 
-def calibrated(seconds: Callable[[int], float], most: int) -> tuple[float, float]:
-    """α in s and β in s/B by what messages take, in `seconds` of their bytes, `most` at most.
+def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, float]:
+    """Return α in s and β in s/B from the `seconds` of messages of at most `largest` bytes.
 
-    One is nearly all latency; the other, four times as large until it takes `LATENCIES` of those, nearly none.
+    One message is nearly all latency; the other grows by 4 until it takes `LATENCIES` times as long.
     """
-    size = first = min(constants.LATENCY_BYTES, most)
+    size = first = min(constants.LATENCY_BYTES, largest)
     small = large = seconds(first)
-    while size < most and large < constants.LATENCIES * small:
-        size = min(4 * size, most)
+    while size < largest and large < constants.LATENCIES * small:
+        size = min(4 * size, largest)
         large = seconds(size)
     beta = max(0.0, large - small) / max(1, size - first)
     return max(0.0, small - beta * first), beta
 
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
-    """Median of a few messages, as rank 0 finds it."""
+    """Return the median time of a few messages on rank 0."""
     synchronize(values.device)  # messages go in another stream than `values` were made in
     times, stream = [], stream_for(values.device)
     for _ in range(1 + constants.CALIBRATION_SAMPLES):

@@ -1,11 +1,11 @@
-"""A pipeline: each rank computes a stage of the network and hands on what comes out, micro-batch by micro-batch.
+"""A pipeline: each rank computes a stage of the network and passes its output on, micro-batch by micro-batch.
 
-The order of passes is the strategy's (`Pipeline.turns`). The labels go along with the activations, as the first rank
-alone reads, and the losses with the gradients. Each message begins with a header: a rank waits for another stage until
-that is there, and what follows is the transfer.
+The order of passes is the strategy's (`Pipeline.schedule`). Labels go along with the activations, as only the first
+rank reads, and losses with the gradients. Each message begins with a header: until it arrives a rank waits for another
+stage, and the rest is the transfer.
 
-PyTorch's own pipelines (torch.distributed.pipelining) wait for both as one, inside of their schedules: how long the
-bubble is could not be measured. So the schedule is written out here, over MPI.
+PyTorch's own pipelines (torch.distributed.pipelining) wait for both at once, inside of their schedules, so that the
+bubble could not be measured. So the schedule is written out here, over MPI.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from stallpoint.measure.clock import Mark
 from stallpoint.measure.device import thread_for
 from stallpoint.measure.synchronisation.interface import Part, Synchronisation, Worker, parameters
 from stallpoint.measure.training.passes import Ends, Passes
-from stallpoint.measure.training.sent import Received, Sent
+from stallpoint.measure.training.transfers import Received, Transfer
 from stallpoint.networks.cutting import Cutting
 from stallpoint.strategies.families.pipeline_family import FORWARD, Pipeline
 from stallpoint.strategies.presets import Preset
 
-_MOST_DIMENSIONS = 8
+_MAX_DIMENSIONS = 8
 _KINDS = (torch.float32, torch.int64)
-"""Of values and gradients, and of labels."""
+"""Types of values and gradients, and of labels."""
 
 
 class Stage(Synchronisation):
-    """This rank's stage of `network`, whose stages begin with the layers `starts`."""
+    """This rank's stage of `network`; stages begin with the layers `starts`."""
 
     updates = False
 
@@ -47,8 +47,8 @@ class Stage(Synchronisation):
         """See `assembly`."""
         stage = cls(preset, worker)
         trained = [
-            layer if place in stage.layers else replace(layer, parameters=[])
-            for place, layer in enumerate(worker.layers)
+            layer if position in stage.layers else replace(layer, parameters=[])
+            for position, layer in enumerate(worker.layers)
         ]
         return Part(stage, stage.network, worker.layers, trained, parameters(trained))
 
@@ -57,7 +57,7 @@ class Stage(Synchronisation):
         self._world, self._clock, self._device, self._waiting = world, worker.clock, device, worker.waiting
         pipeline = preset.strategy
         assert isinstance(pipeline, Pipeline)
-        self._turns = pipeline.turns(world.rank + 1, world.size)
+        self._schedule = pipeline.schedule(world.rank + 1, world.size)
         self._micro_batches = preset.micro_batches
         self.shards = world.size
         cutting = Cutting(network)
@@ -70,26 +70,26 @@ class Stage(Synchronisation):
         self._sending: list[Future[None]] = []
         self._received: list[tuple[Mark, Mark, Mark]] = []
         self._under_way: dict[int, tuple[torch.Tensor | None, torch.Tensor]] = {}
-        """What each micro-batch that is to go backward came in and went out with."""
+        """Input and output of each micro-batch that has not gone backward."""
 
     def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
-        """Of all micro-batches of what the first rank has read: their losses, and the ends of passes that follow one
-        another, as many of a kind as there are."""
+        """Do the passes of all micro-batches that the first rank has read; return their losses, and the ends of each
+        run of passes of one kind."""
         if self._before is None and len(inputs) % self._micro_batches:
             raise InputError(f"micro_batches: {self._micro_batches} does not divide the mini-batch of {len(inputs)}")
         parts = list(zip(inputs.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
         losses: list[torch.Tensor] = []
         passes: list[Ends] = []
-        for kind, turns in groupby(self._turns, itemgetter(0)):
+        for kind, same in groupby(self._schedule, itemgetter(0)):
             if kind == FORWARD:
                 if passes:
                     how.timer.passed(*passes[-1])
                 with how.in_precision:
-                    for _, part in turns:
+                    for _, part in same:
                         self._forward(part, parts)
                 middle = self._clock.mark()
                 continue
-            for _, part in turns:
+            for _, part in same:
                 last = len(losses) + 1 == self._micro_batches
                 with nullcontext() if last else how.timer.accumulating():
                     losses.append(self._backward(part, how.scale / self._micro_batches))
@@ -108,7 +108,7 @@ class Stage(Synchronisation):
         self._under_way[part] = leaf, result
 
     def _backward(self, part: int, scale: float) -> torch.Tensor:
-        """The loss of a micro-batch, once it has gone backward; it counts `scale` times."""
+        """Do the backward pass of a micro-batch and return its loss, which is multiplied by `scale`."""
         leaf, result = self._under_way.pop(part)
         if self._behind is None:
             loss = result.detach()
@@ -127,12 +127,12 @@ class Stage(Synchronisation):
         """See `Synchronisation`."""
         return [Received(*map(self._clock.seconds, marks)) for marks in self._received]
 
-    def sent(self) -> Mapping[int, Sent]:
-        """No gradients of weights."""
+    def transfers(self) -> Mapping[int, Transfer]:
+        """Return none: no gradients of weights are sent."""
         return {}
 
     def clear(self) -> None:
-        """Forget the gradients and what was received. What is not sent yet goes on: others may be computing."""
+        """Forget the gradients and the received messages. Pending messages go on: others may be computing."""
         self.network.zero_grad(set_to_none=True)
         self._received = []
         self._sending = [sending for sending in self._sending if not sending.done() or sending.result()]
@@ -142,9 +142,9 @@ class Stage(Synchronisation):
         self._thread.shutdown(wait=wait, cancel_futures=True)
 
     def _send(self, rank: int, tensors: Sequence[torch.Tensor], value: float) -> None:
-        """Hand `tensors` and a value on, by the communication thread: this rank goes on computing."""
+        """Pass `tensors` and a value on by the communication thread, while this rank computes."""
         arrays = [tensor.cpu().contiguous().numpy() for tensor in tensors]
-        header = np.zeros(1 + len(arrays) * (1 + _MOST_DIMENSIONS))
+        header = np.zeros(1 + len(arrays) * (1 + _MAX_DIMENSIONS))
         header[0] = value
         for array, row in zip(arrays, header[1:].reshape(len(arrays), -1), strict=True):
             row[0], row[1 : 1 + array.ndim] = array.ndim, array.shape
@@ -156,10 +156,10 @@ class Stage(Synchronisation):
         self._sending.append(self._thread.submit(send))
 
     def _receive(self, rank: int, count: int) -> tuple[list[Any], float]:
-        """So many tensors, and the value that came with them."""
+        """Return so many received tensors, and the value that came with them."""
         self._waiting(True)
         since = self._clock.mark()
-        header = np.empty(1 + count * (1 + _MOST_DIMENSIONS))
+        header = np.empty(1 + count * (1 + _MAX_DIMENSIONS))
         self._world.comm.Recv(header, rank)
         start = self._clock.mark()
         tensors = []

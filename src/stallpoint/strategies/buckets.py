@@ -1,6 +1,6 @@
-"""What a preset sends in one iteration: which layers share a message, and how long it is.
+"""Buckets of a preset in one iteration: the layers that share a message, and its size.
 
-Training jobs send by it, and models predict by it.
+Training and models use the same ones.
 """
 
 from __future__ import annotations
@@ -11,50 +11,51 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stallpoint.strategies.options import SYNCHRONOUS, Options
 
-if TYPE_CHECKING:  # names are known without numpy
+if TYPE_CHECKING:  # strategies are imported without numpy
     import numpy as np
     import numpy.typing as npt
 
     Reals: TypeAlias = npt.NDArray[np.float64]
 
 INDEX_BYTES = 4
-"""Where a value of a sparse message belongs, bytes."""
+"""Bytes of the position of a value in a sparse message."""
 
 
 Merge = Callable[[Sequence[int]], list[list[int]]]
-"""From layers in the order of sending to positions among them in groups, as `mg_wfbp` makes them."""
+"""Function from layers in the order of sending to groups of positions among them, as made by `mg_wfbp`."""
 
 
-def messages(
+def buckets(
     preset: Options, gradient_bytes: Sequence[int], merge: Merge | None = None, names: Sequence[str] = ()
 ) -> list[list[int]]:
-    """Layers (positions in forward order) of each message, in the order of sending: the last layer first.
+    """Return the layers (positions in forward order) of each bucket, in the order of sending: the last layer first.
 
-    `gradient_bytes` holds every layer's, 0 where nothing is learned. Merged groups depend on the cluster: `merge` makes
-    them, and without it layers go one by one. Blocks follow from the layers' `names`. What is not synchronous sends all
-    weights or gradients together.
+    `gradient_bytes` holds every layer's, 0 without parameters. Merged groups depend on the cluster: `merge` makes them,
+    and without it each layer is a bucket. Blocks follow from the layers' `names`. Algorithms that are not synchronous
+    send all weights or gradients in one bucket.
     """
     if not preset.communicates:
         return []
     if preset.grouping == "block":
         return [group[::-1] for group in reversed(blocks(names, gradient_bytes))]
-    learning = [layer for layer in reversed(range(len(gradient_bytes))) if gradient_bytes[layer]]
+    trainable = [layer for layer in reversed(range(len(gradient_bytes))) if gradient_bytes[layer]]
     if preset.algorithm != SYNCHRONOUS:
-        return [learning] if learning else []
+        return [trainable] if trainable else []
     if preset.grouping == "fused":
-        groups = fused([gradient_bytes[layer] for layer in learning], preset.fusion_bytes)
-    elif preset.grouping == "merged" and merge and learning:
-        groups = merge(learning)
+        groups = fused([gradient_bytes[layer] for layer in trainable], preset.fusion_bytes)
+    elif preset.grouping == "merged" and merge and trainable:
+        groups = merge(trainable)
     else:
-        return [[layer] for layer in learning]
-    return [[learning[position] for position in group] for group in groups]
+        return [[layer] for layer in trainable]
+    return [[trainable[position] for position in group] for group in groups]
 
 
 def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int]]:
-    """Layers that learn in the blocks that they are sharded by, in forward order; what no block holds comes first.
+    """Return the layers with parameters by the blocks of sharding, in forward order; layers outside of blocks come
+    first.
 
-    `names` are the layers' paths. Blocks are the modules that the network consists of, where two of them or more hold
-    layers: those of a list, for modules that are lists of numbered ones. Otherwise each layer is one.
+    `names` are the layers' paths. Blocks are the network's children, if two or more of them hold layers; of a list of
+    numbered modules its elements. Otherwise each layer is a block.
     """
     paths = {layer: names[layer].split(".") for layer in range(len(names)) if gradient_bytes[layer]}
     depth = 0
@@ -76,7 +77,7 @@ def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int
 
 
 def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str]:
-    """The path of the module that each of `blocks` is; empty for the network, which holds what no block holds."""
+    """Return the path of each block's module; empty for the network, which holds the layers outside of blocks."""
     found = []
     for members in blocks(names, gradient_bytes):
         steps = zip(*(names[layer].split(".") for layer in members), strict=False)
@@ -85,7 +86,7 @@ def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str
 
 
 def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
-    """Positions of `sizes` (bytes) in groups: a group is closed once it holds `fusion_bytes`, or at the end."""
+    """Group positions of `sizes` (bytes): a group is closed once it holds `fusion_bytes`, or at the end."""
     groups: list[list[int]] = []
     waiting: list[int] = []
     for position, _ in enumerate(sizes):
@@ -97,7 +98,7 @@ def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
 
 
 def message_bytes(preset: Options, gradient_bytes: npt.ArrayLike) -> Reals:
-    """Bytes that one rank sends for gradients of these sizes [...] in single precision."""
+    """Return the bytes that a rank sends for gradients of these sizes [...] in single precision."""
     import numpy as np
 
     bits = 16 if preset.hook in ("fp16", "bf16") else preset.gradient_bits
