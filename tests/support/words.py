@@ -54,8 +54,10 @@ PRIVATE = {
 """Private words, and the field's."""
 PLAIN = {
     "learning": ("rate",),  # the optimiser's learning rate
-    "stages": ("pipeline",),
-    "messages": ("error",),
+    "stages": ("pipeline", "max"),
+    "messages": ("error", "empty"),  # an intervention
+    "place": ("in",),
+    "way": ("under",),
 }
 """Words that stand before or after a private one where its meaning is the plain one."""
 
