@@ -124,7 +124,7 @@ def _study(
 def _truth(count: int) -> pd.DataFrame:
     """So many visits to every point, without any scatter."""
     quiet = Noise("", iterations=0.0, of_job=count, of_visit=1)
-    return visits.of_steps(steps(TRUTHS, NODES, quiet, np.random.default_rng(0)))
+    return visits.step_times(steps(TRUTHS, NODES, quiet, np.random.default_rng(0)))
 
 
 def _layers(case: Case, factors: np.ndarray, random: np.random.Generator) -> pd.DataFrame:

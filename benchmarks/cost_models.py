@@ -21,7 +21,7 @@ from paired import Timing
 
 from stallpoint.measure.jobs import sgemm
 from stallpoint.models.base.statistics import estimate
-from stallpoint.models.terms import communication, matrix_products, pieces
+from stallpoint.models.terms import communication, matrix_products, piecewise_line
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
 
 FITTED = (1, 2, 4, 16, 64, 256)
@@ -115,12 +115,14 @@ def _all_reduce_lines(scratch: Path, samples: int) -> Iterator[str]:
     rows = pd.read_parquet(scratch / "collectives" / "collectives.parquet")
     left_out = SIZES[1:-1:2]
     known = rows[~rows["message_bytes"].isin(left_out)]
-    measured = communication.of_messages(rows, "collectives").groupby("message_bytes").median().loc[left_out].to_numpy()
+    measured = (
+        communication.message_seconds(rows, "collectives").groupby("message_bytes").median().loc[left_out].to_numpy()
+    )
     (fits,) = communication.fit(known, seed=0).values()
-    ours = communication.all_reduce_seconds(fits.by_place[2, 1], 2, left_out)[0]
+    ours = communication.all_reduce_seconds(fits.by_placement[2, 1], 2, left_out)[0]
     peer = _one_line(known, left_out)
     yield f"  all-reduce between 2 processes in shared memory, {len(left_out)} left-out sizes from 2 KiB to 32 MiB"
-    count = len(fits.by_place[2, 1].line.starts)
+    count = len(fits.by_placement[2, 1].line.starts)
     for name, predicted in ((f"ours, {count} piece(s)", ours), ("one line", peer)):
         errors = np.abs(predicted / measured - 1)
         yield f"    {name:<20} |error| median {np.median(errors):.1%}, largest {errors.max():.1%}"
@@ -128,9 +130,9 @@ def _all_reduce_lines(scratch: Path, samples: int) -> Iterator[str]:
 
 def _one_line(rows: pd.DataFrame, sizes: Sequence[int]) -> np.ndarray:
     """α + β·m by the fit that a line gets where sizes are few."""
-    medians = communication.of_messages(rows, "collectives").groupby("message_bytes").median()
+    medians = communication.message_seconds(rows, "collectives").groupby("message_bytes").median()
     design = np.column_stack([np.ones(len(medians)), medians.index])
-    alpha, beta = pieces.non_negative_fit(design, medians.to_numpy())
+    alpha, beta = piecewise_line.non_negative_fit(design, medians.to_numpy())
     return alpha + beta * np.array(sizes)
 
 

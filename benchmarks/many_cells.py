@@ -68,7 +68,7 @@ def fit(folder: Path) -> None:
 def report(folder: Path) -> None:
     """As the rules conclude and report_page do."""
     from stallpoint.findings.conclusions.conclude import conclude
-    from stallpoint.models.scaling.scaling_tables import MEASURED, extrapolated
+    from stallpoint.models.scaling.extrapolation import MEASURED, extrapolated
     from stallpoint.records.parquet import read_frames
     from stallpoint.records.tables import (
         COLLECTIVES,

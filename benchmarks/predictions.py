@@ -91,7 +91,7 @@ def _simpy(workers: Sequence[Costs]) -> float:
 
     def network() -> Iterator[simpy.Event]:
         for number in range(2):
-            for message in workers[0].messages:
+            for message in workers[0].collectives:
                 yield world.all_of(ready[number][message.layers[0]])
                 yield world.timeout(float(message.seconds))
             yield world.timeout(float(workers[0].update))

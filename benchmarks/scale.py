@@ -40,7 +40,7 @@ def write(tidy: dict, folder: Path, times: int) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from stallpoint.models.terms.trainings import COLUMNS
+    from stallpoint.models.terms.training_cells import COLUMNS
     from stallpoint.records import parquet
     from stallpoint.records.seal import seal
     from stallpoint.records.tables import TABLES
@@ -90,7 +90,7 @@ def on_many_ranks(tidy: dict, times: int) -> dict:
 def fit(folder: Path) -> dict:
     """Model tables of the tidy ones in a folder, read as the rule fit reads them."""
     from stallpoint.models import fitting
-    from stallpoint.models.terms.trainings import COLUMNS
+    from stallpoint.models.terms.training_cells import COLUMNS
     from stallpoint.records.parquet import cells_at_once, read_frames
     from stallpoint.records.tables import TIDY_TABLES
 

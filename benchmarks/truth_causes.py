@@ -20,7 +20,7 @@ from paired import Figure
 from stallpoint.models.answers.causes import DOMINANT, losses, verdicts
 from stallpoint.models.base.measured import TIMES, Measured, measured, over_ranks
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
-from stallpoint.models.terms.effects import IsolatedTimes, Messages
+from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
 
 CAUSES = ("interference", "matrix shapes", "communication", "training data", "model update", "straggling")
 EACH = 40
@@ -130,7 +130,12 @@ def _curve(points: list[Measured], workers: int) -> ScalingCurve:
     alone = known[1, "compute"].parts
     nothing = np.empty((1, 0))
     isolated = IsolatedTimes(
-        alone.forward, alone.backward, alone.update, alone.matrix, alone.fully_connected, Messages(nothing, nothing, 0)
+        alone.forward,
+        alone.backward,
+        alone.update,
+        alone.matrix,
+        alone.fully_connected,
+        CollectiveTimes(nothing, nothing, 0),
     )
     there = {nodes: known[nodes, "strong"] for nodes in (1, workers)}
     return ScalingCurve(there, {nodes: _predicted(point, isolated) for nodes, point in there.items()})

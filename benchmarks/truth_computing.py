@@ -17,7 +17,7 @@ from planted import steps
 
 from stallpoint.models.answers.stalling import cost_efficient_ranks
 from stallpoint.models.base.measured import measured
-from stallpoint.models.terms.possible import corrections
+from stallpoint.models.terms.compute import corrections
 
 TRIALS = 40
 NODES = (1, 2, 4, 8, 16, 32)

@@ -16,7 +16,7 @@ from paired import Figure
 
 from stallpoint.models.scaling.extrapolation import extrapolate
 from stallpoint.models.scaling.laws import LAWS, Law, Model
-from stallpoint.models.scaling.series_placement import Places
+from stallpoint.models.scaling.series_placement import Placements
 
 TRIALS = 40
 NOISES = (0.01, 0.02, 0.05, 0.1)
@@ -47,7 +47,7 @@ def _trial(law: Law, noise: float, trial: int) -> tuple[bool, float]:
     """Whether a new measurement is in the interval, and how far off the law's own rate is; not a number if refused."""
     random = np.random.default_rng([2018, trial, round(1000 * noise)])
     workers, batch = np.array(COUNTS, dtype=np.float64), np.full(len(COUNTS), 32.0)
-    places = Places(workers, np.full(len(COUNTS), np.nan), batch)
+    places = Placements(workers, np.full(len(COUNTS), np.nan), batch)
     model = Model.of(law, places)
     truth = workers * np.exp(-model.log_time(random.standard_normal((1, len(model.priors))), places)[0])
     measured = truth * np.exp(noise * random.standard_normal(len(workers)))

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from stallpoint.archive.further import further
 from stallpoint.archive.making import make_archive
+from stallpoint.archive.other_archives import further
 from stallpoint.errors import program
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ENVIRONMENTS

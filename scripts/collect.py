@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stallpoint.archive.further import record_folders
+from stallpoint.archive.other_archives import record_folders
 from stallpoint.errors import program
 from stallpoint.records.tables import TIDY_TABLES
 from stallpoint.study.collect import collect_all

@@ -14,8 +14,8 @@ from pathlib import Path
 from stallpoint.archive.comparison.changes import FAIL_ON, compare, fails
 from stallpoint.archive.comparison.compared_results import read_results
 from stallpoint.archive.comparison.comparison_files import FORMATS, name_of
+from stallpoint.archive.comparison.comparison_page import write_comparison
 from stallpoint.archive.comparison.comparison_words import summary
-from stallpoint.archive.comparison.writing import write_comparison
 from stallpoint.errors import program
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from stallpoint.errors import program
 from stallpoint.inputs.rates import read_rates
-from stallpoint.models.scaling.scaling_tables import MEASURED, extrapolated
+from stallpoint.models.scaling.extrapolation import MEASURED, extrapolated
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, RATES
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from stallpoint.errors import program
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
-from stallpoint.models.terms.trainings import COLUMNS
+from stallpoint.models.terms.training_cells import COLUMNS
 from stallpoint.networks.described import cuts_of, descriptions
 from stallpoint.records.parquet import cells_at_once, read, read_frames, write
 from stallpoint.records.tables import MODEL_TABLES, NETWORK_LAYERS, TIDY_TABLES

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from stallpoint.archive.further import further
+from stallpoint.archive.other_archives import further
 from stallpoint.errors import program
 from stallpoint.measure.machine.usable_cores import usable_cores
 from stallpoint.schedule import requested

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from stallpoint.archive.further import further
+from stallpoint.archive.other_archives import further
 from stallpoint.errors import program
 from stallpoint.schedule.progress import states, summary
 from stallpoint.schedule.requested import measured_with

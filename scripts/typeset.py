@@ -15,4 +15,4 @@ with program(Path(snakemake.log[0])):
         folder.mkdir()
         for table in tables:
             files = {name: folder / f"{table.name}.{name}" for name in typeset.FORMATS}
-            typeset.write(typeset.of_records(table, frames[table.name]), files)
+            typeset.write(typeset.typeset_records(table, frames[table.name]), files)

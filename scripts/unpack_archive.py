@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stallpoint.archive.further import unpack
+from stallpoint.archive.other_archives import unpack
 from stallpoint.errors import program
 
 with program(Path(snakemake.log[0])):

@@ -263,7 +263,7 @@ class LogHandler(LogHandlerBase):
         elsewhere = self.phases and "report_page" not in self.phases
         if elsewhere or not results or not (conclusions.exists() and report.exists()):
             return [], ""
-        from stallpoint.findings.conclusions.summary import (
+        from stallpoint.findings.conclusions.conclusions_page import (
             summary,  # slow to import, and this module comes with every job
         )
 

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 from whole_records import measured
 
-from stallpoint.archive.further import further
 from stallpoint.archive.making import make_archive
+from stallpoint.archive.other_archives import further
 from stallpoint.measure.recorder import Recorder
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import COLLECTIVES, ENVIRONMENTS, RUNS, SLURM_JOBS

@@ -17,7 +17,7 @@ import numpy as np
 import yaml
 
 from stallpoint.models.taskgraph import Kind, Task, schedule
-from stallpoint.models.taskgraph.compilation import WORTH_COMPILING
+from stallpoint.models.taskgraph.kernels import WORTH_COMPILING
 
 ROOT = Path(__file__).parents[2]
 ON_SLURM = (

@@ -42,7 +42,7 @@ import stallpoint.archive.making
 import stallpoint.explain.importing
 import stallpoint.storage.generate
 import stallpoint.study.collect
-from stallpoint.archive.further import further
+from stallpoint.archive.other_archives import further
 from stallpoint.errors import InputError, program
 from stallpoint.measure import job
 from stallpoint.models import fitting
@@ -401,7 +401,7 @@ def _page_of_report() -> None:
         not_measured=_nothing, environment=_nothing, _lead=lambda *_: "",
     ):  # fmt: skip
         stallpoint.report.write_report(
-            {"claims": [], "instrumentation": []}, {}, RESULTS / "report.html", study="tiny", left_out=[]
+            {"claims": [], "instrumentation": []}, {}, RESULTS / "report.html", study="tiny", excluded=[]
         )
 
 

@@ -8,7 +8,7 @@ import synthetic
 from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
-from stallpoint.models.scaling.scaling_tables import extrapolated
+from stallpoint.models.scaling.extrapolation import extrapolated
 from stallpoint.study.study import Excluded
 
 Tables: TypeAlias = dict[str, pd.DataFrame]

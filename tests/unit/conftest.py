@@ -40,7 +40,7 @@ def conclusions(tables: Tables) -> Conclusions:
 @pytest.fixture(scope="session")
 def report(tables: Tables, conclusions: Conclusions, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report(conclusions, tables, path, study="laptop", left_out=LEFT_OUT)
+    write_report(conclusions, tables, path, study="laptop", excluded=LEFT_OUT)
     return path
 
 

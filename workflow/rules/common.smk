@@ -10,7 +10,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 from stallpoint.study import study as studies
-from stallpoint.archive.further import further
+from stallpoint.archive.other_archives import further
 from stallpoint.study.cells import Cell
 from stallpoint.report.charts import CHARTS, PAPERS
 from stallpoint.findings.claims.claim_files import PAPERS_FILES, claim_files, read_claims

@@ -1,4 +1,4 @@
-"""What goes into an archive: a folder in which `snakemake` draws the results again from the records."""
+"""Contents of an archive: a folder in which `snakemake` redraws the results from the records."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
+from stallpoint.archive.anonymising import cell_without_names, config_without_names, copy_records
 from stallpoint.archive.index import INDEX, Index, read_index
-from stallpoint.archive.leaving_out import cell_without_names, config_without_names, copy_records
 from stallpoint.archive.names import Names, expand_nodes
 from stallpoint.networks.own import file_of
 from stallpoint.records.parquet import read
@@ -24,15 +24,15 @@ WORKFLOW = (
     "Snakefile", "workflow", "scripts", "src/stallpoint", "resources", "profiles/default", "pyproject.toml",
     "requirements.lock", "Makefile", "LICENSE",
 )  # fmt: skip
-"""The workflow itself; what is about a site (its profile) stays there."""
+"""Files of the workflow itself, without the site's profile."""
 CONFIG = "config/config.yaml"
 _APART = ("raw", "archives", "visits", "turns", "interrupted", "traces")
-"""Folders of the results that are not copied as they are: records, what they were made of, files for others."""
+"""Folders of the results that are not copied unchanged: records, their inputs, exports."""
 _HEAD = "# The study as it was archived, with every default filled in. With archived: true nothing is measured again.\n"
 
 
 def names_in(study: Study, users: Iterable[str], root: Path, others: Iterable[str] = ()) -> Names:
-    """The names to be left out: nodes of the study's records and `others`, and `users`; paths start at `root`."""
+    """Return the names to anonymise: nodes of the study's records and `others`, and `users`; paths start at `root`."""
     nodes = set(others)
     for folder, _ in recorded(study):
         if (file := folder / f"{ENVIRONMENTS.name}.parquet").exists():
@@ -43,7 +43,7 @@ def names_in(study: Study, users: Iterable[str], root: Path, others: Iterable[st
 
 
 def recorded(study: Study) -> Iterator[tuple[Path, Cell]]:
-    """The folder with the records of each cell, the study's own and those of its archives."""
+    """Return the folder with the records of each cell, the study's own and those of its archives."""
     results = Path("results", study.name)
     for path, cell in study.cells.items():
         yield results / "raw" / path, cell
@@ -55,18 +55,18 @@ def recorded(study: Study) -> Iterator[tuple[Path, Cell]]:
 def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, drawn: Iterable[str] = ()) -> None:
     """Write workflow, configuration, records, results and index below `folder`.
 
-    `workflow` is where the workflow's own files are; with `names`, these are left out. `drawn` names results that hold
-    names: they are not copied, but have to be drawn again from the records in the new folder.
+    `workflow` has the workflow's own files; `names` are replaced. Results that hold names, `drawn`, are not copied, but
+    redrawn from the records in the new folder.
     """
     for part in WORKFLOW:
         _copy(workflow / part, folder / part)
     config = _archived(study, names, folder)
     (folder / CONFIG).parent.mkdir(parents=True)
     (folder / CONFIG).write_text(_HEAD + yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    left = set(drawn)
+    skipped = set(drawn)
     for entry in sorted(Path("results", study.name).iterdir()):
         if entry.name not in _APART:
-            _copy(entry, folder / entry, left)
+            _copy(entry, folder / entry, skipped)
     cells = {}
     for source, cell in recorded(study):
         copy_records(source, folder / source, names)
@@ -75,20 +75,20 @@ def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, dr
     _copy_indices(study, cells, folder)
 
 
-def _copy(source: Path, target: Path, left: Iterable[str] = ()) -> None:
-    """Copy a file, or a folder with all it holds but hidden files, compiled code and those named in `left`."""
+def _copy(source: Path, target: Path, skipped: Iterable[str] = ()) -> None:
+    """Copy a file, or a folder without hidden files, compiled code and those named in `skipped`."""
     files = [source] if source.is_file() else sorted(source.rglob("*"))
     for file in files:
         inside = file.relative_to(source).parts
         hidden = any(part.startswith(".") or part in ("__pycache__",) for part in inside)
-        if file.is_file() and not hidden and str(file) not in left:
-            place = target.joinpath(*inside)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, place)
+        if file.is_file() and not hidden and str(file) not in skipped:
+            copied = target.joinpath(*inside)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copied)
 
 
 def _archived(study: Study, names: Names | None, folder: Path) -> dict[str, Any]:
-    """The configuration to be archived; the files that it needs are copied to where it then says they are."""
+    """Return the configuration to be archived; its files are copied to where it then points."""
     places = names or Names(root=str(Path.cwd()))
     config = {**config_without_names(study.config, places), "archived": True}
     if names is None:
@@ -118,10 +118,10 @@ def _index(study: Study, cells: Mapping[str, Cell]) -> Index:
 
 
 def _copy_indices(study: Study, cells: Mapping[str, Cell], folder: Path) -> None:
-    """The index and the networks of each archive that is part of the study."""
+    """Copy the index and the networks of each archive that is part of the study."""
     for archive in study.archives:
         source = Path("results", study.name, "archives", archive.name)
         _copy(source / "networks", folder / source / "networks")
-        own = {place: cells[str(source / place)] for place in archive.cells}
+        own = {copied: cells[str(source / copied)] for copied in archive.cells}
         text = replace(read_index(source), cells=own).to_json()
         (folder / source / INDEX).write_text(text, encoding="utf-8")

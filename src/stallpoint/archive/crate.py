@@ -1,4 +1,4 @@
-"""The archive as an RO-Crate: what each file is, and which run of the workflow made it.
+"""The archive as an RO-Crate: the kind of each file, and the workflow run that made it.
 
 Profiles: RO-Crate 1.1, Workflow RO-Crate 1.0, and Process, Workflow and Provenance Run Crate 0.5. These are the newest
 that the community's validator (roc-validator) knows.
@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import yaml
 
 import stallpoint
-from stallpoint.archive.citation import authors, title
 from stallpoint.archive.index import CHECKSUMS
 from stallpoint.archive.packing import files_in, sha256
 from stallpoint.archive.provenance import Entity, Provenance, refer, slug
@@ -25,6 +25,43 @@ from stallpoint.errors import InputError
 from stallpoint.records.parquet import files_of, read
 from stallpoint.records.tables import ENVIRONMENTS, RUNS
 from stallpoint.study.study import Study
+
+FILE = "CITATION.cff"
+
+
+def title(study: str, about: Mapping[str, Any]) -> str:
+    """Return the title of the archived results; `about` is the study's entry ``archive``."""
+    return str(about.get("title") or f"stallpoint study {study}: where distributed training stops getting faster")
+
+
+def authors(study: str, about: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
+    """Return the authors to cite; nobody by name unless the study names them."""
+    return about.get("authors") or [{"name": f"The authors of study {study}"}]
+
+
+def write_citation(folder: Path, study: str, about: Mapping[str, Any], published: datetime) -> None:
+    """Write the file to `folder`, with a reference to the program that made the results."""
+    citation = {
+        "cff-version": "1.2.0",
+        "message": "If you use these results, please cite them, and the program they were measured with.",
+        "type": "dataset",
+        "title": title(study, about),
+        "authors": [dict(author) for author in authors(study, about)],
+        "date-released": published.date(),
+        "license": about["licence"],
+        "references": [
+            {
+                "type": "software",
+                "title": "stallpoint",
+                "version": stallpoint.__version__,
+                "authors": [{"name": "The stallpoint developers"}],
+                "license": "Apache-2.0",
+            }
+        ],
+    }
+    text = yaml.safe_dump(citation, sort_keys=False, allow_unicode=True)
+    (folder / FILE).write_text(text, encoding="utf-8")
+
 
 METADATA = "ro-crate-metadata.json"
 MAIN = "Snakefile"
@@ -49,7 +86,7 @@ _OWN_LICENCE = "Apache-2.0"
 _CONFIG = "config/config.yaml"
 _RUN = "#run"
 _OUTPUTS = {"records": "Dataset", "report": "File", "conclusions": "File"}
-"""What comes out of the workflow, and of which type."""
+"""Outputs of the workflow, and their types."""
 _SOFTWARE = {
     "python": ("Python", "https://www.python.org/"),
     "torch": ("PyTorch", "https://pytorch.org/"),
@@ -60,7 +97,7 @@ _SOFTWARE = {
 
 @dataclass(frozen=True)
 class Run:
-    """When the study was measured, and on what."""
+    """Period and machines of the study's measurements."""
 
     cells: Sequence[Mapping[str, Any]]
     """A row of `tables.RUNS` for each cell, and its ``folder``."""
@@ -68,24 +105,24 @@ class Run:
 
     @property
     def started(self) -> datetime:
-        """Start of the first cell."""
+        """Return the start of the first cell."""
         found: datetime = min(cell["started"] for cell in self.cells)
         return found
 
     @property
     def ended(self) -> datetime:
-        """End of the last cell."""
+        """Return the end of the last cell."""
         found: datetime = max(cell["started"] + timedelta(seconds=cell["duration"]) for cell in self.cells)
         return found
 
     @property
     def failed(self) -> int:
-        """How many cells could not run."""
+        """Return how many cells could not run."""
         return sum(cell["status"] == "failed" for cell in self.cells)
 
 
 def run_of(folder: Path, cells: Mapping[str, Any]) -> Run:
-    """What the records below `folder` say of the run; `cells` are their folders."""
+    """Return the run by the records below `folder`; `cells` are their folders."""
     folders = [folder / cell for cell in cells]
     runs = [
         {**row, "folder": str(file.parent.relative_to(folder))}
@@ -99,7 +136,7 @@ def run_of(folder: Path, cells: Mapping[str, Any]) -> Run:
 
 
 def write_metadata(folder: Path, study: Study, run: Run) -> None:
-    """Describe what is in `folder`, in its file `METADATA`."""
+    """Describe the contents of `folder`, in its file `METADATA`."""
     files = sorted({*files_in(folder), CHECKSUMS} - {METADATA})
     machines = list(_machines(run))
     steps = Provenance(study.name, _CONFIG, run.cells, files, machines=[machine["@id"] for machine in machines])
@@ -121,7 +158,7 @@ def write_metadata(folder: Path, study: Study, run: Run) -> None:
 
 
 def _root(study: Study, run: Run, files: Iterable[str]) -> Iterator[Entity]:
-    """The crate itself, with its profiles, authors and licences."""
+    """Return the crate itself, with its profiles, authors and licences."""
     about = study.config["archive"]
     profiles = [
         {"@id": url, "@type": "CreativeWork", "name": name, "version": version}
@@ -160,16 +197,16 @@ def _licence(identifier: str) -> Entity:
 
 
 def _author(author: Mapping[str, str]) -> Iterator[Entity]:
-    """A group, or a person and where they work."""
+    """Return a group, or a person with affiliation."""
     if "name" in author:
         yield _organisation(author["name"])
         return
     name = " ".join(author[key] for key in ("given-names", "family-names") if key in author)
     person = {"@id": author.get("orcid", f"#{slug(name)}"), "@type": "Person", "name": name}
     if "affiliation" in author:
-        place = _organisation(author["affiliation"])
-        yield {**person, "affiliation": {"@id": place["@id"]}}
-        yield place
+        employer = _organisation(author["affiliation"])
+        yield {**person, "affiliation": {"@id": employer["@id"]}}
+        yield employer
     else:
         yield person
 
@@ -179,7 +216,7 @@ def _organisation(name: str) -> Entity:
 
 
 def _workflow(run: Run, steps: Provenance) -> Iterator[Entity]:
-    """The Snakefile, its language, its parameters and the software it ran with."""
+    """Return the Snakefile, its language, its parameters and the software it ran with."""
     software = [
         {"@id": url, "@type": "SoftwareApplication", "name": name, "url": url, "softwareVersion": version}
         for column, (name, url) in _SOFTWARE.items()
@@ -225,7 +262,7 @@ def _parameter(name: str, kind: str, *, required: bool = False) -> Entity:
 
 
 def _run(study: Study, run: Run, folder: Path, machines: Sequence[Entity]) -> Iterator[Entity]:
-    """The run of the workflow: what it was given, on what it ran, what came out."""
+    """Return the run of the workflow: its inputs, its machines, its outputs."""
     results = f"results/{study.name}"
     outputs = {
         "records": f"{results}/raw/",
@@ -253,7 +290,7 @@ def _run(study: Study, run: Run, folder: Path, machines: Sequence[Entity]) -> It
 
 
 def _machines(run: Run) -> Iterator[Entity]:
-    """What each hardware entry was found to be."""
+    """Return the recorded properties of each hardware entry."""
     hardware_of = {cell["cell"]: cell["hardware"] for cell in run.cells}
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in run.environments.to_pylist():
@@ -267,7 +304,7 @@ def _machines(run: Run) -> Iterator[Entity]:
 
 
 def _file(file: Path, name: str) -> Entity:
-    """What is said of every file; the list of checksums cannot hold its own."""
+    """Return the description of a file; the list of checksums cannot hold its own."""
     plain: Entity = {"@id": quote(name), "@type": "File", "name": name, "encodingFormat": _format(file)}
     if name == CHECKSUMS:
         return plain
@@ -279,7 +316,7 @@ def _format(file: Path) -> str:
 
 
 def _descriptions(study: str) -> dict[str, str]:
-    """What some files are, in words."""
+    """Return descriptions of some files, in words."""
     results = f"results/{study}"
     return {
         _CONFIG: "The study: what was measured, and how",

@@ -1,4 +1,4 @@
-"""The index of an archive: whose results it holds, in which formats, and where each cell's records are.
+"""The index of an archive: its authors, formats, and where each cell's records are.
 
 It is the file ``archive.json`` at the root of the zip, and of the folder that an archive becomes in another study.
 """
@@ -27,8 +27,12 @@ FORMAT = 1
 
 _NAME = {"type": "string", "pattern": rf"^{NAME.pattern}\Z", "maxLength": LONGEST}
 _NAMED = {"type": "object", "propertyNames": _NAME}
-_PLACE = {"type": "string", "pattern": r"^[^/\x00\\]+(/[^/\x00\\]+)*\Z", "not": {"pattern": r"(^|/)\.\.?(/|\Z)"}}
-"""A relative path that stays where it starts."""
+_RELATIVE_PATH = {
+    "type": "string",
+    "pattern": r"^[^/\x00\\]+(/[^/\x00\\]+)*\Z",
+    "not": {"pattern": r"(^|/)\.\.?(/|\Z)"},
+}
+"""A relative path that stays below its start."""
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["study", "hardware", "presets", "shared_links", "own_networks", "networks", "cells"],
@@ -38,24 +42,24 @@ SCHEMA: dict[str, Any] = {
         "presets": {**_NAMED, "additionalProperties": {"type": "object"}},
         "shared_links": {"type": "array", "items": {"type": "array", "items": _NAME, "minItems": 2, "maxItems": 2}},
         "own_networks": {**_NAMED, "additionalProperties": {"type": "object"}},
-        "networks": {**_NAMED, "additionalProperties": _PLACE},
-        "cells": {"type": "object", "propertyNames": _PLACE, "additionalProperties": {"type": "object"}},
+        "networks": {**_NAMED, "additionalProperties": _RELATIVE_PATH},
+        "cells": {"type": "object", "propertyNames": _RELATIVE_PATH, "additionalProperties": {"type": "object"}},
     },
 }
-"""What an index can be: names are parts of paths, and no path leaves its folder."""
+"""Schema of an index: names are parts of paths, and no path leaves its folder."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """What an archive says of itself."""
+    """Description of an archive."""
 
     study: str
     hardware: Mapping[str, int]
-    """Nodes that each hardware entry has."""
+    """Number of nodes of each hardware entry."""
     presets: Mapping[str, Mapping[str, Any]]
-    """The study's own presets, as it defines them."""
+    """The study's own presets, as defined there."""
     shared_links: tuple[tuple[str, str], ...]
-    """Hardware and storage where data comes over the link that carries the gradients."""
+    """Hardware and storage whose data share the link of the gradients."""
     own_networks: Mapping[str, Mapping[str, Any]]
     """Entries under ``networks`` of the study."""
     networks: Mapping[str, str]
@@ -64,7 +68,7 @@ class Index:
     """Folder with the records -> cell."""
 
     def to_json(self) -> str:
-        """The index as the file's text."""
+        """Return the index as the file's text."""
         values = {
             "archive": FORMAT,
             "records": SCHEMA_VERSION,
@@ -80,7 +84,7 @@ class Index:
         return json.dumps(values, indent=1) + "\n"
 
     def with_prefix(self, name: str) -> Index:
-        """The same as further hardware of another study, ``<name>.<hardware>``, in a folder of its own."""
+        """Return the index as hardware of another study, ``<name>.<hardware>``, in a folder of its own."""
 
         def named(hardware: str) -> str:
             return f"{name}.{hardware}"
@@ -96,7 +100,7 @@ class Index:
 
 
 def from_json(text: str, where: str) -> Index:
-    """The index in the text of the file; `InputError` says that `where` holds something else, or another version."""
+    """Return the index in the text of the file; raise `InputError` naming `where` for other contents or versions."""
     try:
         values = json.loads(text)
         versions = {"archive": (values["archive"], FORMAT), "records": (values["records"], SCHEMA_VERSION)}
@@ -124,7 +128,7 @@ def from_json(text: str, where: str) -> Index:
 
 
 def read_index(folder: Path) -> Index:
-    """The index in a folder."""
+    """Return the index in a folder."""
     file = folder / INDEX
     try:
         return from_json(file.read_text(encoding="utf-8"), str(folder))

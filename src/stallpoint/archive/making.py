@@ -1,24 +1,66 @@
-"""Making an archive of a study whose results are complete."""
+"""Archive of a study whose results are complete."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import stallpoint
-from stallpoint.archive import citation, guide
+from stallpoint.archive.anonymising import without_names
 from stallpoint.archive.archive_contents import WORKFLOW, names_in, stage
-from stallpoint.archive.crate import run_of, write_metadata
+from stallpoint.archive.crate import run_of, title, write_citation, write_metadata
 from stallpoint.archive.index import read_index
-from stallpoint.archive.leaving_out import without_names
 from stallpoint.archive.names import Names, expand_nodes
 from stallpoint.archive.packing import files_in, pack, write_checksums
 from stallpoint.archive.search import find
 from stallpoint.records.parquet import to_arrow, write
 from stallpoint.records.tables import ACCOUNTING
 from stallpoint.study.study import Study
+
+_TEXT = Template(
+    """# $title
+
+What the study `$study` measured, what follows from it, and the workflow that draws it again from the records. Made by
+`snakemake archive` of stallpoint $version.
+
+| where | what |
+| --- | --- |
+| `results/$study/report.html` | the report: open it in a browser |
+| `results/$study/conclusions.md`, `details.md`, `conclusions.json` | conclusions: on one page, all of them, as data |
+| `results/$study/systems.csv`, `slides/` | a row for each answer and the system it is about; the answers as slides |
+| `results/$study/raw/` | the records as measured: a folder for each cell, Parquet with units in the metadata |
+| `results/$study/tables/`, `models/`, `figures/` | the records of all cells together, fitted models, figures |
+| `results/$study/tables/environments.parquet` | machine and software of each rank |
+| `results/$study/tables/slurm_jobs.parquet`, `results/$study/accounting.parquet` | Slurm's jobs, if there were any |
+| `config/config.yaml` | the study |
+| `requirements.lock` | versions of what was installed |
+| `archive.json` | the cells, and where their records are |
+| `ro-crate-metadata.json` | all of this for programs (RO-Crate, Workflow Run Crate) |
+
+Check that it is whole: `sha256sum --check --quiet checksums.sha256`
+
+Draw everything again from the records, measuring nothing (Python 3.11 or newer):
+
+```
+make setup
+.venv/bin/snakemake --forceall
+```
+
+Put it beside results of another cluster: name this zip under `archives` in a study of stallpoint.
+
+Results: licence $licence. The workflow: see `LICENSE`. To cite: `CITATION.cff`. $names
+"""
+)
+NAMES_EXCLUDED = "Names of users and nodes and absolute paths were left out."
+NAMES_KEPT = "Names of users and nodes are those of the machines."
+
+
+def write_guide(folder: Path, **facts: str) -> None:
+    """Write ``README.md`` to `folder`; `facts` are title, study, version, licence and names."""
+    (folder / "README.md").write_text(_TEXT.substitute(facts), encoding="utf-8")
 
 
 def make_archive(
@@ -31,7 +73,8 @@ def make_archive(
     drawn: Sequence[str],
     draw: Callable[[Path], None],
 ) -> dict[str, list[str]]:
-    """Write the zip `target`; returns words that were to be left out and are still in some files (file -> words).
+    """Write the zip `target`; return names that should have been replaced and are still in some files (file ->
+    words).
 
     Run from the folder with the results. `workflow` is where the workflow is, `users` are names to be left out,
     `accounts` rows of `tables.ACCOUNTING`. `drawn` are the results that hold names: `draw` is called with the folder
@@ -48,23 +91,23 @@ def make_archive(
         if names:
             draw(folder)
         _write_accounts(accounts, names, folder / "results" / study.name / f"{ACCOUNTING.name}.parquet")
-        _describe(folder, study, "" if names is None else guide.LEFT_OUT)
+        _describe(folder, study, "" if names is None else NAMES_EXCLUDED)
         pack(folder, target, [f"results/{study.name}/raw/"])
         return find(names.words - _given(study), folder, _about_the_study(folder)) if names else {}
 
 
 def _describe(folder: Path, study: Study, names: str) -> None:
-    """Write what tells about the archive: citation, guide, crate and checksums."""
+    """Write the descriptions of the archive: citation, guide, crate and checksums."""
     about = study.config["archive"]
     run = run_of(folder, read_index(folder).cells)
-    citation.write_citation(folder, study.name, about, run.ended)
-    guide.write_guide(
+    write_citation(folder, study.name, about, run.ended)
+    write_guide(
         folder,
-        title=citation.title(study.name, about),
+        title=title(study.name, about),
         study=study.name,
         version=stallpoint.__version__,
         licence=about["licence"],
-        names=names or guide.KEPT,
+        names=names or NAMES_KEPT,
     )
     write_metadata(folder, study, run)
     write_checksums(folder)
@@ -77,12 +120,12 @@ def _write_accounts(accounts: Sequence[Mapping[str, Any]], names: Names | None, 
 
 
 def _given(study: Study) -> set[str]:
-    """Names that the author gave to parts of the study: they stay, whatever else is called so."""
+    """Return names that the author gave to parts of the study: they stay, even if something else has the same name."""
     sections = ("hardware", "storage", "networks", "presets", "external_tables")
     return {study.name, *study.available, *(name for section in sections for name in study.config[section])}
 
 
 def _about_the_study(folder: Path) -> list[str]:
-    """The files that are not the workflow's own."""
+    """Return the files that are not the workflow's own."""
     own = tuple(f"{part}/" if (folder / part).is_dir() else part for part in WORKFLOW)
     return [name for name in files_in(folder) if not name.startswith(own)]

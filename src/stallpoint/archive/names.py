@@ -1,4 +1,4 @@
-"""Names that an archive leaves out: nodes, users and absolute paths, each replaced by one placeholder everywhere."""
+"""Names that an archive replaces: nodes, users and absolute paths, each by one placeholder everywhere."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ USER = "user"
 _PATH = re.compile(r"(?<![\w.~/:@-])/[^\s'\"`:;,()\[\]{}<>|=]+")
 """An absolute path inside a text; the ``/`` of a URL, of a relative path or of a ratio has something before it."""
 _AT = re.compile(r"[\w.+-]+@[\w.-]+")
-"""``user@host``, as MPI libraries say who built them."""
+"""``user@host``, the build stamp of MPI libraries."""
 _PART = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
 _LIST = re.compile(r"([^\[]*)\[([\d,-]+)\](.*)")
-"""Nodes as Slurm abbreviates them: ``gpu[017-019,021]``."""
+"""Slurm's abbreviation of nodes: ``gpu[017-019,021]``."""
 
 
 class Names:
     """Placeholders for the names of `nodes` and `users` and for absolute paths, which become relative below `root`.
 
-    Nodes are numbered in their natural order, so that tables sorted by node keep their order. Where all of them are
-    called ``node`` and a number already, they keep it.
+    Nodes are numbered in their natural order, so that tables sorted by node keep their order. Nodes all called ``node``
+    and a number keep their names.
     """
 
     def __init__(self, nodes: Iterable[str] = (), users: Iterable[str] = (), root: str = os.sep) -> None:
@@ -39,22 +39,22 @@ class Names:
 
     @property
     def words(self) -> frozenset[str]:
-        """The names of nodes and users that should not be found in an archive."""
+        """Return the names of nodes and users that an archive must not contain."""
         return frozenset(word for word, placeholder in self._words.items() if word != placeholder)
 
     def node(self, name: str) -> str:
-        """Placeholder of a node."""
+        """Return the placeholder of a node."""
         return self.nodes.get(name, self.text(name))
 
     def node_list(self, text: str) -> str:
-        """Slurm's list of nodes, each by its placeholder; nodes that no record names are only counted."""
+        """Return Slurm's list of nodes by placeholders; nodes that no record names are only counted."""
         names = list(expand_nodes(text))
         known = sorted({self._words[name] for name in names if name in self._words}, key=_natural)
         others = sum(name not in self._words for name in names)
         return ",".join([*known, *([f"{others} more"] if others else [])])
 
     def path(self, path: str) -> str:
-        """A path without what is above the root; other folders are numbered in the order they are met."""
+        """Return a path without the part above the root; other folders are numbered in order of occurrence."""
         if not path.startswith("/") and ".." not in PurePosixPath(path).parts:
             return self._without_words(path)
         known = PurePosixPath(os.path.normpath(self._root / path))
@@ -64,7 +64,7 @@ class Names:
         return f"{folder}/{self._without_words(known.name)}" if known.name else folder
 
     def text(self, text: str) -> str:
-        """A text with every name in it replaced."""
+        """Return a text with every name in it replaced."""
         text = _PATH.sub(lambda found: self.path(found[0]), text)
         return self._without_words(_AT.sub("user@host", text))
 
@@ -73,7 +73,7 @@ class Names:
 
 
 def expand_nodes(text: str) -> Iterable[str]:
-    """The nodes of a list that Slurm abbreviates: ``gpu[08-10],login`` is gpu08, gpu09, gpu10, login."""
+    """Return the nodes of Slurm's abbreviation: ``gpu[08-10],login`` is gpu08, gpu09, gpu10, login."""
     for part in _PART.findall(text):
         if found := _LIST.fullmatch(part):
             for span in found[2].split(","):
@@ -85,5 +85,5 @@ def expand_nodes(text: str) -> Iterable[str]:
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Key that sorts ``node2`` before ``node10``."""
+    """Return a key that sorts ``node2`` before ``node10``."""
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]

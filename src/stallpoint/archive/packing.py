@@ -1,4 +1,4 @@
-"""A folder as a zip, with checksums: the same bytes for the same files, whenever and wherever it is made."""
+"""A folder as a zip, with checksums: equal files give equal bytes."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _UNIX = 3
 
 
 def files_in(folder: Path) -> list[str]:
-    """Every file below `folder`, by its path from there, sorted."""
+    """Return every file below `folder`, by relative path, sorted."""
     return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
 
 
 def sha256(file: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the checksums of every other file, as ``sha256sum --check`` takes them."""
+    """Write the checksums of every other file, for ``sha256sum --check``."""
     files = [file for file in files_in(folder) if file != CHECKSUMS]
     lines = [f"{sha256(folder / file)}  {file}\n" for file in files]
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def pack(folder: Path, target: Path, folders: Iterable[str] = ()) -> None:
-    """Write every file of `folder` to the zip `target`, whole or not at all; `folders` get entries of their own."""
+    """Write every file of `folder` to the zip `target`, atomically; `folders` get entries of their own."""
     with atomic(target) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name in sorted(folders):
             entry = zipfile.ZipInfo(name, _TIME)

@@ -1,4 +1,4 @@
-"""Which step of the workflow made what, as a Provenance Run Crate has it: steps, their tools and each of their runs.
+"""Workflow steps and their outputs, as a Provenance Run Crate: steps, their tools and each of their runs.
 
 A cell's run has the times of its record. The steps after it have none: a file's own time is that of its last copy.
 """
@@ -15,7 +15,7 @@ from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES
 from stallpoint.study.kinds import KINDS
 
 Entity: TypeAlias = dict[str, Any]
-"""One node of the JSON-LD graph."""
+"""A node of the JSON-LD graph."""
 ENGINE: Entity = {
     "@id": "https://snakemake.github.io",
     "@type": "SoftwareApplication",
@@ -26,13 +26,13 @@ _MEASURE, _IMPORT = "scripts/take_turns.py", "scripts/import_records.py"
 
 
 def refer(entities: Iterable[Entity]) -> list[Entity] | Entity:
-    """References; one alone is not a list, as the context has it."""
+    """Return references; a single one is not a list, by the context."""
     references = [{"@id": entity["@id"]} for entity in entities]
     return references[0] if len(references) == 1 else references
 
 
 def slug(text: str) -> str:
-    """A name as part of an identifier."""
+    """Return a name as part of an identifier."""
     return quote("-".join(text.lower().split()))
 
 
@@ -70,14 +70,14 @@ _ANALYSIS = (
     _Step("report_page", "scripts/report_page.py", ("conclusions.json", "figures/"), ("report.html",)),
     _Step("slides", "scripts/slides.py", ("models/", "conclusions.json"), ("slides/",)),
 )  # fmt: skip
-"""The rules after the measuring, in the order of the data."""
+"""The rules after measuring, in the order of the data."""
 
 
 class Provenance:
-    """The steps of one study's run.
+    """Steps of one study's run.
 
-    `runs` are rows of `tables.RUNS`, each with its ``folder``; `files` are all that the archive holds, `machines`
-    identifiers of what it ran on.
+    `runs` are rows of `tables.RUNS`, each with its ``folder``; `files` are all files of the archive, `machines`
+    identifiers of the machines.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Provenance:
 
     @property
     def of_workflow(self) -> Entity:
-        """What the workflow's own entity says of its steps and tools."""
+        """Return the steps and tools for the workflow's own entity."""
         tools = dict.fromkeys(step.tool for step in self._steps)
         return {
             "step": refer({"@id": step.reference} for step in self._steps),
@@ -111,7 +111,7 @@ class Provenance:
         }
 
     def entities(self, run: str) -> Iterator[Entity]:
-        """Steps, what each of them did, and the engine that ordered them; `run` is the whole workflow's action."""
+        """Return steps, their runs, and the engine that ordered them; `run` is the whole workflow's action."""
         for position, step in enumerate(self._steps, start=1):
             yield {
                 "@id": step.reference, "@type": "HowToStep", "name": step.name, "position": str(position),
@@ -136,7 +136,7 @@ class Provenance:
         }  # fmt: skip
 
     def _cells(self) -> Iterator[tuple[str, Entity]]:
-        """What was measured or imported: (step, action) for each cell."""
+        """Return measured or imported cells: (step, action) for each."""
         below: dict[str, list[str]] = {}
         for name in self._files:
             below.setdefault(name.rpartition("/")[0], []).append(name)
@@ -175,7 +175,7 @@ class Provenance:
             )
 
     def _among(self, names: tuple[str, ...]) -> list[str]:
-        """The archive's files with these names, or in these folders."""
+        """Return the archive's files with these names, or in these folders."""
         wanted = tuple(f"{self._results}/{name}" for name in names)
         folders = tuple(name for name in wanted if name.endswith("/"))
         return [name for name in self._files if name in wanted or (folders and name.startswith(folders))]

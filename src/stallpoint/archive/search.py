@@ -1,4 +1,4 @@
-"""Searching what is in an archive for words, also where it is packed: Parquet columns, and the data inside reports."""
+"""Search for words in an archive, also in packed files: Parquet columns, and the data inside reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEXTS = (".json", ".yaml", ".md", ".cff", ".csv", ".tex", ".txt")
 
 
 def texts(file: Path) -> Iterator[str]:
-    """What the file says, unpacked; programs and styles inside a page or drawing are not its own words."""
+    """Return the file's texts, unpacked; not the programs and styles inside a page or drawing."""
     if file.suffix == ".parquet":
         yield from _values(file)
     elif file.suffix == ".html":
@@ -33,7 +33,7 @@ def texts(file: Path) -> Iterator[str]:
 
 
 def _values(file: Path) -> Iterator[str]:
-    """Every different text in the table, and its metadata."""
+    """Return every distinct text in the table, and its metadata."""
     table = pq.read_table(file)
     yield str(table.schema.metadata)
     for column in table.columns:
@@ -42,11 +42,11 @@ def _values(file: Path) -> Iterator[str]:
 
 
 def find(words: Iterable[str], folder: Path, files: Iterable[str]) -> dict[str, list[str]]:
-    """The files below `folder` that say any of the words, as whole words; file -> words."""
+    """Return the files below `folder` that contain any of the words, as whole words; file -> words."""
     patterns = {word: re.compile(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])") for word in sorted(words)}
     found: dict[str, list[str]] = {}
     for name in files:
-        said = list(texts(folder / name))
-        if hits := [word for word, pattern in patterns.items() if any(map(pattern.search, said))]:
+        contents = list(texts(folder / name))
+        if hits := [word for word, pattern in patterns.items() if any(map(pattern.search, contents))]:
             found[name] = hits
     return found

@@ -112,9 +112,9 @@ class Transfers:
     workers: Reals
     """Replicas among which each was sent."""
     rounds: Reals
-    """As in `Messages`."""
+    """As in `CollectiveTimes`."""
     bytes: Reals
-    """As in `Messages`."""
+    """As in `CollectiveTimes`."""
     seconds: Reals
     """What each took, as long as on the rank that waited least."""
     told: npt.NDArray[np.bool_]
@@ -142,12 +142,12 @@ class Transfers:
 
 
 def _rounds(rank: Rank) -> Reals:
-    """Of each collective of a trace, as in `Messages`."""
+    """Of each collective of a trace, as in `CollectiveTimes`."""
     return np.array([ROUNDS.get(kind, 0) for kind in rank.collectives.kind], np.float64) * rank.groups.data
 
 
 def _bytes(rank: Rank) -> Reals:
-    """Of each collective of a trace, as in `Messages`."""
+    """Of each collective of a trace, as in `CollectiveTimes`."""
     whole = [rank.groups.replicas if kind == ALL_GATHER else 1.0 for kind in rank.collectives.kind]
     return np.asarray(rank.collectives.bytes * np.array(whole))
 

@@ -1,1 +1,1 @@
-"""What the tables say: verdicts, causes, remedies, trust, and claims."""
+"""Findings of the tables: verdicts, causes, remedies, trust, and claims."""

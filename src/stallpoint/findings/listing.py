@@ -1,4 +1,4 @@
-"""Findings of one question as a table of texts, which ``details.md`` and the report write alike."""
+"""Findings of one question as a table of texts, written alike by ``details.md`` and the report."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Listing:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     about: Sequence[Mapping[str, Any]] = ()
-    """To which network, hardware and storage each row belongs."""
+    """Network, hardware and storage of each row."""
     file: str = "conclusions.json"
-    """What holds all of its numbers."""
+    """File with all of its numbers."""
 
     @property
     def markdown(self) -> Iterator[str]:
-        """Blocks of a page: the title, the text and the table; nothing without rows."""
+        """Return blocks of a page: the title, the text and the table; nothing without rows."""
         if self.rows:
             yield f"## {self.title}"
             yield self.text
@@ -30,6 +30,6 @@ class Listing:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -30,7 +30,7 @@ from stallpoint.models.base.frames import Tables
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
 from stallpoint.models.iteration import prediction_tables
 from stallpoint.models.scaling import study_curves
-from stallpoint.models.terms import communication, copy_rates, data, matrix_products, peaks, storage_rates
+from stallpoint.models.terms import communication, data, matrix_products, peaks, storage_rates
 from stallpoint.models.terms.compute import layer_scaling
 from stallpoint.records import tables as records
 from stallpoint.records.tables import MODEL_TABLES
@@ -43,13 +43,15 @@ TERMS = (
     Question(records.COMMUNICATION, lambda fitted: communication.table(fitted.links)),
     Question(
         records.PREDICTIONS,
-        lambda fitted: prediction_tables.predictions(fitted.curves, fitted.reduced.trainings.steps),
+        lambda fitted: prediction_tables.predictions(fitted.curves, fitted.reduced.training_cells.steps),
     ),
     Question(
         records.LAYER_PREDICTIONS,
-        lambda fitted: prediction_tables.layer_predictions(fitted.curves, fitted.reduced.trainings.first_ranks),
+        lambda fitted: prediction_tables.layer_predictions(fitted.curves, fitted.reduced.training_cells.first_ranks),
     ),
-    Question(records.LAYER_TIMES, lambda fitted: prediction_tables.layer_times(fitted.reduced.trainings.first_ranks)),
+    Question(
+        records.LAYER_TIMES, lambda fitted: prediction_tables.layer_times(fitted.reduced.training_cells.first_ranks)
+    ),
     Question(records.MEDIAN_ITERATIONS, lambda fitted: fitted.shown[0]),
     Question(records.MEDIAN_LAYERS, lambda fitted: fitted.shown[1]),
     Question(records.DISTURBANCES, lambda fitted: fitted.reduced.disturbed),
@@ -63,7 +65,7 @@ TERMS = (
         records.STORAGE_OPERATION_RATES,
         lambda fitted: storage_rates.storage_operation_rates(fitted.tidy["storage_operations"], fitted.asked.seed),
     ),
-    Question(records.COPY_RATES, lambda fitted: copy_rates.copy_rates(fitted.tidy["copies"], fitted.asked.seed)),
+    Question(records.COPY_RATES, lambda fitted: storage_rates.copy_rates(fitted.tidy["copies"], fitted.asked.seed)),
     Question(records.DATA_SHARE, lambda fitted: data.data_share(fitted.placed)),
     Question(records.RATES, lambda fitted: study_curves.rates(fitted.training)),
     Question(records.SCALING_LAWS, lambda fitted: study_curves.scaling_laws(fitted.training)),
@@ -81,7 +83,7 @@ TERMS = (
         ),
     ),
 )
-"""Tables of what predictions are made of, which the rooms below the answers compute."""
+"""Tables of the terms of predictions, computed by the rooms below the answers."""
 ANSWERS = (
     amdahl, causes, comparisons, controls, feeding, fits, halvings, next_cells, remedies, staleness, stalling,
     time_to_accuracy, utilisation, validation, what_if,
@@ -93,11 +95,11 @@ QUESTIONS = {question.table.name: question for question in (*TERMS, *(one for at
 def fit(
     tidy: Mapping[str, pd.DataFrame], parts: Iterable[Mapping[str, pd.DataFrame]] | None = None, **asked: Any
 ) -> Mapping[str, pd.DataFrame]:
-    """All model tables, by name, with the columns of `records.MODEL_TABLES`; each is computed when it is first read.
+    """Return all model tables by name, with the columns of `records.MODEL_TABLES`; each is computed when first read.
 
-    `tidy` holds every tidy table by name, empty ones included; those of `trainings.COLUMNS` may come as `parts`
-    instead, with whole cells each, so that they need not fit into memory. `asked` are the fields of `Asked`, of which
-    `nodes` is needed. The same records and ``seed`` give the same numbers.
+    `tidy` holds every tidy table by name, also empty ones. Those of `training_cells.COLUMNS` may come as `parts` with
+    complete cells each, so that they need not fit into memory. `asked` are the fields of `Asked`, of which `nodes` is
+    required. Equal records and ``seed`` give equal numbers.
     """
     fitted = FittedStudy(tidy, parts, Asked(**asked))
     return Tables(MODEL_TABLES, {name: partial(question.rows, fitted) for name, question in QUESTIONS.items()})

@@ -1,1 +1,1 @@
-"""The report: page, slides, charts, exhibits of papers; all of them draw what the tables say."""
+"""Report: page, slides, charts and exhibits of papers, drawn from the tables."""

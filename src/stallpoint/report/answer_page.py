@@ -1,4 +1,4 @@
-"""A web page of answers to files: the words, and for rates the curve with what is predicted beyond it."""
+"""A web page of answers to files: the words, and for rates the curve with its prediction."""
 
 from __future__ import annotations
 

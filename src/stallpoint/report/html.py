@@ -1,4 +1,4 @@
-"""Pieces of HTML that several sections are made of; texts are escaped here."""
+"""Pieces of HTML shared by sections; texts are escaped here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from stallpoint.report.charts.labels import FILTERS
 
-MOST_ROWS = 500
+MAX_ROWS = 500
 """Rows of a table on the page: it grows with the number of charts, not of rows."""
 
 
@@ -23,20 +23,20 @@ class Section:
 
 
 def paragraph(text: str) -> str:
-    """A paragraph of plain text."""
+    """Return a paragraph of plain text."""
     return f"<p>{escape(text)}</p>"
 
 
 def belongs_to(what: Mapping[str, Any]) -> str:
-    """Attributes of an element about one network, hardware or storage, as far as `what` says so.
+    """Return the attributes of an element about one network, hardware or storage, as far as `what` names them.
 
     The page shows it while they are chosen.
     """
     return "".join(f' data-{name}="{escape(str(what[name]))}"' for name in FILTERS if what.get(name))
 
 
-def of_cell(path: str) -> dict[str, str]:
-    """The axes in the path of a cell."""
+def axes_of_cell(path: str) -> dict[str, str]:
+    """Return the axes in the path of a cell."""
     return dict(part.split("~", 1) for part in path.split("/") if "~" in part)
 
 
@@ -48,18 +48,18 @@ def table(
     columns_about: Sequence[Mapping[str, Any]] = (),
     file: str = "conclusions.json",
 ) -> str:
-    """A table whose first column names the rows (narrow pages repeat the head in each cell).
+    """Return a table whose first column names the rows (narrow pages repeat the head in each cell).
 
-    `about` says of each row, `columns_about` of each column, to which network, hardware and storage it belongs (see
-    `belongs_to`). Of many rows the first `MOST_ROWS` are shown; `file` has them all.
+    `about` is the network, hardware and storage of each row, `columns_about` of each column (see `belongs_to`). Of many
+    rows the first `MAX_ROWS` are shown; `file` has them all.
     """
     marks = [belongs_to(what) for what in columns_about] or [""] * len(head)
     named = "".join(f'<th scope="col"{mark}>{escape(text)}</th>' for text, mark in zip(head, marks, strict=True))
     lines = [
         _row(head, row, belongs_to(what), marks)
-        for row, what in zip(rows[:MOST_ROWS], list(about)[:MOST_ROWS] or [{}] * len(rows), strict=False)
+        for row, what in zip(rows[:MAX_ROWS], list(about)[:MAX_ROWS] or [{}] * len(rows), strict=False)
     ]
-    more = f"The first {MOST_ROWS} of {len(rows):,} rows; {file} has all." if len(rows) > MOST_ROWS else ""
+    more = f"The first {MAX_ROWS} of {len(rows):,} rows; {file} has all." if len(rows) > MAX_ROWS else ""
     body = f"<table><thead><tr>{named}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     return f'<div class="wide">{body}</div>' + (f'<p class="soft">{more}</p>' if more else "")
 
@@ -74,7 +74,7 @@ def _row(head: Sequence[str], row: Sequence[str], mark: str, marks: Sequence[str
 
 
 def downloads(chart: str, title: str) -> str:
-    """Buttons that save a chart's data and picture."""
+    """Return buttons that save a chart's data and picture."""
     formats = {"csv": "data", "svg": "picture", "png": "picture"}
     buttons = "".join(
         f'<button type="button" data-action="download" data-chart="{escape(chart)}" value="{kind}" '

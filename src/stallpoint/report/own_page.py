@@ -42,27 +42,27 @@ for (const [id, spec] of Object.entries($specs)) {
 
 
 def page(title: str, parts: Iterable[str | Spec]) -> str:
-    """A page of pieces of HTML and charts (Vega-Lite), which its script draws."""
+    """Return a page of pieces of HTML and charts (Vega-Lite), which its script draws."""
     specs: dict[str, Spec] = {}
-    pieces = []
+    elements = []
     config = theme.config()
     config["legend"] |= {"columns": 3}
     for part in parts:
         if isinstance(part, str):
-            pieces.append(part)
+            elements.append(part)
             continue
         name = f"chart-{len(specs)}"
         specs[name] = {**part, "config": config}
-        pieces.append(f'<div id="{name}"></div>')
-    # No tag may stand in a script element, not even inside a text.
+        elements.append(f'<div id="{name}"></div>')
+    # A script element must not contain a tag, even inside a text.
     text = json.dumps(specs).replace("<", "\\u003c")
     return _PAGE.substitute(
-        theme.LIGHT, title=escape(title), font=theme.FONT, libraries=libraries(), parts="\n".join(pieces), specs=text
+        theme.LIGHT, title=escape(title), font=theme.FONT, libraries=libraries(), parts="\n".join(elements), specs=text
     )
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts."""
+    """Return a table of texts."""
     first, *others = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in (head, *rows))
     body = "".join(f"<tr>{row}</tr>" for row in others)
     return f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table></div>'

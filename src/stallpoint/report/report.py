@@ -14,12 +14,11 @@ from stallpoint.records.atomic import atomic
 from stallpoint.report.charts import Tables
 from stallpoint.report.sections.answer_section import answer
 from stallpoint.report.sections.claims_section import claims_section
-from stallpoint.report.sections.curves_section import curves
 from stallpoint.report.sections.environment_section import environment
 from stallpoint.report.sections.evidence_section import evidence
 from stallpoint.report.sections.filters_section import filters
 from stallpoint.report.sections.limits_section import not_measured, timing
-from stallpoint.report.sections.listings_section import intervened, storages, validation
+from stallpoint.report.sections.listings_section import curves, intervened, storages, validation
 from stallpoint.report.sections.networks_section import networks
 from stallpoint.report.sections.page import page
 from stallpoint.report.sections.papers_section import papers_section
@@ -37,14 +36,14 @@ def write_report(
     path: Path,
     *,
     study: str = "study",
-    left_out: Sequence[Excluded] = (),
+    excluded: Sequence[Excluded] = (),
     papers: Sequence[Path] = (),
 ) -> None:
     """Write the page to `path`, whole or not at all.
 
     `conclusions` is from `conclude.conclude`; `tables` are by name the model tables, the tidy tables
     ``runs``, ``environments``, ``collectives``, ``contention`` and ``visits``, and ``network_layers`` and
-    ``published``; `study` is its name and `left_out` what it does not run, `papers` are folders of the papers'
+    ``published``; `study` is its name and `excluded` what it does not run, `papers` are folders of the papers'
     exhibits, below that of `path`.
     """
     first, verdicts = answer(conclusions, tables)
@@ -67,7 +66,7 @@ def write_report(
         networks(tables),
         papers_section(papers, path.parent),
         timing(conclusions["instrumentation"]),
-        not_measured(conclusions, left_out),
+        not_measured(conclusions, excluded),
         environment(tables),
         last,
     ]

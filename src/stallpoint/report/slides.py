@@ -25,7 +25,7 @@ from stallpoint.report.charts.web_page import VEGA_LITE
 from stallpoint.report.sections.answer_section import places
 
 WIDTH, HEIGHT = 1280, 720
-"""Of a slide, pixels."""
+"""Size of a slide, pixels."""
 _MARGIN = 40
 _TITLE, _TEXT = 34, 19
 """Heights of letters, pixels."""
@@ -45,7 +45,7 @@ def write_slides(conclusions: Conclusions, tables: Tables, folder: Path) -> None
 
 
 def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
-    """The slide of one answer as a Vega-Lite spec: what the card says, and the speedup over workers."""
+    """Return the slide of one answer as a Vega-Lite spec: the text of the card, and the speedup over workers."""
     found = answer_findings(answer, conclusions)
     chart = to_spec(verdict_chart.draw(tables, answer["network"], answer["hardware"], answer["of_batch"]))
     config = theme.config()
@@ -67,7 +67,7 @@ def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
 
 
 def _lines(found: Mapping[str, Finding]) -> Iterator[str]:
-    """What stands below the title, a line each; long ones go on in the next."""
+    """Return the lines below the title; long ones are wrapped."""
     yield from wrap(f"{found[RATE].words}; {found[GAIN].words}", _LINE)
     for one in (found[kind] for kind in CARD if kind in found and kind != FIRST):
         yield from wrap(f"{one.label}: {one.words}" if one.label else one.words, _LINE)

@@ -1,4 +1,4 @@
-"""A web page about traces: for each rank the answer, a timeline, other worker counts, and what changes would gain."""
+"""A web page about traces: for each rank the answer, a timeline, other worker counts, and gains of changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stallpoint.text import number
 WIDTH = 720
 LANE = 26
 _LEAST_RANGE = (0.9, 1.1)
-"""Gains that the axis holds at least: what is no change shall look like none."""
+"""Smallest range of the axis of gains, so that no change looks like none."""
 _SEEN = 1 / 1000
 """Part of an iteration below which a bar of a cause cannot be seen."""
 _KINDS = {
@@ -37,20 +37,20 @@ _CAUSES = dict(zip(CAUSES, (
 ), strict=True))  # fmt: skip
 
 
-def to_html(ranks: Sequence[tuple[Trace, Rank | None]], told: Sequence[dict[str, Any]]) -> str:
-    """The page of what `explain` told of the ranks: of several first what they show together, and each on demand."""
-    return page("Where does this training stop getting faster, and why?", _parts(ranks, told))
+def to_html(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[str, Any]]) -> str:
+    """Return the page of the findings of `explain`: of several ranks first their common ones, and each on demand."""
+    return page("Where does this training stop getting faster, and why?", _parts(ranks, reports))
 
 
-def _parts(ranks: Sequence[tuple[Trace, Rank | None]], told: Sequence[dict[str, Any]]) -> Iterator[str | Spec]:
-    yield "".join(f"<p>{escape(sentence)}</p>" for sentence in across(told))
-    if sum(one["seconds"] is not None for one in told) > 1:
-        yield _ranks(told)
-    if len(told) > 1:
-        yield _notes([note for note in told[0]["notes"] if all(note in one["notes"] for one in told)])
-    for (_, rank), one in zip(ranks, told, strict=True):
+def _parts(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[str, Any]]) -> Iterator[str | Spec]:
+    yield "".join(f"<p>{escape(sentence)}</p>" for sentence in across(reports))
+    if sum(one["seconds"] is not None for one in reports) > 1:
+        yield _ranks(reports)
+    if len(reports) > 1:
+        yield _notes([note for note in reports[0]["notes"] if all(note in one["notes"] for one in reports)])
+    for (_, rank), one in zip(ranks, reports, strict=True):
         head = f"{escape(one['file'])}: rank {one['rank']} of {one['world_size']}"
-        if len(told) > 1:
+        if len(reports) > 1:
             yield f"<details><summary>{head}</summary>"
             yield from _of_rank(rank, one)
             yield "</details>"
@@ -78,13 +78,13 @@ def _notes(notes: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
 
 
-def _ranks(told: Sequence[dict[str, Any]]) -> Spec:
-    """What an iteration's time goes to on each of several ranks, a bar for each."""
-    known = [one for one in told if one["seconds"]]
+def _ranks(reports: Sequence[dict[str, Any]]) -> Spec:
+    """Return the causes of the iteration time on each of several ranks, a bar for each."""
+    known = [one for one in reports if one["seconds"]]
     found = [name for name in CAUSES if any(one["seconds"][name] > _SEEN * one["iteration_seconds"] for one in known)]
     rows = pd.DataFrame(
-        [(f"rank {one['rank']}", WORDS[name], place, 1e3 * one["seconds"][name])
-         for one in known for place, name in enumerate(CAUSES) if name in found],
+        [(f"rank {one['rank']}", WORDS[name], position, 1e3 * one["seconds"][name])
+         for one in known for position, name in enumerate(CAUSES) if name in found],
         columns=["rank", "cause", "order", "ms"],
     )  # fmt: skip
     colours = alt.Scale(domain=[WORDS[name] for name in found], range=[_CAUSES[name] for name in found])
@@ -108,9 +108,9 @@ def _titled(chart: alt.TopLevelMixin, title: str) -> Spec:
 
 
 def _timeline(rank: Rank) -> Spec:
-    place = middle(rank.iterations.seconds)
+    position = middle(rank.iterations.seconds)
     rows = pd.DataFrame(
-        [(one.lane, one.kind, 1e3 * one.begin, 1e3 * one.end) for one in trace_timeline.spans(rank, place)],
+        [(one.lane, one.kind, 1e3 * one.begin, 1e3 * one.end) for one in trace_timeline.spans(rank, position)],
         columns=["lane", "kind", "begin", "end"],
     )
     found = [kind for kind in _KINDS if kind in set(rows["kind"])]
@@ -123,7 +123,7 @@ def _timeline(rank: Rank) -> Spec:
         .encode(x=x, x2="end:Q", y=y, color=alt.Color("kind:N", title=None, scale=colours))
         .properties(width=WIDTH, height=alt.Step(LANE))
     )
-    return _titled(chart, f"Timeline of the iteration that takes the median time (number {place + 1})")
+    return _titled(chart, f"Timeline of the iteration that takes the median time (number {position + 1})")
 
 
 def _causes(one: dict[str, Any]) -> Spec:

@@ -1,4 +1,4 @@
-"""Tables as one publishes them: CSV with every digit, LaTeX (booktabs) and Markdown with as many as are known.
+"""Publishable tables: CSV with every digit, LaTeX (booktabs) and Markdown with the significant ones.
 
 An estimate, three columns ``x``, ``x_low`` and ``x_high``, is one column on paper: ``1.83 [1.71, 1.95]``, rounded where
 its interval begins to differ. LaTeX needs the packages booktabs and graphicx; a table wider than a page is scaled to
@@ -22,16 +22,16 @@ from stallpoint.records.tables import Table
 from stallpoint.text import number
 
 FORMATS = ("csv", "tex", "md")
-"""What a table is written as."""
+"""Formats of a table."""
 ROWS = 45
 """Rows of a page of LaTeX."""
 WIDE = 95
-"""Characters that fit on a line of LaTeX; wider tables are scaled to the line."""
+"""Characters of a line of LaTeX; wider tables are scaled to the line."""
 _ESCAPES = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
     **{character: "\\" + character for character in "&%$#_{}"},
-    # Beyond ASCII: what stallpoint's own texts hold; pdfLaTeX knows no letters by themselves.
+    # Characters beyond ASCII in stallpoint's own texts; pdfLaTeX has no names for them.
     "×": r"$\times$", "·": r"$\cdot$", "∞": r"$\infty$", "µ": r"$\mu$", "α": r"$\alpha$", "β": r"$\beta$",
     "λ": r"$\lambda$", "θ": r"$\theta$", "≥": r"$\geq$", "≤": r"$\leq$", "√": r"$\surd$", "−": r"$-$", "→": r"$\to$",
     "–": "--", "²": r"\textsuperscript{2}", "\N{NO-BREAK SPACE}": "~",
@@ -40,25 +40,25 @@ _ESCAPES = {
 
 @dataclass(frozen=True)
 class Typeset:
-    """A table with what stands around it."""
+    """A table with its caption and notes."""
 
     frame: pd.DataFrame
     """Columns in their order; estimates as three columns."""
     caption: str
     label: str
-    """By which LaTeX refers to it, e.g. ``tab:amdahl``."""
+    """LaTeX's label, e.g. ``tab:amdahl``."""
     units: Mapping[str, str]
     """Units of the columns that have one."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What columns are called on paper; else their own name, without underscores."""
+    """Titles of columns on paper; else their own name, without underscores."""
     notes: Sequence[str] = ()
     """Sentences below the table."""
     folded: bool = False
-    """Columns that say the same in every row are told in the caption, on paper."""
+    """Columns constant over all rows, stated in the caption on paper."""
 
 
-def of_records(table: Table, frame: pd.DataFrame) -> Typeset:
-    """A table of `stallpoint.records.tables` with its own description and units."""
+def typeset_records(table: Table, frame: pd.DataFrame) -> Typeset:
+    """Return a table of `stallpoint.records.tables` with its own description and units."""
     units = {column.name: column.unit for column in table.columns if column.unit}
     description = table.description[0].upper() + table.description[1:] + "."
     shown = frame[table.names]
@@ -74,7 +74,7 @@ def write(table: Typeset, files: Mapping[str, Path]) -> None:
 
 
 def to_csv(table: Typeset) -> str:
-    """Every column and digit; a missing value is empty. The header holds the units: ``seconds [s]``."""
+    """Return every column and digit; a missing value is empty. The header holds the units: ``seconds [s]``."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_with_unit(name, _unit(table, name)) for name in table.frame.columns)
@@ -84,7 +84,7 @@ def to_csv(table: Typeset) -> str:
 
 
 def to_markdown(table: Typeset) -> str:
-    """A page of its own: caption, table, notes."""
+    """Return a page of its own: caption, table, notes."""
     head, rows, caption = on_paper(table)
     cells = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in (head, *rows)]
     lines = ["| " + " | ".join(row) + " |" for row in cells]
@@ -93,7 +93,7 @@ def to_markdown(table: Typeset) -> str:
 
 
 def to_latex(table: Typeset) -> str:
-    """One floating table, or several if it is long."""
+    """Return one floating table, or several if it is long."""
     head, rows, caption = on_paper(table)
     parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)] or [[]]
     comment = "% \\usepackage{booktabs,graphicx}"
@@ -105,7 +105,7 @@ def to_latex(table: Typeset) -> str:
 
 
 def escape(text: str) -> str:
-    """`text` as LaTeX shows it, whatever its characters mean to LaTeX."""
+    """Return `text` escaped for LaTeX."""
     return "".join(_ESCAPES.get(character, character) for character in text)
 
 
@@ -113,7 +113,8 @@ def escape(text: str) -> str:
 
 
 def estimate(value: float, low: float, high: float) -> str:
-    """A value with its interval, all with the same decimals: two significant digits of half the interval's length."""
+    """Return a value with its interval, all with the same decimals: two significant digits of half the interval's
+    length."""
     if _missing(value):
         return "–"
     ends = [low, high]
@@ -132,13 +133,13 @@ def estimate(value: float, low: float, high: float) -> str:
 
 
 def _decimals(value: float, decimals: int) -> str:
-    """Rounded to so many decimals; negative ones round before the point."""
+    """Return a number rounded to so many decimals; negative ones round before the point."""
     text = f"{round(value, decimals):.{max(decimals, 0)}f}"
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
 
 def _in_mathematics(text: str) -> str:
-    """A text as LaTeX: numbers with powers of ten as formulas."""
+    """Return a text as LaTeX: numbers with powers of ten as formulas."""
     text = re.sub(r"× 10\^(-?\d+)", "\0times\\1\0", text)
     text = re.sub(r"(?<![\w.])(-?\d(?:\.\d+)?)e([+-]\d+)(?!\w)", lambda m: f"{m[1]} \0times{int(m[2])}\0", text)
     return re.sub("\0times(-?\\d+)\0", r"$\\times 10^{\1}$", escape(text))
@@ -164,7 +165,7 @@ def _shown(value: object) -> str:
 
 
 def _unit(table: Typeset, column: str) -> str | None:
-    """The unit of a column; ends of an interval have that of their value."""
+    """Return the unit of a column; ends of an interval have that of their value."""
     return table.units.get(column) or table.units.get(re.sub("_(low|high)$", "", column))
 
 
@@ -173,7 +174,7 @@ def _with_unit(name: str, unit: str | None) -> str:
 
 
 def on_paper(table: Typeset) -> tuple[list[str], list[list[str]], str]:
-    """Head, rows of texts, and the caption with what all rows have in common."""
+    """Return head, rows of texts, and the caption with the values common to all rows."""
     columns = list(_columns(table))
     same = {name for name, texts in columns if len(texts) > 1 and len(set(texts)) == 1}
     shown = [(name, texts) for name, texts in columns if name not in same]
@@ -186,7 +187,7 @@ def on_paper(table: Typeset) -> tuple[list[str], list[list[str]], str]:
 
 
 def _columns(table: Typeset) -> Iterator[tuple[str, list[str]]]:
-    """Each column of the paper: its head and its texts; an estimate is one."""
+    """Return each column of the paper: its head and its texts; an estimate is one."""
     present = list(table.frame.columns)
     for name in present:
         stem = re.sub("_(low|high)$", "", name)
@@ -208,7 +209,7 @@ def _caption(caption: str, part: int, parts: int) -> str:
 def _float(
     table: Typeset, head: Sequence[str], rows: Sequence[Sequence[str]], caption: str, part: int
 ) -> Iterator[str]:
-    """Lines of one floating table; numbers stand to the right."""
+    """Return lines of one floating table; numbers are right-aligned."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     wide = sum(widths) + 2 * len(widths) > WIDE
     sides = "".join("r" if _numeric([row[i] for row in rows]) else "l" for i in range(len(head)))
@@ -231,7 +232,7 @@ def _float(
 
 
 def _cell(text: str) -> str:
-    """A cell; brackets first in a row would be taken for an argument of the line break before it."""
+    """Return a cell; brackets first in a row would be taken for an argument of the line break before it."""
     return f"{{}}{_in_mathematics(text)}" if text.startswith(("[", "*")) else _in_mathematics(text)
 
 

@@ -150,8 +150,8 @@ def expand(
     """Return the study that `config` describes.
 
     `schema` is the JSON schema of a study, `archives` finds those that a checked configuration names
-    (`stallpoint.archive.further`); without it, a study with archives is refused. Raises `InputError` naming the entry
-    that is wrong.
+    (`stallpoint.archive.other_archives`); without it, a study with archives is refused. Raises `InputError` naming the
+    entry that is wrong.
     """
     config = check(config, schema)
     catalogue = resolve(config)

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from archived import ROOT, archive, inside, results, study_of
 
-from stallpoint.archive.further import record_folders, unpack
 from stallpoint.archive.making import make_archive
+from stallpoint.archive.other_archives import record_folders, unpack
 from stallpoint.errors import InputError
 from stallpoint.explain.importing import import_cell
 from stallpoint.models import fitting

@@ -24,20 +24,20 @@ from stallpoint.archive.comparison.change import (
     LEVEL,
     SAME,
     WORSE,
-    beside_others,
     changes,
     judged,
     paired,
-    together,
+    pooled_change,
+    relative_to_other_layers,
 )
 from stallpoint.archive.comparison.changes import FAIL_ON, MOVED, compare, fails, records
 from stallpoint.archive.comparison.compared_results import NEEDED, Results, read_results
 from stallpoint.archive.comparison.comparison_files import FOLDER, FORMATS
+from stallpoint.archive.comparison.comparison_page import write_comparison
 from stallpoint.archive.comparison.comparison_words import summary
 from stallpoint.archive.comparison.history import STEADY, fitted, history
 from stallpoint.archive.comparison.history_page import to_html as history_html
 from stallpoint.archive.comparison.history_page import to_json as history_json
-from stallpoint.archive.comparison.writing import write_comparison
 from stallpoint.errors import InputError
 from stallpoint.models.base.frames import frame
 from stallpoint.models.base.measured import POINT, SERIES
@@ -161,7 +161,7 @@ def test_what_layers_share_in_a_visit_cancels() -> None:
         for own in [own_of if layer == "a" else 1.0]
     ]
     both = pd.DataFrame(rows).assign(log=lambda rows: np.log(rows["seconds"]))
-    found = beside_others(both, LAYER, ("cell",)).groupby(["layer", "study"])["log"].agg(["mean", "std"])
+    found = relative_to_other_layers(both, LAYER, ("cell",)).groupby(["layer", "study"])["log"].agg(["mean", "std"])
     apart = found["mean"].unstack("study")
     assert list(np.exp(apart["new"] - apart["old"])) == pytest.approx([2, 1, 1])
     assert found["std"].max() == pytest.approx(0, abs=1e-12)
@@ -185,7 +185,7 @@ def test_rounds_that_differ_as_a_whole_widen_the_mean_over_points() -> None:
         random = np.random.default_rng(0)
         old, new = (visited(apart * random.standard_normal(6), random) for _ in range(2))
         both = paired(old, new, POINT)
-        errors.append(together(both, POINT, changes(both, POINT))["error"])
+        errors.append(pooled_change(both, POINT, changes(both, POINT))["error"])
     assert errors[1] > 0.05 * np.sqrt(2 / 6) / 2
     assert errors[0] < errors[1] / 3
 
@@ -234,7 +234,7 @@ def test_studies_without_a_common_point_are_refused_and_say_why() -> None:
 
 
 def test_points_of_one_study_alone_are_counted() -> None:
-    assert compare(results(1), only(results(2), "nodes < 4")).alone == {"old": 2, "new": 0}
+    assert compare(results(1), only(results(2), "nodes < 4")).unmatched == {"old": 2, "new": 0}
 
 
 def composed(one: Results, nodes: int) -> Results:
@@ -250,7 +250,7 @@ def composed(one: Results, nodes: int) -> Results:
 
 def test_composed_iterations_are_no_measurement() -> None:
     found = compare(results(1), composed(results(2), 4))
-    assert found.alone == {"old": 2, "new": 0}
+    assert found.unmatched == {"old": 2, "new": 0}
     assert 4 not in set(found.of("point")["nodes"])
     followed = history([results(1), composed(results(2), 4), results(3)])
     assert sorted(followed.rates.query("nodes == 4")["name"].unique()) == ["study 1", "study 3"]

@@ -1,6 +1,7 @@
 """The papers' claims on a made-up study that has the data for every one of them."""
 
 import json
+import re
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -196,12 +197,14 @@ def test_judged_claims_are_json_and_stand_on_page_and_in_words(judged: dict[str,
     claims = list(judged.values())
     assert json.loads(json.dumps(claims, allow_nan=False)) == claims
     markdown, html = "\n\n".join(claim_words.blocks(claims)), claims_section(claims).html
+    untested = sum(int(many) for many in re.findall(r"^(\d+) not tested;", markdown, re.M))
+    assert untested == sum(claim["verdict"] == UNTESTED for claim in claims) > 0
     for claim in claims:
-        assert f"| {plain(claim['sentence'])} | " in markdown
+        assert (f"| {plain(claim['sentence'])} | " in markdown) == (claim["verdict"] != UNTESTED)
         assert f'id="claim-{claim["id"]}"' in html
         if claim["chart"]:
             assert f'<a href="#{claim["chart"]}">' in html
-            assert f"(figures/{claim['chart']}.html)" in markdown
+            assert claim["verdict"] == UNTESTED or f"(figures/{claim['chart']}.html)" in markdown
 
 
 def test_claims_of_papers_and_of_the_study_are_counted_apart(judged: dict[str, Judged]) -> None:

@@ -10,7 +10,6 @@ from once import Once
 from sample_cells import TRAIN
 from synthetic import CRITICAL, Layer, Truth, study
 
-from stallpoint.findings.conclusions.alike import alike
 from stallpoint.findings.conclusions.answer_findings import (
     beyond_in_words,
     cause_in_words,
@@ -23,18 +22,17 @@ from stallpoint.findings.conclusions.answer_findings import (
     throughput_in_words,
 )
 from stallpoint.findings.conclusions.answers import answers, as_chosen, leading
-from stallpoint.findings.conclusions.conclude import _left_out, _slow_nodes, conclude
+from stallpoint.findings.conclusions.conclude import _slow_nodes, _undecodable, conclude
 from stallpoint.findings.conclusions.conclusion_words import (
     next_in_words,
     stall_in_words,
     verdict_in_short,
     verdict_in_words,
 )
-from stallpoint.findings.conclusions.conclusions_page import page
+from stallpoint.findings.conclusions.conclusions_page import page, summary
 from stallpoint.findings.conclusions.details import details
 from stallpoint.findings.conclusions.storage_tables import answered, external, saturation, starving_in_words
-from stallpoint.findings.conclusions.summary import summary
-from stallpoint.findings.conclusions.trust_findings import left_out_in_words, trust_lines
+from stallpoint.findings.conclusions.trust_findings import equal_presets, trust_lines, undecodable_in_words
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.strategies.presets import PRESETS
@@ -93,9 +91,11 @@ def test_staleness_is_told_worker_by_worker(conclusions: dict[str, Any]) -> None
 def test_places_that_may_not_fit_into_memory_are_named(conclusions: dict[str, Any]) -> None:
     first, *others = conclusions["fits"]
     assert {row["fits"] for row in conclusions["fits"]} == {"yes"}
-    assert f"All {len(conclusions['fits'])} places fit." in details(conclusions)
+    assert f"All {len(conclusions['fits'])} placements fit." in details(conclusions)
     told = details(conclusions | {"fits": [first | {"fits": "no"}, *others]})
-    _, section = told.split(f"{len(others)} of {1 + len(others)} places fit; the others:")
+    _, section = told.split(
+        f"{len(others)} of {1 + len(others)} placements fit; the others, by the least that each takes:"
+    )
     assert section.split("\n\n")[1].count("| no |") == 1
 
 
@@ -681,15 +681,15 @@ def test_presets_that_do_the_same_are_named(device: str, expected: list[list[str
     names = ["wfbp", "caffe-mpi", "mxnet", "cntk", "naive", "ddp"]
     cells = [replace(TRAIN, device=device, sync=name, preset=asdict(PRESETS[name].preset)) for name in names]
     runs = pd.DataFrame({"kind": "train", "source": "", "settings": [cell.to_json() for cell in cells]})
-    assert sorted(entry["presets"] for entry in alike(runs)) == expected
+    assert sorted(entry["presets"] for entry in equal_presets(runs)) == expected
 
 
 def test_samples_that_were_left_out_are_counted_for_each_storage() -> None:
     cells = ["train/network~a/storage~disk/nodes~1", "other/storage/storage~disk/nodes~2", "train/storage~b/nodes~1"]
     visits = pd.DataFrame({"cell": [*cells, "sgemm/network~a"], "excluded_samples": [2, 3, 0, 0]})
-    (found,) = _left_out(visits)
-    assert left_out_in_words(found) == "storage disk: 3 samples that cannot be decoded are left out"
-    assert list(_left_out(visits[2:])) == []
+    (found,) = _undecodable(visits)
+    assert undecodable_in_words(found) == "storage disk: 3 samples that cannot be decoded are left out"
+    assert list(_undecodable(visits[2:])) == []
 
 
 def test_how_sure_it_is_is_said_in_a_few_lines() -> None:

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from stallpoint.findings.conclusions.target_findings import targets
-from stallpoint.findings.conclusions.target_words import lead, lines
+from stallpoint.findings.conclusions.target_findings import lead, lines, targets
 
 PLACE = {"network": "lenet", "hardware": "local", "storage": "train", "target": 0.8, "workers_per_node": 1}
 

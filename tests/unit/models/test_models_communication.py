@@ -38,7 +38,7 @@ def fits() -> Communication:
 
 
 def test_each_node_count_has_the_true_latency_and_bandwidth(fits: Communication) -> None:
-    for (ranks, _), fit in fits.by_place.items():
+    for (ranks, _), fit in fits.by_placement.items():
         assert estimate(fit.alpha)[0] == pytest.approx(2 * (ranks - 1) * TRUTH.alpha, rel=0.05)
         assert estimate(fit.beta)[0] == pytest.approx(2 * (ranks - 1) / ranks * TRUTH.beta, rel=0.05)
         assert fit.points == 5
@@ -55,7 +55,7 @@ def test_the_ring_reaches_node_counts_nobody_ran(fits: Communication) -> None:
 
 
 def test_intervals_hold_the_fit_and_little_more(fits: Communication) -> None:
-    for fit in (*fits.by_place.values(), fits.over_nodes):
+    for fit in (*fits.by_placement.values(), fits.over_nodes):
         value, low, high = estimate(fit.beta)
         assert low <= value <= high
         assert (high - low) / value < 0.1
@@ -71,7 +71,7 @@ def fit_of_two_ranks(sizes: np.ndarray, seconds: np.ndarray) -> Fit:
         **dict(zip(("hardware", "backend", "reduction", "operation"), SCHEME, strict=True)),
         nodes=2, ranks=2, cell="c", repeat=1, visit=1, rank=0, sample=0, warmup=False, calls=1,
     )  # fmt: skip
-    return communication.fit(rows, seed=0)[SCHEME].by_place[2, 1]
+    return communication.fit(rows, seed=0)[SCHEME].by_placement[2, 1]
 
 
 def test_small_messages_count_as_much_as_large_ones() -> None:
@@ -300,7 +300,7 @@ def test_one_message_size_is_no_answer_for_others() -> None:
 
 def test_equal_times_at_all_sizes_are_all_latency() -> None:
     rows = records(lambda n, sizes: np.full_like(sizes, 1e-3), (2,), workers=1)
-    fit = communication.fit(rows, seed=0)[SCHEME].by_place[2, 1]
+    fit = communication.fit(rows, seed=0)[SCHEME].by_placement[2, 1]
     assert fit.alpha[0] == pytest.approx(1e-3)
     assert fit.beta[0] == pytest.approx(0, abs=1e-15)
 
@@ -313,7 +313,7 @@ def test_nothing_recorded_gives_no_fit() -> None:
 def test_a_million_rows() -> None:
     few = records(node_by_node, (2,), workers=1)
     many = few.loc[few.index.repeat(10**6 // len(few))].assign(sample=lambda rows: np.arange(len(rows)))
-    fit = communication.fit(many, seed=0)[SCHEME].by_place[2, 1]
+    fit = communication.fit(many, seed=0)[SCHEME].by_placement[2, 1]
     assert fit.alpha[0] == pytest.approx(105e-6, rel=1e-3)
 
 

@@ -11,13 +11,13 @@ from stallpoint.models.answers import comparisons, utilisation
 from stallpoint.models.base.measured import Measured, measured, over_ranks
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
-from stallpoint.models.terms.trainings import trainings
+from stallpoint.models.terms.training_cells import reduced_cells
 from stallpoint.report.charts import overlap_chart
 from stallpoint.text import interval, number
 
 RECORDS = study(nodes=(1, 2), weak=False)
 EPOCH = 640_000
-NETWORKS = trainings(RECORDS["iterations"], RECORDS["layers"]).networks
+NETWORKS = reduced_cells(RECORDS["iterations"], RECORDS["layers"]).networks
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from synthetic import Layer, Truth, study
 
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
-from stallpoint.models.terms.effects import NONE, CoRunCost, Messages, PerMessage, rounds
-from stallpoint.models.terms.stragglers import expected_lead
+from stallpoint.models.terms.effects import NONE, CollectiveTimes, CoRunCost, PerMessage, rounds
+from stallpoint.models.terms.slowdown import expected_lead
 
 ZERO, ONE = np.zeros(1), np.ones(1)
 CONTENDED = Truth(slower=1.3, delay=3e-3)
@@ -137,25 +137,25 @@ def test_a_delay_counts_for_each_round() -> None:
 
 
 def test_a_message_takes_work_for_each_round_and_for_its_bytes_up_to_half_of_the_core() -> None:
-    effects = replace(NONE, work=PerMessage(np.array([1e-3]), np.array([0.2])), beside=PerMessage(ZERO, 3 * ONE))
-    messages = Messages(latency=np.zeros((1, 2)), isolated=np.array([[10e-3, 1e-3]]), rounds=1)
+    effects = replace(NONE, work=PerMessage(np.array([1e-3]), np.array([0.2])), co_running=PerMessage(ZERO, 3 * ONE))
+    messages = CollectiveTimes(latency=np.zeros((1, 2)), isolated=np.array([[10e-3, 1e-3]]), rounds=1)
     # 1 ms in each round and a fifth of 10 ms, spread over 30 ms; then all of 1 ms.
-    after, beside, slower = (of[:, 0] for of in effects.of_messages(messages))
+    after, beside, slower = (of[:, 0] for of in effects.collective_seconds(messages))
     assert beside == pytest.approx([30e-3, 3e-3])
     assert after == pytest.approx([10e-3, 1e-3])
     assert slower == pytest.approx([1 / (1 - 3 / 30), 1 / (1 - 1.2 / 3)])
-    assert effects.of_messages(replace(messages, rounds=3))[2][:, 0] == pytest.approx([1 / (1 - 5 / 30), 2.0])
+    assert effects.collective_seconds(replace(messages, rounds=3))[2][:, 0] == pytest.approx([1 / (1 - 5 / 30), 2.0])
 
 
 def test_what_was_measured_while_ranks_compute_stands_for_messages_beside_the_pass_alone() -> None:
-    effects = replace(NONE, work=PerMessage(ZERO, 0.5 * ONE), beside=PerMessage(ZERO, 0.8 * ONE))
+    effects = replace(NONE, work=PerMessage(ZERO, 0.5 * ONE), co_running=PerMessage(ZERO, 0.8 * ONE))
     co_run = CoRunCost(longer=np.array([[30e-3]]), work=np.array([[16e-3]]))
-    messages = Messages(latency=np.zeros((1, 1)), isolated=np.array([[10e-3]]), rounds=1, co_run=co_run)
-    after, beside, slower = (values[:, 0] for values in effects.of_messages(messages))
+    messages = CollectiveTimes(latency=np.zeros((1, 1)), isolated=np.array([[10e-3]]), rounds=1, co_run=co_run)
+    after, beside, slower = (values[:, 0] for values in effects.collective_seconds(messages))
     assert (beside, after) == (pytest.approx([32e-3]), pytest.approx([10e-3]))
     assert slower == pytest.approx([1 / (1 - 8 / 32)])
     # Links of half the speed make a message 10 ms longer; what computing and it take from each other stays.
-    after, beside, slower = (values[:, 0] for values in effects.of_messages(messages.slowed(2 * ONE[:, None])))
+    after, beside, slower = (values[:, 0] for values in effects.collective_seconds(messages.slowed(2 * ONE[:, None])))
     assert (beside, after) == (pytest.approx([40e-3]), pytest.approx([20e-3]))
     assert slower == pytest.approx([1 / (1 - 8 / 40)])
 

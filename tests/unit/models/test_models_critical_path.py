@@ -13,7 +13,7 @@ from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
-from stallpoint.models.terms.effects import IsolatedTimes, Messages
+from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,), "weak": False}
 SMALL = Layer("conv", "convolution", 0, 1e-3, 4_000)
@@ -104,7 +104,7 @@ def test_parts_add_up_whatever_the_times_are(
         forward, backward, factor, overlaps = alone
         layers = [matrix[0] * (forward + backward), matrix[0] * matrix[1] * (forward + backward)]
         values = [ensemble(value) for value in (forward, backward, 0.0, *layers)]
-        isolated = IsolatedTimes(*values, Messages(np.empty((1, 0)), np.empty((1, 0)), 0))
+        isolated = IsolatedTimes(*values, CollectiveTimes(np.empty((1, 0)), np.empty((1, 0)), 0))
         more = factor if overlaps else None
     at_two = curve(times, predicted_only=predicted_only, latency=latency, isolated=isolated, more=more)
     found = path(at_two, 2, "predicted" if predicted_only else "measured")

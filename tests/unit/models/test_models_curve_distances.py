@@ -6,7 +6,7 @@ from stallpoint.models.answers.halvings import curve_distances, distance
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.matrix_products import products
-from stallpoint.models.terms.trainings import trainings
+from stallpoint.models.terms.training_cells import reduced_cells
 
 FLAT = np.ones((1 + REPLICATES, 1))
 
@@ -30,7 +30,7 @@ def test_noise_alone_is_no_distance() -> None:
 
 def rows_of(truth: Truth) -> dict[str, dict[str, float]]:
     records = study(truth, nodes=(1,), storages=("local",), syncs=("wfbp",), prefetches=(0,), repeats=2)
-    compute = Compute(trainings(records["iterations"], records["layers"]), 0)
+    compute = Compute(reduced_cells(records["iterations"], records["layers"]), 0)
     return {str(row["layer"]): row for row in curve_distances(compute, products(records["sgemm"], 0))}  # type: ignore[misc]
 
 

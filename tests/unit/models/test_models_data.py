@@ -116,7 +116,7 @@ def beside(
     at = point(points, storage, prefetch)
     alone = of_data.seconds(at, (4, 1), 64)
     gradients = Traffic(np.full(len(alone), 400e6), 50e6)
-    together, slower = of_data.beside_gradients(at, alone, 1, 64, gradients)
+    together, slower = of_data.sharing_link(at, alone, 1, 64, gradients)
     return float(alone[0]), float(together[0]), float(np.broadcast_to(slower, alone.shape)[0])
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from stallpoint.models.answers import staleness
 from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.models.iteration.replicas import per_iteration
 from stallpoint.models.terms.communication import all_reduce_parts, nominal
-from stallpoint.models.terms.effects import Messages
-from stallpoint.models.terms.exchanges import of_iteration
+from stallpoint.models.terms.effects import CollectiveTimes
 from stallpoint.strategies.presets import PRESETS, Preset
 
 ALPHA, BETA = 1e-3, 1e-8
@@ -25,7 +25,7 @@ def seconds(preset: Preset, ranks: int, computing: float) -> float:
     assert links is not None
     latency, bandwidth = all_reduce_parts(links, ranks, [SIZE])
     beside = np.full(1 + REPLICATES, computing)
-    found = of_iteration(Messages(latency, latency + bandwidth, 1), preset, ranks, beside).isolated
+    found = per_iteration(CollectiveTimes(latency, latency + bandwidth, 1), preset, ranks, beside).isolated
     assert found.shape == (1 + REPLICATES, 1)
     return float(found[0, 0])
 

@@ -13,7 +13,7 @@ from stallpoint.models import fitting
 from stallpoint.models.base.frames import Tables
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.iteration.scenarios import scenarios
-from stallpoint.models.terms.trainings import COLUMNS
+from stallpoint.models.terms.training_cells import COLUMNS
 from stallpoint.records import parquet
 from stallpoint.records.tables import MODEL_TABLES, TIDY_TABLES
 

@@ -9,7 +9,7 @@ import pytest
 from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.contention import Seen, gathering
-from stallpoint.models.terms.effects import CoRunCost, IsolatedTimes, Messages
+from stallpoint.models.terms.effects import CollectiveTimes, CoRunCost, IsolatedTimes
 from stallpoint.models.terms.observed import Observed, observe, sending
 from stallpoint.records.tables import PHASES
 from stallpoint.strategies.presets import PRESETS
@@ -45,9 +45,9 @@ def test_training_that_shards_nothing_has_none() -> None:
 def seen(factor: float, co_run: CoRunCost | None) -> Seen:
     """Training whose gathers take `factor` times what is known of them, 10 and 20 ms on idle ranks."""
     isolated = np.tile([0.01, 0.02], (1 + REPLICATES, 1))
-    gathered = Messages(0 * isolated, isolated, 1, co_run)
+    gathered = CollectiveTimes(0 * isolated, isolated, 1, co_run)
     one = np.ones(1 + REPLICATES)
-    found = sending(*frames([list(factor * gathered.beside[0, ::-1])] * 2))
+    found = sending(*frames([list(factor * gathered.co_running[0, ::-1])] * 2))
     assert found is not None
     observed: Observed = observe([found], RANDOM)
     times = IsolatedTimes(one, one, one, one, one, gathered, gathered)

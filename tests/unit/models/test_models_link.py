@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.terms.link import Traffic, together
+from stallpoint.models.terms.link import Traffic, shared_seconds
 
 CAPACITY = 100e6
 BYTES = st.floats(1e4, 1e9)
@@ -27,7 +27,7 @@ def finished(alone: float, read: float, gradients: float) -> tuple[float, float]
 @pytest.mark.parametrize(("read", "gradients"), [(50e6, 5e6), (5e6, 50e6), (20e6, 20e6)])
 def test_data_and_gradients_share_the_link_fairly(rate: float, read: float, gradients: float) -> None:
     alone = read / (rate * CAPACITY)
-    data, sent = together(np.array([alone]), read, Traffic(np.array([CAPACITY]), gradients))
+    data, sent = shared_seconds(np.array([alone]), read, Traffic(np.array([CAPACITY]), gradients))
     assert (data[0], sent[0]) == pytest.approx(finished(alone, read, gradients), rel=2e-3)
 
 
@@ -36,12 +36,12 @@ def test_nothing_is_faster_together_and_the_link_carries_no_more_than_it_can(
     read: float, gradients: float, rate: float
 ) -> None:
     alone = np.array([read / (rate * CAPACITY)])
-    data, sent = together(alone, read, Traffic(np.array([CAPACITY]), gradients))
+    data, sent = shared_seconds(alone, read, Traffic(np.array([CAPACITY]), gradients))
     assert data[0] >= alone[0]
     assert sent[0] >= gradients / CAPACITY * (1 - 1e-9)
     assert max(data[0], sent[0]) >= (read + gradients) / CAPACITY * (1 - 1e-9)
 
 
 def test_no_data_leaves_the_link_to_the_gradients() -> None:
-    data, sent = together(np.array([0.0]), 0.0, Traffic(np.array([CAPACITY]), 10e6))
+    data, sent = shared_seconds(np.array([0.0]), 0.0, Traffic(np.array([CAPACITY]), 10e6))
     assert (data[0], sent[0]) == (0.0, pytest.approx(0.1))

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from synthetic import Truth, study
 
-from stallpoint.models.answers.median_iterations import MOST_RANKS, cells_of_runs, of_cells, tables
+from stallpoint.models.answers.median_iterations import MAX_RANKS, cells_of_runs, median_iterations, tables
 from stallpoint.models.base.measured import kept
 
 OPTIONS = {"storages": ("local",), "prefetches": (0,)}
@@ -23,7 +23,7 @@ def test_runs_are_those_on_most_nodes_that_ended_well() -> None:
 def test_the_median_by_the_slowest_rank_with_its_slowest_ranks() -> None:
     measured = study(Truth(noise=0.1), nodes=(1, 20), syncs=("naive",), batch=320, repeats=1, **OPTIONS)
     cells = cells_of_runs(measured["runs"])
-    (found,) = of_cells(cells, measured["iterations"], measured["layers"])
+    (found,) = median_iterations(cells, measured["iterations"], measured["layers"])
     (cell,) = cells
     iterations = kept(measured["iterations"]).query(f"cell == '{cell}'")
     walls = iterations.groupby("iteration")["iteration_time"].max()
@@ -31,7 +31,7 @@ def test_the_median_by_the_slowest_rank_with_its_slowest_ranks() -> None:
     assert found.ranks["iterations"].unique().tolist() == [len(walls)]
     every = iterations[iterations["iteration"] == found.ranks["iteration"].iloc[0]]
     assert len(every) == 20
-    assert set(found.ranks["rank"]) == set(every.nlargest(MOST_RANKS, "iteration_time")["rank"])
+    assert set(found.ranks["rank"]) == set(every.nlargest(MAX_RANKS, "iteration_time")["rank"])
     assert np.allclose(
         found.ranks["start"], every.set_index("rank")["start"][found.ranks["rank"]] - every["start"].min()
     )
@@ -41,7 +41,7 @@ def test_the_median_by_the_slowest_rank_with_its_slowest_ranks() -> None:
 
 def test_of_several_repeats_the_middle_one_and_nothing_of_nothing() -> None:
     measured = study(nodes=(1, 2), syncs=("naive",), repeats=3, **OPTIONS)
-    found = of_cells(cells_of_runs(measured["runs"]), measured["iterations"], measured["layers"])
+    found = median_iterations(cells_of_runs(measured["runs"]), measured["iterations"], measured["layers"])
     ranks, layers = map(pd.DataFrame, tables(found))
     assert ranks["wall"].unique().tolist() == [sorted(one.ranks["wall"].iloc[0] for one in found)[1]]
     assert set(layers["cell"]) == set(ranks["cell"])

@@ -13,7 +13,7 @@ from stallpoint.models.answers import fits
 from stallpoint.models.base.measured import Point
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms import peaks
-from stallpoint.models.terms.trainings import Layers
+from stallpoint.models.terms.training_cells import Layers
 from stallpoint.records.tables import LARGEST_BATCH, MEMORY
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.presets import PRESETS, Preset

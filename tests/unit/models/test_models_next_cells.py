@@ -12,7 +12,7 @@ from synthetic import Layer, Truth, study
 from stallpoint.models.answers.next_cells import (
     STEP_ERROR,
     expected_width,
-    stall_place,
+    stall_position,
     step_error,
     walk_covariance,
     width,
@@ -44,17 +44,17 @@ def test_the_stall_of_amdahls_law_is_found_between_the_counts() -> None:
     nodes, serial = [2**power for power in range(12)], np.array([0.2, 0.05, 0.01, 0.9])
     speeds = -np.log(serial[:, None] + (1 - serial[:, None]) / np.array(nodes))
     expected = np.log2(np.maximum((1 - serial) * 0.9 / (2 * serial * 0.1), 1))
-    assert stall_place(nodes, speeds, 0.1) == pytest.approx(expected, abs=0.12)
+    assert stall_position(nodes, speeds, 0.1) == pytest.approx(expected, abs=0.12)
 
 
 def test_no_stall_lies_at_the_largest_count() -> None:
-    assert stall_place([1, 2, 4], np.log([[1.0, 2.0, 4.0]]), 0.1).tolist() == [2]
+    assert stall_position([1, 2, 4], np.log([[1.0, 2.0, 4.0]]), 0.1).tolist() == [2]
 
 
 @given(st.lists(st.floats(-3, 3), min_size=4, max_size=4), st.floats(0.01, 0.9), st.floats(0.01, 0.9))
 def test_the_stall_comes_no_later_when_more_is_asked_for(speeds: list[float], one: float, other: float) -> None:
     low, high = sorted([one, other])
-    places = [stall_place([1, 2, 4, 8], np.array([speeds]), threshold)[0] for threshold in (low, high)]
+    places = [stall_position([1, 2, 4, 8], np.array([speeds]), threshold)[0] for threshold in (low, high)]
     assert places[1] <= places[0] + 1e-9
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stallpoint.models.terms import pace
+from stallpoint.models.terms import slowdown
 
 
 def contention(
@@ -31,31 +31,31 @@ def jobs(pieces: dict[int, float]) -> dict[tuple[int, str], float]:
 
 
 def test_nodes_that_slow_each_other_down_are_found() -> None:
-    found = pace.fit(contention(jobs({2: 1e-3, 8: 1.2e-3})), seed=0)
+    found = slowdown.fit(contention(jobs({2: 1e-3, 8: 1.2e-3})), seed=0)
     assert found.ratio("cpu", (8, 1), (2, 1)) == pytest.approx(1.2, rel=0.03)
     assert found.ratio("cpu", (2, 1), (2, 1)) == pytest.approx(1)
 
 
 def test_between_measured_node_counts_the_nearest_counts() -> None:
-    found = pace.fit(contention(jobs({2: 1e-3, 8: 1.2e-3})), seed=0)
+    found = slowdown.fit(contention(jobs({2: 1e-3, 8: 1.2e-3})), seed=0)
     assert found.ratio("cpu", (6, 1), (2, 1)) == pytest.approx(1.2, rel=0.03)
     assert found.ratio("cpu", (64, 1), (3, 1)) == pytest.approx(1.2, rel=0.03)
 
 
 def test_jobs_that_differ_among_themselves_tell_little() -> None:
     unequal = {(2, "a"): 1e-3, (2, "b"): 1.3e-3, (8, "c"): 1.1e-3, (8, "d"): 1.5e-3}
-    found = pace.fit(contention(unequal, noise=0.05), seed=0).ratio("cpu", (8, 1), (2, 1))
+    found = slowdown.fit(contention(unequal, noise=0.05), seed=0).ratio("cpu", (8, 1), (2, 1))
     assert 1 < found[0] < 1.1
 
 
 def test_what_nobody_measured_is_the_same_everywhere() -> None:
-    nothing = pace.fit(contention({(2, "a"): 1e-3}).iloc[:0], seed=0)
+    nothing = slowdown.fit(contention({(2, "a"): 1e-3}).iloc[:0], seed=0)
     assert (nothing.ratio("cpu", (8, 1), (2, 1)) == 1).all()
     assert nothing.further_lead("cpu", (8, 1), (2, 1)) is None
 
 
 def test_a_slow_rank_lags_as_far_behind_many_as_behind_few() -> None:
-    found = pace.fit(contention(jobs({2: 1e-3, 8: 1e-3}), slowest=1.2), seed=0)
+    found = slowdown.fit(contention(jobs({2: 1e-3, 8: 1e-3}), slowest=1.2), seed=0)
     # 1.2 over 1, which the others take, among two as among eight.
     assert found.further_lead("cpu", (8, 1), (2, 1)) == pytest.approx(0, abs=0.01)
     assert found.leads["cpu"][8, 1] == pytest.approx(0.2, rel=0.05)

@@ -15,7 +15,7 @@ from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scenarios import Link, Scenario, changed
 from stallpoint.models.terms.communication import WhileComputing, all_reduce_parts, nominal
 from stallpoint.models.terms.compute import Times
-from stallpoint.models.terms.trainings import Layers
+from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, OPERATIONS
 from stallpoint.strategies.presets import PRESETS, Preset
@@ -46,7 +46,7 @@ class NoData:
     def seconds(self, *_: Any, **__: Any) -> Any:
         return np.zeros(1 + REPLICATES)
 
-    def beside_gradients(self, _measured: Any, isolated: Any, *_: Any) -> Any:
+    def sharing_link(self, _measured: Any, isolated: Any, *_: Any) -> Any:
         return isolated, 1.0
 
 
@@ -80,7 +80,7 @@ def model(preset: Preset, while_computing: WhileComputing | None = None) -> DagM
         between = replace(nominal(law, latency=ALPHA, bandwidth=SPEED), while_computing=while_computing)
         inside = nominal(law, latency=0.0, bandwidth=10 * SPEED).over_nodes
         assert inside is not None
-        links["cpu", "torch", "library", operation] = replace(between, by_place={(1, 2): inside})
+        links["cpu", "torch", "library", operation] = replace(between, by_placement={(1, 2): inside})
         links["cpu", "mpi", "library", operation] = between
     cuts = {"net": Cuts((1,) * 4, (*[HANDED_ON] * 3, None))}
     return DagModel(Cluster(Computing(), links, NoData(), {"mine": preset}, cuts=cuts))
@@ -169,10 +169,10 @@ def test_what_gathers_take_from_computing_is_not_learned_a_second_time(parts: in
 def test_a_message_has_the_rounds_of_those_who_send_it(workers: int) -> None:
     hybrid = model(PRESETS["hsdp"].preset).isolated(place(4, workers), [[3], [2], [1], [0]])
     assert hybrid is not None
-    assert hybrid.messages.rounds == np.log2(workers) + np.log2(4), "among those of a node, then between nodes"
+    assert hybrid.collectives.rounds == np.log2(workers) + np.log2(4), "among those of a node, then between nodes"
     whole = model(FSDP).isolated(place(4, workers), [[3], [2], [1], [0]])
     assert whole is not None
-    assert whole.messages.rounds == np.log2(4 * workers)
+    assert whole.collectives.rounds == np.log2(4 * workers)
 
 
 @pytest.mark.parametrize(("stages", "micro_batches"), [(2, 1), (2, 8), (4, 4)])

@@ -214,8 +214,8 @@ def test_rounds_that_do_not_differ_are_none() -> None:
     for trial in range(12):
         frame = _planted(0.05, np.random.default_rng([10, trial])).assign(forward=lambda rows: rows["seconds"])
         usual = scatter_of_parts(frame, ["cell"], "seconds", ["forward"], [])
-        found.append(usual.whole.rounds.deviation if usual.whole.rounds else 0.0)
-        assert usual.whole.deviation == pytest.approx(0.05, rel=0.3)
+        found.append(usual.total.rounds.deviation if usual.total.rounds else 0.0)
+        assert usual.total.deviation == pytest.approx(0.05, rel=0.3)
     assert np.median(found) < 0.01
 
 

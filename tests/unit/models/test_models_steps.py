@@ -242,7 +242,7 @@ def gradients(workers: int = 4, worker_batch: int = 8, *, steps: int = 200, seed
 
 
 def critical(runs: pd.DataFrame, gradients: pd.DataFrame) -> dict[str, Any]:
-    noise = partial(noise_scale.of_training, gradient_noise=gradients, seed=0)
+    noise = partial(noise_scale.noise_scale_of_training, gradient_noise=gradients, seed=0)
     (row,) = noise_scale.critical_batches(steps_of(runs, PRESETS_KNOWN, seed=0), noise, 0.1)
     return row
 

@@ -7,7 +7,7 @@ from stallpoint.findings.claims.judge import judge
 from stallpoint.findings.claims.quantity import Evidence
 from stallpoint.findings.claims.verdict import HOLDS
 from stallpoint.inputs.rates import read_rates
-from stallpoint.models.scaling.scaling_tables import extrapolated
+from stallpoint.models.scaling.extrapolation import extrapolated
 
 PUBLIC = Path(__file__).parents[3] / "resources/public"
 

@@ -13,14 +13,13 @@ from synthetic import Truth, study
 from stallpoint.errors import InputError
 from stallpoint.models.fitting import fit
 from stallpoint.models.scaling import noise
-from stallpoint.models.scaling.extrapolation import extrapolate
+from stallpoint.models.scaling.extrapolation import DOUBLINGS, MEASURED, extrapolate, extrapolated
 from stallpoint.models.scaling.extrapolation import fit as fit_all
 from stallpoint.models.scaling.laws import LAWS, Law, Model, models
 from stallpoint.models.scaling.noise import Continuation, Likelihood
 from stallpoint.models.scaling.posterior import posterior
 from stallpoint.models.scaling.scaling_law_choice import choose
-from stallpoint.models.scaling.scaling_tables import DOUBLINGS, MEASURED, extrapolated
-from stallpoint.models.scaling.series_placement import MOST_PLACES, Places, Series
+from stallpoint.models.scaling.series_placement import MAX_PLACEMENTS, Placements, Series
 
 BY_NAME = {law.name: law for law in LAWS}
 COUNTS = [1, 2, 4, 8, 16, 32]
@@ -57,7 +56,7 @@ def predicted(
 
 
 def test_every_law_leaves_a_lone_worker_alone_and_costs_time_with_more() -> None:
-    places = Places(np.array([1.0, 2.0, 3.0, 64.0]), np.ones(4), np.full(4, np.nan))
+    places = Placements(np.array([1.0, 2.0, 3.0, 64.0]), np.ones(4), np.full(4, np.nan))
     for law in LAWS:
         model = Model.of(law, places)
         times = model.log_time(np.random.default_rng(0).standard_normal((200, len(model.priors))), places)
@@ -82,7 +81,7 @@ def test_known_values_of_the_laws() -> None:
 
 
 def test_a_smaller_mini_batch_pays_the_floor_and_the_communication_more_often() -> None:
-    places = Places(np.array([1.0, 2.0]), np.array([1.0, 2.0]), np.array([64.0, 32.0]))
+    places = Placements(np.array([1.0, 2.0]), np.array([1.0, 2.0]), np.array([64.0, 32.0]))
     model = Model.of(BY_NAME["constant"], places)
     # First step c = 0.05; floor 0.05/1.05 of the time of b = 64, twice for as many samples at b = 32.
     assert np.exp(model.log_time(np.zeros((1, 2)), places))[0] == pytest.approx([1, 1 + 0.05 / 1.05 + 2 * 0.05])
@@ -90,13 +89,13 @@ def test_a_smaller_mini_batch_pays_the_floor_and_the_communication_more_often() 
 
 def test_what_hides_communication_gets_shorter_with_the_mini_batch() -> None:
     # Communication of 0.3 and an overlap of 0.3 at b = 64; at b = 32 two mini-batches send 0.6 in the same time.
-    places = Places(np.array([1.0, 2.0]), np.array([1.0, 2.0]), np.array([64.0, 32.0]))
+    places = Placements(np.array([1.0, 2.0]), np.array([1.0, 2.0]), np.array([64.0, 32.0]))
     model = Model.of(BY_NAME["dag"], places)
     assert np.exp(model.log_time(np.zeros((1, 4)), places))[0, 1] == pytest.approx(1 + 0.05 / 1.05 + 0.3)
 
 
 def test_a_batch_that_is_not_known_is_kept_or_split() -> None:
-    unknown = Places(np.array([8.0, 32.0]), np.full(2, np.nan), np.full(2, np.nan))
+    unknown = Placements(np.array([8.0, 32.0]), np.full(2, np.nan), np.full(2, np.nan))
     split = replace(unknown, batch=np.array([4.0, 1.0]))
     read = {model.name: (model, prior) for model, prior in models([BY_NAME["log"], BY_NAME["usl"]], unknown)}
     assert {name: prior for name, (_, prior) in read.items()} == {"log": 0.5, "strong log": 0.5, "usl": 1.0}
@@ -106,17 +105,17 @@ def test_a_batch_that_is_not_known_is_kept_or_split() -> None:
 
 
 def test_workers_per_node_count_only_where_they_make_a_difference() -> None:
-    one_each = Places.of(table([1, 2, 4], [1, 2, 4]))
+    one_each = Placements.of(table([1, 2, 4], [1, 2, 4]))
     assert not Model.of(LAWS[0], one_each).across_nodes
-    assert Model.of(LAWS[0], Places.of(table([1, 2, 8, 16], [1] * 4, per_node=8))).across_nodes
-    assert not Model.of(LAWS[0], Places.of(table([1, 2, 8], [1] * 3, per_node=8))).across_nodes
-    assert not Model.of(LAWS[0], Places.of(table([1, 2, 8], [1] * 3, per_node=np.nan))).across_nodes
-    assert Places.of(table([7, 12, 4], [1] * 3, per_node=1.17)).nodes.tolist() == [6, 11, 4]
+    assert Model.of(LAWS[0], Placements.of(table([1, 2, 8, 16], [1] * 4, per_node=8))).across_nodes
+    assert not Model.of(LAWS[0], Placements.of(table([1, 2, 8], [1] * 3, per_node=8))).across_nodes
+    assert not Model.of(LAWS[0], Placements.of(table([1, 2, 8], [1] * 3, per_node=np.nan))).across_nodes
+    assert Placements.of(table([7, 12, 4], [1] * 3, per_node=1.17)).nodes.tolist() == [6, 11, 4]
 
 
 def test_a_nodes_link_carries_what_a_ring_of_all_workers_or_its_sharers_send() -> None:
     # Eight workers on 8, 4 and 2 nodes; at the medians of the priors.
-    places = Places(np.full(3, 8.0), np.array([8.0, 4.0, 2.0]), np.full(3, np.nan))
+    places = Placements(np.full(3, 8.0), np.array([8.0, 4.0, 2.0]), np.full(3, np.nan))
 
     def between(law: str) -> npt.NDArray[np.float64]:
         model = Model.of(BY_NAME[law], places)
@@ -132,7 +131,7 @@ def test_a_nodes_link_carries_what_a_ring_of_all_workers_or_its_sharers_send() -
 
 def test_the_page_names_every_law_and_coefficient() -> None:
     page = (Path(__file__).parents[3] / "docs/models/scaling-laws.md").read_text(encoding="utf-8")
-    places = Places(np.array([1.0, 8.0]), np.array([1.0, 4.0]), np.array([64.0, 8.0]))
+    places = Placements(np.array([1.0, 8.0]), np.array([1.0, 4.0]), np.array([64.0, 8.0]))
     for law in LAWS:
         assert f"| `{law.name}` |" in page
         for prior in Model.of(law, places).priors:
@@ -174,7 +173,7 @@ def test_the_density_of_residuals_is_that_of_their_differences() -> None:
 
 def test_the_drift_is_carried_forward_and_grows() -> None:
     series = Series.of(table([1, 2, 4], [1, 2, 4]))
-    onward = Continuation.of(series, Places.of(table([4, 8, 64], [1] * 3)), across_nodes=False)
+    onward = Continuation.of(series, Placements.of(table([4, 8, 64], [1] * 3)), across_nodes=False)
     assert onward.gain.sum(-1) == pytest.approx(1)
     large = list(noise.grid(series)).index((0.003, 0.3))
     assert onward.gain[large, 1] == pytest.approx([0, 0, 1], abs=1e-3)
@@ -368,7 +367,7 @@ def test_a_node_that_is_full_may_or_may_not_be_doubled_by_another() -> None:
     asked = table([32], [np.nan], 16)
     (found,) = fit_all(pd.concat([known, asked], ignore_index=True))
     assert found.choice
-    draws = np.exp(found.choice.predict(Places.of(asked))[:, 0]) * 32
+    draws = np.exp(found.choice.predict(Placements.of(asked))[:, 0]) * 32
     assert np.quantile(draws, 0.05) < 1100
     assert np.quantile(draws, 0.95) > 1700
 
@@ -463,7 +462,7 @@ def test_equal_rates_are_a_limit_that_is_reached() -> None:
 def test_a_long_series_is_thinned_and_predicted_at_every_count() -> None:
     workers = list(range(1, 3001))
     rates = table(workers, exact(BY_NAME["log"], workers, 0.05, 0.5))
-    assert len(Series.of(rates)) <= MOST_PLACES
+    assert len(Series.of(rates)) <= MAX_PLACEMENTS
     found = extrapolate(rates, 0.25)
     assert found["workers"].tolist() == workers
     assert found["predicted"].iloc[-1] == pytest.approx(rates["samples_per_second"].iloc[-1], rel=0.02)
@@ -479,7 +478,7 @@ def test_many_series_say_how_far_they_are(capsys: pytest.CaptureFixture[str]) ->
 
 def test_what_draws_are_wanted_does_not_change_them() -> None:
     series = Series.of(table(COUNTS, 100 * np.array(COUNTS) ** 0.9))
-    places = Places(np.array([64.0]), np.array([64.0]), np.array([np.nan]))
+    places = Placements(np.array([64.0]), np.array([64.0]), np.array([np.nan]))
     chosen = choose(series, places)
     drawn, some = chosen.posteriors[0], np.array([7, 1999, 0])
     onward = Continuation.of(series, places, across_nodes=False)

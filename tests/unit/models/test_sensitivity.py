@@ -43,7 +43,7 @@ from stallpoint.models.scaling import scaling_law_choice as choice
 from stallpoint.models.scaling import series_placement as places
 from stallpoint.models.scaling import study_curves as scaling_curves
 from stallpoint.models.scaling.laws import LAWS, Law, Model, Prior
-from stallpoint.models.scaling.series_placement import Places
+from stallpoint.models.scaling.series_placement import Placements
 from stallpoint.models.terms import (
     batch_law,
     communication,
@@ -51,9 +51,9 @@ from stallpoint.models.terms import (
     effects,
     law_choice,
     law_departures,
-    pace,
-    pieces,
+    piecewise_line,
     reductions,
+    slowdown,
 )
 from stallpoint.models.terms.batch_law import Kernel
 from stallpoint.models.terms.communication import all_reduce_seconds
@@ -120,8 +120,8 @@ def changed(values: Sequence[Other]) -> pytest.MarkDecorator:
 
 UNKNOWN = statistics.UNKNOWN
 SCATTER = [
-    *twice(statistics, "LEAST_SCATTER", "MOST_APART", "MOST_BELIEVED", "FEWEST_VALUES"),
-    *others(statistics, "ENOUGH_CELLS", 2, 6),
+    *twice(statistics, "MIN_SCATTER", "MAX_DEVIATION", "MAX_FACTOR", "MIN_VALUES"),
+    *others(statistics, "MIN_CELLS", 2, 6),
     *others(statistics, "UNKNOWN", *(replace(UNKNOWN, deviation=part * UNKNOWN.deviation) for part in (0.5, 2))),
     *others(statistics, "UNKNOWN", *(replace(UNKNOWN, freedom=part * UNKNOWN.freedom) for part in (0.5, 2))),
     *others(statistics, "DEGREES_OF_FREEDOM", (0.5, 50.0), (2.0, 50.0), (1.0, 25.0), (1.0, 100.0)),
@@ -211,10 +211,10 @@ LINKS = [
     *each(law_departures, "JOB"),
     *each(law_departures, "SIZE"),
     *each(law_departures, "DRIFT"),
-    *twice(law_departures, "SAID_BEFORE", "MAX_DOUBLINGS"),
-    *others(pieces, "WORTH", 1.125, 1.5),
-    *twice(pieces, "MOST_PIECES"),
-    *twice(communication, "MOST_LEFT", "LEAST_LEFT"),
+    *twice(law_departures, "PRIOR_DEVIATION", "MAX_DOUBLINGS"),
+    *others(piecewise_line, "WORTH", 1.125, 1.5),
+    *twice(piecewise_line, "MAX_SEGMENTS"),
+    *twice(communication, "MAX_RESIDUAL", "MIN_CO_RUN_SHARE"),
     *others(reductions, "CERTAIN", 0.9, 0.975),
 ]
 
@@ -236,15 +236,15 @@ def test_all_reduces_on_many_more_nodes_stay_covered(other: Other, monkeypatch: 
 # --- training at node counts nobody ran ----------------------------------------------------------
 
 TRAINING = [
-    *twice(contention, "LEAST_SHARE"),
+    *twice(contention, "MIN_OVERLAP_SHARE"),
     *others(contention, "MOSTLY", 0.8, 0.95),
     # Twice as many are more than are sent here: delays then count as factors, and larger node counts are 6 to 11 % off.
-    *others(contention, "FEWEST_MESSAGES", 3),
+    *others(contention, "MIN_COLLECTIVES", 3),
     *others(contention, "USUAL", *({**USUAL, key: part * USUAL[key]} for key in USUAL for part in (0.5, 2))),
     *others(effects, "FAIR_SHARE", FAIR_SHARE / 2, 1 - FAIR_SHARE / 2),
-    *twice(pace, "USUAL"),
-    *twice(next_cells, "STEP_ERROR", "LEAST_NARROWING", "DRAWS", "STRATA"),
-    *twice(statistics, "MOST_BELIEVED"),
+    *twice(slowdown, "USUAL"),
+    *twice(next_cells, "STEP_ERROR", "MIN_NARROWING", "DRAWS", "STRATA"),
+    *twice(statistics, "MAX_FACTOR"),
 ]
 
 
@@ -311,16 +311,16 @@ def test_of_many_messages_delays_are_learned_though_more_are_asked_for(monkeypat
         for layer in NETWORK
         for part in range(3)
     ]
-    monkeypatch.setattr(contention, "FEWEST_MESSAGES", 2 * contention.FEWEST_MESSAGES)
+    monkeypatch.setattr(contention, "MIN_COLLECTIVES", 2 * contention.MIN_COLLECTIVES)
     assert answers(contention_of(tuple(thirds))).error < 0.03
 
 
-@pytest.mark.parametrize("usual", [pace.USUAL / 2, 2 * pace.USUAL])
+@pytest.mark.parametrize("usual", [slowdown.USUAL / 2, 2 * slowdown.USUAL])
 def test_nodes_that_slow_each_other_down_stay_found(usual: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "USUAL", usual)
+    monkeypatch.setattr(slowdown, "USUAL", usual)
     noise = np.exp(0.01 * np.random.default_rng(0).standard_normal((2, 1 + statistics.REPLICATES)))
     noise[:, 0] = 1
-    known = pace.Pace({"cpu": {(2, 1): noise[0], (8, 1): 1.2 * noise[1]}}, {})
+    known = slowdown.Slowdown({"cpu": {(2, 1): noise[0], (8, 1): 1.2 * noise[1]}}, {})
     assert known.ratio("cpu", (8, 1), (2, 1))[0] == pytest.approx(1.2, rel=0.02)
 
 
@@ -343,7 +343,7 @@ LAW_RATES = {law.name: law for law in LAWS if law.name in ("log", "ring", "amdah
 def rates(law: Law) -> pd.DataFrame:
     """Rates by the law's usual coefficients, 2 % of noise, the last left out; and the truth of that."""
     workers, batch = np.array(COUNTS, dtype=np.float64), np.full(len(COUNTS), 32.0)
-    places_ = Places(workers, np.full(len(COUNTS), np.nan), batch)
+    places_ = Placements(workers, np.full(len(COUNTS), np.nan), batch)
     model = Model.of(law, places_)
     truth = workers * np.exp(-model.log_time(np.zeros((1, len(model.priors))), places_)[0])
     seen = truth * np.exp(0.02 * np.random.default_rng(1).standard_normal(len(COUNTS)))
@@ -419,7 +419,7 @@ def test_products_between_measured_rows_do_not_hang_on_where_rows_end(
         assert float(at(b)[0, 0]) == pytest.approx(_took(b, 9216), rel=0.02)
 
 
-@changed(others(batch_law, "FEWEST_TO_CHOOSE", 2, 6) + twice(batch_law, "WORST"))
+@changed(others(batch_law, "MIN_TO_CHOOSE", 2, 6) + twice(batch_law, "WORST"))
 def test_products_at_left_out_mini_batches_stay(other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
     other.put(monkeypatch)
     at = curves(library(512))["reference"]

@@ -21,7 +21,7 @@ from stallpoint.strategies.buckets import buckets
 from stallpoint.strategies.presets import PRESETS, Preset
 
 SENT = [Message((layer,), seconds) for layer, seconds in ((2, 3), (1, 3), (0, 1))]
-COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), messages=SENT, update=1)
+COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), collectives=SENT, update=1)
 GPUS = 4
 
 
@@ -157,9 +157,9 @@ def test_gradients_are_complete_from_the_last_layer_on() -> None:
 
 
 def test_wrong_costs_are_refused() -> None:
-    with pytest.raises(InputError, match="an iteration needs a forward and a backward pass"):
+    with pytest.raises(InputError, match="an iteration has no forward or no backward pass"):
         iteration_tasks(Costs(1, 1, [], [1.0], (), 1), Preset(), prefetch=True)
-    with pytest.raises(InputError, match=r"a message of layers \(3,\) cannot be"):
+    with pytest.raises(InputError, match=r"a message has layers \(3,\); give positions from 0 to 0"):
         iteration_tasks(Costs(1, 1, [1], [1], [Message((3,), 1)], 1), Preset(), prefetch=True)
 
 
@@ -169,7 +169,7 @@ def test_passes_wait_for_what_split_layers_take(start: str) -> None:
     #  compute   [f1 ]<g>[f2]<g>[f3][b3]<s>[b2]<s >[b1    ]             layer 3 is the loss, which takes what 2 gives
     #  network                                            [1     ]
     costs = Costs(
-        read=0, copy=0, forward=(2, 2, 1), backward=(4, 3, 1), messages=[Message((0,), 4)], update=0,
+        read=0, copy=0, forward=(2, 2, 1), backward=(4, 3, 1), collectives=[Message((0,), 4)], update=0,
         gathered={1: (1, 2), 2: (0.5, 0.5)},
     )  # fmt: skip
     preset = Preset(sharding="outputs", start=start)

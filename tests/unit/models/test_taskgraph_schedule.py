@@ -46,7 +46,7 @@ def test_input_neither_slows_nor_is_slowed() -> None:
     tasks = [
         Task("read", Kind.INPUT, "disk", 3.0),
         Task("step", Kind.COMPUTE, "compute", 2.0),
-        Task("message", Kind.MESSAGE, "network", 1.0, beside=2.0, slows=2.0),
+        Task("message", Kind.MESSAGE, "network", 1.0, co_running=2.0, slows=2.0),
     ]
     found = schedule(tasks)
     assert found.end["read"] == 3

@@ -210,7 +210,10 @@ def parts(script: str, also: Sequence[str] = ()) -> set[str]:
 
 def test_the_fit_depends_on_the_whole_model() -> None:
     found = parts("fit.py", PREDICTED_BY)
-    iterations = {f"models/iteration/{name}.py" for name in ("replicas", "of_shards", "of_stages", "of_outputs")}
+    iterations = {
+        f"models/iteration/{name}.py"
+        for name in ("replicas", "sharded_iteration", "pipeline_iteration", "tensor_parallel_iteration")
+    }
     assert {*SENT, *iterations, "models/scaling/laws.py"} <= found
     assert parts("paper_figures.py") >= SENT
     assert not [file for file in found if file.startswith(("report/", "measure/"))]

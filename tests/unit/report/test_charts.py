@@ -26,7 +26,7 @@ from once import Once
 from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
 from stallpoint.models.iteration.scenarios import scenarios
-from stallpoint.models.scaling.scaling_tables import MEASURED, extrapolated
+from stallpoint.models.scaling.extrapolation import MEASURED, extrapolated
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, TABLES
 from stallpoint.report.charts import CHARTS, PAPERS, axes, journal, theme, web_page
 from stallpoint.report.charts import labels as frames
@@ -174,7 +174,7 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         # a first update that nobody was before, and others after that of the other worker
         "staleness": {"symbol": 2, "line": 1},
         # a bar for each visit, the sentinel before and after it with the range of its ranks, and the usual speed
-        "turns": {"rect": visits, "symbol": 2 * visits, "rule": 2 * visits + 1},
+        "visits": {"rect": visits, "symbol": 2 * visits, "rule": 2 * visits + 1},
     }[name]
 
 
@@ -244,7 +244,7 @@ AXIS_TITLES = {
     "noise-scale": {"mini-batch [samples]", "quarter of the training"},
     "convergence": {"validation accuracy [%]"},
     "staleness": {"updates since the weights were taken", "share of gradients [%]"},
-    "turns": {"time since the first visit, pauses left out [min]"},
+    "visits": {"time since the first visit, pauses left out [min]"},
 }
 
 
@@ -370,7 +370,7 @@ def test_turns_show_when_the_machine_was_slower_and_what_disturbed_which_visit(t
     disturbed = pd.DataFrame(
         {"cell": cell, "hardware": "cpu", "visit": visit, "iteration": range(3), "reason": reasons}
     )
-    rows = data_of(spec("turns", {"visits": visits, "disturbances": disturbed}))
+    rows = data_of(spec("visits", {"visits": visits, "disturbances": disturbed}))
     usual = rows.loc[rows["basis"] == "usual", "place"].item()
     slowest = rows.loc[rows["at_high"].idxmax()]
     assert slowest["shown"].endswith("(1 to 4 over ranks)")
@@ -385,7 +385,7 @@ def test_pauses_between_jobs_are_left_out(tables: Tables) -> None:
     visits = tables["visits"].copy()
     later = visits["position"] > visits["position"].median()
     visits.loc[later, "started"] += pd.Timedelta(days=1)
-    rows = data_of(spec("turns", {"visits": visits}))
+    rows = data_of(spec("visits", {"visits": visits}))
     ended = visits.loc[~later, "started"].max() + pd.Timedelta(seconds=4)
     assert rows["end"].max() < ((ended - visits["started"].min()).total_seconds() + len(visits) * 4) / 60
     assert rows["end"].max() < 24 * 60
@@ -407,7 +407,7 @@ def test_charts_do_not_grow_with_raw_rows(tables: Tables, specs: dict[str, Spec]
 def test_model_tables_do_not_grow_with_raw_rows(tables: Tables, specs: dict[str, Spec]) -> None:
     more = tables_of(iterations=12, repeats=4)
     assert len(more["iterations"]) > 3 * len(tables["iterations"])
-    for name in set(CHARTS) - {"turns"}:
+    for name in set(CHARTS) - {"visits"}:
         assert len(json.dumps(spec(name, more))) < 1.05 * len(json.dumps(specs[name]))
 
 
@@ -421,13 +421,13 @@ def test_all_charts_are_drawn_in_one_process_and_equal_tables_give_equal_files_i
     tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ("speedup", "overlap")
-    monkeypatch.setattr(rendering, "CHARTS", {name: CHARTS[name] for name in ("speedup", "turns", "overlap")})
+    monkeypatch.setattr(rendering, "CHARTS", {name: CHARTS[name] for name in ("speedup", "visits", "overlap")})
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     rendering.render_all({**tables, "visits": tables["visits"].drop(columns="started")}, here)
     said = (here / "turns.error").read_text(encoding="utf-8")
     assert said.startswith("Traceback")
-    assert said.endswith("\nerror: chart turns cannot be drawn: KeyError: 'began'\n")
+    assert said.endswith("\nerror: chart visits cannot be drawn: KeyError: 'began'\n")
     (here / "turns.error").unlink()
     (tmp_path / "tables").write_bytes(pickle.dumps(tables))
     program = (
@@ -586,7 +586,7 @@ def test_every_preset_has_a_look_of_its_own_that_nothing_changes(tables: Tables)
 
 def test_curves_of_one_preset_in_one_panel_have_its_colour_and_shapes_of_their_own() -> None:
     presets = {"wfbp · prefetch 2": "wfbp", "naive": "naive", "wfbp · no prefetch": "wfbp", "mine": "mine"}
-    colours, shapes = theme.of_presets(presets)
+    colours, shapes = theme.preset_scales(presets)
     for name, colour, shape in zip(colours["domain"], colours["range"], shapes["range"], strict=True):
         assert colour == theme.preset(presets[name])[0]
         assert shape == theme.preset(presets[name])[1] or name == "wfbp · prefetch 2"

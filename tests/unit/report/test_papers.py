@@ -99,7 +99,7 @@ def test_every_exhibit_names_tables_that_are_and_what_differs() -> None:
 
 def test_every_published_text_belongs_to_an_exhibit_and_names_its_source() -> None:
     for paper in PAPERS.values():
-        said = PUBLISHED[paper.said]["exhibits"]
+        said = PUBLISHED[paper.statements_file]["exhibits"]
         assert set(said) <= {exhibit.name for exhibit in paper.exhibits}
         for entry in (entry for entries in said.values() for entry in entries):
             assert entry["says"]

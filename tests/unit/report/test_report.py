@@ -9,14 +9,14 @@ from table_vi import TABLE_VI
 
 from stallpoint.explain.importing import describe_traced
 from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.conclusions.target_words import lead
+from stallpoint.findings.conclusions.target_findings import lead
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts.labels import with_interval
 from stallpoint.report.charts.time_to_target_chart import best
 from stallpoint.report.exhibits.published import compare
-from stallpoint.report.html import MOST_ROWS, table
+from stallpoint.report.html import MAX_ROWS, table
 from stallpoint.report.report import answer, curves, networks, not_measured, sure, timing, write_report
 from stallpoint.report.sections.evidence_section import bounded
 from stallpoint.report.sections.raw_tables_section import raw_tables
@@ -230,7 +230,7 @@ def test_names_cannot_break_the_page(tables: Tables, conclusions: Conclusions, t
 
 def test_the_page_is_one_small_file_and_the_same_twice(report: Path, tables: Tables, conclusions: Conclusions) -> None:
     again = report.with_name("again.html")
-    write_report(conclusions, tables, again, study="laptop", left_out=LEFT_OUT)
+    write_report(conclusions, tables, again, study="laptop", excluded=LEFT_OUT)
     assert again.read_bytes() == report.read_bytes()
     assert report.stat().st_size < 2e6
     assert sorted(file.name for file in report.parent.iterdir()) == ["again.html", "report.html"]
@@ -250,25 +250,25 @@ def test_a_large_chart_keeps_whole_panels_of_everything_there_is_to_choose() -> 
         {"panel": f"{network} {i}", "network": network, "nodes": n, "basis": "measured"}
         for network in ("alexnet", "googlenet") for i in range(50) for n in range(10)
     ]  # fmt: skip
-    chart, left_out = bounded({"datasets": {"a": rows, "b": rows[:1]}}, most=200)
+    chart, left_out = bounded({"datasets": {"a": rows, "b": rows[:1]}}, max_rows=200)
     kept = pd.DataFrame(chart["datasets"]["a"])
     assert kept.groupby("panel").size().eq(10).all()
     assert kept.groupby("network")["panel"].nunique().tolist() == [10, 9]
     assert left_out == 100 - 19
-    assert bounded({"datasets": {"a": rows}}, most=1000) == ({"datasets": {"a": rows}}, 0)
+    assert bounded({"datasets": {"a": rows}}, max_rows=1000) == ({"datasets": {"a": rows}}, 0)
 
 
 def test_one_panel_that_is_too_large_stays() -> None:
     chart = {"datasets": {"a": [{"panel": "only", "nodes": n} for n in range(10)]}}
-    assert bounded(chart, most=5) == (chart, 0)
+    assert bounded(chart, max_rows=5) == (chart, 0)
 
 
 def test_raw_tables_hold_some_rows_of_each_and_name_the_file(tables: Tables) -> None:
     many = pd.concat([tables["causes"].assign(network=f"network{i}") for i in range(100)], ignore_index=True)
     section, data = raw_tables({"causes": many})
-    assert len(data["causes"]["rows"]) == MOST_ROWS
+    assert len(data["causes"]["rows"]) == MAX_ROWS
     assert {row[0] for row in data["causes"]["rows"]} == {f"network{i}" for i in range(100)}
-    assert f"{MOST_ROWS} of {len(many):,} rows" in words(section.html)
+    assert f"{MAX_ROWS} of {len(many):,} rows" in words(section.html)
     assert "models/causes.parquet" in section.html
 
 
@@ -284,9 +284,9 @@ def test_raw_tables_say_units_and_have_no_numbers_that_json_lacks(tables: Tables
 
 
 def test_a_long_table_is_cut_and_says_where_the_rest_is() -> None:
-    html = table(["a", "b"], [[str(i), ""] for i in range(MOST_ROWS + 1)], file="there.json")
-    assert html.count("<tr") == MOST_ROWS + 1
-    assert f"The first {MOST_ROWS} of {MOST_ROWS + 1} rows; there.json has all." in words(html)
+    html = table(["a", "b"], [[str(i), ""] for i in range(MAX_ROWS + 1)], file="there.json")
+    assert html.count("<tr") == MAX_ROWS + 1
+    assert f"The first {MAX_ROWS} of {MAX_ROWS + 1} rows; there.json has all." in words(html)
 
 
 def test_every_section_is_in_a_group_of_the_menu(report: Path) -> None:

@@ -131,7 +131,7 @@ COUNTS = {
     *("rank", "B", "at", "staleness", "b [samples]", "layer", "nodes", "workers", "as on n nodes"),
     *("stalls at n (90 % interval)", "critical mini-batch (90 % interval)"),
 }
-WITHOUT_INTERVALS = {"communication", "convergence", "roofline", "staleness", "turns"}
+WITHOUT_INTERVALS = {"communication", "convergence", "roofline", "staleness", "visits"}
 """Charts of times and counts that are taken as they are, and of ratios of medians."""
 INTERVAL = re.compile(r"\([^()]*\d[^()]* to [^()]*\d[^()]*\)|[\d.]+ to [\d.]+ ms")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stallpoint.records.tables import AMDAHL, MODEL_TABLES
 from stallpoint.report import typeset
-from stallpoint.report.typeset import ROWS, Typeset, escape, estimate, of_records, to_csv, to_latex, to_markdown
+from stallpoint.report.typeset import ROWS, Typeset, escape, estimate, to_csv, to_latex, to_markdown, typeset_records
 
 REVERSED = {shown: character for character, shown in typeset._ESCAPES.items()}
 TOKEN = re.compile("|".join(map(re.escape, sorted(REVERSED, key=len, reverse=True))) + r"|[^\\{}$&#%_^~]", re.DOTALL)
@@ -78,7 +78,7 @@ def amdahl(rows: int) -> pd.DataFrame:
 
 
 def test_a_table_of_records_is_valid_latex() -> None:
-    text = to_latex(of_records(AMDAHL, amdahl(3)))
+    text = to_latex(typeset_records(AMDAHL, amdahl(3)))
     assert check_latex(text) == [3]
     assert r"50 \% of a\_b \& c\#1 \{x\} \textasciitilde{} \textasciicircum{}2 \textbackslash{}cmd \$5" in text
     assert text.count(r"\label{tab:amdahl}") == 1
@@ -86,7 +86,7 @@ def test_a_table_of_records_is_valid_latex() -> None:
 
 
 def test_a_long_table_is_divided_and_has_one_label() -> None:
-    text = to_latex(of_records(AMDAHL, amdahl(2 * ROWS + 1)))
+    text = to_latex(typeset_records(AMDAHL, amdahl(2 * ROWS + 1)))
     assert check_latex(text) == [ROWS, ROWS, 1]
     assert text.count(r"\label") == 1
     assert "Part 3 of 3." in text
@@ -94,7 +94,7 @@ def test_a_long_table_is_divided_and_has_one_label() -> None:
 
 @pytest.mark.parametrize("table", MODEL_TABLES, ids=lambda table: table.name)
 def test_empty_tables_are_tables(table: typeset.Table) -> None:
-    whole = of_records(table, pd.DataFrame(columns=table.names))
+    whole = typeset_records(table, pd.DataFrame(columns=table.names))
     assert check_latex(to_latex(whole)) == [0]
     assert to_csv(whole).count("\n") == 1
     assert to_markdown(whole).count("\n|") == 2
@@ -102,14 +102,14 @@ def test_empty_tables_are_tables(table: typeset.Table) -> None:
 
 def test_csv_holds_every_digit_and_the_units() -> None:
     frame = amdahl(4).assign(serial_fraction=[math.pi / 7, math.inf, math.nan, 1e-300])
-    read = pd.read_csv(io.StringIO(to_csv(of_records(AMDAHL, frame))))
+    read = pd.read_csv(io.StringIO(to_csv(typeset_records(AMDAHL, frame))))
     pd.testing.assert_frame_equal(read, frame[list(read.columns)], check_dtype=False, check_exact=True)
     table = Typeset(pd.DataFrame({"t": [0.1], "t_low": [0.1], "t_high": [0.2], "n": [1]}), "c", "l", {"t": "s"})
     assert to_csv(table).splitlines() == ["t [s],t_low [s],t_high [s],n", "0.1,0.1,0.2,1"]
 
 
 def test_what_all_rows_share_stands_in_the_caption() -> None:
-    page = to_markdown(of_records(AMDAHL, amdahl(3)))
+    page = to_markdown(typeset_records(AMDAHL, amdahl(3)))
     caption, _, head, *_ = page.splitlines()
     assert caption.endswith(f"In all rows: network: alexnet; hardware: {HOSTILE}; basis: x.")
     assert "network" not in head
@@ -157,5 +157,5 @@ def test_powers_of_ten_are_formulas_in_latex() -> None:
 
 def test_files_are_written_whole(tmp_path: Path) -> None:
     files = {name: tmp_path / f"amdahl.{name}" for name in typeset.FORMATS}
-    typeset.write(of_records(AMDAHL, amdahl(2)), files)
+    typeset.write(typeset_records(AMDAHL, amdahl(2)), files)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["amdahl.csv", "amdahl.md", "amdahl.tex"]

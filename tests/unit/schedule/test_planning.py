@@ -16,7 +16,7 @@ from sample_cells import COLLECTIVES, SGEMM, STORAGE, TO_TARGET, TRAIN
 from scipy.stats import t as student_t
 
 from stallpoint.errors import InputError
-from stallpoint.models.terms.peaks import BESIDE_BATCH
+from stallpoint.models.terms.peaks import MEMORY_AXES
 from stallpoint.records.parquet import write, write_cell
 from stallpoint.records.tables import LARGEST_BATCH, RUNS
 from stallpoint.schedule import typical, visit_durations
@@ -288,7 +288,7 @@ def test_fewer_cores_than_threads_are_said(tmp_path: Path) -> None:
 def test_mini_batches_that_may_not_fit_are_named_and_none_is_left_out(tmp_path: Path) -> None:
     def expected(b: int, **known: object) -> list[str]:
         row: dict[str, object] = dict.fromkeys((column.name for column in LARGEST_BATCH.columns), math.nan)
-        row |= {name: getattr(TRAIN, name) for name in BESIDE_BATCH} | {
+        row |= {name: getattr(TRAIN, name) for name in MEMORY_AXES} | {
             "memory": "host",
             "note": "",
             "basis": "predicted",

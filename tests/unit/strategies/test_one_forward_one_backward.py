@@ -22,7 +22,7 @@ from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
 from stallpoint.models.taskgraph import StageCosts, pipeline_tasks, schedule
 from stallpoint.models.terms.peaks import Peaks
-from stallpoint.models.terms.trainings import Layers
+from stallpoint.models.terms.training_cells import Layers
 from stallpoint.records.tables import PHASES
 from stallpoint.strategies.families.one_forward_one_backward_family import OneForwardOneBackward
 from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD

@@ -1,4 +1,4 @@
-"""Whether times changed: logarithms of visits' times in two studies, compared by Student's t.
+"""Changes of times: logarithms of visits' times in two studies, compared by Student's t.
 
 A cell has few visits, so the scatter of all cells of its hardware entry is a prior for its own (moderated t; Smyth
 2004, "Linear models and empirical Bayes methods"). The mean over many points has a further source of error: whole
@@ -23,30 +23,34 @@ from stallpoint.models.base.measured import POINT
 from stallpoint.models.base.statistics import INTERVAL, SAME_WITHIN, Reals, Scatter, scatter
 
 LEVEL = 0.004
-"""Chance that two equal studies are said to differ anywhere. Of 100 equal pairs one or none then raises an alarm, in 94
-of 100 such trials; at 1 % it would be in 74."""
+"""Probability that two equal studies are said to differ anywhere.
+
+Of 100 equal pairs one or none then raises an alarm, in 94 of 100 such trials; at 1 % it would be in 74.
+"""
 FAMILIES = {"hardware": 1 / 2, "point": 1 / 6, "speedup": 1 / 6, "layer": 1 / 6}
-"""What is judged (all points of a hardware entry together, each point, each speedup, each layer), and the family's part
-of `LEVEL`. Holm's correction holds it within the family."""
-ROUNDS_ALIKE = 2.0
-"""How sure it is before measuring that rounds of visits do not differ as a whole, in degrees of freedom. With less, a
-few visits would find no slowdown; with more, slow rounds would often be taken for a slow machine."""
+"""Families of comparisons (all points of a hardware entry together, each point, each speedup, each layer), and each
+family's part of `LEVEL`. Holm's correction holds it within the family."""
+ROUND_FREEDOM = 2.0
+"""Degrees of freedom of the prior that rounds of visits do not differ as a whole.
+
+With less, a few visits would find no slowdown; with more, slow rounds would often be taken for a slow machine.
+"""
 
 WORSE, BETTER, SAME, UNDECIDED = "slower", "faster", "same", "undecided"
 
 
 def paired(old: pd.DataFrame, new: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Visits of both studies to what both measured: rows of `visits` with the columns study and log."""
+    """Return visits of both studies to what both measured: rows of `visits` with the columns study and log."""
     both = pd.concat([old.assign(study="old"), new.assign(study="new")], ignore_index=True)
     shared = both.groupby(list(by))["study"].transform("nunique") == 2
     return both[shared].assign(log=lambda rows: np.log(rows["seconds"]))
 
 
-def beside_others(both: pd.DataFrame, layer: Sequence[str], cell: Sequence[str]) -> pd.DataFrame:
-    """Visits to layers less what all layers of a cell share in a visit: ``log`` is that beside the other layers.
+def relative_to_other_layers(both: pd.DataFrame, layer: Sequence[str], cell: Sequence[str]) -> pd.DataFrame:
+    """Return visits to layers with ``log`` relative to the other layers of the cell in the visit.
 
-    What they share is the median of their deviations. So a layer that changed by itself stands out, and neither a slow
-    visit nor a machine that is slower as a whole hides it.
+    The common part is the median of their deviations: a layer that changed by itself stands out, and neither a slow
+    visit nor a slower machine hides it.
     """
     each = both.groupby([*layer, "study"])["log"].mean().groupby(level=list(layer)).mean()
     usual = each.reindex(pd.MultiIndex.from_frame(both[list(layer)])).to_numpy()
@@ -55,10 +59,10 @@ def beside_others(both: pd.DataFrame, layer: Sequence[str], cell: Sequence[str])
 
 
 def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The change of each combination of `by`, of the visits that `paired` put together; of one hardware entry.
+    """Return the change of each combination of `by`, of the visits that `paired` returned; of one hardware entry.
 
-    Beside the columns of a change: ``old`` and ``new``, geometric means of the visits' ``seconds``, ``old_visits`` and
-    ``new_visits``, and ``variance``, that of the ``log`` of a visit.
+    Further columns: ``old`` and ``new``, geometric means of the visits' ``seconds``, ``old_visits`` and ``new_visits``,
+    and ``variance``, that of the ``log`` of a visit.
     """
     usual = usual_scatter(both, by)
     seconds = np.exp(np.log(both["seconds"]).groupby([both[name] for name in (*by, "study")]).mean()).unstack("study")
@@ -78,9 +82,9 @@ def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def usual_scatter(both: pd.DataFrame, by: Sequence[str]) -> Scatter:
-    """How far visits lie apart: what all of `both` says, which is no surer than its visits are many.
+    """Return the scatter of visits in all of `both`, no more certain than their number.
 
-    Layers of one cell share its visits, so that many layers say as little as one.
+    Layers of one cell share its visits, so that many layers tell as little as one.
     """
     found = scatter(both.assign(repeat=1, time=np.exp(both["log"])), [*by, "study"], "time")
     visits = both[[*POINT, "study", "visit"]].drop_duplicates()
@@ -90,56 +94,57 @@ def usual_scatter(both: pd.DataFrame, by: Sequence[str]) -> Scatter:
 
 @dataclass(frozen=True)
 class MeanOfPoints:
-    """How far the mean over a study's points may be off. The sum of two studies' is that of a change."""
+    """Error of the mean over a study's points; the error of a change is the sum of two studies'."""
 
-    alone: float
-    """Variance where visits are independent."""
+    independent: float
+    """Variance with independent visits."""
     clustered: float
-    """Variance that the residuals of whole rounds (first visits, second visits, ...) have together."""
+    """Variance of the residuals of whole rounds (first visits, second visits, ...)."""
     freedom: float
     """Degrees of freedom of the latter."""
 
     def __add__(self, other: MeanOfPoints) -> MeanOfPoints:
-        return MeanOfPoints(self.alone + other.alone, self.clustered + other.clustered, self.freedom + other.freedom)
+        return MeanOfPoints(
+            self.independent + other.independent, self.clustered + other.clustered, self.freedom + other.freedom
+        )
 
     @property
     def error(self) -> float:
-        """Standard error: of independent visits, or more where rounds differ, as sure as there are rounds."""
-        found = ROUNDS_ALIKE * self.alone + self.freedom * max(self.alone, self.clustered)
+        """Return the standard error: of independent visits, or more where rounds differ."""
+        found = ROUND_FREEDOM * self.independent + self.freedom * max(self.independent, self.clustered)
         return float(np.sqrt(found / self.known))
 
     @property
     def known(self) -> float:
-        """Degrees of freedom of the error."""
-        return ROUNDS_ALIKE + self.freedom
+        """Return the degrees of freedom of the error."""
+        return ROUND_FREEDOM + self.freedom
 
 
-def together(both: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> dict[str, float]:
-    """The change of all points alike: the mean of `each`, as `changes` found them of `both`."""
+def pooled_change(both: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> dict[str, float]:
+    """Return the change of all points together: the mean of `each`, which `changes` found in `both`."""
     old, new = (mean_of_points(rows, by, each) for _, rows in both.groupby("study"))
     return {"log": float(each["log"].mean()), "error": (old + new).error, "freedom": (old + new).known}
 
 
 def mean_of_points(rows: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> MeanOfPoints:
-    """How far the mean over the points of one study may be off; `each` holds the ``variance`` of a visit to each."""
+    """Return the error of the mean over the points of one study; `each` holds the ``variance`` of a visit to each."""
     visits = rows.merge(each[[*by, "variance"]], on=list(by))
     point = visits.groupby(list(by))["log"]
     weight = 1 / (point.transform("count") * point.ngroups)
     residual = (visits["log"] - point.transform("mean")) * weight
     parts = pd.DataFrame({"residual": residual, "variance": visits["variance"] * weight**2})
     rounds = parts.groupby(visits["visit"]).sum()
-    alone = float(rounds["variance"].sum())
-    count = alone**2 / float((rounds["variance"] ** 2).sum())  # equal rounds that would tell as much
+    independent = float(rounds["variance"].sum())
+    count = independent**2 / float((rounds["variance"] ** 2).sum())  # equivalent number of equal rounds
     if len(rounds) < 2:
-        return MeanOfPoints(alone, alone, 0.0)
-    return MeanOfPoints(alone, float((rounds["residual"] ** 2).sum()) * count / (count - 1), count - 1)
+        return MeanOfPoints(independent, independent, 0.0)
+    return MeanOfPoints(independent, float((rounds["residual"] ** 2).sum()) * count / (count - 1), count - 1)
 
 
 def judged(found: pd.DataFrame, family: str, between: float = 0.0) -> pd.DataFrame:
-    """The changes of a family with the columns of their answer: ratio, ratio_low, ratio_high, p, change.
+    """Return the changes of a family with the columns of their answer: ratio, ratio_low, ratio_high, p, change.
 
-    `between` is how far two studies of an equal state lie apart beside what visits say: the standard deviation of a
-    study's logarithm.
+    `between` is the standard deviation of an equal study's logarithm beyond its visits' scatter.
     """
     log, error, freedom = (found[name].to_numpy() for name in ("log", "error", "freedom"))
     error = np.hypot(error, np.sqrt(2) * between)
@@ -153,5 +158,5 @@ def judged(found: pd.DataFrame, family: str, between: float = 0.0) -> pd.DataFra
 
 
 def _words(log: Reals, wide: Reals, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.str_]:
-    alike = np.abs(log) + wide < np.log1p(SAME_WITHIN)
-    return np.select([differs & (log > 0), differs, alike], [WORSE, BETTER, SAME], UNDECIDED)
+    within_margin = np.abs(log) + wide < np.log1p(SAME_WITHIN)
+    return np.select([differs & (log > 0), differs, within_margin], [WORSE, BETTER, SAME], UNDECIDED)

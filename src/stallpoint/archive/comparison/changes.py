@@ -1,4 +1,4 @@
-"""Everything that two studies both measured, and whether it changed."""
+"""All quantities that two studies both measured, and whether they changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.archive.comparison import visits
-from stallpoint.archive.comparison.change import BETTER, WORSE, beside_others, changes, judged, paired, together
+from stallpoint.archive.comparison.change import (
+    BETTER,
+    WORSE,
+    changes,
+    judged,
+    paired,
+    pooled_change,
+    relative_to_other_layers,
+)
 from stallpoint.archive.comparison.compared_results import Results
 from stallpoint.archive.comparison.settings import differences
 from stallpoint.errors import InputError
@@ -21,58 +29,58 @@ from stallpoint.study.workers import curves_of
 
 LOWER, HIGHER = "lower", "higher"
 MOVED = (WORSE, BETTER, LOWER, HIGHER)
-"""What is said of an answer that changed."""
+"""Words for an answer that changed."""
 FAIL_ON = {"slower": {WORSE}, "moved": set(MOVED)}
-"""What a program may be told to fail on, and what has to be said of an answer for that."""
+"""Conditions on which a program may fail, and the answers' words that meet each."""
 _COLUMNS = COMPARISON.names
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from one study to another."""
+    """Changes from one study to another."""
 
     old: Results
     new: Results
     between: float
-    """Standard deviation of a study's logarithm beside what its visits say."""
+    """Standard deviation of a study's logarithm beyond its visits' scatter."""
     rows: pd.DataFrame
     """Columns of `tables.COMPARISON`."""
     verdicts: Sequence[Mapping[str, object]]
     """Each curve's values of `SERIES`, its verdict in both studies (old, new), and whether it moved."""
     settings: Sequence[Mapping[str, str]]
-    """What differs beside times: rows of `settings.differences`."""
-    alone: Mapping[str, int]
+    """Differences other than times: rows of `settings.differences`."""
+    unmatched: Mapping[str, int]
     """Points that only one study measured: old or new -> how many."""
 
     def of(self, family: str) -> pd.DataFrame:
-        """The rows of one family."""
+        """Return the rows of one family."""
         return self.rows[self.rows["subject"] == family]
 
     @property
     def moved(self) -> set[str]:
-        """What is said of answers that changed, in any family: some of `MOVED`."""
+        """Return the words for answers that changed, in any family: some of `MOVED`."""
         return set(self.rows["change"]) & set(MOVED)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a frame by column."""
+    """Return the rows of a frame by column."""
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def fails(moved: Collection[str], fail_on: str | None) -> bool:
-    """Whether answers that changed as `moved` says (`Comparison.moved`) are what a program is to fail on."""
+    """Return whether a program fails on answers that changed as `moved` says (`Comparison.moved`)."""
     if fail_on and fail_on not in FAIL_ON:
         raise InputError(f"fail_on: {fail_on} is not known; there are {', '.join(FAIL_ON)}")
     return bool(fail_on) and bool(FAIL_ON[str(fail_on)] & set(moved))
 
 
 def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
-    """Compare two studies; `InputError` says so where they have no point in common."""
-    first, second = (visits.of_points(one.tables) for one in (old, new))
+    """Compare two studies; raise `InputError` where they have no point in common."""
+    first, second = (visits.point_times(one.tables) for one in (old, new))
     known = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
     if not known[0] & known[1]:
         raise InputError(f"{old.name} and {new.name} have no measured point in common: {_unlike(known, old, new)}")
-    layers = paired(visits.of_layers(old.tables), visits.of_layers(new.tables), visits.LAYER)
+    layers = paired(visits.layer_times(old.tables), visits.layer_times(new.tables), visits.LAYER)
     rows = rows_of(paired(first, second, POINT), layers, between)
     return Comparison(
         old=old,
@@ -81,19 +89,19 @@ def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
         rows=rows,
         verdicts=list(_verdicts(old.tables[STALLING.name], new.tables[STALLING.name], rows)),
         settings=differences(old.tables, new.tables),
-        alone={"old": len(known[0] - known[1]), "new": len(known[1] - known[0])},
+        unmatched={"old": len(known[0] - known[1]), "new": len(known[1] - known[0])},
     )
 
 
 def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) -> pd.DataFrame:
-    """The rows of a comparison, by the visits to points and layers that `paired` put together."""
+    """Return the rows of a comparison, by the visits to points and layers that `paired` returned."""
     each, pooled, of_layers = [], [], []
     for hardware, here in groups(points, "hardware"):
         found = changes(here, POINT)
         each.append(found)
-        pooled.append({"hardware": hardware, "points": len(found), **together(here, POINT, found)})
+        pooled.append({"hardware": hardware, "points": len(found), **pooled_change(here, POINT, found)})
     for _, here in groups(layers, "hardware"):
-        of_layers.append(_one_cell(changes(beside_others(here, visits.LAYER, POINT), visits.LAYER)))
+        of_layers.append(_one_cell(changes(relative_to_other_layers(here, visits.LAYER, POINT), visits.LAYER)))
     all_points = pd.concat(each, ignore_index=True)
     families = {
         "hardware": judged(pd.DataFrame(pooled), "hardware", between),
@@ -106,9 +114,10 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
 
 
 def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
-    """Of each network the layers in one cell, that with the largest mini-batch of a worker, and the most visits.
+    """Return for each network the layers in one cell, that with the largest mini-batch of a worker, and the most
+    visits.
 
-    Visits to one cell differ by what all of them tell; those to several cells may all be from slow rounds.
+    The scatter between visits to one cell is known; those to several cells may all be from slow rounds.
     """
     chosen = []
     for _, rows in layers.groupby("network"):
@@ -119,12 +128,12 @@ def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _layers(found: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The family of layers; empty where no layer was timed in both."""
     return judged(pd.concat(found, ignore_index=True), "layer") if found else pd.DataFrame()
 
 
 def _speedups(points: pd.DataFrame) -> pd.DataFrame:
-    """The family of speedups over the fewest workers that both studies measured; what slows all points cancels."""
+    """Return the family of speedups over the fewest workers that both studies measured; a slowdown of all points
+    cancels."""
     rows = list(_speedup_rows(points[points["scaling"] != "compute"]))
     if not rows:
         return pd.DataFrame()
@@ -147,7 +156,7 @@ def _speedup_rows(points: pd.DataFrame) -> Iterator[dict[str, object]]:
 
 
 def _curves(points: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]], int]]:
-    """The fewest workers of each scaling curve, its other points, and the workers of a full node."""
+    """Return the fewest workers of each scaling curve, its other points, and the workers of a full node."""
     for _, series in groups(points, PLACELESS):
         at = {(row["nodes"], row["workers_per_node"]): row for row in records(series)}
         for per_node, places in curves_of(at).items():
@@ -156,9 +165,9 @@ def _curves(points: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[st
 
 
 def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-    """What both studies say of each curve. It moved where it differs and a speedup of the curve changed.
+    """Return both studies' verdicts on each curve; it moved where they differ and a speedup of the curve changed.
 
-    A verdict alone may flip where the curve is near the threshold: each of two equal studies is wrong now and then.
+    A verdict by itself may flip where the curve is near the threshold: each of two equal studies is wrong now and then.
     """
     series = list(SERIES)
     speedups = rows[(rows["subject"] == "speedup") & rows["change"].isin((LOWER, HIGHER))]
@@ -170,12 +179,12 @@ def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Itera
 
 
 def _verdict(row: Mapping[str, object], study: str) -> str:
-    said, ranks = str(row[f"verdict_{study}"]), row[f"verdict_ranks_{study}"]
-    return {"stalls": f"stalls at {ranks:g}", "scales": f"scales to {ranks:g}"}.get(said, said)
+    verdict, ranks = str(row[f"verdict_{study}"]), row[f"verdict_ranks_{study}"]
+    return {"stalls": f"stalls at {ranks:g}", "scales": f"scales to {ranks:g}"}.get(verdict, verdict)
 
 
 def _unlike(known: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:
-    """Why no point is in both, for people: the first axis in which all of them differ."""
+    """Return why no point is in both, in words: the first axis in which all of them differ."""
     for one, points in zip((old, new), known, strict=True):
         if not points and len(one.tables[ITERATIONS.name]):
             return f"{one.name} measured no iteration: its own are composed of the times of layers"

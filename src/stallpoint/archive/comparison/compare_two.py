@@ -21,9 +21,9 @@ from stallpoint.archive.comparison.change import WORSE, paired
 from stallpoint.archive.comparison.changes import Comparison, compare, rows_of
 from stallpoint.archive.comparison.compared_results import Results, read_results
 from stallpoint.archive.comparison.comparison_files import ARCHIVE
+from stallpoint.archive.comparison.comparison_page import rows_of as typed_rows
+from stallpoint.archive.comparison.comparison_page import to_data
 from stallpoint.archive.comparison.comparison_words import HEADS, summary, table, to_markdown
-from stallpoint.archive.comparison.writing import rows_of as typed_rows
-from stallpoint.archive.comparison.writing import to_data
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
 from stallpoint.inputs import all_reduce_logs, training_logs
 from stallpoint.inputs.documents import Document
@@ -34,13 +34,13 @@ from stallpoint.records.tables import RUNS
 SLOWER = 1
 """Exit status where something is slower."""
 BLOCKS = 10
-"""Iterations of a log follow each other and are alike: means of so many blocks of them are taken for repeats."""
-FEWEST = 2 * BLOCKS
-"""Iterations of a log from which on there are blocks."""
+"""Successive iterations of a log are correlated: means of so many blocks of them are taken for repeats."""
+MIN_ITERATIONS = 2 * BLOCKS
+"""Iterations of a log needed for blocks."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as a program; the exit status: 0, 1 where something is slower, 2 where the two cannot be compared."""
+    """Run as a program; return the exit status: 0, 1 where something is slower, 2 where the two cannot be compared."""
     parser = argparse.ArgumentParser("stallpoint compare", description=__doc__)
     parser.add_argument("old", metavar="OLD")
     parser.add_argument("new", metavar="NEW")
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) -> Comparison:
-    """Compare what two paths (or names of studies) hold; `InputError` says why they cannot be."""
+    """Compare the contents of two paths (or names of studies); raise `InputError` where they cannot be compared."""
     files = [Path(given).is_file() and not given.endswith(ARCHIVE) for given in (old, new)]
     if not any(files):
         return compare(read_results(old, "OLD"), read_results(new, "NEW"), between)
@@ -82,8 +82,8 @@ def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) 
         raise InputError(f"{old} and {new} have nothing in common: {_points(first)}; {_points(second)}")
     if both.groupby([*POINT, "study"]).size().max() < 2:
         raise InputError(
-            f"{old} and {new} have one value of each kind: how far values scatter is not known, so that no difference "
-            "can be told from chance; give repeats, each on its own line"
+            f"{old} and {new} have one value of each kind, so that their scatter is unknown and no difference is "
+            "distinguishable from chance; give repeats, each on its own line"
         )
     known = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
     return Comparison(
@@ -93,12 +93,12 @@ def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) 
         rows=rows_of(both, pd.DataFrame(columns=["hardware"]), between),
         verdicts=[],
         settings=[],
-        alone={"old": len(known[0] - known[1]), "new": len(known[1] - known[0])},
+        unmatched={"old": len(known[0] - known[1]), "new": len(known[1] - known[0])},
     )
 
 
 def _named(file: Path) -> Results:
-    """A file in the place of a study: its name, and when it was written."""
+    """Return a file as a study: its name, and when it was written."""
     written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
     return Results(file.name, {RUNS.name: pd.DataFrame({"started": [pd.Timestamp(written)]})})
 
@@ -110,7 +110,7 @@ def _points(visits: pd.DataFrame) -> str:
 
 
 def _text(found: Comparison) -> Iterator[str]:
-    """The summary, and what is said of each point."""
+    """Return the summary, and the words on each point."""
     yield from summary(found)
     rows = table(found.of("point"))
     if rows:
@@ -123,7 +123,7 @@ def _text(found: Comparison) -> Iterator[str]:
 
 
 def _repeats(file: Path, pattern: str) -> pd.DataFrame:
-    """Columns `POINT`, visit and seconds: of a sample where rates are given, of an iteration, or of an all-reduce."""
+    """Return columns `POINT`, visit and seconds: of a sample for rates, of an iteration, or of an all-reduce."""
     document = Document.read(file)
     if training_logs.recognised(document, pattern):
         return _visits(list(_logged(document, pattern)))
@@ -137,17 +137,17 @@ def _repeats(file: Path, pattern: str) -> pd.DataFrame:
         return _visits([(str(series), int(workers), float(seconds)) for series, workers, seconds in of_rows])
     raise InputError(
         f"{file}: neither a table of rates (columns {', '.join(REQUIRED)}) nor a log of training, nccl-tests or OSU; "
-        "what an iteration prints can be said by --pattern, such as --pattern '(?P<rate>[0-9.]+) images/s'"
+        "describe what an iteration prints by --pattern, such as --pattern '(?P<rate>[0-9.]+) images/s'"
     )
 
 
 def _logged(document: Document, pattern: str) -> Iterator[tuple[str, int, float]]:
-    """What blocks of iterations took."""
+    """Return the mean times of blocks of iterations."""
     found = training_logs.read(document, pattern)
-    if len(found.values) < FEWEST:
+    if len(found.values) < MIN_ITERATIONS:
         raise InputError(
-            f"{document.path}: {len(found.values)} iterations behind the warm-up ({found.program}); {FEWEST} or more "
-            "are expected, to tell how far they scatter"
+            f"{document.path}: {len(found.values)} iterations after the warm-up ({found.program}); {MIN_ITERATIONS} or "
+            "more are needed to estimate their scatter"
         )
     for block in np.array_split(found.values, BLOCKS):
         seconds = block if found.seconds else 1 / block
@@ -155,7 +155,7 @@ def _logged(document: Document, pattern: str) -> Iterator[tuple[str, int, float]
 
 
 def _visits(rows: Sequence[tuple[str, int, float]]) -> pd.DataFrame:
-    """Columns `POINT`, visit and seconds of what was measured: its name, its workers and its time."""
+    """Return columns `POINT`, visit and seconds of a measurement: its name, its workers and its time."""
     frame = pd.DataFrame(rows, columns=["network", "ranks", "seconds"])
     texts = dict.fromkeys(("hardware", "storage", "scaling", "sync"), "given") | {"hardware": "all"}
     frame = frame.assign(**texts, prefetch=0, batch=1, workers_per_node=1, nodes=frame["ranks"], global_batch=1)

@@ -1,4 +1,4 @@
-"""What is compared: the tables of an archive, or of a study below ``results``."""
+"""Inputs of comparisons: the tables of an archive, or of a study below ``results``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from stallpoint.archive.comparison.comparison_files import ARCHIVE, FOLDER, files_of, folder_of, name_of
 from stallpoint.archive.comparison.settings import OF_MACHINE
-from stallpoint.archive.further import opened, read_zip_index, verified
+from stallpoint.archive.other_archives import opened, read_zip_index, verified
 from stallpoint.errors import InputError
 from stallpoint.models.base.measured import POINT, READING, SERIES, TIMES
 from stallpoint.records.parquet import open_file, read_rows
@@ -27,30 +27,29 @@ NEEDED: dict[Table, tuple[str, ...]] = {
     STALLING: (*SERIES, "verdict", "verdict_ranks"),
     DISTURBANCES: ("cell", "iteration", "excluded"),
 }
-"""Tables that are read, and their columns that have to be there: archives of earlier versions may lack others."""
+"""Tables that are read, and their required columns: archives of earlier versions may lack others."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a study measured and concluded."""
+    """Measurements and conclusions of a study."""
 
     name: str
-    """What it is called beside the other one."""
+    """Its name in the comparison."""
     tables: Mapping[str, pd.DataFrame]
     """Those of `NEEDED` by name."""
 
     @property
     def began(self) -> datetime:
-        """When its first cell was measured."""
+        """Return when its first cell was measured."""
         began: datetime = self.tables[RUNS.name]["started"].min().to_pydatetime()
         return began
 
 
 def read_results(given: str, where: str) -> Results:
-    """The archive (a zip) or study (its folder, or its name) that was `given`.
+    """Read the archive (a zip) or study (its folder, or its name) that was `given`.
 
-    `where` is the entry that names it, for messages of an `InputError`: not there, unfinished, damaged, or written by
-    another version.
+    Raises `InputError`, in which `where` names the entry: it is missing, unfinished, damaged, or of another version.
     """
     files = files_of(given, where)
     if not given.endswith(ARCHIVE):

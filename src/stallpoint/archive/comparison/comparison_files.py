@@ -1,10 +1,10 @@
-"""What two studies are read from and what their comparison is written to: all that a plan needs, quick to import."""
+"""Input and output files of a comparison: all that a plan needs, quick to import."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from stallpoint.archive.further import read_zip_index
+from stallpoint.archive.other_archives import read_zip_index
 from stallpoint.errors import InputError
 from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING
 
@@ -12,19 +12,19 @@ FOLDER = {
     **dict.fromkeys((RUNS, ENVIRONMENTS, ITERATIONS, LAYERS), "tables"),
     **dict.fromkeys((STALLING, DISTURBANCES), "models"),
 }
-"""Tables that are read, and where they lie in the folder of a study."""
+"""Tables that are read, and their location in the folder of a study."""
 ARCHIVE = ".zip"
 FORMATS = ("md", "json", "parquet", "html")
-"""What a comparison is written as: ``comparison.md``, ..."""
+"""Formats of a comparison: ``comparison.md``, ..."""
 
 
 def name_of(given: str) -> str:
-    """What an archive or study is called: the archive's file or the study's folder."""
+    """Return the name of an archive or study: the archive's file or the study's folder."""
     return Path(given).name.removesuffix(ARCHIVE)
 
 
 def files_of(given: str, where: str) -> list[Path]:
-    """The files that `read_results` reads; `InputError` says that `where` names nothing that can be compared."""
+    """Return the files that `read_results` reads; raise `InputError` where `where` names nothing comparable."""
     if given.endswith(ARCHIVE):
         read_zip_index(Path(given), where)
         return [Path(given)]
@@ -36,7 +36,7 @@ def files_of(given: str, where: str) -> list[Path]:
 
 
 def folder_of(given: str, where: str) -> Path:
-    """The folder of a study, by itself or by its name."""
+    """Return the folder of a study, by itself or by its name."""
     places = [Path(given), Path("results", given)]
     for folder in places:
         if (folder / "tables").is_dir():

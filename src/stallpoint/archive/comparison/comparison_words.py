@@ -1,4 +1,4 @@
-"""What changed, in words: short sentences, and tables as Markdown."""
+"""Changes in words: short sentences, and tables as Markdown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stallpoint.report.charts.labels import label
 from stallpoint.text import interval, number
 
 NOUNS = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
-"""Families of single answers, and what their answers are called."""
+"""Families of single answers, and the nouns for their answers."""
 HEADS = {
     "point": ("point", "old [s]", "new [s]", "time changed by", ""),
     "speedup": ("speedup at", "old", "new", "changed by", ""),
@@ -24,7 +24,7 @@ HEADS = {
 
 
 def summary(comparison: Comparison) -> list[str]:
-    """What changed: a sentence for each hardware entry and each family, and one for each verdict that moved."""
+    """Return a sentence for each hardware entry and each family, and one for each verdict that moved."""
     return [
         *map(_of_hardware, records(comparison.of("hardware"))),
         *(finding(comparison, family) + "." for family in NOUNS if len(comparison.of(family))),
@@ -33,45 +33,45 @@ def summary(comparison: Comparison) -> list[str]:
 
 
 def _of_hardware(row: Mapping[str, Any]) -> str:
-    said = {SAME: f"the same within {number(100 * SAME_WITHIN)} %"}.get(row["change"], row["change"])
+    words = {SAME: f"the same within {number(100 * SAME_WITHIN)} %"}.get(row["change"], row["change"])
     points = f"over {row['points']:.0f} points" if row["points"] > 1 else "at the one point"
-    return f"{row['hardware']}: iteration time changed by {percent(row)} {points}: {said}."
+    return f"{row['hardware']}: iteration time changed by {percent(row)} {points}: {words}."
 
 
 def finding(comparison: Comparison, family: str) -> str:
-    """What a family's answers say: the title of its chart."""
+    """Return what a family's answers say: the title of its chart."""
     changes = comparison.of(family)["change"]
-    said = [f"{(changes == word).sum()} of {len(changes)} {word}" for word in MOVED if (changes == word).any()]
+    words = [f"{(changes == word).sum()} of {len(changes)} {word}" for word in MOVED if (changes == word).any()]
     same, undecided = ((changes == word).sum() for word in (SAME, UNDECIDED))
     none = f"none of {len(changes)} changed, {same} the same, {undecided} undecided"
-    return f"{NOUNS[family]}: {', '.join(said) or none}"
+    return f"{NOUNS[family]}: {', '.join(words) or none}"
 
 
 def percent(row: Mapping[str, Any]) -> str:
-    """By how much it changed: ``5.2 % (3.0–7.4)``."""
+    """Return the change in words: ``5.2 % (3.0–7.4)``."""
     ends = {"value": row["ratio"], "low": row["ratio_low"], "high": row["ratio_high"]}
     return interval({name: 100 * (end - 1) for name, end in ends.items()}, unit=" %")
 
 
 def curve(row: Mapping[str, Any]) -> str:
-    """The curve that a row is about."""
+    """Return the curve of a row."""
     return str(label(pd.DataFrame([{name: row[name] for name in SERIES}]), list(SERIES))[0])
 
 
 def names(rows: pd.DataFrame) -> list[str]:
-    """What each row of a family is about; axes in which all rows agree are left out."""
+    """Return the names of each row of a family; axes in which all rows agree are omitted."""
     if rows.empty:
         return []
-    whole = rows.astype(dict.fromkeys(("prefetch", "batch", "workers_per_node", "ranks"), int))
-    varying = [name for name in SERIES if whole[name].nunique() > 1] or ["network"]
+    typed = rows.astype(dict.fromkeys(("prefetch", "batch", "workers_per_node", "ranks"), int))
+    varying = [name for name in SERIES if typed[name].nunique() > 1] or ["network"]
     if rows["subject"].iloc[0] == "layer":
         varying = [name for name in varying if name in ("network", "hardware")] or ["network"]
-        return [f"{place} · {layer}" for place, layer in zip(label(whole, varying), whole["layer"], strict=True)]
-    return [f"{series} · n = {ranks}" for series, ranks in zip(label(whole, varying), whole["ranks"], strict=True)]
+        return [f"{place} · {layer}" for place, layer in zip(label(typed, varying), typed["layer"], strict=True)]
+    return [f"{series} · n = {ranks}" for series, ranks in zip(label(typed, varying), typed["ranks"], strict=True)]
 
 
 def table(rows: pd.DataFrame) -> list[list[str]]:
-    """A family's rows as texts, under its entry of `HEADS`."""
+    """Return a family's rows as texts, under its entry of `HEADS`."""
     return [
         [name, number(row["old"]), number(row["new"]), percent(row), row["change"]]
         for name, row in zip(names(rows), records(rows), strict=True)
@@ -79,7 +79,7 @@ def table(rows: pd.DataFrame) -> list[list[str]]:
 
 
 def how(comparison: Comparison) -> str:
-    """How it was judged, for people."""
+    """Return how it was judged, in words."""
     between = comparison.between
     apart = f"studies are taken to lie {number(100 * between)} % apart by themselves" if between else (
         "what differs between studies beside their visits (the day, other users) is not in the intervals"
@@ -91,14 +91,14 @@ def how(comparison: Comparison) -> str:
 
 
 def to_markdown(comparison: Comparison) -> str:
-    """The page ``comparison.md``."""
+    """Return the page ``comparison.md``."""
     return "\n".join(_lines(comparison)) + "\n"
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
     yield f"# {title(comparison)}\n"
     yield from (f"- {sentence}" for sentence in summary(comparison))
-    yield f"\n{how(comparison)}{_alone(comparison.alone)}\n"
+    yield f"\n{how(comparison)}{_unmatched(comparison.unmatched)}\n"
     yield "## Verdicts\n"
     yield from _markdown(("curve", "old", "new", "moved"), verdicts(comparison))
     for family in NOUNS:
@@ -111,21 +111,21 @@ def _lines(comparison: Comparison) -> Iterator[str]:
 
 
 def title(comparison: Comparison) -> str:
-    """Both studies, and when they were measured."""
+    """Return both studies, and when they were measured."""
     old, new = (f"{one.name} ({one.began:%Y-%m-%d})" for one in (comparison.old, comparison.new))
     return f"{new} against {old}"
 
 
 def verdicts(comparison: Comparison) -> list[list[str]]:
-    """Rows of curve, old, new, moved."""
+    """Return rows of curve, old, new, moved."""
     return [
         [curve(row), str(row["old"]), str(row["new"]), "moved" if row["moved"] else "–"] for row in comparison.verdicts
     ]
 
 
-def _alone(alone: Mapping[str, int]) -> str:
-    said = [f"{count} points are in the {study} study alone" for study, count in alone.items() if count]
-    return f" {'; '.join(said).capitalize()}." if said else ""
+def _unmatched(unmatched: Mapping[str, int]) -> str:
+    words = [f"{count} points are in the {study} study alone" for study, count in unmatched.items() if count]
+    return f" {'; '.join(words).capitalize()}." if words else ""
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

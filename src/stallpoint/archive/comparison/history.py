@@ -1,4 +1,4 @@
-"""One machine over time, by the studies that it ran: is it getting slower, and since when?
+"""A machine over time, by the studies run on it: is it getting slower, and since when?
 
 Each study has a *pace*: the mean over its points of the logarithm of an iteration's time, beside what those points take
 in all studies. Studies of an equal state lie apart by more than their visits say; how far is found from the studies
@@ -24,62 +24,63 @@ from stallpoint.models.base.measured import POINT
 from stallpoint.models.base.statistics import INTERVAL, Reals, groups
 
 MONTH = 30.44
-"""Days."""
+"""Days of a month."""
 CHANCE = 0.01
-"""Chance that a steady machine is said to have a trend, and that it is said to have a step."""
-FEWEST = 4
-"""Studies without which there is no trend."""
+"""Probability that a steady machine is said to have a trend, and that it is said to have a step."""
+MIN_STUDIES = 4
+"""Studies needed for a trend."""
 STEADY = "no trend"
-_MOST_APART = 4.0
-"""Largest standard deviation between studies that is looked for, of logarithms."""
+_MAX_DEVIATION = 4.0
+"""Largest standard deviation between studies that is considered, of logarithms."""
 
 
 @dataclass(frozen=True)
 class Trend:
-    """A line or a step through paces."""
+    """A line or a step fitted to slowdowns."""
 
     value: float
     """Slope, or height of the step."""
     error: float
     freedom: int
     between: float
-    """Standard deviation between studies beside what their visits say."""
+    """Standard deviation between studies beyond their visits' scatter."""
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Its 90 % interval."""
+        """Return its 90 % interval."""
         wide = float(student.ppf((1 + INTERVAL) / 2, self.freedom)) * self.error
         return self.value - wide, self.value + wide
 
     @property
     def p(self) -> float:
-        """Chance of a value so far from 0 where there is none."""
+        """Return the probability of a value so far from 0 where there is none."""
         return float(2 * student.sf(abs(self.value) / self.error, self.freedom))
 
 
 @dataclass(frozen=True)
 class PastMachine:
-    """One hardware entry over time."""
+    """A hardware entry over time."""
 
     hardware: str
-    paces: pd.DataFrame
+    slowdowns: pd.DataFrame
     """Columns study, began, log, error: a row for each study, by time."""
     trend: Trend | None
-    """Of the logarithm of times, for each month; None of fewer than `FEWEST` studies."""
+    """Slope of the log time per month; None with fewer than `MIN_STUDIES` studies."""
     step: Trend | None
-    """The step that is told best from none; None unless it is told."""
+    """The most significant step; None where none is significant."""
     step_at: str
     """The first study after the step."""
 
     @property
     def between(self) -> float:
-        """Standard deviation between studies of an equal state beside what their visits say, of logarithms."""
+        """Return the standard deviation between studies of an equal state beyond their visits' scatter, of
+        logarithms."""
         best = self.step or self.trend
         return best.between if best else 0.0
 
     @property
     def word(self) -> str:
-        """Whether it is getting slower."""
+        """Return whether it is getting slower."""
         if self.trend is None or self.trend.p > CHANCE:
             return STEADY
         return WORSE if self.trend.value > 0 else BETTER
@@ -95,10 +96,10 @@ class History:
 
 
 def history(studies: Sequence[Results]) -> History:
-    """Follow machines through `studies`, in any order; `InputError` says so where no two have a point in common."""
+    """Follow machines through `studies`, in any order; raise `InputError` where no two have a point in common."""
     ordered = sorted(studies, key=lambda one: one.began)
     frames = [
-        visits.of_points(one.tables).assign(study=place, name=one.name, began=pd.Timestamp(one.began))
+        visits.point_times(one.tables).assign(study=place, name=one.name, began=pd.Timestamp(one.began))
         for place, one in enumerate(ordered)
     ]
     rows = pd.concat(frames, ignore_index=True).assign(log=lambda frame: np.log(frame["seconds"]))
@@ -109,29 +110,31 @@ def history(studies: Sequence[Results]) -> History:
 
 
 def history_of(rows: pd.DataFrame) -> History:
-    """The same of visits to points: columns `POINT`, visit, seconds, log, study (a number, by time), name and began."""
+    """Follow machines by visits to points: columns `POINT`, visit, seconds, log, study (a number, by time), name and
+    began."""
     found = [_machine(str(hardware), here) for hardware, here in groups(rows, "hardware")]
     return History([machine for machine, _ in found], pd.concat([rates for _, rates in found], ignore_index=True))
 
 
 def _machine(hardware: str, rows: pd.DataFrame) -> tuple[PastMachine, pd.DataFrame]:
     each = _variances(rows)
-    paces = _paces(rows, each)
-    days = (paces["began"] - paces["began"].iloc[0]).dt.total_seconds().to_numpy() / 86400
-    logs, errors = paces["log"].to_numpy(), paces["error"].to_numpy()
+    slowdowns = _slowdowns(rows, each)
+    days = (slowdowns["began"] - slowdowns["began"].iloc[0]).dt.total_seconds().to_numpy() / 86400
+    logs, errors = slowdowns["log"].to_numpy(), slowdowns["error"].to_numpy()
     trend = step = None
     at = ""
-    if len(paces) >= FEWEST and days[-1] > 0:
+    if len(slowdowns) >= MIN_STUDIES and days[-1] > 0:
         trend = fitted(days / MONTH, logs, errors)
         steps = {place: fitted(np.arange(len(logs)) >= place, logs, errors) for place in range(1, len(logs))}
         best = min(steps, key=lambda place: steps[place].p)
-        if steps[best].p * len(steps) < CHANCE:  # whichever place is best, it is the best of so many
-            step, at = steps[best], str(paces["name"].iloc[best])
-    return PastMachine(hardware, paces, trend, step, at), _rates(rows, each)
+        if steps[best].p * len(steps) < CHANCE:  # the best position is the best of so many
+            step, at = steps[best], str(slowdowns["name"].iloc[best])
+    return PastMachine(hardware, slowdowns, trend, step, at), _rates(rows, each)
 
 
 def _variances(rows: pd.DataFrame) -> pd.DataFrame:
-    """`POINT` and the variance of a visit's logarithm there, over all studies (moderated, as in `change.changes`)."""
+    """Return `POINT` and the variance of a visit's logarithm there, over all studies (moderated, as in
+    `change.changes`)."""
     usual = usual_scatter(rows, POINT)
     of = rows.groupby([*POINT, "study"])["log"].agg(["var", "count"])
     own = of.assign(squares=of["var"].fillna(0.0) * (of["count"] - 1), freedom=of["count"] - 1).groupby(
@@ -142,8 +145,9 @@ def _variances(rows: pd.DataFrame) -> pd.DataFrame:
     return variance.rename("variance").reset_index()
 
 
-def _paces(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
-    """The pace of each study against the first, by least squares: each point has a time, each study a pace."""
+def _slowdowns(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
+    """Return the slowdown of each study against the first, by least squares over times of points and slowdowns of
+    studies."""
     means = rows.groupby(["study", *POINT], as_index=False)["log"].mean()
     study, point = (means.groupby(by).ngroup().to_numpy() for by in (["study"], list(POINT)))
     of_study, of_point = (np.eye(which.max() + 1)[which] for which in (study, point))
@@ -159,7 +163,7 @@ def _paces(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rates(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
-    """Samples per second of each point in each study."""
+    """Return samples per second of each point in each study."""
     means = rows.groupby([*POINT, "study", "name", "began"])["log"].agg(["mean", "count"]).reset_index()
     found = means.merge(each, on=list(POINT))
     freedom = len(rows) - len(means) + 1
@@ -169,10 +173,10 @@ def _rates(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
 
 
 def fitted(places: npt.ArrayLike, logs: Reals, errors: Reals) -> Trend:
-    """A line through `logs` [studies] at `places`, whose visits leave `errors`: its slope.
+    """Fit a line through `logs` [studies] at `places`, whose visits leave `errors`; return its slope.
 
-    Studies lie apart by as much more as makes their weighted squares as large as expected (Paule & Mandel 1982); where
-    they lie closer than their errors say, the slope is not taken to be surer (Knapp & Hartung 2003).
+    The scatter between studies makes the weighted squares as large as expected (Paule & Mandel 1982); where it would be
+    negative, the slope is not taken as more certain (Knapp & Hartung 2003).
     """
     design = np.stack([np.ones(len(logs)), np.asarray(places, dtype=np.float64)], axis=1)
     freedom = len(logs) - 2
@@ -198,5 +202,4 @@ def _solve(design: Reals, logs: Reals, errors: Reals, between: float) -> Reals:
 
 
 def _root(excess: Callable[[float], float]) -> float:
-    """Where a falling function is 0; 0 where it is below from there."""
-    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, _MOST_APART))
+    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, _MAX_DEVIATION))

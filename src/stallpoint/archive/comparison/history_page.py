@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.archive.comparison.changes import records
-from stallpoint.archive.comparison.history import FEWEST, History, PastMachine, Trend
+from stallpoint.archive.comparison.history import MIN_STUDIES, History, PastMachine, Trend
 from stallpoint.models.base.statistics import NORMAL_INTERVAL
 from stallpoint.report.charts import marks
 from stallpoint.report.charts.labels import AXES, compact, label, varies, with_interval
@@ -24,13 +24,13 @@ WIDTH, HEIGHT = 560, 220
 
 
 def summary(found: History) -> list[str]:
-    """What is said of each hardware entry."""
+    """Return a sentence for each hardware entry."""
     return [sentence for machine in found.machines for sentence in _sentences(machine)]
 
 
 def _sentences(machine: PastMachine) -> Iterator[str]:
     if machine.trend is None:
-        yield f"{machine.hardware}: {len(machine.paces)} studies; a trend needs {FEWEST}, at different times."
+        yield f"{machine.hardware}: {len(machine.slowdowns)} studies; a trend needs {MIN_STUDIES}, at different times."
         return
     trend = machine.trend
     yield f"{machine.hardware}: {machine.word}; iteration time changes by {_percent(trend)} with each month."
@@ -48,7 +48,7 @@ def _percent(fit: Trend) -> str:
 
 
 def to_json(found: History) -> str:
-    """The page's numbers."""
+    """Return the page's numbers."""
     return json.dumps({"summary": summary(found), "machines": list(map(_data, found.machines))}, indent=1) + "\n"
 
 
@@ -59,12 +59,12 @@ def _data(machine: PastMachine) -> dict[str, Any]:
         "trend": _fit(machine.trend),
         "step": _fit(machine.step),
         "step_at": machine.step_at,
-        "paces": [{**row, "began": row["began"].isoformat()} for row in records(machine.paces)],
+        "paces": [{**row, "began": row["began"].isoformat()} for row in records(machine.slowdowns)],
     }
 
 
 def _fit(fit: Trend | None) -> dict[str, Any] | None:
-    """In logarithms of times; a trend for each month."""
+    """Return the fit in logarithms of times; a trend per month."""
     if fit is None:
         return None
     low, high = fit.interval
@@ -72,7 +72,7 @@ def _fit(fit: Trend | None) -> dict[str, Any] | None:
 
 
 def to_html(found: History) -> str:
-    """The page."""
+    """Return the page."""
     return page("Is it getting slower?", _parts(found))
 
 
@@ -81,24 +81,24 @@ def _parts(found: History) -> Iterator[str | Spec]:
         yield "".join(f"<p>{escape(sentence)}</p>" for sentence in _sentences(machine))
         step = f", a step at {machine.step_at}" if machine.step else ""
         title = f"{machine.hardware}: {machine.word}{step}"
-        yield _chart(_pace_rows(machine), "time of an iteration over the first", title)
+        yield _chart(_slowdown_rows(machine), "time of an iteration over the first", title)
     for (network, hardware), rows in found.rates.groupby(["network", "hardware"]):
         yield _chart(_rate_rows(rows), "samples per second", f"Throughput of {network} on {hardware}")
     table = [
         [machine.hardware, row["name"], f"{row['began']:%Y-%m-%d %H:%M}", number(float(np.exp(row["log"])))]
         for machine in found.machines
-        for row in records(machine.paces)
+        for row in records(machine.slowdowns)
     ]
     yield f"<h2>Studies</h2>{grid(('hardware', 'study', 'began', 'time of an iteration over the first'), table)}"
 
 
-def _pace_rows(machine: PastMachine) -> pd.DataFrame:
-    """The pace of each study, with what its visits and the scatter between studies leave open."""
-    paces = machine.paces
-    wide = NORMAL_INTERVAL / 2 * np.hypot(paces["error"], machine.between)
+def _slowdown_rows(machine: PastMachine) -> pd.DataFrame:
+    """Return the slowdown of each study, with its uncertainty by visits and by the scatter between studies."""
+    slowdowns = machine.slowdowns
+    wide = NORMAL_INTERVAL / 2 * np.hypot(slowdowns["error"], machine.between)
     ends = {"value": 0.0, "value_low": -wide, "value_high": wide}
-    times = {name: np.exp(paces["log"] + apart) for name, apart in ends.items()}
-    return paces.assign(**times, series=machine.hardware)
+    times = {name: np.exp(slowdowns["log"] + apart) for name, apart in ends.items()}
+    return slowdowns.assign(**times, series=machine.hardware)
 
 
 def _rate_rows(rows: pd.DataFrame) -> pd.DataFrame:

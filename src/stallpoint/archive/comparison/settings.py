@@ -1,4 +1,4 @@
-"""What the machines, the software and the settings of two studies differ in: beside what changed, its likely cause."""
+"""Differences in machines, software and settings between two studies: the likely causes of changes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ OF_MACHINE = (
 )  # fmt: skip
 """Columns of the environments that are compared."""
 _APART = ("kind", "hardware", "own_network")
-"""Entries of a cell that say which one it is, or are too long to show."""
+"""Entries of a cell that identify it, or are too long to show."""
 
 
 def differences(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]) -> list[dict[str, str]]:
-    """Rows of hardware, what, old, new: each property whose values differ, of hardware that both studies have.
+    """Return rows of hardware, what, old, new: each property whose values differ, of hardware that both studies have.
 
-    Properties are those of the machines that were used, and the settings of cells that both have.
+    Properties are those of the machines used, and the settings of cells that both have.
     """
     cells = set(old[RUNS.name]["cell"]) & set(new[RUNS.name]["cell"])
     first, second = (dict(_properties(tables, cells)) for tables in (old, new))
@@ -36,7 +36,7 @@ def differences(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]
 
 
 def _properties(tables: Mapping[str, pd.DataFrame], cells: set[str]) -> Iterator[tuple[tuple[str, str], set[str]]]:
-    """Hardware and property, and every value that it takes."""
+    """Return hardware and property, and every value that occurs."""
     runs = tables[RUNS.name]
     machines = tables[ENVIRONMENTS.name].merge(runs[["cell", "hardware"]], on="cell")
     for hardware, rows in machines.groupby("hardware"):

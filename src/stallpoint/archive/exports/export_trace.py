@@ -1,4 +1,4 @@
-"""A measured run as layer-wise traces, and a study that imports them again."""
+"""A measured run as layer-wise traces, and a study that imports them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stallpoint.records.atomic import atomic
 from stallpoint.strategies.presets import preset_from
 
 _COLUMNS = ["layer", "forward", "backward", "communication", "gradient_bytes"]
-"""What `TracedLayer` takes, in its order."""
+"""Columns of `TracedLayer`, in order."""
 
 
 def export_trace(records: Path, folder: Path) -> None:
@@ -50,14 +50,14 @@ def _iterations(run: TrainRecords, rank: int) -> list[TracedIteration]:
 
 
 def _communication(layers: pd.DataFrame) -> pd.Series[float]:
-    """Time of each layer's all-reduce, s; layers sent in one message share its time by their bytes."""
-    together = layers.groupby(["rank", "iteration", "bucket"])["gradient_bytes"].transform("sum")
-    share = layers["gradient_bytes"] / together
+    """Return the time of each layer's all-reduce, s; layers sent in one message share its time by their bytes."""
+    bucket_bytes = layers.groupby(["rank", "iteration", "bucket"])["gradient_bytes"].transform("sum")
+    share = layers["gradient_bytes"] / bucket_bytes
     return ((layers["all_reduce_end"] - layers["all_reduce_start"]) * share).fillna(0.0)
 
 
 def _study(run: TrainRecords, files: list[str]) -> str:
-    """A study with this run alone, imported from `files`."""
+    """Return a study with this run only, imported from `files`."""
     cell, iterations = run.cell, run.iterations
     trace: dict[str, Any] = {
         "files": files,
@@ -69,7 +69,7 @@ def _study(run: TrainRecords, files: list[str]) -> str:
     }
     if cell.prefetch:
         trace["read"] = _seconds((iterations["read"] + iterations["decode"]) / cell.readers)
-    # A file has a time for each layer, whatever layers were sent together.
+    # A file has a time for each layer, even if layers share a message.
     trace["sync"] = "wfbp" if preset_from(cell.preset).overlaps else "naive"
     if cell.scaling == "compute":
         del trace["sync"]
@@ -87,5 +87,4 @@ def _study(run: TrainRecords, files: list[str]) -> str:
 
 
 def _seconds(values: pd.Series[float]) -> float:
-    """The median, with as many digits as the files have."""
     return float(f"{values.median():.6g}")

@@ -17,17 +17,17 @@ from stallpoint.study.kinds.train_kind import TrainCell
 
 @dataclass(frozen=True)
 class TrainRecords:
-    """What a training cell recorded."""
+    """Records of a training cell."""
 
     cell: TrainCell
     iterations: pd.DataFrame
     layers: pd.DataFrame
     nodes: dict[int, str]
-    """Name of each rank's node; empty where that is not known."""
+    """Name of each rank's node; empty where unknown."""
 
 
 def train_records(folder: Path) -> TrainRecords:
-    """The records in a cell's folder; `InputError` where it could not run, or did not train."""
+    """Return the records in a cell's folder; raise `InputError` where it could not run, or did not train."""
     (run,) = read(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
     if run["status"] == "failed":
         raise InputError(f"{folder}: nothing to export, the cell could not run: {run['reason']}")
@@ -39,7 +39,7 @@ def train_records(folder: Path) -> TrainRecords:
 
 
 def _one_after_the_other(iterations: pd.DataFrame) -> pd.DataFrame:
-    """Iterations whose starts count on from visit to visit, as if nothing had been between two visits."""
+    """Return iterations with starts continued from visit to visit, as if visits were contiguous."""
     ends = (iterations["start"] + iterations["iteration_time"]).groupby(iterations["visit"]).max()
     begins = (ends.cumsum() - ends).to_dict()
     return iterations.assign(start=iterations["start"] + iterations["visit"].map(begins))
@@ -50,10 +50,11 @@ def _nodes(file: Path) -> dict[int, str]:
     return {row["rank"]: row["node"] for row in rows}
 
 
-def messages(layers: pd.DataFrame) -> pd.DataFrame:
-    """The all-reduces among rows of `LAYERS`: rank, iteration, start, end, bytes, and the layers each one carried."""
-    sent = layers[layers["bucket"] >= 0]
-    by_message = sent.groupby(["rank", "iteration", "bucket", "all_reduce_start", "all_reduce_end"], as_index=False)
+def all_reduces(layers: pd.DataFrame) -> pd.DataFrame:
+    """Return the all-reduces among rows of `LAYERS`: rank, iteration, start, end, bytes, and the layers each one
+    carried."""
+    reduced = layers[layers["bucket"] >= 0]
+    by_message = reduced.groupby(["rank", "iteration", "bucket", "all_reduce_start", "all_reduce_end"], as_index=False)
     return by_message.agg(
         gradient_bytes=("gradient_bytes", "sum"), bucket_bytes=("bucket_bytes", "sum"), layers=("layer", " ".join)
     )

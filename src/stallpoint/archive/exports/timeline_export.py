@@ -23,16 +23,16 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.archive.exports.exported_records import TrainRecords, messages, train_records
+from stallpoint.archive.exports.exported_records import TrainRecords, all_reduces, train_records
 from stallpoint.records.atomic import atomic
 
 Event = dict[str, Any]
 
 ITERATIONS, DATA, COMPUTE, COMMUNICATION = range(4)
 LANES = ("iterations", "data", "compute", "communication")
-"""Lanes of a rank, from the top; more for communication follow."""
+"""Lanes of a rank, from the top; further ones for communication follow."""
 _LANES_PER_RANK = 100
-"""Threads have numbers of their own over all ranks, from 1 on: some viewers take 0 for an idle processor."""
+"""Thread numbers are unique over all ranks, from 1 on: some viewers take 0 for an idle processor."""
 
 
 def export_timeline(records: Path, target: Path) -> None:
@@ -49,7 +49,7 @@ def export_timeline(records: Path, target: Path) -> None:
 
 
 def events(run: TrainRecords) -> Iterator[Event]:
-    """The complete events of all ranks and iterations, warm-up included."""
+    """Return the complete events of all ranks and iterations, warm-up included."""
     layers = dict(iter(run.layers.sort_values("layer_index").groupby(["rank", "iteration"])))
     for row in run.iterations.to_dict("records"):
         yield from _iteration({str(name): value for name, value in row.items()}, layers[row["rank"], row["iteration"]])
@@ -57,16 +57,16 @@ def events(run: TrainRecords) -> Iterator[Event]:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where the events of one rank and iteration stand."""
+class _IterationOrigin:
+    """Position of the events of one rank and iteration."""
 
     rank: int
     start: float
     """Start of the iteration, s."""
 
     def event(self, lane: int, name: str, begin: float, end: float, **facts: Any) -> Event:
-        """Something from `begin` to `end`, s since the start of the iteration."""
-        # Both ends are rounded, to nanoseconds, so that what adjoins or nests in the records does so in the file.
+        """Return an event from `begin` to `end`, s since the start of the iteration."""
+        # Both ends are rounded, to nanoseconds, so that adjacent or nested records stay so in the file.
         from_, to = round(1e6 * (self.start + begin), 3), round(1e6 * (self.start + end), 3)
         event = {"name": name, "ph": "X", "ts": from_, "dur": round(to - from_, 3), "cat": _category(lane)}
         return event | {"pid": self.rank + 1, "tid": _thread(self.rank, lane), "args": facts}
@@ -81,53 +81,53 @@ def _thread(rank: int, lane: int) -> int:
 
 
 def _iteration(row: Mapping[str, Any], layers: pd.DataFrame) -> Iterator[Event]:
-    """What one rank does in one iteration, its all-reduces left out."""
-    place = _Place(row["rank"], row["start"])
+    """Return the events of one rank in one iteration, except its all-reduces."""
+    origin = _IterationOrigin(row["rank"], row["start"])
     loaded = row["data_wait"]
     copied = loaded + row["host_to_device"]
     forward = copied + row["forward"]
     backward = forward + row["backward"]
     gradients = backward + row["exposed_communication"]
     name = f"iteration {row['iteration']}" + (" (warm-up)" if row["warmup"] else "")
-    yield place.event(ITERATIONS, name, 0.0, row["iteration_time"])
+    yield origin.event(ITERATIONS, name, 0.0, row["iteration_time"])
     took = {f"{what}_us": round(1e6 * row[what], 3) for what in ("read", "decode")}
-    yield place.event(DATA, "wait for data", 0.0, loaded, **took)
-    yield place.event(DATA, "copy to device", loaded, copied)
-    yield place.event(COMPUTE, "forward", copied, forward)
-    yield from _layers(place, layers, "forward", copied, forward)
-    yield place.event(COMPUTE, "backward", forward, backward)
-    yield from _layers(place, layers[::-1], "backward", forward, backward)
-    yield place.event(COMPUTE, "wait for gradients", backward, gradients)
-    yield place.event(COMPUTE, "update", gradients, gradients + row["update"])
+    yield origin.event(DATA, "wait for data", 0.0, loaded, **took)
+    yield origin.event(DATA, "copy to device", loaded, copied)
+    yield origin.event(COMPUTE, "forward", copied, forward)
+    yield from _layers(origin, layers, "forward", copied, forward)
+    yield origin.event(COMPUTE, "backward", forward, backward)
+    yield from _layers(origin, layers[::-1], "backward", forward, backward)
+    yield origin.event(COMPUTE, "wait for gradients", backward, gradients)
+    yield origin.event(COMPUTE, "update", gradients, gradients + row["update"])
 
 
-def _layers(place: _Place, layers: pd.DataFrame, which: str, begin: float, end: float) -> Iterator[Event]:
-    """The layers of a pass from `begin` to `end`, one after the other: the last one ends with it."""
+def _layers(origin: _IterationOrigin, layers: pd.DataFrame, which: str, begin: float, end: float) -> Iterator[Event]:
+    """Return the layers of a pass from `begin` to `end`, one after the other: the last one ends with it."""
     ends = end - layers[which].sum() + layers[which].cumsum()
     for layer, kind, seconds, ended in zip(layers["layer"], layers["layer_type"], layers[which], ends, strict=True):
-        yield place.event(COMPUTE, layer, max(begin, ended - seconds), min(max(begin, ended), end), type=kind)
+        yield origin.event(COMPUTE, layer, max(begin, ended - seconds), min(max(begin, ended), end), type=kind)
 
 
 def _all_reduces(run: TrainRecords) -> Iterator[Event]:
     starts = run.iterations.set_index(["rank", "iteration"])["start"]
     free: dict[int, list[float]] = {}
-    for row in messages(run.layers).to_dict("records"):
+    for row in all_reduces(run.layers).to_dict("records"):
         start = float(starts[row["rank"], row["iteration"]])
         begin, end = row["all_reduce_start"], row["all_reduce_end"]
         lane = COMMUNICATION + _free_lane(free.setdefault(row["rank"], []), start + begin, start + end)
-        place = _Place(row["rank"], start)
-        yield place.event(lane, f"all-reduce {row['layers']}", begin, end, bytes=row["bucket_bytes"])
+        origin = _IterationOrigin(row["rank"], start)
+        yield origin.event(lane, f"all-reduce {row['layers']}", begin, end, bytes=row["bucket_bytes"])
 
 
 def _free_lane(ends: list[float], begin: float, end: float) -> int:
-    """The first lane whose last event is over at `begin`; `ends`, when each one's is, is kept up to date."""
+    """Return the first lane whose last event is over at `begin`; update `ends`, the end of each lane."""
     lane = next((lane for lane, last in enumerate(ends) if last <= begin), len(ends))
     ends[lane : lane + 1] = [end]
     return lane
 
 
 def _metadata(run: TrainRecords, drawn: Iterable[Event]) -> Iterator[Event]:
-    """Names and order of ranks and lanes."""
+    """Return names and order of ranks and lanes."""
     used = {(event["pid"] - 1, event["tid"]) for event in drawn}
     for rank in sorted({rank for rank, _ in used}):
         node = run.nodes.get(rank, "")

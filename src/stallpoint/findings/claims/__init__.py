@@ -1,5 +1,1 @@
-"""What papers claim, as data, and what a study says of it.
-
-reading.py: YAML -> claims; language.py: what a claim is; quantity.py: tables -> its numbers; verdict.py: a number
-against the condition; judge.py: all claims against all tables; words.py and page.py: for readers.
-"""
+"""What papers claim, as data, and whether a study's tables support it: claim_files.py reads the claims."""

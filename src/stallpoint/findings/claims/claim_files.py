@@ -1,4 +1,4 @@
-"""Claims from YAML: files of papers' claims, and those that a study makes itself."""
+"""Claims from YAML: files of papers' claims, and the study's own."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PAPERS_FILES = (
     "fernandez-2025.yaml", "goyal-2017.yaml", "keuper-2016.yaml", "mccandlish-2018.yaml", "serebryakov-2017.yaml",
     "shallue-2019.yaml", "shi-2018.yaml", "survey.yaml",
 )  # fmt: skip
-"""These files: the folder of a workflow that is fetched file by file cannot be listed."""
+"""Files of the papers' claims, by name: the folder of a workflow that is fetched file by file cannot be listed."""
 OWN = "this study"
-"""Who makes the claims that stand in the study's configuration."""
+"""Source of the claims in the study's configuration."""
 
 
 @cache
@@ -36,7 +36,7 @@ def read_claims(
 ) -> list[Claim]:
     """Return the claims of files and the study's `own` entries; raise `InputError` naming the file and entry.
 
-    `charts` names those that a claim may name; any, where none are given.
+    `charts` are the names that a claim may use; any, where none are given.
     """
     claims: list[Claim] = []
     found: dict[str, str] = {}
@@ -53,7 +53,7 @@ def read_claims(
 
 
 def own_claims(entries: Sequence[Mapping[str, Any]], charts: Collection[str] = ()) -> list[Claim]:
-    """The claims in a study's configuration, ``claims``; entries that are no claims, but files, are left out."""
+    """Return the claims in a study's configuration, ``claims``; entries that name files are excluded."""
     return [
         claim
         for index, entry in enumerate(entries)
@@ -63,7 +63,7 @@ def own_claims(entries: Sequence[Mapping[str, Any]], charts: Collection[str] = (
 
 
 def claim_files(entries: Sequence[Any], papers: Sequence[str]) -> list[str]:
-    """The files among a study's ``claims``; `papers` are those that the word of that name stands for."""
+    """Return the files among a study's ``claims``; `papers` replaces the word of that name."""
     named = [entry for entry in entries if isinstance(entry, str)]
     return [path for name in named for path in ([name] if is_file(name) else papers)]
 

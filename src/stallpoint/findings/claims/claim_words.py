@@ -8,19 +8,20 @@ from typing import Any
 
 from stallpoint.findings.claims.claim_files import OWN
 from stallpoint.findings.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
+from stallpoint.findings.listing import markdown_table
 from stallpoint.text import interval, number, plain
 
 HEAD = ("claim", "source", "verdict", "numbers", "chart")
 ALWAYS = ("network", "hardware")
-"""Labels that a combination is always named by; others where they differ between combinations."""
-SAID = ("basis", "extrapolated")
-"""Labels that stand with the number anyway."""
-MOST, FEW = 4, 3
-"""Combinations that a table names for each claim, and those that lack the same; all are in conclusions.json and
-claims.parquet."""
+"""Labels that always name a combination; others only where they differ between combinations."""
+SHOWN_ELSEWHERE = ("basis", "extrapolated")
+"""Labels that the number's words contain."""
+MAX_COMBINATIONS, MAX_UNTESTED = 4, 3
+"""Largest number of combinations listed per claim, and of those that lack the same; conclusions.json and claims.parquet
+have all."""
 PLURAL = {HOLDS: "hold", FAILS: "do not", UNCLEAR: UNCLEAR, UNTESTED: UNTESTED}
 REST = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: "not tested"}
-"""What the other combinations of a claim say."""
+"""Words for the remaining combinations of a claim."""
 CAPTION = (
     "Claims of papers and of the study itself, judged by this study. A claim holds where the whole interval of its "
     "number meets the condition, "
@@ -30,27 +31,30 @@ CAPTION = (
 
 
 def summary_lines(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """How many claims hold, in a line for those of papers and one for the study's own; none without claims."""
+    """Return the counts of verdicts, a line for the papers' claims and one for the study's own; none without claims."""
     for whose, own in (("of papers", False), ("of this study", True)):
         if counts := Counter(claim["verdict"] for claim in judged if (claim["paper"] == OWN) == own):
             yield f"{whose}: {counted(counts)}"
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """``7 hold, 3 do not, 4 not distinguishable, 9 not tested``; what does not occur is left out."""
+    """Return ``7 hold, 3 do not, 4 not distinguishable, 9 not tested``, without zeros."""
     return ", ".join(f"{counts[name]} {PLURAL[name]}" for name in VERDICTS if counts.get(name))
 
 
 def blocks(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The section of details.md, a table for each paper."""
+    """Return the section of details.md: a table of the tested claims of each paper, and one line for the others."""
     if not judged:
         return
     yield "## Claims"
     yield CAPTION
     for paper in dict.fromkeys(claim["paper"] for claim in judged):
         yield f"### {plain(paper)}"
-        lines = [HEAD, ("---",) * len(HEAD), *(_row(claim) for claim in judged if claim["paper"] == paper)]
-        yield "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+        of_paper = [claim for claim in judged if claim["paper"] == paper]
+        if tested := [_row(claim) for claim in of_paper if claim["verdict"] != UNTESTED]:
+            yield markdown_table(HEAD, tested)
+        if untested := len(of_paper) - len(tested):
+            yield f"{untested} not tested; the report says which cells each of them lacks."
 
 
 def _row(claim: Mapping[str, Any]) -> tuple[str, ...]:
@@ -62,12 +66,12 @@ def _row(claim: Mapping[str, Any]) -> tuple[str, ...]:
 def _numbers(claim: Mapping[str, Any]) -> str:
     tested, untested = combinations(claim)
     found = tested or untested
-    more = [f"and {len(found) - MOST} more"] if len(found) > MOST else []
-    return "; ".join([*filter(None, [decides(claim)]), *found[:MOST], *more])
+    more = [f"and {len(found) - MAX_COMBINATIONS} more"] if len(found) > MAX_COMBINATIONS else []
+    return "; ".join([*filter(None, [decides(claim)]), *found[:MAX_COMBINATIONS], *more])
 
 
 def verdict_in_words(claim: Mapping[str, Any]) -> str:
-    """The verdict, with counts where combinations differ."""
+    """Return the verdict, with counts where combinations differ."""
     counts = claim["counts"]
     if len(counts) <= 1:
         return str(claim["verdict"])
@@ -82,12 +86,12 @@ def verdict_in_words(claim: Mapping[str, Any]) -> str:
 
 
 def decides(claim: Mapping[str, Any]) -> str:
-    """Which number must be what; empty where no table can tell."""
+    """Return the deciding number and its condition; empty where no table can tell."""
     return f"{claim['quantity']}: {claim['condition']}" if claim["condition"] else ""
 
 
 def combinations(claim: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Each combination with its number and verdict; and those not tested, which lack the same together."""
+    """Return each combination with its number and verdict, and those not tested, grouped by what they lack."""
     shown = _shown(claim["combinations"])
     tested, missing = [], dict[str, list[str]]()
     for entry in claim["combinations"]:
@@ -96,34 +100,34 @@ def combinations(claim: Mapping[str, Any]) -> tuple[list[str], list[str]]:
             missing.setdefault(entry["missing"], []).append(name)
         else:
             tested.append(f"{name}: " * bool(name) + f"{number_in_words(claim, entry)}, {entry['verdict']}")
-    return tested, [f"{_together(names)}{UNTESTED}, {why}" for why, names in missing.items()]
+    return tested, [f"{_joined(names)}{UNTESTED}, {why}" for why, names in missing.items()]
 
 
-def _together(names: Sequence[str]) -> str:
+def _joined(names: Sequence[str]) -> str:
     found = [name for name in names if name]
-    more = f" and {len(found) - FEW} more" if len(found) > FEW else ""
-    return f"{'; '.join(found[:FEW])}{more}: " if found else ""
+    more = f" and {len(found) - MAX_UNTESTED} more" if len(found) > MAX_UNTESTED else ""
+    return f"{'; '.join(found[:MAX_UNTESTED])}{more}: " if found else ""
 
 
 def number_in_words(claim: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
-    """``4.2 (3.9–4.6), predicted``; unbounded ends are infinite."""
+    """Return ``4.2 (3.9–4.6), predicted``; unbounded ends are infinite."""
     scale, unit = (100.0, " %") if claim["percent"] else (1.0, f" {claim['unit']}" if claim["unit"] else "")
     found = entry["number"]
     value, low, high = (found[name] for name in ("value", "low", "high"))
     basis = f", {entry['basis']}" if entry["basis"] else ""
-    said = "" if value is None else f"{number(value * scale)}{unit}"
+    text = "" if value is None else f"{number(value * scale)}{unit}"
     if entry["or_more"]:
-        return f"{said} or more{basis}"
+        return f"{text} or more{basis}"
     if value is not None and low == high:  # exact, or both not known
-        return f"{said}{'' if low is not None else ' (no interval)'}{basis}"
+        return f"{text}{'' if low is not None else ' (no interval)'}{basis}"
     ends = interval({**found, "value": 0.0} if value is None else found, scale, unit)
     return f"{ends.partition(' (')[2].rstrip(')') if value is None else ends}{basis}"
 
 
 def _shown(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Labels worth naming: network and hardware, and what differs between combinations and is not said otherwise."""
+    """Return the labels to name: network and hardware, and those that differ between combinations."""
     names = dict.fromkeys(name for entry in entries for name in entry["labels"])
-    return [name for name in names if name in ALWAYS or (name not in SAID and _differs(name, entries))]
+    return [name for name in names if name in ALWAYS or (name not in SHOWN_ELSEWHERE and _differs(name, entries))]
 
 
 def _differs(name: str, entries: Sequence[Mapping[str, Any]]) -> bool:
@@ -138,7 +142,7 @@ def _named(entry: Mapping[str, Any], shown: Sequence[str]) -> str:
 
 
 def _text(name: str, label: Any) -> str:
-    """A label as a reader says it: its value, and what it is where that does not say itself."""
+    """Return a label as text: its value, preceded by its column unless the value says it."""
     return {
         "nodes": "n = {}", "batch": "batch {}", "worker_batch": "b = {}", "ranks": "{} workers",
         "prefetch": "prefetch {}", "against": "against {}",

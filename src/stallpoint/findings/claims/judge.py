@@ -1,4 +1,4 @@
-"""All claims against all tables: a verdict for each combination, and one for each claim."""
+"""Verdicts on all claims: one for each combination, and one for each claim."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from stallpoint.findings.claims.quantity import Evidence, Number, numbers
 from stallpoint.findings.claims.verdict import UNTESTED, VERDICTS, among, overall, verdict
 
 Judged = dict[str, Any]
-"""A claim with its verdicts, ready for JSON; numbers are objects with value, low and high, where None is unbounded, or
-not known where both ends are."""
+"""A claim with its verdicts, ready for JSON; numbers are objects with value, low and high. None is unbounded, or
+unknown where both ends are None."""
 
 
 def judge(claims: Iterable[Claim], evidence: Evidence) -> list[Judged]:
-    """Each claim, judged by the evidence."""
+    """Return each claim, judged by the evidence."""
     return [_judged(claim, evidence) for claim in claims]
 
 
@@ -55,7 +55,8 @@ def _numbers(claim: Claim, evidence: Evidence) -> Iterator[Number]:
 
 
 def _mistrust(number: Number, table: str, evidence: Evidence) -> str:
-    """Why the number's hardware gives no verdict: its A/A controls fail; empty where they agree, or there are none."""
+    """Return why the number's hardware gives no verdict: its A/A controls fail; empty where they agree, or there are
+    none."""
     controls = evidence.tables.get("controls")
     if controls is None or controls.empty or "hardware" not in evidence.tables[table]:
         return ""
@@ -66,7 +67,7 @@ def _mistrust(number: Number, table: str, evidence: Evidence) -> str:
 
 
 def _verdict(number: Number, claim: Claim, count: int) -> str:
-    """The verdict on one of `count` combinations."""
+    """Return the verdict on one of `count` combinations."""
     if number.missing or claim.condition is None:
         return UNTESTED
     return verdict(*among(number.value, number.low, number.high, count), claim.condition)
@@ -90,13 +91,13 @@ def _finite(value: float) -> float | None:
 
 
 def _plain(label: Any) -> str | int | float | bool:
-    """A label as JSON knows it."""
+    """Return a label as a JSON type."""
     value = label.item() if hasattr(label, "item") else label
     return value if isinstance(value, str | int | float | bool) else str(value)
 
 
 def rows(judged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the claims table."""
+    """Return the rows of the claims table."""
     return [_row(claim, entry) for claim in judged for entry in claim["combinations"]]
 
 
@@ -123,7 +124,7 @@ def _row(claim: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _end(number: Mapping[str, Any], name: str, unbounded: float) -> float | None:
-    """An end of the interval; None where there is no number or no interval."""
+    """Return an end of the interval; None without a number or an interval."""
     if not number or (number["low"] is None and number["high"] is None):
         return None
     return unbounded if number[name] is None else float(number[name])

@@ -1,4 +1,4 @@
-"""What a claim is: a sentence, the quantity that decides, and the condition it must meet (docs/claims.md).
+"""Definition of a claim: a sentence, the quantity that decides, and its condition (docs/claims.md).
 
 Names are checked when a claim is made, so that a misspelt column is refused before anything is measured.
 """
@@ -30,29 +30,29 @@ JUDGED_TABLES: dict[str, Table] = {
     table.name: table
     for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES, INSTRUMENTATION, CONVERGENCE_RUNS, NETWORK_LAYERS)
 }
-"""Tables that a quantity can be taken from."""
+"""Tables of the quantities."""
 FACTS: dict[str, tuple[str, ...]] = {
     "hardware": ("device",),
     "storage": ("format", "shared_link"),
     "sync": ("start", "reduction", "grouping"),
 }
-"""What is known of the value of a column beside its name: ``hardware.device`` in a table with the column hardware."""
+"""Facts of a column's values: ``hardware.device`` in a table with the column hardware."""
 CURVE = "curve"
-"""Short in ``for_each`` for the columns that stay fixed along a scaling curve."""
+"""Abbreviation in ``for_each`` of the columns that are constant along a scaling curve."""
 ENDS = ("largest", "smallest")
-"""Conditions on a column that pick the rows where it is largest or smallest, after all others."""
+"""Conditions on a column that choose the rows of its largest or smallest value, after all other conditions."""
 COMPARISONS = ("above", "at_least", "below", "at_most")
 LIKE = "like"
-"""Compares names with patterns, in which ``*`` stands for anything: ``*k80*``; capitals are as small letters."""
+"""Condition by a pattern, in which ``*`` matches anything: ``*k80*``; case does not matter."""
 RESAMPLED = ("median", "mean")
-"""What can be made of rows without an interval of their own: rows are drawn again."""
+"""Reductions of rows without an interval of their own: rows are drawn again."""
 
 Where = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Rows of a table and what is made of one of their columns."""
+    """Rows of a table and the reduction of one of their columns."""
 
     table: str
     column: str
@@ -60,39 +60,39 @@ class Selection:
     aggregate: str
     absolute: bool
     censored_at: str | None
-    """Column up to which the quantity was looked for: a value that reaches it is that or more."""
+    """Column with the limit of the search for the quantity: a value that reaches it is that or more."""
     spread: float | None
-    """Share by which numbers that were published without an interval are taken to be off, either way."""
+    """Assumed relative error of numbers published without an interval."""
 
     @property
     def definition(self) -> Column:
-        """The definition of the column."""
+        """Return the definition of the column."""
         return next(column for column in JUDGED_TABLES[self.table].columns if column.name == self.column)
 
     @property
     def relative(self) -> bool:
-        """Whether the column is a ratio to another row of its table."""
+        """Return whether the column is a ratio to another row of its table."""
         return self.definition.relative
 
     @property
     def has_interval(self) -> bool:
-        """Whether the table holds the column's interval."""
+        """Return whether the table holds the column's interval."""
         return f"{self.column}_low" in _names(self.table)
 
     @property
     def exact(self) -> bool:
-        """A count or a size, which has no uncertainty."""
+        """Return whether the column is a count or a size, without uncertainty."""
         return bool(self.definition.type == INT)
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number with its interval for each combination of the columns `for_each`."""
+    """A number with its interval for each combination of the columns `for_each`."""
 
     name: str
     selection: Selection
     relation: str
-    """over (ratio), minus (difference) or empty: the selection alone."""
+    """over (ratio), minus (difference) or empty: one selection."""
     other: Selection | None
     for_each: tuple[str, ...]
     percent: bool
@@ -100,13 +100,13 @@ class Quantity:
 
     @property
     def unit(self) -> str:
-        """Unit of the number; empty for ratios and counts."""
+        """Return the unit of the number; empty for ratios and counts."""
         return "" if self.relation == "over" else self.selection.definition.unit or ""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What the number must be: a region between two ends, each of which may belong to it."""
+    """The interval in which the number must lie; each end may belong to it."""
 
     text: str
     low: float = -math.inf
@@ -117,26 +117,27 @@ class Condition:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim; `quantity` and `condition` are None where no table can tell, and `missing` says what would be needed."""
+    """A claim; `quantity` and `condition` are None where no table can tell, and `missing` names what would be
+    needed."""
 
     paper: str
     id: str
     sentence: str
     source: str
     reading: str
-    """How the sentence was made checkable where it leaves that open; empty where it does not."""
+    """Interpretation that makes an open sentence testable; empty where none was needed."""
     quantity: Quantity | None
     condition: Condition | None
     chart: str
     missing: str
     quantifier: str = "all"
-    """Whether it is about ``all`` of its combinations or ``any``."""
+    """Whether the claim is about ``all`` of its combinations or ``any``."""
 
 
 def claim_from(entry: Mapping[str, Any], paper: str, where: str, charts: Collection[str] = ()) -> Claim:
-    """Return the claim of an entry that the schema let pass; raise `InputError` beginning with `where`.
+    """Return the claim of an entry that matches the schema; raise `InputError` beginning with `where`.
 
-    `charts` names those that there are; where none are given, any name will do.
+    `charts` are the known names; without them any name is valid.
     """
     where = f"{where} ({entry['id']})"
     if ("missing" in entry) == ("quantity" in entry) or ("quantity" in entry) != ("condition" in entry):
@@ -231,7 +232,7 @@ def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
 
 
 def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
-    """Whether a condition fits the column: comparisons and ends are of numbers, patterns of names."""
+    """Check that a condition fits the column: comparisons and ends are of numbers, patterns of names."""
     definition = next((c for c in JUDGED_TABLES[table].columns if c.name == column), None)
     number = definition is not None and definition.type in (INT, REAL)
     flag = definition is not None and definition.type == FLAG
@@ -268,13 +269,13 @@ def _names(table: str) -> list[str]:
 
 
 def _with_facts(table: str) -> list[str]:
-    """The columns of `table` and the facts known of them."""
+    """Return the columns of `table` and their known facts."""
     names = _names(table)
     return names + [f"{column}.{fact}" for column, facts in FACTS.items() if column in names for fact in facts]
 
 
 def _name(first: Selection, relation: str, other: Selection | None) -> str:
-    """The quantity in words where the claim gives none."""
+    """Return the quantity in words where the claim names none."""
     text = _words_of(first)
     if other is None:
         return text
@@ -292,12 +293,12 @@ def _words_of(selection: Selection) -> str:
 
 
 def where_in_words(where: Where) -> str:
-    """``network alexnet, nodes above 32, layer_type not all``."""
+    """Return ``network alexnet, nodes above 32, layer_type not all``."""
     return ", ".join(f"{column} {wanted_in_words(wanted)}" for column, wanted in where.items())
 
 
 def wanted_in_words(wanted: Any) -> str:
-    """What a column must be."""
+    """Return the condition on a column in words."""
     if isinstance(wanted, Mapping):
         return " and ".join(f"{key.replace('_', ' ')} {wanted_in_words(value)}" for key, value in wanted.items())
     if isinstance(wanted, bool):

@@ -1,4 +1,4 @@
-"""What a study lacks to test a claim, in words that say which cells to add."""
+"""Cells that a study lacks to test a claim, in words."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.findings.claims.facts import Facts, column_of
+from stallpoint.findings.claims.facts import Facts, chosen, column_of, is_end, meets
 from stallpoint.findings.claims.language import FACTS, Selection, wanted_in_words
-from stallpoint.findings.claims.row_choice import chosen, is_end, meets
 from stallpoint.study.kinds import KINDS
 
 _TRAIN, _SGEMM, _COLLECTIVES, _STORAGE, _CONVERGENCE = (
@@ -43,14 +42,15 @@ CELLS = {
     "extrapolations": "external tables",
     "law_validation": f"external tables, or {_TRAIN} on many numbers of workers",
 }
-"""What fills each table; those not named here: train cells with scaling strong or weak."""
+"""Cells that fill each table; others are filled by train cells with scaling strong or weak."""
 _CURVE = f"{_TRAIN} (strong or weak scaling)"
-MOST = 8
-"""Values that a message lists at most."""
+MAX_VALUES = 8
+"""Largest number of values in a message."""
 
 
 def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any], known: Facts) -> str:
-    """Why no row of the combination `labels` is chosen: the first condition that none meets, and what there is."""
+    """Return why no row of the combination `labels` is chosen: the first condition without a match, and the values that
+    exist."""
     cells = CELLS.get(selection.table, _CURVE)
     if rows.empty:
         return f"no {cells}"
@@ -60,39 +60,39 @@ def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any],
         if is_end(wanted):
             continue
         values = column_of(rows, column, known)
-        left = rows[meets(values, wanted)]
-        if left.empty:
+        remaining = rows[meets(values, wanted)]
+        if remaining.empty:
             named = f" of {', '.join(met)}" if met else ""
             present = f" (there is {_listed(values)})" if len(values) else ""
             return f"no {cells}{named} with {column} {wanted_in_words(wanted)}{present}"
         if column not in labels and (column in FACTS or column == "network"):
             met.append(wanted_in_words(wanted))
-        rows = left
+        rows = remaining
     return f"no {cells}"
 
 
 def no_value(selection: Selection, rows: pd.DataFrame) -> str:
-    """Why the rows that there are hold no value: their own note, where they have one."""
+    """Return why the chosen rows hold no value: their own note, where they have one."""
     notes = sorted({str(note) for note in rows["note"]} - {""}) if "note" in rows.columns else []
     return f"{selection.column} is not known: {'; '.join(notes) or 'a part of it was not measured'}"
 
 
-def one_place(columns: Sequence[str]) -> str:
-    """Why two selections that should differ in `columns` do not."""
+def same_placement(columns: Sequence[str]) -> str:
+    """Return why two selections that should differ in `columns` do not."""
     return f"needs two different {', '.join(columns)}"
 
 
 def no_other(selection: Selection, rows: pd.DataFrame) -> str:
-    """Why rows of a relative column tell nothing: they are those that it refers to, and which others would tell."""
-    place = next(name for name in _PLACES if name in rows.columns)
-    return f"{selection.column} compares a cell with itself ({place} {_listed(rows[place])}): needs another {place}"
+    """Return why rows of a relative column tell nothing, being their own reference, and which others would."""
+    axis = next(name for name in _PLACES if name in rows.columns)
+    return f"{selection.column} compares a cell with itself ({axis} {_listed(rows[axis])}): needs another {axis}"
 
 
 _PLACES = ("ranks", "worker_batch", "batch")
-"""Columns in which a row differs from that to which it is compared: the first that its table has."""
+"""Columns in which a row differs from its reference: the first that its table has."""
 
 
 def _listed(values: pd.Series[Any]) -> str:
     found = sorted(set(values), key=lambda value: (isinstance(value, str), value))
     words = [wanted_in_words(value) or "unknown" for value in found if value != ""] or ["none"]
-    return ", ".join(words[:MOST]) + (f" and {len(words) - MOST} more" if len(words) > MOST else "")
+    return ", ".join(words[:MAX_VALUES]) + (f" and {len(words) - MAX_VALUES} more" if len(words) > MAX_VALUES else "")

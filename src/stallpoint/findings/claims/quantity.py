@@ -1,4 +1,4 @@
-"""The numbers of a claim: rows of the model tables, chosen, put together, with their interval.
+"""The numbers of a claim: chosen rows of the model tables, reduced, with their interval.
 
 Rows of a column with an interval are put together end by end (the median of the lower ends, that of the upper ends),
 and ratios and differences of two numbers take the farthest of their ends. Both are enclosures: never narrower than the
@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.findings.claims.facts import Facts, column_of
+from stallpoint.findings.claims.facts import Facts, chosen, column_of, is_end
 from stallpoint.findings.claims.language import Quantity, Selection
-from stallpoint.findings.claims.missing import no_other, no_rows, no_value, one_place
-from stallpoint.findings.claims.row_choice import chosen, is_end
+from stallpoint.findings.claims.missing import no_other, no_rows, no_value, same_placement
 from stallpoint.models.base.statistics import Reals, estimate, generator, resampled
 
 AGGREGATES: dict[str, Callable[..., Any]] = {
@@ -31,9 +30,9 @@ _MEASURED_OR_PREDICTED = {"measured", "predicted"}
 
 @dataclass(frozen=True)
 class Number:
-    """The quantity for one combination; value and ends are not a number where `missing` says what is missing.
+    """The quantity for one combination; value and ends are not a number where `missing` names what is missing.
 
-    Ends alone are not a number where the interval is not known.
+    Only the ends are not a number where the interval is unknown.
     """
 
     labels: Mapping[str, Any]
@@ -41,24 +40,24 @@ class Number:
     low: float = math.nan
     high: float = math.nan
     censored: bool = False
-    """Not reached up to where it was looked for: the value is that or more."""
+    """Not reached up to the limit of the search: the value is that or more."""
     rows: pd.Index[Any] = field(default_factory=lambda: pd.RangeIndex(0))
     basis: str = ""
     missing: str = ""
     to_itself: str = ""
-    """Why the number compares cells with themselves; empty where it compares some with others."""
+    """Why the number compares cells with themselves; empty where it does not."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What claims are judged by: tables by name, and the facts behind the names in them."""
+    """Evidence for claims: tables by name, and the facts behind their names."""
 
     tables: Mapping[str, pd.DataFrame]
     facts: Facts = field(default_factory=dict)
 
 
 def numbers(quantity: Quantity, evidence: Evidence) -> list[Number]:
-    """The quantity for each combination of its `for_each`; one without labels where the study has none."""
+    """Return the quantity for each combination of its `for_each`; one without labels where the study has none."""
     selection, table = quantity.selection, evidence.tables[quantity.selection.table]
     combinations = _combinations(quantity, evidence)
     if combinations.empty:
@@ -69,7 +68,7 @@ def numbers(quantity: Quantity, evidence: Evidence) -> list[Number]:
 
 
 def _combinations(quantity: Quantity, evidence: Evidence) -> pd.DataFrame:
-    """The values of the `for_each` columns that the conditions on them, and on facts of them, leave."""
+    """Return the values of the `for_each` columns that meet the conditions on them and on their facts."""
     own = {
         column: wanted
         for column, wanted in quantity.selection.where.items()
@@ -84,7 +83,7 @@ def _columns(rows: pd.DataFrame, names: Sequence[str], known: Facts) -> pd.DataF
 
 
 class _Side:
-    """One selection of a quantity: its rows by combination."""
+    """A selection of a quantity: its rows by combination."""
 
     def __init__(self, selection: Selection, for_each: Sequence[str], evidence: Evidence) -> None:
         self._selection, self._evidence = selection, evidence
@@ -98,7 +97,7 @@ class _Side:
         self._rows = rows
 
     def number(self, labels: dict[str, Any]) -> Number:
-        """The number of one combination."""
+        """Return the number of one combination."""
         selection, evidence = self._selection, self._evidence
         rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
         rows = chosen(rows, self._ends, evidence.facts)
@@ -126,19 +125,19 @@ class _Side:
         )
 
     def end(self, column: str, labels: Mapping[str, Any]) -> Any:
-        """The largest or smallest value of a column, whichever is wanted, among the rows of one combination."""
+        """Return the largest or smallest value of a column, as `wanted`, among the rows of one combination."""
         rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
         return column_of(chosen(rows, self._ends, self._evidence.facts), column, self._evidence.facts).iloc[0]
 
 
 def _to_itself(selection: Selection, rows: pd.DataFrame) -> pd.Series[bool]:
-    """Which rows of a relative column are those that it refers to: the ratio of a cell to itself is 1 for certain."""
+    """Return which rows of a relative column are their own reference: the ratio of a cell to itself is always 1."""
     names = (selection.column, f"{selection.column}_low", f"{selection.column}_high")
     return (rows[[name for name in names if name in rows]] == 1).all(axis=1)
 
 
 def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) -> Number:
-    """The number of one combination, both sides put together."""
+    """Return the number of one combination, from both sides."""
     found = [side.number(labels) for side in sides]
     missing = next((number.missing for number in found if number.missing), "")
     if missing:
@@ -148,8 +147,8 @@ def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) 
     if quantity.other is None:
         return found[0]
     first, second = found
-    if alike := _alike(quantity, labels, sides, first.rows.equals(second.rows)):
-        return Number(labels, missing=one_place(alike))
+    if equal := _equal_axes(quantity, labels, sides, first.rows.equals(second.rows)):
+        return Number(labels, missing=same_placement(equal))
     combine = ratio if quantity.relation == "over" else difference
     value, low, high = combine((first.value, first.low, first.high), (second.value, second.low, second.high))
     return Number(
@@ -162,10 +161,10 @@ def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) 
     )
 
 
-def _alike(quantity: Quantity, labels: Mapping[str, Any], sides: Sequence[_Side], same_rows: bool) -> list[str]:
-    """Columns in which the two sides should differ and do not, so that cells are compared with themselves.
+def _equal_axes(quantity: Quantity, labels: Mapping[str, Any], sides: Sequence[_Side], same_rows: bool) -> list[str]:
+    """Return the columns in which the two sides should differ and do not, so that cells are compared with themselves.
 
-    All of them where the sides are the `same_rows`; else those whose largest and smallest values are one.
+    All of them where the sides are the `same_rows`; else those whose largest and smallest values are equal.
     """
     first, other = quantity.selection, quantity.other
     if other is None or (first.table, first.column) != (other.table, other.column):
@@ -178,7 +177,7 @@ def _alike(quantity: Quantity, labels: Mapping[str, Any], sides: Sequence[_Side]
 
 
 def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Value and interval of the rows' column, put together."""
+    """Return value and interval of the rows' column, reduced."""
     values = rows[selection.column].to_numpy(dtype=np.float64)
     aggregate = AGGREGATES[selection.aggregate]
     if selection.has_interval:
@@ -200,7 +199,7 @@ def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any
 def _censored(
     selection: Selection, rows: pd.DataFrame, values: Reals, lows: Reals, highs: Reals
 ) -> tuple[Reals, Reals, Reals]:
-    """Values and lower ends up to the column up to which was looked; upper ends that reach it are unbounded."""
+    """Return values and lower ends clipped to the limit of the search; upper ends that reach it are unbounded."""
     if selection.censored_at is None:
         return values, lows, highs
     limit = rows[selection.censored_at].to_numpy(dtype=np.float64)
@@ -208,7 +207,7 @@ def _censored(
 
 
 def _is_censored(selection: Selection, rows: pd.DataFrame) -> bool:
-    """Whether the value itself is one that was not reached."""
+    """Return whether the value itself was not reached."""
     if selection.censored_at is None:
         return False
     values = rows[selection.column].to_numpy(dtype=np.float64)
@@ -217,12 +216,11 @@ def _is_censored(selection: Selection, rows: pd.DataFrame) -> bool:
 
 
 def _nearest(lows: Reals, highs: Reals) -> Reals:
-    """How near to 0 each interval comes."""
     return np.maximum(np.maximum(lows, -highs), 0.0)
 
 
 def ratio(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
-    """Value and enclosing interval of first / second; unbounded where the second may be 0."""
+    """Return value and enclosing interval of first / second; unbounded where the second may be 0."""
     (a, a_low, a_high), (b, b_low, b_high) = first, second
     value = _divided(a, b)
     if any(map(math.isnan, (a_low, a_high, b_low, b_high))):
@@ -237,14 +235,14 @@ def ratio(first: tuple[float, float, float], second: tuple[float, float, float])
 
 
 def _divided(a: float, b: float, unknown: float = math.nan) -> float:
-    """a / b; `unknown` where both are unbounded."""
+    """Return a / b; `unknown` where both are unbounded."""
     if math.isinf(a) and math.isinf(b):
         return unknown
     return a / b if b else (math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a))
 
 
 def difference(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
-    """Value and enclosing interval of first - second."""
+    """Return value and enclosing interval of first - second."""
     (a, a_low, a_high), (b, b_low, b_high) = first, second
     low = -math.inf if math.isinf(b_high) else a_low - b_high
     high = math.inf if math.isinf(a_high) else a_high - b_low
@@ -252,7 +250,7 @@ def difference(first: tuple[float, float, float], second: tuple[float, float, fl
 
 
 def _basis(selection: Selection, rows: pd.DataFrame) -> str:
-    """Whether the rows were measured or predicted, where the table says so."""
+    """Return whether the rows were measured or predicted, where the table says so."""
     for basis in ("measured", "predicted"):
         if selection.column.startswith(f"{basis}_"):
             return basis

@@ -1,4 +1,4 @@
-"""A number with its interval against a condition, and what many such verdicts say together."""
+"""A number with its interval against a condition, and the verdict of several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERDICTS = (HOLDS, FAILS, UNCLEAR, UNTESTED)
 
 
 def verdict(low: float, high: float, condition: Condition) -> str:
-    """Whether the interval lies wholly inside the condition, wholly outside, or neither (or is not known)."""
+    """Return whether the interval lies inside the condition, outside, or neither (or is unknown)."""
     if math.isnan(low) or math.isnan(high):
         return UNCLEAR
     above = low >= condition.low if condition.low_belongs else low > condition.low
@@ -29,7 +29,8 @@ def verdict(low: float, high: float, condition: Condition) -> str:
 
 
 def among(value: float, low: float, high: float, count: int) -> tuple[float, float]:
-    """The interval [low, high] of `value`, so much wider that `count` of them all hold theirs with as much certainty.
+    """Return the interval [low, high] of `value`, widened so that `count` of them all cover theirs with the same
+    confidence.
 
     Bonferroni's correction, by which Holm (1979) rejects the first of several hypotheses: each tail is `count` times
     less likely. Tails are those of few visits, Student's t with the degrees of freedom of a single one's prior.
@@ -41,7 +42,7 @@ def among(value: float, low: float, high: float, count: int) -> tuple[float, flo
 
 
 def overall(verdicts: Sequence[str], among_all: Sequence[str], quantifier: str) -> str:
-    """The verdict on a claim about ``all`` or ``any`` of its combinations.
+    """Return the verdict on a claim about ``all`` or ``any`` of its combinations.
 
     `verdicts` are those of single combinations, `among_all` the same by intervals as `among` makes them: one of many
     combinations lies outside by chance, so that it refutes a claim about all, or proves one about any, by these

@@ -1,1 +1,1 @@
-"""What the study found: numbers.py says it as data, words.py for readers."""
+"""What a study found: conclude.py returns it as typed findings, conclusions_page.py and details.py as Markdown."""

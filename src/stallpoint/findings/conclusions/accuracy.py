@@ -1,4 +1,4 @@
-"""How well larger node counts were predicted, in a few numbers, for the report and the benchmark."""
+"""Errors of predictions at larger node counts, in a few numbers, for the report and the benchmark."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ HEAD = (
     "mean: computing + communication + rest", "intervals that hold it",
 )  # fmt: skip
 PUBLISHED = "Shi et al. (2018): 9.4 %, 4.7 % and 4.6 % on average (AlexNet, GoogLeNet, ResNet-50; GPUs)"
-"""Mean errors that they state for their predictions."""
+"""Published mean errors of predictions."""
 EVERY = "all"
 
 
 def rows(validation: pd.DataFrame) -> list[list[str]]:
-    """One row for each network and preset, with its ratio at each node count, then for each network and for all."""
+    """Return a row for each network and preset, with its ratio at each node count, then for each network and for
+    all."""
     return list(_rows(validation))
 
 
 def repeatability(validation: pd.DataFrame) -> str:
-    """How much jobs that measured the same differ, against which errors are to be seen; empty without repeats.
+    """Return the scatter of equal jobs, the scale for errors; empty without repeats.
 
-    Where two of k equal jobs differ by d, their mean is d / sqrt(2k) from what many would show (normal errors).
+    Where two of k equal jobs differ by d, their mean is d / sqrt(2k) from that of many (normal errors).
     """
     repeated = validation[validation["repeats_differ"].notna()]
     if repeated.empty:
@@ -64,7 +65,7 @@ def _numbers(part: pd.DataFrame) -> list[str]:
 
 
 def accuracy(validation: pd.DataFrame | None) -> Listing:
-    """Errors of the predictions from fewer workers, beside published ones."""
+    """Return the errors of the predictions from fewer workers, and published ones."""
     found = [] if validation is None else rows(validation)
     text = "No training on more workers than the fewest two counts was measured."
     if validation is not None and found:

@@ -1,4 +1,4 @@
-"""What an answer says, as findings: what was measured of its fastest curve, what is predicted, and how sure that is."""
+"""Findings of an answer: the measurement of its fastest curve, the prediction beyond, and its uncertainty."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ VERDICT, HEADLINE, RATE, GAIN, WITHHELD, LIKELY = "verdict", "headline", "rate",
 LOSS, BEYOND, HELP, FIRST, CURVE = "largest loss", "beyond", "would help", "would help first", "curve"
 MACHINE, TRUST = "measured on", "trust"
 CARD = (WITHHELD, LIKELY, LOSS, BEYOND, HELP, FIRST, CURVE, MACHINE, TRUST)
-"""What stands below the headline of an answer, in this order."""
+"""Kinds below the headline of an answer, in order."""
 
 
 def answer_findings(answer: Answer, conclusions: Conclusions) -> dict[str, Finding]:
-    """The findings of an answer by kind, those of `CARD` in its order; none that has nothing to say."""
+    """Return the findings of an answer by kind, those of `CARD` in order; without empty ones."""
     machines, trusted = conclusions["machines"], not answer["why_withheld"]
     at, cause = answer["at"] or {}, (answer["cause"] or {"leading": [{}]})["leading"][0]
     where, beyond = beyond_in_words(answer, machines)
@@ -66,24 +66,24 @@ def _finding(
 ) -> Finding:
     ends: Estimate = estimate or {}
     return Finding(
-        kind, place(answer), words, value=ends.get("value"), low=ends.get("low"), high=ends.get("high"),
+        kind, placement(answer), words, value=ends.get("value"), low=ends.get("low"), high=ends.get("high"),
         unit=unit if ends else "", about={name: answer[name] for name in ("network", "hardware", "storage")}, **fields,
     )  # fmt: skip
 
 
 def subject(answer: Mapping[str, Any]) -> str:
-    """``alexnet``, or ``alexnet at B = 2`` where it answers otherwise at another B."""
+    """Return ``alexnet``, or ``alexnet at B = 2`` where the verdict at another B differs."""
     return f"{answer['network']} at B = {batch}" if (batch := answer["of_batch"]) else str(answer["network"])
 
 
-def place(answer: Mapping[str, Any]) -> str:
-    """``alexnet on cpu, strong, B = 64, local``."""
+def placement(answer: Mapping[str, Any]) -> str:
+    """Return ``alexnet on cpu, strong, B = 64, local``."""
     on = f"{answer['network']} on {answer['hardware']}"
     return f"{on}, {answer['scaling']}, {batch_in_words(answer)}, {answer['storage']}"
 
 
 def _which(one: Answer) -> str:
-    """Which curve leads: its mini-batch, preset and storage, and whatever else its rivals vary."""
+    """Return the leading curve: its mini-batch, preset and storage, and whatever else its rivals vary."""
     per_node = f"{one['workers_per_node']} workers per node" if one["workers_per_node"] > 1 else ""
     ahead = prefetch_in_words(one) if "prefetch" in one["differ"] else ""
     texts = (f"{one['scaling']} scaling", batch_in_words(one), one["sync"], per_node, ahead, one["storage"])
@@ -94,8 +94,8 @@ def _which(one: Answer) -> str:
 
 
 def unit_in_words(answer: Mapping[str, Any], machines: Iterable[Mapping[str, Any]], ranks: int) -> str:
-    """``2 nodes``, or ``8 workers (2 nodes)``; ``2 processes`` where all workers of nodes that have one each ran on one
-    machine, whatever the study calls them."""
+    """Return ``2 nodes``, or ``8 workers (2 nodes)``; ``2 processes`` where nodes with one worker each were processes
+    of one machine."""
     one = any(at["hardware"] == answer["hardware"] and at["machines"] < at["nodes"] for at in machines)
     if one and answer["workers_per_node"] == 1:
         return count(ranks, "process")
@@ -103,7 +103,7 @@ def unit_in_words(answer: Mapping[str, Any], machines: Iterable[Mapping[str, Any
 
 
 def heading(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> str:
-    """The state of an answer in a few words."""
+    """Return the state of an answer in a few words."""
     ranks = answer["ranks"]
     here, double = (unit_in_words(answer, machines, n) for n in (ranks, 2 * ranks))
     first = bool(answer["base"]) and ranks == answer["base"]["ranks"]
@@ -116,7 +116,7 @@ def heading(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) ->
 
 
 def sentence(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> str:
-    """The answer as a sentence without its subject's place."""
+    """Return the answer as a sentence without its subject's placement."""
     ranks, network = answer["ranks"], subject(answer)
     here, double = (unit_in_words(answer, machines, n) for n in (ranks, 2 * ranks))
     if answer["why_withheld"]:
@@ -132,7 +132,7 @@ def sentence(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -
 
 
 def throughput_in_words(answer: Mapping[str, Any]) -> str:
-    """``15 → 22 samples/s``: on the fewest workers, and where the verdict was seen."""
+    """Return ``15 → 22 samples/s``: on the fewest workers, and at the verdict."""
     base, at = answer["base"], answer["at"]
     if not base:
         return "not known"
@@ -141,7 +141,7 @@ def throughput_in_words(answer: Mapping[str, Any]) -> str:
 
 
 def gain_in_words(answer: Mapping[str, Any]) -> str:
-    """Efficiency, speedup with its interval, and seconds of an iteration, where the verdict was seen."""
+    """Return efficiency, speedup with its interval, and iteration time at the verdict."""
     base, at = answer["base"], answer["at"]
     if not at:
         return "one worker count was measured" if base else "no iteration was measured"
@@ -151,7 +151,7 @@ def gain_in_words(answer: Mapping[str, Any]) -> str:
 
 
 def _efficient(efficiency: Estimate) -> str:
-    """``74 % efficient``; more than 100 % only where the whole interval lies above."""
+    """Return ``74 % efficient``; more than 100 % only where the whole interval is above it."""
     value, low = 100 * (efficiency["value"] or 0.0), 100 * (efficiency["low"] or 0.0)
     if value > 100 and low <= 100:
         return "100 % efficient within its interval"
@@ -159,7 +159,7 @@ def _efficient(efficiency: Estimate) -> str:
 
 
 def cause_in_words(answer: Mapping[str, Any]) -> str:
-    """What costs most against ideal scaling, as measured; causes that cannot be told apart are named together."""
+    """Return the largest measured loss against ideal scaling; indistinguishable causes are named together."""
     cause = answer["cause"]
     if cause is None:
         return ""
@@ -179,7 +179,7 @@ def cause_in_words(answer: Mapping[str, Any]) -> str:
 
 
 def beyond_in_words(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Where nobody measured, and what is said of it; empty where nothing is."""
+    """Return the prediction beyond the measured workers; empty without one."""
     beyond = answer["beyond"]
     where = f"beyond {unit_in_words(answer, machines, beyond['from'])}" if beyond["from"] else "nothing measured"
     workers = " workers" if answer["workers_per_node"] > 1 else ""
@@ -194,22 +194,22 @@ def beyond_in_words(answer: Mapping[str, Any], machines: Sequence[Mapping[str, A
     return where, f"predicted to gain up to {beyond['to']}{workers}"
 
 
-MOST_HELPS = 3
-"""Remedies that are named: the first to try."""
+MAX_REMEDIES = 3
+"""Number of remedies named."""
 
 
-def helps_in_words(answer: Mapping[str, Any], limit: int = MOST_HELPS) -> str:
-    """What would help first where most workers were measured, `limit` remedies; empty where nothing would."""
+def helps_in_words(answer: Mapping[str, Any], limit: int = MAX_REMEDIES) -> str:
+    """Return the first `limit` remedies on the most measured workers; empty where there is none."""
     if answer["beyond"]["state"] == "withheld":
         return ""
     sure = [f"{named_in_words(one)}: {gained_in_words(one)}" for one in answer["helps"] if one["verdict"] == HELPS]
     open_ = [named_in_words(one) for one in answer["helps"] if one["verdict"] == UNDECIDED]
-    told = sure[:limit] or ([f"undecided whether {' or '.join(open_[:limit])}"] if open_ else [])
-    return f"{'; '.join(told)} (predicted, {at_count(answer, answer['helps'][0]['ranks'])})" if told else ""
+    named = sure[:limit] or ([f"undecided whether {' or '.join(open_[:limit])}"] if open_ else [])
+    return f"{'; '.join(named)} (predicted, {at_count(answer, answer['helps'][0]['ranks'])})" if named else ""
 
 
 def machine_in_words(machine: Mapping[str, Any]) -> str:
-    """``2 processes on one machine (AMD EPYC)``."""
+    """Return ``2 processes on one machine (AMD EPYC)``."""
     if machine["imported"]:
         nodes = count(machine["nodes"], "node")
         return f"imported, not measured here: up to {count(machine['processes'], 'process')} on {nodes}"
@@ -219,13 +219,13 @@ def machine_in_words(machine: Mapping[str, Any]) -> str:
 
 
 def source_in_words(answer: Mapping[str, Any], machines: Iterable[Mapping[str, Any]]) -> str:
-    """Where an answer's points come from: ``measured`` or ``imported``."""
+    """Return the source of an answer's points: ``measured`` or ``imported``."""
     imported = any(at["imported"] for at in machines if at["hardware"] == answer["hardware"])
     return "imported" if imported else "measured"
 
 
 def trust_in_words(answer: Mapping[str, Any], conclusions: Mapping[str, Any]) -> str:
-    """How sure an answer is: the speedup's interval, the model's error where it was checked, visits."""
+    """Return the uncertainty of an answer: the speedup's interval, the model's error where it was checked, visits."""
     at, error = answer["at"], answer["model_error"]
     known = f"known to ± {number(100 * at['half_width'], 2)} %" if at and at["half_width"] is not None else ""
     off = f"model {number(100 * error['value'], 2)} % off where checked" if error else "model not checked"
@@ -234,12 +234,12 @@ def trust_in_words(answer: Mapping[str, Any], conclusions: Mapping[str, Any]) ->
 
 
 def likely_in_words(answer: Mapping[str, Any]) -> str:
-    """The two most probable outcomes of an answer that is undecided; empty for others."""
-    return probabilities_in_words(answer, answer["likely"], most=2) if answer["state"] == "undecided" else ""
+    """Return the two most probable outcomes of an undecided answer; empty for others."""
+    return probabilities_in_words(answer, answer["likely"], limit=2) if answer["state"] == "undecided" else ""
 
 
 def rivals_in_words(answer: Mapping[str, Any]) -> str:
-    """``, the fastest of 4 curves, though 1 may be as fast``: how its curve was chosen; empty for one alone."""
+    """Return ``, the fastest of 4 curves, though 1 may be as fast``; empty for a single curve."""
     if answer["curves"] == 1:
         return ""
     doubt = f", though {answer['as_fast']} may be as fast" if answer["as_fast"] else ""

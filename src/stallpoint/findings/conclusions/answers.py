@@ -1,4 +1,4 @@
-"""The answer for each network on each hardware entry: of its curves the fastest, what it says, and how sure that is."""
+"""The answer for each network on each hardware entry: the fastest of its curves, its verdict and uncertainty."""
 
 from __future__ import annotations
 
@@ -17,64 +17,67 @@ Answer: TypeAlias = dict[str, Any]
 Conclusions: TypeAlias = dict[str, Any]
 Estimate: TypeAlias = dict[str, float | None]
 
-PLACE = ("network", "hardware", "scaling", "storage")
-"""Curves alike in these compete: the fastest answers, for itself (``of_batch``) where another B answers otherwise."""
+COMPETITION = ("network", "hardware", "scaling", "storage")
+"""Columns equal in competing curves: the fastest is the answer, for its B (``of_batch``) where another B's verdict
+differs."""
 
 
 def answers(curves: Sequence[Curve], errors: Sequence[Mapping[str, Any]]) -> list[Answer]:
-    """One answer for each place; `errors` are the entries ``dag_errors`` of the conclusions."""
+    """Return one answer for each competition; `errors` are the entries ``dag_errors`` of the conclusions."""
     off = {(error["network"], error["hardware"]): error for error in errors if error["sync"] == "all"}
-    found = [_answer(alike, off) for alike in competing(curves)]
-    answering = Counter(map(_place, found))
-    return [{**one, "of_batch": one["batch"] if answering[_place(one)] > 1 else 0} for one in found]
+    found = [_answer(rivals, off) for rivals in competing(curves)]
+    answering = Counter(map(_competition, found))
+    return [{**one, "of_batch": one["batch"] if answering[_competition(one)] > 1 else 0} for one in found]
 
 
-def _place(curve: Curve) -> tuple[Any, ...]:
-    return tuple(curve[name] for name in PLACE)
+def _competition(curve: Curve) -> tuple[Any, ...]:
+    return tuple(curve[name] for name in COMPETITION)
 
 
 def competing(curves: Sequence[Curve]) -> list[list[Curve]]:
-    """The curves of each place; under strong scaling apart by B, where the fastest of another B has another verdict."""
+    """Return the curves of each competition; under strong scaling by B, where the fastest of another B has another
+    verdict."""
     of_batch: dict[tuple[Any, ...], list[Curve]] = {}
     for curve in curves:
         batch = curve["batch"] if curve["scaling"] == "strong" else None
-        of_batch.setdefault((*_place(curve), batch), []).append(curve)
+        of_batch.setdefault((*_competition(curve), batch), []).append(curve)
     places: dict[tuple[Any, ...], list[Curve]] = {}
-    for (*place, batch), alike in of_batch.items():
-        best = leading(alike)
+    for (*competition, batch), rivals in of_batch.items():
+        best = leading(rivals)
         verdict = (best["verdict"], best["verdict_ranks"]) if batch is not None else ()
-        places.setdefault((*place, *verdict), []).extend(alike)
+        places.setdefault((*competition, *verdict), []).extend(rivals)
     return list(places.values())
 
 
 def leading(curves: Sequence[Curve]) -> Curve:
-    """The curve with the largest throughput at any number of workers that was measured."""
+    """Return the curve with the largest throughput at any measured number of workers."""
     return max(curves, key=_fastest)
 
 
 def _fastest(curve: Curve, end: str = "value") -> float:
-    """The largest throughput at any measured number of workers, or the `end` (low or high) of its interval there."""
+    """Return the largest throughput at any measured number of workers, or the `end` (low or high) of its interval
+    there."""
     best = _fastest_point(curve)
     return float(best["samples_per_second"][end] or 0.0) if best else 0.0
 
 
 def _fastest_point(curve: Curve) -> Mapping[str, Any] | None:
-    """The measured number of workers with the largest throughput."""
+    """Return the measured number of workers with the largest throughput."""
     points: list[Mapping[str, Any]] = [at for at in curve["measured"] if at["samples_per_second"]]
     return max(points, key=lambda at: float(at["samples_per_second"]["value"] or 0.0), default=None)
 
 
 def _may_be_as_fast(best: Curve, curves: Sequence[Curve]) -> list[Curve]:
-    """The other curves whose throughput is not surely below that of the best."""
+    """Return the other curves whose throughput is not surely below that of the best."""
     least = _fastest(best, "low")
     return [curve for curve in curves if curve is not best and _fastest(curve, "high") >= least]
 
 
 def as_chosen(best: Curve, curves: Sequence[Curve]) -> list[dict[str, Any]]:
-    """The measured points of the best of `curves`, its fastest one without what it owes to having been chosen.
+    """Return the measured points of the fastest of `curves`, corrected for its choice.
 
-    The fastest of many curves is so by chance, too. As large as it is expected to be beside those that may be as fast
-    (`as_of_one_kind`), it has its rate, its time and its speedup.
+    The fastest of many curves is so by chance, too: its rate, time and speedup are those expected of it among those
+    that may be as fast (`as_of_one_kind`).
     """
     fastest = {id(curve): _fastest_point(curve) for curve in (best, *_may_be_as_fast(best, curves))}
     rates = [point["samples_per_second"] for point in fastest.values() if point]
@@ -89,7 +92,7 @@ def as_chosen(best: Curve, curves: Sequence[Curve]) -> list[dict[str, Any]]:
 
 
 def _times(at: Mapping[str, Any], rate: float, of_base: float) -> dict[str, Any]:
-    """A measured point at `rate` times its rate, where the fewest workers have `of_base` times theirs."""
+    """Return a measured point at `rate` times its rate, where the fewest workers have `of_base` times theirs."""
     factors = {"samples_per_second": rate, "seconds": 1 / rate, "speedup": rate / of_base, "efficiency": rate / of_base}
     changed = {
         name: {end: None if value is None else value * factor for end, value in at[name].items()}
@@ -99,18 +102,18 @@ def _times(at: Mapping[str, Any], rate: float, of_base: float) -> dict[str, Any]
     return {**at, **changed}
 
 
-def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answer:
-    best = leading(alike)
-    measured = as_chosen(best, alike)
+def _answer(rivals: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answer:
+    best = leading(rivals)
+    measured = as_chosen(best, rivals)
     at = _decisive(best, measured)
     return {
-        **{name: best[name] for name in (*PLACE, "sync", "prefetch", "batch", "workers_per_node")},
-        "curves": len(alike),
-        "as_fast": len(_may_be_as_fast(best, alike)),
+        **{name: best[name] for name in (*COMPETITION, "sync", "prefetch", "batch", "workers_per_node")},
+        "curves": len(rivals),
+        "as_fast": len(_may_be_as_fast(best, rivals)),
         "differ": [
             name
             for name in ("sync", "prefetch", "batch", "workers_per_node")
-            if len({curve[name] for curve in alike}) > 1
+            if len({curve[name] for curve in rivals}) > 1
         ],
         "state": best["verdict"],
         "ranks": best["verdict_ranks"],
@@ -122,12 +125,14 @@ def _answer(alike: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answe
         "cause": _cause(best, at["ranks"]) if at else None,
         "beyond": _beyond(best),
         "helps": _helps(best),
-        "model_error": off[place]["median_error"] if (place := (best["network"], best["hardware"])) in off else None,
+        "model_error": off[competition]["median_error"]
+        if (competition := (best["network"], best["hardware"])) in off
+        else None,
     }
 
 
 def _decisive(curve: Curve, measured: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The `measured` point that shows the verdict: where it scales to or stalls, or the double in question."""
+    """Return the `measured` point of the verdict: where it scales to or stalls, or the double in question."""
     larger = {at["ranks"]: at for at in measured[1:]}
     ranks = curve["verdict_ranks"]
     for wanted in (2 * ranks, ranks) if curve["verdict"] == "undecided" else (ranks, 2 * ranks):
@@ -137,7 +142,7 @@ def _decisive(curve: Curve, measured: Sequence[Mapping[str, Any]]) -> Mapping[st
 
 
 def _cause(curve: Curve, ranks: int) -> dict[str, Any] | None:
-    """What costs most against ideal scaling at a measured count: where it stalls at the double, if measured."""
+    """Return the largest loss against ideal scaling at a measured count: where it stalls at the double, if measured."""
     measured = {at["ranks"]: at for at in curve["causes"] if at["basis"] == "measured"}
     doubled = 2 * ranks if curve["verdict"] == "stalls" else ranks
     at = measured.get(doubled, measured.get(ranks))
@@ -147,7 +152,7 @@ def _cause(curve: Curve, ranks: int) -> dict[str, Any] | None:
 
 
 def _beyond(curve: Curve) -> dict[str, Any]:
-    """What is said of worker counts nobody measured: what is likely, by `predicted`, or how likely it is."""
+    """Return what is `predicted` of unmeasured worker counts, or its probability."""
     largest = curve["largest_measured"]
     found = {"from": largest, "to": curve["largest_considered"], "stall_ranks": None, "probability": None, "why": ""}
     if curve["withheld"]:
@@ -158,7 +163,8 @@ def _beyond(curve: Curve) -> dict[str, Any]:
 
 
 def predicted(curve: Curve) -> tuple[str, float | None]:
-    """``gains``, ``stalls`` or ``undecided`` beyond what was measured, and the probability that it gains throughout.
+    """Return ``gains``, ``stalls`` or ``undecided`` beyond the measured counts, and the probability that it gains
+    throughout.
 
     ``nothing``, where nothing beyond was predicted or it stalls before.
     """
@@ -174,14 +180,14 @@ def predicted(curve: Curve) -> tuple[str, float | None]:
 
 
 def no_stall(curve: Curve) -> float:
-    """The probability that it does not stall up to the largest number of workers that is known."""
+    """Return the probability that it does not stall up to the largest known number of workers."""
     return sum(float(entry["probability"]) for entry in curve["known_stall"] if not entry["stalls"])
 
 
 def _helps(curve: Curve) -> list[Mapping[str, Any]]:
-    """Remedies that help or may, the first to try first: of those that change the same thing the first."""
-    told: dict[str, Mapping[str, Any]] = {}
+    """Return remedies that help or may, the first to try first: of those that change the same thing the first."""
+    first_of_kind: dict[str, Mapping[str, Any]] = {}
     for entry in curve["remedies"]:
         if entry["verdict"] in (HELPS, UNDECIDED):
-            told.setdefault(entry["changes"], entry)
-    return list(told.values())
+            first_of_kind.setdefault(entry["changes"], entry)
+    return list(first_of_kind.values())

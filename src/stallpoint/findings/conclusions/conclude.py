@@ -1,4 +1,4 @@
-"""What the study found, in numbers: where scaling stalls, why, and how sure that is."""
+"""Findings of the study in numbers: where scaling stalls, why, and how certain that is."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.findings.claims.judge import Judged
-from stallpoint.findings.conclusions.alike import alike
 from stallpoint.findings.conclusions.answer_findings import answer_findings
 from stallpoint.findings.conclusions.answers import Conclusions, Estimate, answers
 from stallpoint.findings.conclusions.target_findings import targets
-from stallpoint.findings.conclusions.trust_findings import warnings
+from stallpoint.findings.conclusions.trust_findings import equal_presets, warnings
 from stallpoint.findings.finding import in_json
 from stallpoint.models.answers.fits import UNKNOWN
 from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
@@ -22,7 +21,7 @@ from stallpoint.models.answers.stalling import Stall
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
 from stallpoint.models.convergence.steps import TO_TARGET
-from stallpoint.models.terms.peaks import BESIDE_BATCH
+from stallpoint.models.terms.peaks import MEMORY_AXES
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 from stallpoint.study.kinds.train_kind import TrainCell
@@ -30,14 +29,14 @@ from stallpoint.study.kinds.train_kind import TrainCell
 PUBLISHED_ERRORS = {"alexnet": 0.094, "googlenet": 0.047, "resnet50": 0.046}
 """Mean prediction errors of the DAG model, Shi et al. (2018), section V-D."""
 
-MOST_TIMING = 0.01
-"""Part of an iteration that the timing of layers may take before there is a warning."""
-MOST_OPEN = 0.02
-"""How far layers' times may be from adding up to the forward or backward pass before there is a warning."""
+MAX_TIMING_SHARE = 0.01
+"""Share of an iteration spent timing layers above which there is a warning."""
+MAX_CLOSURE_ERROR = 0.02
+"""Difference between the sum of layers' times and the pass above which there is a warning."""
 SLOW_NODE = 1.2
-"""Sentinel on a node over that on the others, median of the visits, from which on it is said: as for a visit that is
-slower than others (`disturbances.SLOW`); nodes alike differ by less."""
-FEWEST_VISITS = 2
+"""Ratio of a node's sentinel time to the others', median of the visits, above which the node is called slow: as for
+slow visits (`disturbances.SLOW`); equal nodes differ by less."""
+MIN_VISITS = 2
 """Visits on several nodes before a node is called slow."""
 
 CONTROLS = ("hardware", "network", "worker_batch", "first", "second", "agrees", "ratio")
@@ -46,7 +45,7 @@ AMDAHL = (
     "points",
 )  # fmt: skip
 MEMORY = (
-    *BESIDE_BATCH, "memory", "basis", "note", "available", "largest_measured", "smallest_failed", "fixed", "slope",
+    *MEMORY_AXES, "memory", "basis", "note", "available", "largest_measured", "smallest_failed", "fixed", "slope",
     "largest_batch",
 )  # fmt: skip
 FITS = (*SERIES, "nodes", "ranks", "worker_batch", "memory", "fits", "predicted", "available")
@@ -66,7 +65,7 @@ INTERVENTIONS = (*SERIES, "nodes", "ranks", "intervention", "parts", "agrees", "
 FEEDING = (
     "nodes", "ranks", "worker_batch", "readers", "basis", "utilisation", "predicted_utilisation", "readers_needed",
 )  # fmt: skip
-"""Columns of tables that the conclusions hold as they are."""
+"""Columns of tables that the conclusions copy."""
 
 
 def conclude(
@@ -76,10 +75,11 @@ def conclude(
     efficiency: float = 0.5,
     claims: Sequence[Judged] = (),
 ) -> Conclusions:
-    """Conclusions from the model tables and ``runs``, ``environments``, ``visits``, ``instrumentation``, for JSON.
+    """Return conclusions from the model tables and ``runs``, ``environments``, ``visits``, ``instrumentation``, for
+    JSON.
 
-    What is unknown or unbounded is None. `threshold` and `efficiency` are those the models were fitted with. Estimates
-    are objects with value, low and high. `claims` are those judged by the same tables.
+    Unknown and unbounded values are None; estimates are objects with value, low and high. `threshold` and `efficiency`
+    are those of the models' fit, `claims` were judged by the same tables.
     """
     curves, errors = list(_curves(tables)), list(_dag_errors(tables["predictions"]))
     found: Conclusions = {
@@ -105,18 +105,18 @@ def conclude(
         "interventions": entries(tables["interventions"], *INTERVENTIONS),
         "machines": list(_machines(tables["runs"], tables["environments"])),
         "controls": entries(tables["controls"], *CONTROLS),
-        "alike": list(alike(tables["runs"])),
+        "alike": list(equal_presets(tables["runs"])),
         "disturbances": list(_disturbances(tables["disturbances"])),
         "slow_nodes": list(_slow_nodes(tables["visits"], tables["environments"])),
-        "left_out": list(_left_out(tables["visits"])),
+        "left_out": list(_undecodable(tables["visits"])),
         "ended": list(_ended(tables["runs"], tables["visits"])),
         "planned": list(_planned(tables["runs"])),
         "instrumentation": list(_instrumentation(tables["instrumentation"])),
         "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
     }
-    told = [one for answer in found["answers"] for one in answer_findings(answer, found).values()]
-    return {"findings": in_json([*told, *warnings(found)]), **found}
+    answered = [one for answer in found["answers"] for one in answer_findings(answer, found).values()]
+    return {"findings": in_json([*answered, *warnings(found)]), **found}
 
 
 def _number(value: float) -> float | None:
@@ -124,14 +124,14 @@ def _number(value: float) -> float | None:
 
 
 def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
-    """Value and interval, where an end that is None is unbounded; None where nothing is known."""
+    """Return value and interval, where an end that is None is unbounded; None where the value is unknown."""
     if math.isnan(row[name]):
         return None
     return {"value": _number(row[name]), "low": _number(row[f"{name}_low"]), "high": _number(row[f"{name}_high"])}
 
 
 def entries(table: pd.DataFrame, *names: str) -> list[dict[str, Any]]:
-    """Rows with these columns for JSON; a quantity with an interval is an object of the three."""
+    """Return rows with these columns for JSON; a quantity with an interval is an object of the three."""
     return [_entry(row, *names) for row in _rows(table)]
 
 
@@ -148,7 +148,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
-    """One entry for each scaling curve."""
+    """Return an entry for each scaling curve."""
     causes, shares, paths, scenarios, cures, cells, points, stalls, costs, fed = (
         {key: _rows(rows) for key, rows in groups(tables[name], SERIES)}
         for name in (
@@ -203,7 +203,7 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
 
 
 def _probabilities(rows: list[dict[str, Any]], undecided: int) -> dict[str, Any]:
-    """P(stall = n) of what was measured and of all that is known, and which counts would decide what was measured.
+    """Return P(stall = n) of the measured and of all known counts, and which counts would decide.
 
     Where one outcome is likely alone, but `undecided` from so many workers on, these and their double would.
     """
@@ -223,7 +223,7 @@ def _probabilities(rows: list[dict[str, Any]], undecided: int) -> dict[str, Any]
 
 
 def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Each measured number of workers, rising; speedup and efficiency refer to the fewest."""
+    """Return each measured number of workers, rising; speedup and efficiency refer to the fewest."""
     known = sorted((row for row in rows if not math.isnan(row["measured_speedup"])), key=lambda row: row["ranks"])
     for row in known:
         seconds = _estimate(row, "measured_iteration")
@@ -241,7 +241,7 @@ def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _over(amount: float, seconds: Estimate | None) -> Estimate | None:
-    """`amount` for each second: what takes longest gives least."""
+    """Return `amount` per second: the longest time gives the least."""
     if seconds is None:
         return None
     of = {"value": seconds["value"], "low": seconds["high"], "high": seconds["low"]}
@@ -249,7 +249,6 @@ def _over(amount: float, seconds: Estimate | None) -> Estimate | None:
 
 
 def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The parts of an iteration at each number of workers, largest first."""
     for ranks in sorted({row["ranks"] for row in rows}):
         here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["share"])
         parts = [{"part": r["part"], "seconds": _estimate(r, "seconds"), "share": _estimate(r, "share")} for r in here]
@@ -257,12 +256,10 @@ def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _communication(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What communicating costs, where the same was also measured without."""
     yield from (one for row in rows if (one := _entry(row, "ranks", "cost", "isolated", "hidden"))["cost"])
 
 
 def _what_if(rows: list[dict[str, Any]], ranks: int) -> Iterator[dict[str, Any]]:
-    """Each scenario: what it gains on the most workers measured, and where it stalls."""
     for scenario in dict.fromkeys(row["scenario"] for row in rows):
         of_scenario = [row for row in rows if row["scenario"] == scenario]
         there = [row for row in of_scenario if row["ranks"] == ranks]
@@ -279,7 +276,7 @@ def _what_if(rows: list[dict[str, Any]], ranks: int) -> Iterator[dict[str, Any]]
 
 
 def _remedies(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What would help, may help, or would if it fitted, the first to try first."""
+    """Return remedies: those that help, may help, or would if they fitted, the first to try first."""
     for row in sorted(rows, key=lambda row: row["rank_in_curve"]):
         if row["verdict"] in (HELPS, UNDECIDED, TOO_LARGE):
             names = ("remedy", "changes", "also", "upper_bound", "fits", "verdict", "cell")
@@ -292,7 +289,7 @@ def _remedies(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _next_cell(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The cell that tells most per node-hour; None where no cell could be judged."""
+    """Return the cell that tells most per node-hour; None where none could be judged."""
     if not rows:
         return None
     best = min(rows, key=lambda row: row["rank_in_curve"])
@@ -301,7 +298,7 @@ def _next_cell(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """For each number of workers the dominant cause, or those that cannot be told apart, largest first."""
+    """Return for each number of workers the dominant cause, or the indistinguishable ones, largest first."""
     for ranks in sorted({row["ranks"] for row in rows}):
         here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["lost"])
         leading = [row for row in here if row["verdict"] != "minor"]
@@ -317,7 +314,7 @@ def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _dag_errors(predictions: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Median size of the error by network and hardware, and by preset, where more than one rank ran."""
+    """Return the median size of the error by network and hardware, and by preset, where more than one rank ran."""
     compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
     for (network, hardware), rows in groups(compared, ["network", "hardware"]):
         yield _dag_error(network, hardware, "all", rows)
@@ -340,9 +337,9 @@ def _dag_error(network: str, hardware: str, sync: str, rows: pd.DataFrame) -> di
 
 
 def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """For each way of reading the storages' rates, and whether their intervals lie apart from the fastest's."""
-    way = ["hardware", "nodes", "workers_per_node", "order", "cache", "readers"]
-    for (hardware, nodes, workers, order, cache, readers), rows in groups(rates, way):
+    """Return the read rates by storage and way of reading, and whether their intervals lie apart from the fastest's."""
+    reading = ["hardware", "nodes", "workers_per_node", "order", "cache", "readers"]
+    for (hardware, nodes, workers, order, cache, readers), rows in groups(rates, reading):
         ranked = _rows(rows.sort_values("samples_per_second", ascending=False))
         for row in ranked:
             slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
@@ -363,7 +360,6 @@ def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Of each storage, at how many workers that read at once it gives no more."""
     for row in _rows(saturation):
         yield {
             **{name: row[name] for name in ("hardware", "storage", "verdict", "deciding")},
@@ -374,7 +370,6 @@ def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _accuracy_stalling(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Where the time to each target stops falling, for each scaling curve."""
     for row in _rows(table):
         yield {
             **{name: row[name] for name in (*SERIES, "steps_storage", "steps_sync", "recipe", "target", "verdict")},
@@ -385,9 +380,9 @@ def _accuracy_stalling(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """For each hardware entry the most processes that trained together, on how many machines, and what these are.
+    """Return for each hardware entry the most processes that trained together, on how many machines, and which.
 
-    Of an entry whose training was imported the machines are not known.
+    Machines of imported training are unknown.
     """
     known = environments.merge(runs[["cell", "hardware", "nodes"]], on="cell")
     for hardware, rows in groups(known, "hardware"):
@@ -419,7 +414,7 @@ def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[s
 
 
 def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """For each hardware and reason why there was no further visit: its cells, and visits to them in all."""
+    """Return for each hardware and reason why visits ended: its cells, and the sum of their visits."""
     visited = visits.groupby("cell")["visit"].nunique()
     measured = runs[runs["ended"].fillna("") != ""]
     for (hardware, ended), rows in groups(measured, ["hardware", "ended"]):
@@ -428,13 +423,13 @@ def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]
 
 
 def _planned(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """For each hardware, kind and place what its visits were expected to take, and took: seconds, node-hours.
+    """Return for each hardware, kind and placement the expected and actual time of its visits: seconds, node-hours.
 
-    Ends of intervals are added: what is wrong with one expectation is wrong with others. A job has the nodes of its
-    largest cell, whatever is visited.
+    Ends of intervals are added: an error of one expectation is shared by others. A job has the nodes of its largest
+    cell, whatever is visited.
     """
     measured = runs[(runs["ended"].fillna("") != "") & runs["planned"].notna()]
-    most = measured.groupby("hardware")["nodes"].max()
+    max_nodes = measured.groupby("hardware")["nodes"].max()
     for (hardware, kind, nodes, workers), rows in groups(measured, ["hardware", "kind", "nodes", "workers_per_node"]):
         sums = {name: float(rows[name].sum()) for name in ("planned", "planned_low", "planned_high", "duration")}
         yield {
@@ -445,13 +440,14 @@ def _planned(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "cells": len(rows),
             "planned_seconds": _estimate(sums, "planned"),
             "used_seconds": sums["duration"],
-            "used_node_hours": float(sums["duration"] * most[hardware] / 3600),
+            "used_node_hours": float(sums["duration"] * max_nodes[hardware] / 3600),
             "cells_as_planned": int(rows["duration"].between(rows["planned_low"], rows["planned_high"]).sum()),
         }
 
 
 def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """How many iterations were disturbed on each hardware, by what, and how many of them count nevertheless."""
+    """Return the number of iterations disturbed on each hardware by each reason, and of those that count
+    nevertheless."""
     for (hardware, reason), rows in groups(table, ["hardware", "reason"]):
         kept = int((~rows["excluded"].astype(bool)).sum())
         yield {
@@ -463,8 +459,8 @@ def _disturbances(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
         }
 
 
-def _left_out(visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Storages with samples that cannot be decoded, and how many of them were left out at most."""
+def _undecodable(visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Return the storages with samples that cannot be decoded, and the largest number of them skipped."""
     rows = visits[visits["excluded_samples"] > 0]
     storages = rows["cell"].str.extract(r"(?:^|/)storage~([^/]+)", expand=False)
     for storage, samples in rows.groupby(storages)["excluded_samples"].max().items():
@@ -472,7 +468,7 @@ def _left_out(visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _slow_nodes(visits: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Nodes on which the sentinel's products, the same everywhere, take `SLOW_NODE` times as long as on the others."""
+    """Return nodes whose sentinel takes `SLOW_NODE` times as long as on the others."""
     products = visits[["product_before", "product_after"]].astype(float).mean(axis=1)
     nodes = environments[["cell", "rank", "node"]].drop_duplicates(["cell", "rank"])
     rows = visits[["cell", "hardware", "visit", "rank"]].assign(product=products).merge(nodes, on=["cell", "rank"])
@@ -483,12 +479,12 @@ def _slow_nodes(visits: pd.DataFrame, environments: pd.DataFrame) -> Iterator[di
         for node in times.index if len(times) > 1 else ():
             ratios.setdefault((hardware, str(node)), []).append(times[node] / times.drop(node).median())
     for (hardware, node), found in ratios.items():
-        if len(found) >= FEWEST_VISITS and (ratio := float(np.median(found))) >= SLOW_NODE:
+        if len(found) >= MIN_VISITS and (ratio := float(np.median(found))) >= SLOW_NODE:
             yield {"hardware": hardware, "node": node, "ratio": ratio, "visits": len(found)}
 
 
 def _instrumentation(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """For each network on each hardware the worst that any rank of any cell measured of its own timing."""
+    """Return for each network on each hardware the worst timing error of any rank of any cell."""
     for (network, hardware), rows in groups(table, ["network", "hardware"]):
         closures = {f"{phase}_closure": _farthest_from_1(rows[f"{phase}_closure"]) for phase in ("forward", "backward")}
         entry = {
@@ -507,8 +503,8 @@ def _farthest_from_1(values: pd.Series[float]) -> float:
 
 
 def _timing_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
-    if entry["timing_share"] > MOST_TIMING:
+    if entry["timing_share"] > MAX_TIMING_SHARE:
         yield f"timing the layers takes up to {100 * entry['timing_share']:.2g} % of an iteration"
     for phase in ("forward", "backward"):
-        if abs(entry[f"{phase}_closure"] - 1) > MOST_OPEN:
+        if abs(entry[f"{phase}_closure"] - 1) > MAX_CLOSURE_ERROR:
             yield f"layers add up to {100 * entry[f'{phase}_closure']:.1f} % of the {phase} pass"

@@ -1,4 +1,4 @@
-"""Sentences of the conclusions that several pages share."""
+"""Sentences of the conclusions shared by several pages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from stallpoint.models.base.statistics import INTERVAL
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import interval, number
 
-LEAST_NAMED = 0.01
+MIN_PROBABILITY = 0.01
 """Probability below which a number of workers is not named."""
 
 
 def at_count(curve: Mapping[str, Any], ranks: int | str) -> str:
-    """A place, or several, of a curve: ``n = 4`` in nodes of one worker each, else ``8 workers (2 nodes)``."""
+    """Return the placement or placements of a curve: ``n = 4`` in nodes of one worker each, else ``8 workers (2
+    nodes)``."""
     per_node = curve["workers_per_node"]
     if per_node == 1:
         return f"n = {ranks}"
@@ -27,7 +28,7 @@ def at_count(curve: Mapping[str, Any], ranks: int | str) -> str:
 
 
 def verdict_in_short(curve: Mapping[str, Any]) -> str:
-    """The verdict in a few words, without its reason."""
+    """Return the verdict in a few words, without its reason."""
     ranks = curve["verdict_ranks"]
     here, double = at_count(curve, ranks), at_count(curve, 2 * ranks)
     return {
@@ -39,13 +40,13 @@ def verdict_in_short(curve: Mapping[str, Any]) -> str:
 
 
 def reason_in_words(curve: Mapping[str, Any]) -> str:
-    """What the verdict rests on: the speedup measured there and the probabilities, or what is missing."""
+    """Return the grounds of the verdict: the measured speedup and the probabilities, or what is missing."""
     if curve["verdict"] == "withheld" or (curve["note"] and not curve["verdict_ranks"]):
         return str(curve["note"])
     if not curve["verdict_ranks"]:
         return no_double(curve["largest_measured"])
     measured = {at["ranks"]: at["speedup"] for at in curve["measured"][1:]}
-    # Where it stalls on the fewest workers, or gains nothing for sure, the doubled count says so.
+    # A stall on the fewest workers, or a certain lack of gain, is seen at the doubled count.
     ranks = curve["verdict_ranks"]
     if curve["verdict"] == "undecided" or ranks not in measured:
         ranks *= 2
@@ -55,23 +56,23 @@ def reason_in_words(curve: Mapping[str, Any]) -> str:
 
 
 def no_double(largest: int) -> str:
-    """Why what was measured, on `largest` workers at most, gives no verdict."""
+    """Return why the measurements, on `largest` workers at most, give no verdict."""
     if not largest:
         return "no iteration was measured: they are composed of the times of their layers"
     return "only n = 1 was measured" if largest == 1 else "no worker count was measured together with its double"
 
 
 NO_DIFFERENCE = 1.0
-"""Gain in %, below which the width of an interval that holds 0 is all there is to say."""
+"""Gain in % below which only the width of an interval around 0 is stated."""
 
 
 def named_in_words(remedy: Mapping[str, Any]) -> str:
-    """``4 × the mini-batch (a target may take more samples)``: what trains something else says so by its name."""
+    """Return ``4 × the mini-batch (a target may take more samples)``: remedies that change training say so."""
     return f"{remedy['remedy']} ({also})" if (also := remedy["also"]) in TRAINS_OTHERWISE else str(remedy["remedy"])
 
 
 def gained_in_words(remedy: Mapping[str, Any]) -> str:
-    """``+60 % (55–65)`` more throughput; ``at most`` of a limit, ``no difference within ± 15 %`` of none."""
+    """Return ``+60 % (55–65)`` more throughput; ``at most`` for a limit, ``no difference within ± 15 %`` for none."""
     if remedy["gain"] is None:
         return "not known"
     ends: Estimate = {end: 100 * ((value or 0.0) - 1) for end, value in remedy["gain"].items()}
@@ -88,18 +89,18 @@ REMEDIES_HEAD = ["what would help", "throughput", "memory of a worker", "it also
 
 
 def remedy_in_words(remedy: Mapping[str, Any]) -> list[str]:
-    """The cells of a remedy under `REMEDIES_HEAD`."""
+    """Return the cells of a remedy under `REMEDIES_HEAD`."""
     fits = FITS_IN_WORDS[remedy["fits"]]
     memory = f"{interval(remedy['memory'], 2**-30, ' GiB')}, {fits}" if remedy["memory"] else fits
     return [remedy["remedy"], gained_in_words(remedy), memory, remedy["also"] or "–", remedy["verdict"]]
 
 
 def probabilities_in_words(
-    curve: Mapping[str, Any], outcomes: Iterable[Mapping[str, Any]], most: int | None = None
+    curve: Mapping[str, Any], outcomes: Iterable[Mapping[str, Any]], limit: int | None = None
 ) -> str:
-    """Where it stalls by what was measured, the most probable first: "stalls at n = 8: 60 %, ..."."""
-    told = sorted(outcomes, key=lambda entry: -entry["probability"])[:most]
-    named = [entry for entry in told if entry["probability"] >= LEAST_NAMED]
+    """Return the stalling points by probability: "stalls at n = 8: 60 %, ..."."""
+    ranked = sorted(outcomes, key=lambda entry: -entry["probability"])[:limit]
+    named = [entry for entry in ranked if entry["probability"] >= MIN_PROBABILITY]
     words = {True: "stalls at", False: "no stall up to"}
     return ", ".join(
         f"{words[entry['stalls']]} {at_count(curve, entry['ranks'])}: {chance_in_words(entry['probability'])}"
@@ -108,17 +109,17 @@ def probabilities_in_words(
 
 
 def probable(probability: float) -> str:
-    """``P = 0.58``, as draws tell it."""
-    return "P > 0.99" if probability > 1 - LEAST_NAMED else f"P = {probability:.2f}"
+    """Return ``P = 0.58``, to the precision of the draws."""
+    return "P > 0.99" if probability > 1 - MIN_PROBABILITY else f"P = {probability:.2f}"
 
 
 def chance_in_words(probability: float) -> str:
-    """In per cent; draws tell none beyond 99 %."""
-    return "over 99 %" if probability > 1 - LEAST_NAMED else f"{100 * probability:.0f} %"
+    """Return a probability in per cent; draws resolve none beyond 99 %."""
+    return "over 99 %" if probability > 1 - MIN_PROBABILITY else f"{100 * probability:.0f} %"
 
 
 def _probably(curve: Mapping[str, Any]) -> str:
-    """How sure a verdict is; of none the probabilities, and what would decide. Empty where nothing was told."""
+    """Return the certainty of a verdict; without one the probabilities, and what would decide. Empty where unknown."""
     if not curve["measured_stall"]:
         return ""
     if curve["verdict"] != "undecided":
@@ -128,24 +129,24 @@ def _probably(curve: Mapping[str, Any]) -> str:
 
 
 def verdict_in_words(curve: Mapping[str, Any]) -> str:
-    """What was measured of one curve."""
-    told = curve["verdict"] != "withheld" and curve["verdict_ranks"]
-    return f"{verdict_in_short(curve)}{', ' if told else ': '}{reason_in_words(curve)}"
+    """Return the measured verdict of one curve."""
+    decided = curve["verdict"] != "withheld" and curve["verdict_ranks"]
+    return f"{verdict_in_short(curve)}{', ' if decided else ': '}{reason_in_words(curve)}"
 
 
 def count(number: int, what: str) -> str:
-    """``1 node``, ``2 nodes``, ``2 processes``."""
+    """Return ``1 node``, ``2 nodes``, ``2 processes``."""
     ending = "" if number == 1 else "es" if what.endswith("s") else "s"
     return f"{number} {what}{ending}"
 
 
 def percent(estimate: Estimate | None) -> str:
-    """A share with its interval, in per cent."""
+    """Return a share with its interval, in per cent."""
     return interval(estimate, 100, " %")
 
 
 def series(curve: Mapping[str, Any]) -> str:
-    """Which curve of a network on a hardware entry it is."""
+    """Return the name of a curve among those of a network on a hardware entry."""
     per_node = f", {curve['workers_per_node']} workers per node" if curve["workers_per_node"] > 1 else ""
     return (
         f"{curve['scaling']}, {batch_in_words(curve)}, {curve['sync']}, {prefetch_in_words(curve)}, "
@@ -154,17 +155,17 @@ def series(curve: Mapping[str, Any]) -> str:
 
 
 def batch_in_words(curve: Mapping[str, Any]) -> str:
-    """The mini-batch that stays fixed: B of all workers, or b of each."""
+    """Return the constant mini-batch: B of all workers, or b of each."""
     return f"{'B' if curve['scaling'] == 'strong' else 'b'} = {curve['batch']}"
 
 
 def prefetch_in_words(curve: Mapping[str, Any]) -> str:
-    """How many mini-batches are read ahead."""
+    """Return how many mini-batches are read ahead."""
     return f"prefetch {curve['prefetch']}" if curve["prefetch"] else "no prefetch"
 
 
 def stall_in_words(curve: Mapping[str, Any]) -> str:
-    """Where a curve stalls, or why nobody knows; how likely that is, where it is not likely enough to be said."""
+    """Return where a curve stalls, or why that is unknown; with its probability, where that is low."""
     if curve["note"] and not curve["reached"]:
         return f"not known: {curve['note']}"
     scales = no_stall(curve)
@@ -177,25 +178,25 @@ def stall_in_words(curve: Mapping[str, Any]) -> str:
     largest = curve["largest_considered"]
     below = f", interval from {curve['stall_not_below']}" if curve["stall_not_below"] < largest else ""
     measured = curve["largest_measured"]
-    told = [f"beyond {measured} predicted, not measured" if measured else "predicted"] * (largest > measured)
-    beside = f" ({'; '.join(told)})" if (told := [*([] if likely else [probable(scales)]), *told]) else ""
-    return f"{undecided}not reached up to {at_count(curve, largest)}{below}{beside}"
+    remarks = [f"beyond {measured} predicted, not measured" if measured else "predicted"] * (largest > measured)
+    suffix = f" ({'; '.join(remarks)})" if (remarks := [*([] if likely else [probable(scales)]), *remarks]) else ""
+    return f"{undecided}not reached up to {at_count(curve, largest)}{below}{suffix}"
 
 
 def crossing_in_words(curve: Mapping[str, Any]) -> str:
-    """Where communication takes as long as compute."""
+    """Return where communication takes as long as compute."""
     crossing = curve["crossing_ranks"]
     if crossing is None:
         return "not known"
     if crossing["value"] is None:
         return f"not up to {at_count(curve, curve['largest_considered'])}"
     after = curve["crossing_after"]
-    beside = f", interpolated from {at_count(curve, round(after))} on" if after is not None else ""
-    return f"{interval(crossing)}{beside}"
+    suffix = f", interpolated from {at_count(curve, round(after))} on" if after is not None else ""
+    return f"{interval(crossing)}{suffix}"
 
 
-def worthwhile_in_words(curve: Mapping[str, Any]) -> str:
-    """The most workers worth paying for; all that are known may be."""
+def cost_efficient_in_words(curve: Mapping[str, Any]) -> str:
+    """Return the most cost-efficient workers; all known ones may be."""
     ranks = curve["cost_efficient_ranks"]
     if ranks is None or curve["note"]:
         return "not known"
@@ -203,7 +204,7 @@ def worthwhile_in_words(curve: Mapping[str, Any]) -> str:
 
 
 def interventions(rows: Sequence[Mapping[str, Any]]) -> Listing:
-    """What leaving each thing out saves, of rows of ``interventions`` in the conclusions."""
+    """Return the time saved without each part, of rows of ``interventions`` in the conclusions."""
     return Listing(
         "Causes by intervention",
         "What training saves with one thing left out for real, beside what the critical path says that it takes:",
@@ -227,17 +228,17 @@ CURVE_HEAD = (
 
 
 def curve_in_words(curve: Mapping[str, Any]) -> list[str]:
-    """The cells of a curve under `CURVE_HEAD`."""
+    """Return the cells of a curve under `CURVE_HEAD`."""
     wait = curve["data_wait"]
     return [
         verdict_in_words(curve), stall_in_words(curve), curve["dominant_cause"], crossing_in_words(curve),
-        worthwhile_in_words(curve), interval(curve["best_speedup"]),
+        cost_efficient_in_words(curve), interval(curve["best_speedup"]),
         f"{percent(wait['share'])} at {at_count(curve, wait['ranks'])}",
     ]  # fmt: skip
 
 
 def next_in_words(curve: Mapping[str, Any]) -> str:
-    """The cell to measure next, what it is expected to tell, and what it costs."""
+    """Return the next cell to measure, what it is expected to tell, and its cost."""
     cell = curve["next_cell"]
     if cell is None:
         return f"not known: {curve['note'] or 'no doubling of the workers is known'}"
@@ -256,13 +257,13 @@ def next_in_words(curve: Mapping[str, Any]) -> str:
 
 
 def error_in_words(error: Mapping[str, Any]) -> str:
-    """The median error, with an interval where its points tell one."""
+    """Return the median error, with an interval where its points tell one."""
     median_error = error["median_error"]
     return f"{number(100 * median_error['value'])} %" if median_error["low"] is None else percent(median_error)
 
 
 def instrumentation(entries: Sequence[Mapping[str, Any]]) -> Listing:
-    """What timing the layers costs, and whether they add up, of ``instrumentation`` in the conclusions."""
+    """Return the cost of timing layers, and whether they add up, of ``instrumentation`` in the conclusions."""
     return Listing(
         "What the timing of layers costs",
         "Measured in each training job beside its data; here the worst of all ranks and cells: what timing one layer "

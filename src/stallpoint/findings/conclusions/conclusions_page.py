@@ -1,4 +1,4 @@
-"""The conclusions on one page: ``conclusions.md``. `details` has every number."""
+"""The conclusions on one page, ``conclusions.md``, and in a few lines for the terminal; `details` has every number."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from itertools import chain
 from typing import Any
 
 from stallpoint.findings.claims import claim_words as claims
-from stallpoint.findings.conclusions import target_words
+from stallpoint.findings.conclusions import target_findings
 from stallpoint.findings.conclusions.answer_findings import (
     BEYOND,
+    GAIN,
     HEADLINE,
     HELP,
     VERDICT,
+    WITHHELD,
     answer_findings,
     cause_in_words,
     machine_in_words,
@@ -25,7 +27,8 @@ from stallpoint.findings.conclusions.conclusion_words import (
     next_in_words,
     prefetch_in_words,
 )
-from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings, trust_lines
+from stallpoint.findings.conclusions.target_findings import lead
+from stallpoint.findings.conclusions.trust_findings import WARNING, instrumentation_warnings, trust_lines, warnings
 from stallpoint.findings.finding import Finding, in_markdown
 from stallpoint.findings.listing import markdown_table
 from stallpoint.records.origins import in_words
@@ -35,12 +38,12 @@ HEAD = ["network", "verdict", "samples/s", "speedup (90 % CI)", "efficiency", "l
 
 
 def page(conclusions: Conclusions) -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     found = [answer_findings(answer, conclusions) for answer in conclusions["answers"]]
     blocks = [
         "# Conclusions",
         *_answers(conclusions, found),
-        *_listed("Time to accuracy", chain.from_iterable(map(target_words.lines, conclusions["targets"]))),
+        *_listed("Time to accuracy", chain.from_iterable(map(target_findings.lines, conclusions["targets"]))),
         *_listed("Beyond what was measured", _lines(found, BEYOND)),
         *_listed("What would help most", _lines(found, HELP)),
         *_listed("Training data", _data(conclusions)),
@@ -59,7 +62,6 @@ def _listed(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
 
 
 def _lines(answers: Sequence[Mapping[str, Finding]], kind: str) -> Iterator[str]:
-    """What is found of this kind, answer by answer."""
     return in_markdown(answer[kind] for answer in answers if kind in answer)
 
 
@@ -70,7 +72,7 @@ def _answers(conclusions: Conclusions, found: Sequence[Mapping[str, Finding]]) -
     if not answers:
         yield "No scaling curve was measured."
         return
-    # Answers for several storages or hardware entries may be the same sentence; the table tells them apart.
+    # Answers for several storages or hardware entries may be the same sentence; the table distinguishes them.
     yield " ".join(dict.fromkeys(f"**{one[VERDICT].words}.**" for one in found))
     yield markdown_table(HEAD, map(_row, answers, found))
     threshold = f"{100 * conclusions['threshold']:.0f} %"
@@ -99,8 +101,8 @@ def _row(answer: Mapping[str, Any], found: Mapping[str, Finding]) -> list[str]:
 def _data(conclusions: Conclusions) -> Iterator[str]:
     waits = [curve["data_wait"] for curve in conclusions["curves"] if curve["data_wait"]["share"]]
     if waits:
-        most = max(waits, key=lambda wait: wait["share"]["value"] or 0.0)
-        yield f"waiting for data takes at most {interval(most['share'], 100, ' %')} of an iteration"
+        longest = max(waits, key=lambda wait: wait["share"]["value"] or 0.0)
+        yield f"waiting for data takes at most {interval(longest['share'], 100, ' %')} of an iteration"
     cold = [row for row in conclusions["storages"] if (row["order"], row["cache"]) == ("shuffled", "cold")]
     for hardware in dict.fromkeys(row["hardware"] for row in cold):
         here = [row for row in cold if row["hardware"] == hardware and row["verdict"] == "fastest"]
@@ -126,7 +128,7 @@ def _trust(conclusions: Conclusions) -> Iterator[str]:
 
 
 def _next(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The cell that tells most per node-hour of any curve."""
+    """Return the cell of any curve that tells most per node-hour."""
     telling = [curve for curve in curves if curve["next_cell"] and curve["next_cell"]["narrows"]]
     if telling:
         best = max(telling, key=_worth)
@@ -136,3 +138,17 @@ def _next(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _worth(curve: Mapping[str, Any]) -> float:
     cell = curve["next_cell"]
     return float((cell["width"] - cell["expected_width"]) / cell["node_hours"])
+
+
+def summary(conclusions: Conclusions) -> Iterator[str]:
+    """Return a line for each answer, for the machines measured, and for each warning."""
+    for answer in conclusions["answers"]:
+        found = answer_findings(answer, conclusions)
+        setting = f"{answer['hardware']}, {answer['scaling']} scaling"
+        seen = answer["at"] and WITHHELD not in found
+        where = f". On {setting}, {answer['sync']}: {found[GAIN].words}." if seen else f" ({setting})."
+        yield f"{found[VERDICT].words}{where}"
+    yield from (f"{lead(target)}." for target in conclusions["targets"])
+    yield from (f"{at['hardware']}: {machine_in_words(at)}" for at in conclusions["machines"])
+    for one in warnings(conclusions):
+        yield f"warning: {one.words}" if one.verdict == WARNING else one.words

@@ -21,18 +21,18 @@ from stallpoint.findings.conclusions.conclusion_words import (
     series,
 )
 from stallpoint.findings.conclusions.storage_tables import answered, external
-from stallpoint.findings.conclusions.target_words import STALLING, STALLING_HEAD, stalling_rows
+from stallpoint.findings.conclusions.target_findings import STALLING, STALLING_HEAD, stalling_rows
 from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings, trust_lines
 from stallpoint.findings.listing import Listing, markdown_table
 from stallpoint.models.answers.fits import YES
-from stallpoint.text import interval, number, plain
+from stallpoint.text import interval, listed, number, plain
 
 REVERSED = {"value": "value", "low": "high", "high": "low"}
-"""Which end of an interval is which once its sign is changed."""
+"""Names of an interval's ends after a change of sign."""
 
 
 def details(conclusions: Conclusions) -> str:
-    """All numbers of the conclusions, as a Markdown page."""
+    """Return all numbers of the conclusions, as a Markdown page."""
     covered, threshold = (f"{100 * conclusions[name]:.0f} %" for name in ("interval", "threshold"))
     blocks = [
         "# Details",
@@ -105,14 +105,14 @@ def _communication_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
 
 def _cost_in_words(curve: Mapping[str, Any], at: Mapping[str, Any]) -> str:
     cost, isolated = (interval(at[name], 1e3, " ms") for name in ("cost", "isolated"))
-    told = f"{at_count(curve, at['ranks'])}: {cost}"
+    text = f"{at_count(curve, at['ranks'])}: {cost}"
     if at["hidden"] is None:  # messages of these sizes were not measured in isolation
-        return told
-    return f"{told}; its isolated messages take {isolated}, of which {_hidden_in_words(at['hidden'])}"
+        return text
+    return f"{text}; its isolated messages take {isolated}, of which {_hidden_in_words(at['hidden'])}"
 
 
 def _hidden_in_words(hidden: Estimate) -> str:
-    """What of the messages costs nothing, or that they cost more than in isolation."""
+    """Return the hidden part of the messages, or how much more they cost than isolated."""
     if (hidden["value"] or 0.0) > 0:
         return f"{interval(hidden, 1e3, ' ms')} are hidden"
     beyond: Estimate = {name: -(hidden[end] or 0.0) for name, end in REVERSED.items()}
@@ -121,7 +121,6 @@ def _hidden_in_words(hidden: Estimate) -> str:
 
 
 def _counts(share: Estimate | None) -> bool:
-    """Whether a part is worth naming: 1 % or more, or not known."""
     return share is None or (share["value"] or 0.0) >= 0.01
 
 
@@ -137,7 +136,7 @@ def _what_if_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _remedy_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
-    """What would help, and of each curve the cell that would confirm the first remedy that a cell can."""
+    """Return remedies, and for each curve the cell that would confirm the first remedy with a cell."""
     rows = [
         [series(curve), *remedy_in_words(entry), number(entry["node_hours"]) if entry["cell"] else "–"]
         for curve in curves
@@ -146,11 +145,15 @@ def _remedy_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
     if rows:
         yield "What would help (predicted, on the largest measured n), and node-hours of the cell that confirms it:"
         yield markdown_table(["curve", *REMEDIES_HEAD, "node-hours"], rows)
-    for curve in curves:
-        first = next((entry for entry in curve["remedies"] if entry["cell"]), None)
-        if first is not None:
-            yield f"To confirm *{first['remedy']}* of {series(curve)}, add to the study:"
-            yield f"```yaml\n{first['cell']}\n```"
+    firsts = [(curve, next((one for one in curve["remedies"] if one["cell"]), None)) for curve in curves]
+    cells = [f"  # {first['remedy']}: {series(curve)}\n{_entry(first['cell'])}" for curve, first in firsts if first]
+    if cells:
+        yield "To confirm the first remedy of a curve, add its cell to the study:"
+        yield "\n".join(["```yaml", "include:", *cells, "```"])
+
+
+def _entry(cell: str) -> str:
+    return cell.removeprefix("include:\n")
 
 
 def _scenario_in_words(curve: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
@@ -173,13 +176,14 @@ def _cause_table(curves: list[dict[str, Any]]) -> str:
 
 
 def _leading(at: Mapping[str, Any]) -> str:
-    causes = [f"{entry['cause']} {interval(entry['lost_seconds'], 1000)}" for entry in at["leading"]]
+    first = at["leading"][0]
+    largest = f"{first['cause']} {interval(first['lost_seconds'], 1000)}"
     if at["verdict"] == "dominant":
-        text = causes[0]
-    elif len(causes) == 1:
-        text = f"not distinguishable from no loss: {causes[0]}"
+        text = largest
+    elif len(at["leading"]) == 1:
+        text = f"not distinguishable from no loss: {largest}"
     else:
-        text = f"not distinguishable: {'; '.join(causes)}"
+        text = f"not distinguishable: {largest}, {listed([entry['cause'] for entry in at['leading'][1:]])}"
     return f"*{text}*" if at["basis"] == "predicted" else text
 
 
@@ -227,26 +231,30 @@ def _memory(rows: list[dict[str, Any]]) -> Listing:
 
 
 def _fits_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """The places that may not fit; that there are none, where that is known."""
+    """Return the placements that may not fit in memory; that there are none, where that is known."""
     if not rows:
         return
     yield "### Does it fit?"
-    yield "At every place of a curve, run or not: by what one worker alone takes, and what the preset divides and adds."
+    yield "At every placement of a curve, run or not: by an isolated worker, and what the preset divides and adds."
     doubtful = [row for row in rows if row["fits"] != YES]
     if not doubtful:
-        yield f"All {len(rows)} places fit."
+        yield f"All {len(rows)} placements fit."
         return
-    yield f"{len(rows) - len(doubtful)} of {len(rows)} places fit; the others:"
-    yield markdown_table(
-        ["network", "hardware", "curve", "n", "b", "memory", "GiB of a worker", "GiB available", "fits"],
-        (
-            [
-                row["network"], row["hardware"], series(row), str(row["ranks"]), str(row["worker_batch"]),
-                row["memory"], interval(row["predicted"], 2**-30), number(row["available"] / 2**30), row["fits"],
-            ]
-            for row in doubtful
-        ),
-    )  # fmt: skip
+    yield f"{len(rows) - len(doubtful)} of {len(rows)} placements fit; the others, by the least that each takes:"
+    equal: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in doubtful:
+        available = number(row["available"] / 2**30)
+        key = (row["network"], row["hardware"], series(row), row["memory"], available, row["fits"])
+        equal.setdefault(key, []).append(row)
+    head = ["network", "hardware", "curve", "memory", "GiB available", "fits", "n", "b", "GiB of a worker"]
+    yield markdown_table(head, ([*key, *_sizes(of)] for key, of in equal.items()))
+
+
+def _sizes(rows: list[dict[str, Any]]) -> Iterator[str]:
+    for name in ("ranks", "worker_batch"):
+        yield ", ".join(str(size) for size in sorted({row[name] for row in rows}))
+    known = [row["predicted"] for row in rows if row["predicted"]]
+    yield interval(min(known, key=lambda one: one["value"], default=None), 2**-30)
 
 
 def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
@@ -280,7 +288,7 @@ def _data_blocks(conclusions: Conclusions) -> Iterator[str]:
 
 
 def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
-    """Up to which mini-batch larger ones pay, and where time to a target stalls beside where throughput does."""
+    """Return up to which mini-batch larger ones pay, and where time to a target and throughput stall."""
     if not conclusions["critical_batches"]:
         return
     yield "## Training to a target"
@@ -306,7 +314,6 @@ def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
 
 
 def _staleness(rows: list[dict[str, Any]]) -> Listing:
-    """How stale the gradients were that servers applied, worker by worker."""
     return Listing(
         "Staleness",
         "How many updates came between a worker's taking the weights and the update with its gradient. With "

@@ -1,7 +1,7 @@
-"""Tables of storages and of training data that ``details.md`` and the report share: heads and rows of texts.
+"""Listings of storages and training data, for ``details.md`` and the report.
 
-Each answers one question: how fast the storages are, and from where; where they give no more; whether they keep workers
-busy, and by how many readers; after how many epochs staging or packing has paid.
+Each answers one question: read rates by source; saturation; whether storages keep workers busy, and with how many
+readers; after how many epochs staging or packing has paid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stallpoint.text import interval, number
 
 
 def answered(conclusions: Conclusions) -> Iterator[Listing]:
-    """The questions that the study has records for."""
+    """Return the questions for which the study has records."""
     tables = (
         _rates(conclusions["storages"]),
         operations(conclusions["storage_operations"]),
@@ -40,7 +40,7 @@ def _rates(rows: list[dict[str, Any]]) -> Listing:
             f" MLPerf Storage asks for sets of {number(BEYOND_CACHE)} times the memory of the nodes, of which caches "
             f"hold little; smaller: {', '.join(small)}."
         )
-    shown = _on_most_nodes(rows)
+    shown = _at_max_nodes(rows)
     shown.sort(key=lambda row: (row["order"] != "shuffled", row["cache"] != "cold"))  # as training reads comes first
     return Listing(
         "Storages",
@@ -48,7 +48,7 @@ def _rates(rows: list[dict[str, Any]]) -> Listing:
         ["storage", "read by", "read", "samples/s", "beside others", "the bytes came"],
         [
             [
-                row["storage"], _place(row), f"{row['order']}, {row['cache']}, {count(row['readers'], 'reader')}",
+                row["storage"], _placement(row), f"{row['order']}, {row['cache']}, {count(row['readers'], 'reader')}",
                 interval(row["samples_per_second"]), row["verdict"], came_in_words(row),
             ]
             for row in shown
@@ -57,15 +57,15 @@ def _rates(rows: list[dict[str, Any]]) -> Listing:
     )  # fmt: skip
 
 
-def _on_most_nodes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of the largest node count of each hardware entry."""
+def _at_max_nodes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of the largest node count of each hardware entry."""
     largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: row["nodes"])}
     return [row for row in rows if row["nodes"] == largest[row["hardware"]]]
 
 
 def operations(rows: list[dict[str, Any]]) -> Listing:
-    """How long a file takes to be looked up and opened, and a sample to be decoded, of ``storage_operations``."""
-    shown = _on_most_nodes(rows)
+    """Return the time to look up and open a file, and to decode a sample, of ``storage_operations``."""
+    shown = _at_max_nodes(rows)
     return Listing(
         "Operations on storages",
         "What one worker waits beside the reading of a sample, while all do the same, at the largest node count. Cold: "
@@ -73,7 +73,8 @@ def operations(rows: list[dict[str, Any]]) -> Listing:
         ["storage", "by", "operation", "ms each", "of 100 the 95th", "the 99th"],
         [
             [
-                row["storage"], _place(row), f"{row['operation']}, {row['metadata']}", interval(row["seconds"], 1e3),
+                row["storage"], _placement(row), f"{row['operation']}, {row['metadata']}",
+                interval(row["seconds"], 1e3),
                 *(number(1e3 * row[name]) for name in ("latency_p95", "latency_p99")),
             ]
             for row in shown
@@ -83,7 +84,7 @@ def operations(rows: list[dict[str, Any]]) -> Listing:
 
 
 def external(rows: list[dict[str, Any]]) -> Listing:
-    """Rates that scaling laws predict of the study's external tables, at the most workers asked of each series."""
+    """Return the rates that scaling laws predict for external tables, at the most workers of each series."""
     last = {(row["table"], row["series"]): row for row in sorted(rows, key=lambda row: int(row["workers"]))}
     known = {(row["table"], row["series"]): row["workers"] for row in rows if row["measured"] is not None}
     return Listing(
@@ -103,19 +104,19 @@ def external(rows: list[dict[str, Any]]) -> Listing:
     )  # fmt: skip
 
 
-def _place(row: Mapping[str, Any]) -> str:
-    """``8 workers (2 nodes) of cpu``."""
+def _placement(row: Mapping[str, Any]) -> str:
+    """Return ``8 workers (2 nodes) of cpu``."""
     per_node = row["workers_per_node"]
     return f"{placement_in_words(row['nodes'] * per_node, per_node)} of {row['hardware']}"
 
 
 def came_in_words(row: Mapping[str, Any]) -> str:
-    """``from the network, or from a cache behind it (nfs4, shared)``."""
+    """Return ``from the network, or from a cache behind it (nfs4, shared)``."""
     return f"{in_words(row['origin'], row['server_cache'])} ({row['filesystem']}, {row['locality']})"
 
 
 def saturation(rows: list[dict[str, Any]]) -> Listing:
-    """Where storages give no more, of rows of ``saturation`` in the conclusions."""
+    """Return where storages saturate, of rows of ``saturation`` in the conclusions."""
     return Listing(
         "Saturation of storages",
         "A storage saturates where doubling the workers that read at once brings less than the threshold more samples "
@@ -133,7 +134,7 @@ def saturation(rows: list[dict[str, Any]]) -> Listing:
 
 
 def _saturation_in_words(row: Mapping[str, Any]) -> str:
-    """``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2; ... would decide``: workers that read at once."""
+    """Return ``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2; ... would decide``: concurrent readers."""
     links = {"saturates": "at", "keeps pace": "up to"}
     where = f" {links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
     return f"{row['verdict']}{where}{f'; {deciding} would decide' if (deciding := row['deciding']) else ''}"
@@ -178,7 +179,7 @@ def _fed(curve: Mapping[str, Any], at: Mapping[str, Any]) -> list[str]:
 
 
 def starving_in_words(curve: Mapping[str, Any]) -> str:
-    """The fewest workers that surely wait too long for data, and whether that was measured."""
+    """Return the fewest workers that surely wait too long for data, and whether that was measured."""
     for at in curve["feeding"]:
         busy = at["utilisation"]
         if busy and busy["high"] is not None and busy["high"] < BUSY:
@@ -187,7 +188,7 @@ def starving_in_words(curve: Mapping[str, Any]) -> str:
 
 
 def break_even(rows: list[dict[str, Any]]) -> Listing:
-    """What staging and packing take and save, of rows of ``break_even`` in the conclusions."""
+    """Return the cost and saving of staging and packing, of rows of ``break_even`` in the conclusions."""
     return Listing(
         "Staging and packing",
         "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "

@@ -1,4 +1,4 @@
-"""One row for each answer and the system it is about, to be put beside those of other clusters."""
+"""One row for each answer and its system, for comparison with other clusters."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ COLUMNS = {
     "measured": "date of the first visit",
     "stallpoint": "version",
 }
-"""Columns of the table and what they hold; empty: as in the study."""
+"""Columns of the table and their meaning; empty: as in the study."""
 
 
 def systems(conclusions: Conclusions, runs: pd.DataFrame, environments: pd.DataFrame) -> str:
-    """The table as CSV (RFC 4180, UTF-8, a line of names first)."""
+    """Return the table as CSV (RFC 4180, UTF-8, a header line first)."""
     written = io.StringIO()
     rows = csv.DictWriter(written, list(COLUMNS), lineterminator="\n")
     rows.writeheader()
@@ -78,12 +78,11 @@ def _interval(at: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _digits(value: float | None) -> str:
-    """Four digits: more than any interval here tells."""
     return "" if value is None else f"{value:.4g}"
 
 
 def _software(rows: pd.DataFrame) -> str:
-    """Versions, each once."""
+    """Return the distinct versions."""
     torch = sorted({f"PyTorch {version}" for version in rows["torch"]})
     mpi = sorted({library.split(",")[0] for library in rows["mpi_library"]} - {""})
     return "; ".join([*torch, *mpi])

@@ -1,1 +1,2 @@
-"""What the curves say: where scaling stalls and why, what would help, what to measure next, how far off models are."""
+"""Answers from fitted curves: where scaling stalls and why, which changes would help, what to measure next, and model
+errors."""

@@ -1,6 +1,6 @@
 """Amdahl's law, S(n) = 1 / (s + (1 - s)/n): the serial fraction s, and where doubling stops paying.
 
-FittedStudy as T(n) = t_serial + t_parallel/n, both non-negative (`non_negative_fit`); s = t_serial / T(1).
+Fitted as T(n) = t_serial + t_parallel/n, both non-negative (`non_negative_fit`); s = t_serial / T(1).
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from stallpoint.records.tables import AMDAHL
 
 
 def serial_fraction(n: Sequence[float], seconds: Reals) -> Reals:
-    """s of times `seconds` [..., len(n)] on `n` workers, of which at least two differ."""
+    """Return the serial fraction s of times `seconds` [..., len(n)] on `n` workers, at least two of which differ."""
     design = np.stack([np.ones(len(n)), 1 / np.asarray(n, dtype=np.float64)], axis=-1)
     coefficients = non_negative_fit(design, seconds)
     return np.asarray(coefficients[..., 0] / coefficients.sum(-1))
 
 
 def stall_ranks(serial: Reals, threshold: float) -> Reals:
-    """Workers from which doubling gains less than `threshold` (0.10: 10 %); at least 1, infinite for s = 0.
+    """Return the worker count from which doubling gains less than `threshold` (0.10: 10 %); at least 1, infinite for
+    s = 0.
 
     From S(2n)/S(n) = 1 + θ: n = (1 - s)·(1 - θ) / (2·s·θ).
     """
@@ -34,7 +35,7 @@ def stall_ranks(serial: Reals, threshold: float) -> Reals:
 
 
 def speedup_limit(serial: Reals) -> Reals:
-    """Speedup that no number of workers exceeds, 1/s; infinite for s = 0."""
+    """Return the upper limit of the speedup, 1/s; infinite for s = 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(1 / serial)
 
@@ -71,7 +72,7 @@ def _per_node(curve: ScalingCurve) -> str:
 
 
 def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, what: str) -> dict[str, object]:
-    """The fitted columns; `n` counts from the fewest workers, `base`."""
+    """Return the fitted columns; `n` is relative to the smallest worker count, `base`."""
     if len(set(n)) < 2:
         unknown = np.full(len(seconds), np.nan)
         serial, stall, limit, note = unknown, unknown, unknown, f"fewer than two different {what}"

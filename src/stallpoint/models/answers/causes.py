@@ -1,21 +1,20 @@
-"""Why an iteration is not n times faster: its critical path, what is lost against ideal scaling, and by intervention.
+"""Why an iteration is not n times faster: critical path, loss against ideal scaling, and interventions.
 
-The critical path is split into parts that add up to the iteration time; each part belongs to one *cause*, the word in
-which losses and conclusions speak.
+The critical path is split into parts that add up to the iteration time. Each part belongs to one *cause*; losses and
+conclusions are stated by cause.
 
-*Loss*, against ideal scaling from the fewest workers n0: what each cause takes of the iteration at n, less what that
-would be if it had scaled (its time at n0 divided by n/n0 for strong scaling, as it was for weak scaling). Layers
-count with their isolated times; what training adds to them is interference. Where they are not known, computing is one
-cause.
+*Loss*: the time of each cause at n workers, minus its time under ideal scaling from the smallest count n0 (its time at
+n0 divided by n/n0 for strong scaling, unchanged for weak scaling). Layers count with their isolated times; what
+training adds to them is interference. Where isolated times are unknown, computing is a single cause.
 
-*Hidden communication*, by differences between cells: a preset's iteration, less that of the same cell without any
-communication, is what communicating costs: the messages that nothing hides, what the backward pass loses beside them,
-and waiting for each other. What the same messages take on idle workers, less that cost, is hidden (Shi et al., 2018,
-section IV-C, ask for it as t_c - t_c^no). It is negative where overlapping costs more than it hides.
+*Hidden communication*, a difference between cells: the iteration of a preset minus the same iteration without
+communication is the cost of communicating. It consists of exposed messages, the slowdown of the backward pass during
+messages, and waiting for other ranks. The isolated time of the same messages minus that cost is hidden (Shi et al.,
+2018, section IV-C, ask for it as t_c - t_c^no). It is negative where overlapping costs more than it hides.
 
-*Interventions*: what leaving a thing out saves, a difference of cells that took turns, beside what the critical path of
-one cell says that it takes. Where the two disagree, what was left out also changed something else, or the decomposition
-is wrong.
+*Interventions*: the time saved by removing one component, as a difference between interleaved cells, compared with the
+time of that component on the critical path of one cell. Where the two disagree, the intervention changed something else
+as well, or the decomposition is wrong.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "straggling": ("straggling",),
     "pipeline bubble": ("bubble",),
 }
-"""Causes and their parts. ``undivided``: no fit says how much of the communication is latency, no isolated time how
-much of computing is interference."""
+"""Causes and their parts. ``undivided``: communication that no fit splits into latency and bandwidth, or computing
+without isolated times to separate interference."""
 
 CAUSE_OF = {part: cause for cause, members in CAUSES.items() for part in members}
 
@@ -59,14 +58,14 @@ COMPUTING = ("matrix shapes", "non-scaling layers", "interference", UNDIVIDED)
 
 
 def path(curve: ScalingCurve, ranks: int, basis: Basis) -> dict[str, Ensemble]:
-    """Seconds of the iteration by part, [1 + REPLICATES] each; they add up to the iteration time.
+    """Return the seconds of each part of the iteration, [1 + REPLICATES] each; parts add up to the iteration time.
 
-    Only what nothing hides is on the path: of the communication what is exposed after the backward pass, of reading
-    ahead what the workers wait for. Layers count with their isolated times, on one rank at the same b;
-    ``non-scaling layers``: all but convolution, attention and fully-connected layers, and the time between layers.
-    What computing takes beyond that is interference: by the ``communication thread`` what the backward pass loses
-    beside messages, by ``co-running ranks`` the rest. The latency of measured communication is its share in the fit of
-    the same scheme and worker count. In a pipeline ranks wait for other stages: what else is straggling is ``bubble``.
+    Only exposed time is on the path: communication after the backward pass, and the wait for data that reading ahead
+    does not hide. Layers count with their isolated times, on one rank at the same b; ``non-scaling layers`` are all but
+    convolution, attention and fully-connected layers, plus the time between layers. Computing beyond isolated times is
+    interference: the ``communication thread`` slows the backward pass during messages, ``co-running ranks`` cause the
+    rest. The latency of measured communication is its share in the fit of the same scheme and worker count. In a
+    pipeline, ranks wait for other stages: their straggling is the ``bubble``.
     """
     point: Measured | Predicted = (curve.measured if basis == "measured" else curve.predicted)[ranks]
     parts, model = point.parts, curve.predicted[ranks]
@@ -87,15 +86,15 @@ def _computing(ranks: int, parts: Parts, model: Predicted) -> dict[str, Ensemble
     isolated = model.isolated
     if isolated is None:
         return {UNDIVIDED: computing}
-    whole = isolated.forward + isolated.backward
-    thread = np.zeros_like(whole)
+    total = isolated.forward + isolated.backward
+    thread = np.zeros_like(total)
     if model.backward_over_forward is not None:
         forward = parts.forward
         slower = np.divide(forward, isolated.forward, out=np.ones_like(forward), where=isolated.forward > 0)
         thread = parts.backward - isolated.backward * slower * model.backward_over_forward
     return {
-        **_layers(whole, isolated.matrix, isolated.fully_connected),
-        "co-running ranks": computing - whole - thread,
+        **_layers(total, isolated.matrix, isolated.fully_connected),
+        "co-running ranks": computing - total - thread,
         "communication thread": thread,
     }
 
@@ -109,7 +108,7 @@ def _layers(computing: Ensemble, matrix: Ensemble, fully_connected: Ensemble) ->
 
 
 def undivided(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
-    """The same with all parts of computing as one, to compare with a point whose isolated times are not known."""
+    """Merge all parts of computing into one, to compare with a point whose isolated times are unknown."""
     computing = [seconds for part, seconds in of_parts.items() if CAUSE_OF[part] in COMPUTING]
     others = {part: seconds for part, seconds in of_parts.items() if CAUSE_OF[part] not in COMPUTING}
     return {UNDIVIDED: np.sum(computing, axis=0), **others}
@@ -123,7 +122,7 @@ def _communication(exposed: Ensemble, latency_share: Ensemble) -> dict[str, Ense
 
 
 def by_cause(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
-    """Parts of one cause together, in the order of `CAUSES`."""
+    """Sum the parts of each cause, in the order of `CAUSES`."""
     return {
         cause: np.sum([of_parts[part] for part in members if part in of_parts], axis=0)
         for cause, members in CAUSES.items()
@@ -138,7 +137,7 @@ def critical_path(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
 
 def _parts_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
     point, basis = curve.at(ranks), curve.basis(ranks)
-    whole = point.parts.iteration_time
+    total = point.parts.iteration_time
     found = path(curve, ranks, basis)
     for part in (part for part in CAUSE_OF if part in found):
         yield {
@@ -147,7 +146,7 @@ def _parts_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
             "part": part,
             "cause": CAUSE_OF[part],
             **columns("seconds", found[part]),
-            **columns("share", found[part] / whole),
+            **columns("share", found[part] / total),
         }
 
 
@@ -155,7 +154,7 @@ DOMINANT, MINOR, NOT_DISTINGUISHABLE = "dominant", "minor", "not distinguishable
 
 
 def losses(curve: ScalingCurve, ranks: int) -> dict[str, Ensemble]:
-    """Seconds lost against ideal scaling by cause; measured where `ranks` were measured, else predicted."""
+    """Return the seconds lost against ideal scaling by cause; measured if `ranks` were measured, else predicted."""
     basis = curve.basis(ranks)
     both = [path(curve, at, basis) for at in (ranks, curve.base)]
     if any(UNDIVIDED in of_parts for of_parts in both):
@@ -179,20 +178,20 @@ def verdicts(lost: Mapping[str, Ensemble]) -> dict[str, str]:
 
 
 def dominant(curve: ScalingCurve, ranks: int) -> str:
-    """The dominant cause at `ranks`, or ``not distinguishable``."""
+    """Return the dominant cause at `ranks`, or ``not distinguishable``."""
     found = verdicts(losses(curve, ranks))
     return next((cause for cause, verdict in found.items() if verdict == DOMINANT), NOT_DISTINGUISHABLE)
 
 
 def causes(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
-    """Rows of the causes table; the fewest workers lose nothing by definition and have none."""
+    """Rows of the causes table; the smallest worker count loses nothing by definition and has none."""
     return [row for curve in curves for ranks in curve.known if ranks > curve.base for row in _causes_at(curve, ranks)]
 
 
 def _causes_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
     point, lost = curve.at(ranks), losses(curve, ranks)
     if any(np.isnan(ensemble).any() for ensemble in lost.values()):
-        return  # rates alone were recorded: what an iteration was spent on is not known
+        return  # only rates were recorded: the parts of an iteration are unknown
     found = verdicts(lost)
     for cause, ensemble in lost.items():
         yield {
@@ -214,19 +213,21 @@ def hidden_communication(
 
 
 class Without:
-    """Points of several ranks that do not communicate, to be found by those that do."""
+    """Index of points on several ranks that do not communicate, to compare with points that do."""
 
     def __init__(self, points: Iterable[Measured], presets: Mapping[str, Preset]) -> None:
         self._presets = presets
         several = [one for one in points if one.point.ranks > 1]
-        self._found = {self._way(one.point): one for one in several if not presets[one.point.sync].communicates}
+        self._found = {
+            self._configuration(one.point): one for one in several if not presets[one.point.sync].communicates
+        }
 
     def of(self, point: Point) -> Measured | None:
-        """The point that differs from `point` in nothing but that it does not communicate, if workers can."""
-        return self._found.get(self._way(point)) if self._presets[point.sync].strategy.independent else None
+        """Return the point that equals `point` except that it does not communicate, if workers can run without it."""
+        return self._found.get(self._configuration(point)) if self._presets[point.sync].strategy.independent else None
 
-    def _way(self, point: Point) -> tuple[Point, bool]:
-        return replace(point.alone, sync=""), self._presets[point.sync].device_prefetch
+    def _configuration(self, point: Point) -> tuple[Point, bool]:
+        return replace(point.standalone, sync=""), self._presets[point.sync].device_prefetch
 
 
 def _hidden_rows(curve: ScalingCurve, without: Without, presets: Mapping[str, Preset]) -> Iterator[dict[str, object]]:
@@ -263,7 +264,7 @@ def interventions(
 ) -> list[dict[str, object]]:
     """Rows of the interventions table: each measured point with each intervention on it.
 
-    `points` are all measured ones; `intervened` are steps as `measured.over_ranks` gives them, and the intervention.
+    `points` are all measured points; `intervened` holds steps as from `measured.over_ranks`, with the intervention.
     """
     without = Without(points, presets)
     changed = {
@@ -280,21 +281,21 @@ def _saved_rows(
     changed: Mapping[tuple[str, Point], Measured],
     presets: Mapping[str, Preset],
 ) -> Iterator[dict[str, object]]:
-    for ranks, whole in curve.measured.items():
-        quiet = without.of(whole.point) if presets[whole.point.sync].communicates else None
+    for ranks, complete in curve.measured.items():
+        quiet = without.of(complete.point) if presets[complete.point.sync].communicates else None
         for name in INTERVENTIONS:
-            left = quiet if name == NO_COMMUNICATION else changed.get((name, whole.point.alone))
-            if left is not None:
-                yield _saved(whole, left, name, path(curve, ranks, "measured"))
+            reduced = quiet if name == NO_COMMUNICATION else changed.get((name, complete.point.standalone))
+            if reduced is not None:
+                yield _saved(complete, reduced, name, path(curve, ranks, "measured"))
 
 
-def _saved(whole: Measured, left: Measured, name: str, on_path: Mapping[str, Ensemble]) -> dict[str, object]:
+def _saved(complete: Measured, reduced: Measured, name: str, on_path: Mapping[str, Ensemble]) -> dict[str, object]:
     named = [part for part in INTERVENTIONS[name].parts if part in on_path]
-    saved = whole.parts.iteration_time - left.parts.iteration_time
+    saved = complete.parts.iteration_time - reduced.parts.iteration_time
     parted = np.sum([on_path[part] for part in named], axis=0)
     (_, low, high), (_, low_of_parts, high_of_parts) = estimate(saved), estimate(parted)
     return {
-        **whole.point.labels(),
+        **complete.point.labels(),
         "intervention": name,
         "parts": "; ".join(named),
         **columns("saved", saved),

@@ -1,7 +1,7 @@
-"""Measured points beside others that differ in one choice alone: preset, storage or prefetch.
+"""Comparisons of measured points that differ in one choice only: preset, storage or prefetch.
 
-The two were measured by different jobs, so their replicates are drawn apart; the ratio is taken in each, which is
-narrower than dividing one interval by the other.
+The two points were measured by different jobs, so their replicates are independent. The ratio is taken within each
+replicate, which is narrower than dividing one interval by the other.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ AXES = ("storage", "sync", "prefetch")
 
 
 def table(points: Sequence[Measured]) -> list[dict[str, object]]:
-    """Rows of the comparisons table: for every two points that differ in one of `AXES` alone, one each way."""
-    return [row for axis in AXES for alike in _alike(points, axis) for row in _rows(axis, alike)]
+    """Rows of the comparisons table: every ordered pair of points that differ in exactly one of `AXES`."""
+    return [row for axis in AXES for group in _equal_but_for(points, axis) for row in _rows(axis, group)]
 
 
-def _alike(points: Iterable[Measured], axis: str) -> Iterable[list[Measured]]:
-    """Points that agree in everything but `axis`."""
+def _equal_but_for(points: Iterable[Measured], axis: str) -> Iterable[list[Measured]]:
+    """Group points that agree in everything except `axis`."""
     found: dict[tuple[str | int, ...], list[Measured]] = {}
     for measured in points:
         others = tuple(value for name, value in vars(measured.point).items() if name != axis)
@@ -33,18 +33,18 @@ def _alike(points: Iterable[Measured], axis: str) -> Iterable[list[Measured]]:
     return found.values()
 
 
-def _rows(axis: str, alike: Iterable[Measured]) -> Iterator[dict[str, object]]:
-    for measured, other in permutations(alike, 2):
+def _rows(axis: str, group: Iterable[Measured]) -> Iterator[dict[str, object]]:
+    for measured, other in permutations(group, 2):
         with np.errstate(divide="ignore", invalid="ignore"):
             throughput = other.parts.iteration_time / measured.parts.iteration_time
             exposed = measured.parts.exposed_communication / other.parts.exposed_communication
-        alone = measured.point.ranks == 1
+        single = measured.point.ranks == 1
         yield {
             **measured.point.labels(),
             "axis": axis,
             "against": str(getattr(other.point, axis)),
             **columns("throughput", throughput),
-            **columns("exposed", np.full_like(exposed, np.nan) if alone else exposed),
+            **columns("exposed", np.full_like(exposed, np.nan) if single else exposed),
         }
 
 

@@ -1,9 +1,9 @@
-"""What must be so on any machine, held against the records: where it is not, verdicts are withheld.
+"""Checks that must hold on any machine; where a check fails, verdicts are withheld.
 
-*A/A controls*: on one worker all presets do the same, and so do a compute cell and a strong one of the same b. Their
-iteration times must agree within their intervals (Holm's correction over all pairs of a hardware entry, as one in ten
-90 % intervals misses by chance). *Speedups*: n times the workers are at most n times as fast, over the fewest and from
-each measured count to the next.
+*A/A controls*: on one worker all presets do the same, as do a compute cell and a strong-scaling cell with the same b.
+Their iteration times must agree within their intervals (Holm's correction over all pairs of a hardware entry, since one
+in ten 90 % intervals misses by chance). *Speedups*: n times the workers are at most n times as fast, relative to the
+smallest count and from each measured count to the next.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from stallpoint.records.tables import CONTROLS
 from stallpoint.schedule.next_visit import ALIKE, SUPERLINEAR
 
 LEVEL = 0.05
-"""Chance that any pair of a hardware entry is said to differ where none does."""
+"""Probability that any pair of a hardware entry is reported to differ although none does."""
 
 
 def table(points: Sequence[Measured]) -> list[dict[str, object]]:
-    """Rows of the controls table: each point on one worker beside the first one that does the same."""
+    """Rows of the controls table: each one-worker point compared with the first equivalent point."""
     rows = list(_pairs(points))
     for hardware in {row["hardware"] for row in rows}:
         here = [row for row in rows if row["hardware"] == hardware]
@@ -36,11 +36,11 @@ def table(points: Sequence[Measured]) -> list[dict[str, object]]:
 
 
 def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
-    alike: dict[tuple[object, ...], list[Measured]] = {}
+    of_kind: dict[tuple[object, ...], list[Measured]] = {}
     for one in points:
         if one.point.ranks == 1 and is_duration(one.parts.iteration_time):
-            alike.setdefault(tuple(getattr(one.point, name) for name in ALIKE), []).append(one)
-    for key, (first, *others) in alike.items():
+            of_kind.setdefault(tuple(getattr(one.point, name) for name in ALIKE), []).append(one)
+    for key, (first, *others) in of_kind.items():
         for other in others:
             ratio = other.parts.iteration_time / first.parts.iteration_time
             yield {
@@ -56,18 +56,18 @@ def _does(measured: Measured) -> str:
 
 
 def chance(ratio: Ensemble) -> float:
-    """Chance of a ratio so far from 1 where it is 1: two-sided, by the scatter of its replicates."""
+    """Return the two-sided p-value of a ratio under the hypothesis of 1, by the scatter of its replicates."""
     logs = np.log(ratio)
     scatter = float(np.std(logs[1:]))
     return float(2 * norm.sf(abs(logs[0]) / scatter)) if scatter > 0 else float(logs[0] == 0)
 
 
 def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
-    """Which of several hypotheses are rejected at `level` over all of them (Holm 1979)."""
+    """Return which hypotheses are rejected at family-wise `level` (Holm 1979)."""
     order = np.argsort(chances, kind="stable")
     rejected = [False] * len(chances)
-    for place, index in enumerate(order):
-        if chances[index] > level / (len(chances) - place):
+    for position, index in enumerate(order):
+        if chances[index] > level / (len(chances) - position):
             break
         rejected[index] = True
     return rejected
@@ -76,10 +76,10 @@ def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
 def withheld(
     curve: ScalingCurve, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]] = ()
 ) -> str:
-    """Why no verdict of this curve is to be trusted; empty where nothing speaks against it.
+    """Return why the verdict of this curve is not trustworthy; empty if no check fails.
 
-    `rows` are those of the controls table; `disturbed` are the points, as `point_key` names them, whose times are those
-    of disturbed iterations.
+    `rows` are those of the controls table; `disturbed` are points, as `point_key` names them, with statistics from
+    disturbed iterations.
     """
     hardware = curve.origin.hardware
     for row in rows:
@@ -99,9 +99,9 @@ def withheld(
 
 
 def _impossible_gain(curve: ScalingCurve) -> str:
-    """Which measured points make a gain between neighbours impossible, and by how much; empty where none do.
+    """Return which measured points make a gain between neighbours impossible, and by how much; empty if none do.
 
-    The point is named without which gains are most like a machine's: it took too long, or not long enough, in all of
+    The named point is the one whose removal leaves the most plausible gains: it took too long, or too short, in all of
     its visits.
     """
     there = sorted(set(curve.measured) & set(curve.known))
@@ -109,9 +109,9 @@ def _impossible_gain(curve: ScalingCurve) -> str:
     if pair is None:
         return ""
 
-    def without(left_out: int) -> float:
-        """The largest gain of the others, over what their workers grow by."""
-        others = pairwise(ranks for ranks in there if ranks != left_out)
+    def without(excluded: int) -> float:
+        """Return the largest gain among the other points, relative to their growth in workers."""
+        others = pairwise(ranks for ranks in there if ranks != excluded)
         return max((float(_gain(curve, few, many)[0]) * few / many for few, many in others), default=0.0)
 
     few, many = pair
@@ -123,7 +123,7 @@ def _impossible_gain(curve: ScalingCurve) -> str:
 
 
 def superlinear(curve: ScalingCurve, few: int, many: int) -> bool:
-    """Whether what `many` workers gain over `few`, both measured, is surely more than any machine has."""
+    """Check whether `many` workers gain more over `few` (both measured) than any machine could."""
     _, low, _ = estimate(_gain(curve, few, many))
     return low > SUPERLINEAR * many / few
 

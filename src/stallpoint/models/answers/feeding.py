@@ -36,38 +36,38 @@ from stallpoint.models.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.models.terms.data import ReadTogether
+from stallpoint.models.terms.data import ConcurrentReads
 from stallpoint.records.tables import BREAK_EVEN, FEEDING, SATURATION
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.workers import counts, curves_of, placement_at
 
 BUSY = 0.9
-"""Accelerator utilisation from which on a worker counts as kept busy: the same rules' table 1 asks it of ResNet-50."""
+"""Accelerator utilisation above which a worker counts as busy: table 1 of the same rules requires it for ResNet-50."""
 
 
 def feeding(curves: Iterable[ScalingCurve], runs: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows of the feeding table, for every place of a curve; `runs` is the tidy table of this name."""
+    """Rows of the feeding table, for every placement of a curve; `runs` is the tidy table."""
     readers = {path: cell.readers if cell.prefetch else 1 for path, cell in trained(runs).items()}
     return [row for curve in curves for row in _fed(curve, readers)]
 
 
 def utilisation(parts: Parts) -> Ensemble:
-    """Part of an iteration in which its workers do not wait for data; not a number where that is not known."""
+    """Return the share of an iteration in which workers do not wait for data; NaN if unknown."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return 1 - parts.data_wait / parts.iteration_time
 
 
 def _fed(curve: ScalingCurve, readers: Mapping[str, int]) -> Iterator[dict[str, object]]:
     has = readers[curve.points[curve.base].cells[0]]
-    for place in curve.known:
-        here, predicted = curve.at(place), curve.predicted.get(place)
+    for placement in curve.known:
+        here, predicted = curve.at(placement), curve.predicted.get(placement)
         unknown = unknown_ensemble()
         by_one = has * predicted.reading if predicted else unknown
         busy = here.parts.iteration_time - here.parts.data_wait
-        held_out = curve.held_out.get(place, predicted)
+        held_out = curve.held_out.get(placement, predicted)
         yield {
             **here.point.labels("worker_batch"),
-            "basis": curve.basis(place),
+            "basis": curve.basis(placement),
             **columns("utilisation", utilisation(here.parts)),
             **columns("predicted_utilisation", utilisation(held_out.parts) if held_out else unknown),
             "readers": has,
@@ -77,24 +77,27 @@ def _fed(curve: ScalingCurve, readers: Mapping[str, int]) -> Iterator[dict[str, 
         }
 
 
-FEWEST_VISITS = 2
-"""To a place, without which nothing is decided: one visit does not tell how far visits lie apart."""
+MIN_VISITS = 2
+"""Visits to a placement below which no verdict is given: one visit has no scatter between visits."""
 UNDECIDED = "undecided"
 
 
-def saturation(readings: Iterable[ReadTogether], nodes: Collection[int], threshold: float) -> list[dict[str, object]]:
-    """Rows of the saturation table, for every curve of places that fills nodes.
+def saturation(
+    readings: Iterable[ConcurrentReads], nodes: Collection[int], threshold: float
+) -> list[dict[str, object]]:
+    """Rows of the saturation table, for every curve over full nodes.
 
-    A storage saturates where twice the workers read less than `threshold` more samples in the same time, all of them
-    together. Nothing is decided where a place was visited once. `nodes` are looked at beside those measured.
+    A storage saturates where twice the workers read less than `threshold` more samples in the same time, all workers
+    summed. No verdict is given where a placement was visited once. `nodes` are considered in addition to the measured
+    ones.
     """
     return [row for reading in readings for row in _saturating(reading, nodes, threshold)]
 
 
-def _saturating(reading: ReadTogether, nodes: Collection[int], threshold: float) -> Iterator[dict[str, object]]:
-    for per_node, places in curves_of(reading.visits).items():
-        measured = [n * workers for n, workers in places]
-        seldom = [n * workers for n, workers in places if reading.visits[n, workers] < FEWEST_VISITS]
+def _saturating(reading: ConcurrentReads, nodes: Collection[int], threshold: float) -> Iterator[dict[str, object]]:
+    for per_node, placements in curves_of(reading.visits).items():
+        measured = [n * workers for n, workers in placements]
+        seldom = [n * workers for n, workers in placements if reading.visits[n, workers] < MIN_VISITS]
         ranks = sorted({*counts(nodes, per_node), *measured})
         rates = {n: n / reading.slowdown(placement_at(n, per_node)) for n in ranks}
         gains = {n: np.log(rates[2 * n] / rates[n])[1:] for n in ranks if 2 * n in rates}
@@ -117,7 +120,7 @@ def _saturating(reading: ReadTogether, nodes: Collection[int], threshold: float)
 
 
 def _deciding(verdict: str, ranks: Sequence[int]) -> str:
-    """What would decide it; empty where that is decided."""
+    """Return which visits would decide; empty if the verdict is decided."""
     if verdict != UNDECIDED:
         return ""
     return f"more visits to {', '.join(map(str, ranks))} workers" if ranks else "a number of workers and its double"
@@ -129,16 +132,16 @@ STAGING, PACKING = "staging", "packing"
 
 @dataclass(frozen=True)
 class _Remedy:
-    """What was done to the set of a storage, once."""
+    """A one-time change of a storage's data set: staging or packing."""
 
     name: str
     samples: int
     seconds: Ensemble
     source: str = ""
-    """Path of what was packed."""
+    """Path of the packed data set."""
 
     def is_between(self, before: TrainCell, after: TrainCell) -> bool:
-        """Whether `after` reads what this made of that which `before` reads."""
+        """Check whether `after` reads the result of this remedy, applied to what `before` reads."""
         if before.stage_to:
             return False
         if self.name == STAGING:
@@ -150,17 +153,16 @@ class _Remedy:
 def break_even(
     points: Sequence[Measured], runs: pd.DataFrame, staging: pd.DataFrame, conversions: pd.DataFrame, seed: int
 ) -> list[dict[str, object]]:
-    """Rows of the break_even table: points with staging or packing beside those without.
+    """Rows of the break_even table: points with staging or packing, compared with points without.
 
-    The two agree in everything but the storage. `staging` holds what copying took on each node, `conversions` what
-    converting took.
+    The two agree in everything but the storage. `staging` holds copy times per node, `conversions` conversion times.
     """
     cells = trained(runs)
     done: dict[tuple[str, str], list[_Remedy]] = {}
-    for place, rows in groups(staging, ["hardware", "storage"]):
-        done.setdefault(place, []).append(_staged(place, rows, seed))
-    for place, rows in groups(conversions, ["hardware", "storage"]):
-        done.setdefault(place, []).append(_packed(rows))
+    for placement, rows in groups(staging, ["hardware", "storage"]):
+        done.setdefault(placement, []).append(_staged(placement, rows, seed))
+    for placement, rows in groups(conversions, ["hardware", "storage"]):
+        done.setdefault(placement, []).append(_packed(rows))
     return [
         _break_even(remedy, after, before)
         for after, before in permutations(points, 2)
@@ -170,11 +172,11 @@ def break_even(
     ]
 
 
-def _staged(place: tuple[str, str], rows: pd.DataFrame, seed: int) -> _Remedy:
+def _staged(placement: tuple[str, str], rows: pd.DataFrame, seed: int) -> _Remedy:
     rows = rows[rows["job_nodes"] == rows["job_nodes"].max()]
     times = rows.groupby(["cell", "visit"])
     # A job has staged when its slowest node has.
-    seconds = bootstrap(rows["seconds"], times.ngroup(), generator(seed, "staging", *place), np.max)
+    seconds = bootstrap(rows["seconds"], times.ngroup(), generator(seed, "staging", *placement), np.max)
     return _Remedy(STAGING, int(rows["samples"].iloc[-1]), seconds)
 
 
@@ -206,7 +208,7 @@ def _break_even(remedy: _Remedy, measured: Measured, other: Measured) -> dict[st
 
 
 def verdict_of(gain: Ensemble) -> str:
-    """Whether an epoch surely waits less (`gain`, s), surely does not, or neither."""
+    """Return whether an epoch surely waits less (`gain` > 0, s), surely more, or neither."""
     _, low, high = estimate(gain)
     return PAYS if low > 0 else NEVER if high < 0 else UNDECIDED
 
@@ -215,7 +217,7 @@ QUESTIONS = (
     Question(FEEDING, lambda fitted: feeding(fitted.training, fitted.tidy["runs"])),
     Question(
         SATURATION,
-        lambda fitted: saturation(fitted.reading.together(), fitted.asked.nodes, fitted.asked.threshold),
+        lambda fitted: saturation(fitted.reading.concurrent_reads(), fitted.asked.nodes, fitted.asked.threshold),
     ),
     Question(
         BREAK_EVEN,

@@ -1,5 +1,5 @@
-"""Does training fit into a worker's memory, run or not: from what was trained likest it, and what each preset divides
-among workers and adds.
+"""Whether training fits into a worker's memory, run or not, by the most similar training and what each preset
+divides and adds.
 
     peak(b) = base(b k_base / k) + extra - extra_base
     extra   = messages - (1 - 1/s) (weights + gradients) - (1 - 1/s_o) optimiser
@@ -39,8 +39,8 @@ from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import Point, trained
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.models.terms.peaks import AVAILABLE, BESIDE_BATCH, DEVICE, HOST, Peaks, predicted
-from stallpoint.models.terms.trainings import Layers
+from stallpoint.models.terms.peaks import AVAILABLE, DEVICE, HOST, MEMORY_AXES, Peaks, predicted
+from stallpoint.models.terms.training_cells import Layers
 from stallpoint.records.tables import FITS, LARGEST_BATCH
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.presets import NONE, Preset
@@ -49,49 +49,49 @@ from stallpoint.study.workers import Placement
 
 MEASURED, PREDICTED, UNKNOWN_BASIS = "measured", "predicted", "unknown"
 OUT_OF_MEMORY = "out of memory"
-"""Words in the reason of a cell that failed for want of memory."""
+"""Text in the reason of a cell that ran out of memory."""
 
 _Key = tuple[str | int, ...]
-"""Values of `BESIDE_BATCH`, and the memory."""
+"""Values of `MEMORY_AXES`, and the memory."""
 
 
 class _Tried(NamedTuple):
     ran: float
-    """Largest b that was trained; not a number where none was."""
+    """Largest trained b; NaN if none."""
     failed: float
-    """Smallest b above it that ran out of memory; infinite where none did."""
+    """Smallest larger b that ran out of memory; infinite if none."""
 
 
 def largest_batch(memory: Iterable[Peaks], runs: pd.DataFrame, environments: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows of the largest_batch table; also of training that always ran out of memory."""
+    """Rows of the largest_batch table, including training that always ran out of memory."""
     known = {(*peaks.training, peaks.memory): peaks for peaks in memory}
     failed = _failed(runs)
     return [_largest_row(key, known.get(key), failed.get(key, []), environments) for key in sorted({*known, *failed})]
 
 
 def _failed(runs: pd.DataFrame) -> Mapping[_Key, list[int]]:
-    """Each b that ran out of which memory."""
+    """Return each b that ran out of memory, by training and memory."""
     reasons = dict(zip(runs["cell"], runs["reason"], strict=True))
     found: dict[_Key, list[int]] = {}
     for path, cell in trained(runs[runs["reason"].str.contains(OUT_OF_MEMORY, regex=False)]).items():
-        key = (*training_of(cell), _ran_out_of(cell, reasons[path]))
+        key = (*memory_key(cell), _ran_out_of(cell, reasons[path]))
         found.setdefault(key, []).append(cell.worker_batch)
     return found
 
 
-def training_of(cell: TrainCell) -> _Key:
-    """Values of `BESIDE_BATCH` of a cell."""
-    return tuple(getattr(cell, name) for name in BESIDE_BATCH)
+def memory_key(cell: TrainCell) -> _Key:
+    """Return a cell's values of `MEMORY_AXES`."""
+    return tuple(getattr(cell, name) for name in MEMORY_AXES)
 
 
 def _ran_out_of(cell: TrainCell, reason: str) -> str:
-    """Which memory a cell lacked: a system kills for want of its own, and a GPU's allocator says so."""
+    """Return which memory was exhausted: the OS kills processes for host memory, GPU allocators raise an error."""
     return DEVICE if cell.device == "cuda" and "killed" not in reason else HOST
 
 
 def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], environments: pd.DataFrame) -> dict[str, object]:
     ran = float(max(peaks.batches)) if peaks else np.nan
-    # What failed at a b that was trained elsewhere (another job, another node) is no limit of the hardware.
+    # A failure at a b that another job or node trained is no limit of the hardware.
     tried = _Tried(ran, min((b for b in failed if not b <= ran), default=np.inf))
     here = environments[environments["cell"].isin(peaks.cells if peaks else [])]
     available = float(here[AVAILABLE[str(key[-1])]].min()) if len(here) else np.nan
@@ -101,7 +101,7 @@ def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], environments
         by_line = np.floor((available / off - line[:, 0]) / line[:, 1])
     basis, note = _basis(tried, line, available)
     return {
-        **dict(zip((*BESIDE_BATCH, "memory"), key, strict=True)),
+        **dict(zip((*MEMORY_AXES, "memory"), key, strict=True)),
         "available": available,
         **columns("fixed", line[:, 0]),
         **columns("slope", line[:, 1]),
@@ -114,7 +114,7 @@ def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], environments
 
 
 def _basis(tried: _Tried, line: Ensemble, available: float) -> tuple[str, str]:
-    """Where the largest b is from, and what is missing where it is unknown."""
+    """Return how the largest b is known, and what is missing if it is unknown."""
     if tried.ran < tried.failed < np.inf:
         return MEASURED, ""
     if np.isnan(tried.ran):
@@ -138,34 +138,34 @@ def _largest(tried: _Tried, basis: str, by_line: Ensemble) -> dict[str, float]:
 
 
 YES, NO, UNDECIDED, UNKNOWN = "yes", "no", "undecided", "unknown"
-_OF_ALONE = ("network", "hardware", "prefetch", "memory")
-"""What the memory of one worker alone depends on beside b."""
+_ISOLATED_AXES = ("network", "hardware", "prefetch", "memory")
+"""What the memory of an isolated worker depends on, apart from b."""
 
 
 class MemoryUse(NamedTuple):
-    """What a worker takes, and has."""
+    """Predicted and available memory of a worker."""
 
     memory: str
-    """`DEVICE` where the device's own is known, else `HOST`."""
+    """`DEVICE` if device memory is known, else `HOST`."""
     peak: Ensemble
-    """The most that it takes, bytes; not numbers where nothing tells."""
+    """Peak use, bytes; NaN if unknown."""
     available: float
-    """Bytes; not a number where that was not recorded."""
+    """Bytes; NaN if not recorded."""
     fits: str
-    """`YES`, `NO`, `UNDECIDED` (the interval holds what is available) or `UNKNOWN`."""
+    """`YES`, `NO`, `UNDECIDED` (the interval contains the available memory) or `UNKNOWN`."""
 
 
 class _Base(NamedTuple):
-    """A training whose memory was measured."""
+    """A training with measured memory."""
 
     peaks: Peaks
     preset: Preset | None
-    """None where one worker trained alone."""
-    place: Placement
+    """None for an isolated worker."""
+    placement: Placement
 
 
 class Memory:
-    """What a worker at any point takes, and whether it fits."""
+    """Predicts the memory of a worker at any point, and whether it fits."""
 
     def __init__(
         self,
@@ -179,19 +179,20 @@ class Memory:
     ) -> None:
         """`largest` are rows of the largest_batch table, the frames tidy tables; `cuts` as `Cluster` has them."""
         self._peaks = {(*one.training, one.memory): one for one in peaks}
-        alone = [one for one in self._peaks.values() if one.labels["sync"] == NONE]
-        self._alone = {tuple(one.labels[name] for name in _OF_ALONE): one for one in alone}
-        self._tried = {tuple(row[name] for name in (*BESIDE_BATCH, "memory")): row for row in largest}
+        isolated = [one for one in self._peaks.values() if one.labels["sync"] == NONE]
+        self._isolated = {tuple(one.labels[name] for name in _ISOLATED_AXES): one for one in isolated}
+        self._tried = {tuple(row[name] for name in (*MEMORY_AXES, "memory")): row for row in largest}
         self._networks, self._presets, self._cuts = networks, presets, cuts or {}
         self._peak_memory, self._environments = peak_memory, environments
         self._available = cache(self._least_available)
 
     def held_out(self, point: Point) -> MemoryUse:
-        """By what one worker alone takes, whether the point was trained or not."""
+        """Predict from an isolated worker, whether or not the point was trained."""
         return self._fit(point, lambda memory: [self._one_worker(point, memory)])
 
     def __call__(self, point: Point, now: Point) -> MemoryUse:
-        """By the same training, one worker alone, or training at `now`, which a change makes `point`."""
+        """Predict from the same training, an isolated worker, or training at `now`, which a change turns into
+        `point`."""
         return self._fit(
             point,
             lambda memory: [
@@ -200,7 +201,7 @@ class Memory:
         )  # fmt: skip
 
     def measured(self, cells: Sequence[str], memory: str) -> float:
-        """What these cells took at most, the mean of their visits, bytes; not a number where there are none."""
+        """Return the peak of these cells, averaged over visits, bytes; NaN without cells."""
         rows = self._peak_memory[self._peak_memory["cell"].isin(cells)]
         return float(rows.groupby(["cell", "visit"])[f"{memory}_peak"].max().mean()) if len(rows) else np.nan
 
@@ -211,29 +212,32 @@ class Memory:
         if base is not None:
             layers, cuts = self._networks.get(point.network), self._cuts.get(point.network)
             peak = _peak(base, point, self._presets[point.sync], layers, cuts)
-        available = self._available(point.hardware, point.place[1], memory)
+        available = self._available(point.hardware, point.placement[1], memory)
         tried = self._tried.get((*self._training(point), memory), {})
         return MemoryUse(memory, peak, available, _verdict(point.worker_batch, tried, peak, available))
 
     def _training(self, point: Point) -> tuple[str | int, ...]:
-        """Values of `BESIDE_BATCH`."""
-        special = {"workers_per_node": point.place[1], "shards": self._presets[point.sync].strategy.shards(point.place)}
-        return tuple(special[name] if name in special else getattr(point, name) for name in BESIDE_BATCH)
+        """Return the point's values of `MEMORY_AXES`."""
+        special = {
+            "workers_per_node": point.placement[1],
+            "shards": self._presets[point.sync].strategy.shards(point.placement),
+        }
+        return tuple(special[name] if name in special else getattr(point, name) for name in MEMORY_AXES)
 
     def _trained(self, point: Point, memory: str) -> _Base | None:
         known = self._peaks.get((*self._training(point), memory))
-        return _Base(known, self._presets[point.sync], point.place) if known else None
+        return _Base(known, self._presets[point.sync], point.placement) if known else None
 
     def _one_worker(self, point: Point, memory: str) -> _Base | None:
         keys = ((point.network, point.hardware, prefetch, memory) for prefetch in (point.prefetch, 0))
-        known = next((self._alone[key] for key in keys if key in self._alone), None)
+        known = next((self._isolated[key] for key in keys if key in self._isolated), None)
         return _Base(known, None, (1, 1)) if known else None
 
     def _least_available(self, hardware: str, workers: int, memory: str) -> float:
-        """What a worker may use on this hardware, with as many workers on a node where any trained so."""
+        """Return the memory available to a worker here, preferring nodes with as many workers."""
         here = self._peak_memory[self._peak_memory["hardware"] == hardware]
-        alike = here[here["ranks"] // here["nodes"] == workers]
-        cells = (alike if len(alike) else here)["cell"]
+        same_workers = here[here["ranks"] // here["nodes"] == workers]
+        cells = (same_workers if len(same_workers) else here)["cell"]
         return float(self._environments.loc[self._environments["cell"].isin(cells), AVAILABLE[memory]].min())
 
 
@@ -257,7 +261,7 @@ def _fit_rows(curve: ScalingCurve, memory: Memory) -> Iterator[dict[str, object]
 
 
 def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: float) -> str:
-    """What was tried decides; else what is predicted of the memory that there is."""
+    """Decide by what was tried; otherwise by the predicted peak and the available memory."""
     if tried and b <= float(str(tried["largest_measured"])):
         return YES
     if tried and b >= float(str(tried["smallest_failed"])):
@@ -269,49 +273,52 @@ def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: flo
 
 
 def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None, cuts: Cuts | None) -> Ensemble:
-    """The most memory of one of the point's workers, bytes."""
-    same = base.preset == preset and base.place == point.place
+    """Return the peak memory of the point's most demanding worker, bytes."""
+    same = base.preset == preset and base.placement == point.placement
     checkpoints = bool(base.preset and base.preset.activation_checkpointing)
     if not same and (layers is None or checkpoints != preset.activation_checkpointing):
         return unknown_ensemble()
-    kept = base.preset.strategy.kept(base.place) if base.preset else 1.0
-    b = point.worker_batch * preset.strategy.kept(point.place) / kept
+    kept = base.preset.strategy.kept(base.placement) if base.preset else 1.0
+    b = point.worker_batch * preset.strategy.kept(point.placement) / kept
     batches = base.peaks.batches
     peak = base.peaks.measured[:, batches.index(int(b))] if b in batches else predicted(base.peaks, b)
     if same or layers is None:
         return peak
-    now, had = _divided(preset, point.place, layers, cuts), _divided(base.preset, base.place, layers, cuts)
+    now, had = _divided(preset, point.placement, layers, cuts), _divided(base.preset, base.placement, layers, cuts)
     if now is None or had is None:
         return unknown_ensemble()
     parts = base.peaks.parts[0]
-    whole = had[0] * (parts["weights"] + parts["gradients"]), had[1] * parts["optimiser"]
-    more = _extra(preset, point.place, now, whole, layers, cuts, point.worker_batch)
-    has = _extra(base.preset, base.place, had, whole, layers, cuts, b) if base.preset else 0.0
+    undivided = had[0] * (parts["weights"] + parts["gradients"]), had[1] * parts["optimiser"]
+    more = _extra(preset, point.placement, now, undivided, layers, cuts, point.worker_batch)
+    has = _extra(base.preset, base.placement, had, undivided, layers, cuts, b) if base.preset else 0.0
     return np.asarray(peak + more - has)
 
 
-def _divided(preset: Preset | None, place: Placement, layers: Layers, cuts: Cuts | None) -> tuple[float, float] | None:
-    """In how many parts weights and gradients are, and the optimiser's state; None where that is not known."""
-    if preset is None or place == (1, 1):
+def _divided(
+    preset: Preset | None, placement: Placement, layers: Layers, cuts: Cuts | None
+) -> tuple[float, float] | None:
+    """Return how many ways weights and gradients, and the optimiser state, are sharded; None if unknown."""
+    if preset is None or placement == (1, 1):
         return 1, 1
-    return preset.strategy.divided(place, layers.gradient_bytes.tolist(), lambda: cuts.split if cuts else None)
+    return preset.strategy.divided(placement, layers.gradient_bytes.tolist(), lambda: cuts.split if cuts else None)
 
 
 def _extra(
     preset: Preset,
-    place: Placement,
+    placement: Placement,
     divided: tuple[float, float],
-    whole: tuple[float, float],
+    undivided: tuple[float, float],
     layers: Layers,
     cuts: Cuts | None,
     worker_batch: float,
 ) -> float:
-    """What a preset adds to a worker's memory and takes from it, bytes; `whole` is what nobody divides."""
-    if place == (1, 1):
+    """Return the bytes a preset adds to a worker's memory minus what it shards away; `undivided` sizes are
+    unsharded."""
+    if placement == (1, 1):
         return 0.0
-    taken = sum((1 - 1 / parts) * size for parts, size in zip(divided, whole, strict=True))
+    taken = sum((1 - 1 / parts) * size for parts, size in zip(divided, undivided, strict=True))
     sizes = layers.gradient_bytes.tolist()
-    return preset.strategy.buffers(place, layers.names, sizes, cuts, worker_batch) - taken
+    return preset.strategy.buffers(placement, layers.names, sizes, cuts, worker_batch) - taken
 
 
 def largest(fitted: FittedStudy) -> list[dict[str, object]]:
@@ -320,9 +327,9 @@ def largest(fitted: FittedStudy) -> list[dict[str, object]]:
 
 
 def memory(fitted: FittedStudy) -> Memory:
-    """What a worker at any point of a study takes."""
+    """Memory model of a study."""
     return Memory(
-        fitted.memory, fitted.once(largest), fitted.reduced.trainings.networks, fitted.presets,
+        fitted.memory, fitted.once(largest), fitted.reduced.training_cells.networks, fitted.presets,
         fitted.tidy["peak_memory"], fitted.tidy["environments"], fitted.asked.cuts,
     )  # fmt: skip
 

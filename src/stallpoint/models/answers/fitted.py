@@ -1,7 +1,7 @@
-"""What questions ask: the records of a study, and what is fitted to them when it is first asked for.
+"""Records of a study and the models fitted to them, computed on first use and shared by all questions.
 
-A `Question` is a table of answers and the function that makes its rows. It stands in the file of its question, beside
-what it computes; `models.fitting` walks over all of them.
+A `Question` is a table of answers and the function that makes its rows. It is defined in the module that computes the
+answer; `models.fitting` collects all of them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import pandas as pd
 from stallpoint.models.answers import median_iterations, trust
 from stallpoint.models.answers.median_iterations import MedianIteration
 from stallpoint.models.answers.variants import Variant, variants
-from stallpoint.models.base.frames import Rows, of_types
+from stallpoint.models.base.frames import Rows, typed
 from stallpoint.models.base.measured import Measured, composed, measured, over_ranks, point_key, presets, trained
 from stallpoint.models.base.statistics import Ensemble, groups
 from stallpoint.models.convergence import noise_scale, steps
 from stallpoint.models.convergence.steps import Steps
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.models.iteration.prediction import DagModel, learning
+from stallpoint.models.iteration.prediction import DagModel, calibrated
 from stallpoint.models.iteration.scenarios import Scenario
-from stallpoint.models.terms import communication, data, matrix_products, pace, peaks
+from stallpoint.models.terms import communication, data, matrix_products, peaks, slowdown
 from stallpoint.models.terms.compute import Compute
-from stallpoint.models.terms.trainings import COLUMNS, Trainings, joined, trainings
+from stallpoint.models.terms.training_cells import COLUMNS, TrainingCells, joined, reduced_cells
 from stallpoint.records import disturbances
 from stallpoint.records.tables import TABLES, Table
 from stallpoint.strategies.division import Cuts
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Question:
-    """A table of answers."""
+    """A table of answers and the function that makes its rows."""
 
     table: Table
     rows: Callable[[FittedStudy], Rows]
@@ -49,45 +49,46 @@ class Question:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a study asks of its records."""
+    """Settings of a study that questions depend on."""
 
     nodes: Sequence[int]
-    """Node counts to predict beside the measured ones."""
+    """Node counts to predict in addition to the measured ones."""
     threshold: float = 0.10
-    """A curve stalls where doubling the workers gains less than that in throughput."""
+    """A curve stalls where doubling the workers raises throughput by less than this."""
     efficiency: float = 0.5
-    """Workers are worthwhile while a sample costs at most 1/`efficiency` as much as on the fewest."""
+    """Workers are cost-efficient while a sample costs at most 1/`efficiency` of its cost at the smallest worker
+    count."""
     shared_links: Collection[str | tuple[str, str]] = ()
-    """Storages that are reached over the link that carries the gradients."""
+    """Storages reached over the link that carries the gradients."""
     scenarios: Sequence[Scenario] = ()
     """What-ifs."""
     known_presets: Mapping[str, Preset] = field(
         default_factory=lambda: {name: known.preset for name, known in PRESETS.items()}
     )
-    """Presets that what-ifs may name."""
+    """Presets that what-if scenarios may name."""
     available: Mapping[str, int] = field(default_factory=dict)
-    """Nodes that a hardware entry has."""
+    """Nodes of each hardware entry."""
     calibration_nodes: Collection[int] = ()
-    """What trained on more nodes (on more workers than the fewest two counts, unless given) is predicted from the rest
-    alone for validation."""
+    """Node counts to calibrate on. For validation, training on more nodes (by default: on more than the two smallest
+    worker counts) is predicted from the rest."""
     multiply_adds: Mapping[str, float] = field(default_factory=dict)
-    """Of a sample's forward pass, by network."""
+    """Multiply-adds of a sample's forward pass, by network."""
     cuts: Mapping[str, Cuts] = field(default_factory=dict)
-    """Where each network can be cut into the stages of a pipeline, or split by outputs."""
+    """Where each network can be cut into pipeline stages, or split by outputs."""
     tokens: Mapping[str, int] = field(default_factory=dict)
-    """What a sample of a network is made of, where it is made of any."""
+    """Tokens per sample, by network."""
     rated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By hardware, as `utilisation` names the quantities."""
+    """Rated quantities, as `utilisation` names them, by hardware."""
     epoch_samples: int = IMAGENET
     seed: int = 0
 
 
 def _noise_scales(fitted: FittedStudy) -> Callable[[Steps], Ensemble]:
-    return cache(partial(noise_scale.of_training, gradient_noise=fitted.norms, seed=fitted.asked.seed))
+    return cache(partial(noise_scale.noise_scale_of_training, gradient_noise=fitted.norms, seed=fitted.asked.seed))
 
 
 class FittedStudy:
-    """Records of a study, and what several questions are made of; each part is found when it is first asked for."""
+    """Records of a study, and the models that several questions share; each is fitted on first use."""
 
     def __init__(
         self, tidy: Mapping[str, pd.DataFrame], parts: Iterable[Mapping[str, pd.DataFrame]] | None, asked: Asked
@@ -100,7 +101,7 @@ class FittedStudy:
         self._answered: dict[Callable[[FittedStudy], Any], Any] = {}
 
     def once(self, answer: Callable[[FittedStudy], T]) -> T:
-        """`answer` of this study, computed once: what several questions share."""
+        """Return `answer` of this study, computed once."""
         if answer not in self._answered:
             self._answered[answer] = answer(self)
         found: T = self._answered[answer]
@@ -110,22 +111,22 @@ class FittedStudy:
 
     @cached_property
     def reduced(self) -> _Reduced:
-        """What trained, reduced over ranks."""
+        """Training records, reduced over ranks."""
         return _reduced(self._parts, self.tidy["visits"], self.tidy["runs"])
 
     @cached_property
     def points(self) -> list[Measured]:
-        """Every point that trained, composed of layers' times where nobody measured its iterations."""
-        return measured(self.reduced.trainings.steps, self.asked.seed, composed=composed(self.tidy["runs"]))
+        """All training points; iterations composed of layer times where no iteration was measured."""
+        return measured(self.reduced.training_cells.steps, self.asked.seed, composed=composed(self.tidy["runs"]))
 
     @cached_property
     def seen(self) -> list[Measured]:
-        """Points whose iterations somebody measured, and did not compose of layers."""
+        """Points with measured iterations."""
         return [one for one in self.points if not one.composed]
 
     @cached_property
     def doubtful(self) -> set[tuple[object, ...]]:
-        """Points whose statistics are those of disturbed iterations."""
+        """Points whose statistics come from disturbed iterations."""
         cells, kept = trained(self.tidy["runs"]) if self.reduced.kept else {}, self.reduced.kept
         return {point_key(cells[path]) for path in kept if path in cells}
 
@@ -136,12 +137,12 @@ class FittedStudy:
 
     @cached_property
     def links(self) -> dict[communication.Scheme, communication.Communication]:
-        """The fits of collectives."""
+        """Fits of collectives."""
         return communication.fit(self.tidy["collectives"], self.asked.seed, self.tidy["contention"])
 
     @cached_property
     def libraries(self) -> dict[str, matrix_products.Library]:
-        """What matrix products take on each hardware."""
+        """Kernel models of matrix products, by hardware."""
         return matrix_products.libraries(self.tidy["sgemm"], self.asked.seed)
 
     @cached_property
@@ -168,12 +169,12 @@ class FittedStudy:
 
     @cached_property
     def varied(self) -> dict[str, Variant]:
-        """Variants of these that remedies try."""
+        """Variants of the used presets, for remedies."""
         return variants(self.used, taken={*self.asked.known_presets, *self.used})
 
     @cached_property
     def presets(self) -> dict[str, Preset]:
-        """All of them by name."""
+        """Known, used and varied presets by name."""
         return {
             **self.asked.known_presets,
             **self.used,
@@ -184,10 +185,10 @@ class FittedStudy:
 
     @cached_property
     def compute(self) -> Compute:
-        """Times of layers on one worker."""
-        return self._compute(self.reduced.trainings)
+        """Layer times on one worker."""
+        return self._compute(self.reduced.training_cells)
 
-    def _compute(self, seen: Trainings) -> Compute:
+    def _compute(self, seen: TrainingCells) -> Compute:
         return Compute(
             seen, self.asked.seed, {hardware: library.kernel for hardware, library in self.libraries.items()}
         )
@@ -195,27 +196,27 @@ class FittedStudy:
     @cached_property
     def reading(self) -> data.TrainingData:
         """Times to read mini-batches."""
-        return self._reading(self.reduced.trainings)
+        return self._reading(self.reduced.training_cells)
 
-    def _reading(self, seen: Trainings) -> data.TrainingData:
+    def _reading(self, seen: TrainingCells) -> data.TrainingData:
         return data.TrainingData(
             self.tidy["runs"], seen.steps, self.tidy["storage_reads"], self.asked.seed, self.asked.shared_links
         )
 
     @cached_property
     def cluster(self) -> Cluster:
-        """What is known of the cluster."""
-        return self._cluster(self.reduced.trainings, self.points, self.compute, self.reading)
+        """Fitted costs of the cluster."""
+        return self._cluster(self.reduced.training_cells, self.points, self.compute, self.reading)
 
-    def cluster_of(self, seen: Trainings, points: Sequence[Measured]) -> Cluster:
-        """What is known of the cluster once `seen` was measured, `points` among them."""
+    def cluster_of(self, seen: TrainingCells, points: Sequence[Measured]) -> Cluster:
+        """Fit the costs of the cluster to `seen` only, which contain `points`."""
         return self._cluster(seen, points, self._compute(seen), self._reading(seen))
 
     def _cluster(
-        self, seen: Trainings, points: Sequence[Measured], compute: Compute, reading: data.TrainingData
+        self, seen: TrainingCells, points: Sequence[Measured], compute: Compute, reading: data.TrainingData
     ) -> Cluster:
         known = Cluster(compute, self.links, reading, self.presets, cuts=self.asked.cuts)
-        return learning(known, points, seen, pace.fit(self.tidy["contention"], self.asked.seed), self.asked.seed)
+        return calibrated(known, points, seen, slowdown.fit(self.tidy["contention"], self.asked.seed), self.asked.seed)
 
     @cached_property
     def curves(self) -> list[ScalingCurve]:
@@ -224,17 +225,17 @@ class FittedStudy:
 
     @cached_property
     def training(self) -> list[ScalingCurve]:
-        """Without communication ranks train nothing together: such a curve explains others and answers nothing."""
+        """Curves whose ranks communicate. Curves without communication explain others but answer nothing."""
         return [curve for curve in self.curves if self.cluster.communicates(curve.origin)]
 
     @cached_property
     def communicating(self) -> list[Measured]:
-        """Measured points that do not train with communication left out."""
+        """Measured points whose ranks communicate."""
         return [one for one in self.seen if self.cluster.communicates(one.point)]
 
     @cached_property
     def placed(self) -> list[Measured]:
-        """Each training point on every curve it is of, others for themselves."""
+        """Each training point once per curve that contains it; other points once."""
         return [
             *(
                 one
@@ -248,35 +249,35 @@ class FittedStudy:
 
     @cached_property
     def to_target(self) -> list[steps.Steps]:
-        """Steps that each training to a target takes."""
+        """Steps of each training to its target."""
         return steps.steps_of(self.tidy["convergence_runs"], self.presets, self.asked.seed)
 
     def noise(self, steps: Steps) -> Ensemble:
-        """The noise scale of a training."""
+        """Return the noise scale of a training."""
         return self.once(_noise_scales)(steps)
 
 
 def _typed(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    return {name: of_types(TABLES[name], rows) for name, rows in tables.items()}
+    return {name: typed(TABLES[name], rows) for name, rows in tables.items()}
 
 
 class _Reduced(NamedTuple):
-    trainings: Trainings
-    """Without their disturbed iterations."""
+    training_cells: TrainingCells
+    """Without disturbed iterations."""
     disturbed: pd.DataFrame
     """Rows of the disturbances table."""
     intervened: pd.DataFrame
-    """Steps with a thing left out, and the column intervention."""
+    """Steps of intervened iterations, with the column intervention."""
     counts: pd.DataFrame
-    """As `disturbances.counts`; a point may have several rows, as its cells are read apart."""
+    """As `disturbances.counts`; a point has one row for each part that was read."""
     kept: Collection[str]
     """As `disturbances.kept`."""
     shown: Sequence[MedianIteration]
-    """One iteration in full of each cell that stands for a run."""
+    """One complete iteration of each cell that represents a run."""
 
 
 def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame, runs: pd.DataFrame) -> _Reduced:
-    """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are all there are."""
+    """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are complete."""
     visits = disturbances.with_sentinel(visits)
     in_full = median_iterations.cells_of_runs(runs)
     # Where parts of a mini-batch, or activations, are computed one after the other, layers have the times of all.
@@ -306,12 +307,12 @@ def _part(
     changed = [
         over_ranks(rows, layers.iloc[:0]).assign(intervention=name) for name, rows in groups(left_out, "intervention")
     ]
-    known = trainings(good, layers)
+    known = reduced_cells(good, layers)
     return _Reduced(
-        replace(known, alone={name: cell for name, cell in known.alone.items() if name not in apart}),
+        replace(known, isolated={name: cell for name, cell in known.isolated.items() if name not in apart}),
         found,
         pd.concat(changed) if changed else left_out.iloc[:0],
         disturbances.counts(iterations, found),
         disturbances.kept(iterations, found),
-        median_iterations.of_cells(in_full, good, layers),
+        median_iterations.median_iterations(in_full, good, layers),
     )

@@ -1,4 +1,4 @@
-"""What each halving of the mini-batch gains on one worker: where layers and matrix products stop scaling.
+"""Gain of each halving of the mini-batch on one worker: where layers and matrix products stop scaling.
 
 n nodes split a global mini-batch into b = B/n, so a doubling of the nodes halves b. With free communication it gains a
 factor t(b)/t(b/2); where b and the next measured b' are further apart, (t(b)/t(b'))^(1/log2(b/b')), the gain of each
@@ -28,9 +28,9 @@ from stallpoint.records.tables import CURVE_DISTANCES, HALVINGS
 
 
 def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int, Ensemble]]:
-    """Each of `batches` (rising) but the first, the next smaller one, and the gain of each halving between them.
+    """Yield each of the rising `batches` but the first, the next smaller one, and the gain per halving between them.
 
-    `seconds` [1 + REPLICATES, len(batches)]; the gain is not a number where a time is 0.
+    `seconds` [1 + REPLICATES, len(batches)]; the gain is NaN where a time is 0.
     """
     for index in range(1, len(batches)):
         smaller, larger = batches[index - 1], batches[index]
@@ -41,7 +41,7 @@ def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int,
 
 
 def halvings(compute: Compute, products: Mapping[tuple[str, str], Sequence[Shape]]) -> list[dict[str, object]]:
-    """Rows of the halvings table; `products` as `matrix_products.products` finds them."""
+    """Rows of the halvings table; `products` as from `matrix_products.products`."""
     return [*_of_layers(compute), *_of_products(products)]
 
 
@@ -67,7 +67,7 @@ def _halved(labels: dict[str, str], batches: Sequence[int], seconds: Ensemble) -
 
 
 def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
-    """Mean |log| of the ratio of two curves [1 + REPLICATES, points], with its interval from those of each point."""
+    """Return the mean |log| ratio of two curves [1 + REPLICATES, points], with an interval from those of each point."""
     intervals = [estimate(log) for log in np.log(first / second).T]
     values, lows, highs = (np.array(side) for side in zip(*intervals, strict=True))
     nearest = np.maximum(np.maximum(lows, -highs), 0.0)
@@ -78,7 +78,7 @@ def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
 def curve_distances(compute: Compute, products: Mapping[tuple[str, str], Sequence[Shape]]) -> list[dict[str, object]]:
     """Rows of the curve_distances table: every product that shares two mini-batches with its network's compute time.
 
-    `products` as `matrix_products.products` finds them.
+    `products` as from `matrix_products.products`.
     """
     return [row for key, shapes in products.items() for row in _distance_rows(compute, key, shapes)]
 
@@ -89,8 +89,8 @@ def _distance_rows(compute: Compute, key: tuple[str, str], shapes: Sequence[Shap
         common = sorted(set(batches) & set(shape.batches))
         if len(common) < 2:
             continue
-        whole = _speedups(batches, seconds[ALL], common)
-        value, low, high = distance(_speedups(shape.batches, shape.seconds[..., 0], common), whole)
+        network_speedups = _speedups(batches, seconds[ALL], common)
+        value, low, high = distance(_speedups(shape.batches, shape.seconds[..., 0], common), network_speedups)
         yield {
             "network": key[0],
             "hardware": key[1],
@@ -106,7 +106,7 @@ def _distance_rows(compute: Compute, key: tuple[str, str], shapes: Sequence[Shap
 
 
 def _speedups(batches: Sequence[int], seconds: Ensemble, common: Sequence[int]) -> Ensemble:
-    """Speedup at each of `common` but the largest, over that."""
+    """Return the speedup at each of `common` but the largest, relative to the largest."""
     at = [list(batches).index(batch) for batch in common]
     speedups: Ensemble = seconds[:, at[-1:]] / seconds[:, at[:-1]]
     return speedups

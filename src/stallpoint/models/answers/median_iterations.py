@@ -1,7 +1,7 @@
-"""One iteration of each run in full: that whose wall time, of its slowest rank, is the median of its cell's.
+"""One complete iteration of each run: the one whose wall time (of its slowest rank) is the median of its cell.
 
-A run is what was measured on most workers for a network, hardware and preset. Only its rows are kept of all layers of
-all ranks, so that what is drawn does not grow with what was measured.
+A run is the measurement at the largest worker count of a network, hardware entry and preset. Only its rows are kept of
+all layers of all ranks, so that drawings do not grow with the study.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from stallpoint.models.base.statistics import groups
 from stallpoint.strategies.presets import NONE
 
 RUN = ("network", "hardware", "sync")
-MOST_RANKS = 16
-"""Ranks that are kept: of more, those that took longest."""
+MAX_RANKS = 16
+"""Ranks to keep; if there are more, the slowest."""
 
 
 class MedianIteration(NamedTuple):
@@ -30,19 +30,19 @@ class MedianIteration(NamedTuple):
 
 
 def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
-    """The cells, of any repeat, that stand for a run; none whose iterations are composed of parts."""
+    """Return the cells, of any repeat, that represent a run; cells with composed iterations are excluded."""
     runs_of: dict[tuple[object, ...], dict[tuple[object, ...], list[str]]] = {}
     parts = composed(runs)
     for path, cell in trained(runs[runs["status"] == "ok"]).items():
         if cell.ranks > 1 and cell.sync != NONE and path not in parts:
             run = tuple(getattr(cell, name) for name in RUN)
-            place = (-cell.ranks, *(getattr(cell, name) for name in SERIES))
-            runs_of.setdefault(run, {}).setdefault(place, []).append(path)
+            order = (-cell.ranks, *(getattr(cell, name) for name in SERIES))
+            runs_of.setdefault(run, {}).setdefault(order, []).append(path)
     return frozenset(path for places in runs_of.values() for path in places[min(places)])
 
 
-def of_cells(cells: frozenset[str], iterations: pd.DataFrame, layers: pd.DataFrame) -> list[MedianIteration]:
-    """The median iterations of those `cells` that have rows in these tables, all of some cells."""
+def median_iterations(cells: frozenset[str], iterations: pd.DataFrame, layers: pd.DataFrame) -> list[MedianIteration]:
+    """Return the median iterations of those `cells` that occur in these tables, which hold complete cells."""
     counted = kept(iterations)
     of_cell = groups(counted[counted["cell"].isin(list(cells))], "cell")
     return [_median(rows, layers[layers["cell"] == name]) for name, rows in of_cell]
@@ -53,14 +53,14 @@ def _median(iterations: pd.DataFrame, layers: pd.DataFrame) -> MedianIteration:
     chosen = int(walls.index[(len(walls) - 1) // 2])
     ranks = iterations[iterations["iteration"] == chosen]
     first = ranks["start"].min()
-    slowest = ranks.nlargest(MOST_RANKS, "iteration_time").sort_values("rank")
+    slowest = ranks.nlargest(MAX_RANKS, "iteration_time").sort_values("rank")
     shown = slowest.assign(start=slowest["start"] - first, wall=walls.loc[chosen], iterations=len(walls))
     here = layers[(layers["iteration"] == chosen) & layers["rank"].isin(shown["rank"])]
     return MedianIteration(shown, here)
 
 
 def tables(found: Iterable[MedianIteration]) -> tuple[pd.DataFrame | Sequence[dict[str, object]], ...]:
-    """The tables median_iterations and median_layers: of each run that repeat whose wall time is the median."""
+    """Return the tables median_iterations and median_layers, with the repeat of median wall time for each run."""
     runs: dict[tuple[str, ...], list[MedianIteration]] = {}
     for one in found:
         runs.setdefault(tuple(one.ranks.iloc[0][list(RUN)]), []).append(one)

@@ -1,12 +1,12 @@
-"""What next: which cell that nobody ran would narrow the interval of the stalling point most per node-hour.
+"""What to measure next: the cell expected to narrow the interval of the stalling point most per node-hour.
 
-Preposterior analysis (Raiffa & Schlaifer 1961, chapter 5): the ensembles are samples of what may be true. Each sample
-says what a cell would measure and where the curve would stall; samples that agree in the measurement are what
-would be left possible after it, and the interval over them, averaged over measurements, is the one to expect.
+Preposterior analysis (Raiffa & Schlaifer 1961, chapter 5): the ensembles are samples of possible truths. Each sample
+implies a measurement of a candidate cell and a stalling point. Samples that agree in the measurement remain possible
+after it; the mean width of their stalling points is the expected width of the interval.
 
-Ensembles hold the uncertainty of what was measured, not that of the model. Away from the measured worker counts the
-model is therefore allowed a further error that walks at random with the doublings of n: by as much for each doubling as
-predictions parted from measurements between measured worker counts, and, until there are many, by `STEP_ERROR`.
+Ensembles hold the uncertainty of measurements, not of the model. Away from measured worker counts the model therefore
+gets a further error, a random walk over the doublings of n. Its step is estimated from how predictions and measurements
+diverge between measured counts, with `STEP_ERROR` as the prior.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from stallpoint.study.kinds.intervention_kind import InterventionCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
 STEP_ERROR = 0.07
-"""Relative error of the model for a doubling, before any was seen: Shi et al. (2018, section V-D) find 4.6 to 9.4 %."""
+"""Prior relative model error per doubling: Shi et al. (2018, section V-D) report 4.6 to 9.4 %."""
 DRAWS = 20
-"""Errors of the model drawn for each bootstrap replicate."""
+"""Model errors drawn for each bootstrap replicate."""
 STRATA = 20
-"""Groups of samples that agree in a measurement."""
-LEAST_NARROWING = 0.02
-"""Part of the width below which a narrowing is an accident of the draws and counts as none."""
+"""Groups of samples with similar measurements."""
+MIN_NARROWING = 0.02
+"""Relative narrowing below which a narrowing is sampling noise and counts as none."""
 
 
 @dataclass(frozen=True)
 class CurveSamples:
-    """What may be true of a curve: one row for each sample."""
+    """Samples of possible true curves, one row each."""
 
     ranks: Sequence[int]
     """Known worker counts, rising."""
@@ -62,69 +62,69 @@ class Candidate:
     ranks: int
     worker_batch: int
     measures: Reals
-    """Logarithm of the time that it would find, [samples], without noise."""
+    """Logarithm of the measured time, [samples], without noise."""
     hours: float
     """Node-hours."""
 
 
 def width(values: Reals) -> float:
-    """Length of the 90 % interval of a normal quantity that scatters as `values` do.
+    """Return the length of the 90 % interval of a normal quantity with the scatter of `values`.
 
-    Not between quantiles of `values`: where a curve may also never stall, these jump.
+    Quantiles of `values` would jump, since a curve may never stall.
     """
     return NORMAL_INTERVAL * float(np.std(values))
 
 
 def expected_width(values: Reals, measurement: Reals) -> float:
-    """`width` of `values` to expect once `measurement`, of the same samples, is known.
+    """Return the expected `width` of `values` after observing `measurement` on the same samples.
 
-    What `measurement` leaves open is the scatter about a straight line in each of `STRATA` groups alike in it.
+    The remaining variance is the residual of a linear fit within each of `STRATA` groups of similar measurements.
     """
-    left = [
+    unexplained = [
         np.var(values[members]) - _explained(values[members], measurement[members])
         for members in np.array_split(np.argsort(measurement, kind="stable"), STRATA)
     ]
-    return NORMAL_INTERVAL * float(np.sqrt(np.mean(left)))
+    return NORMAL_INTERVAL * float(np.sqrt(np.mean(unexplained)))
 
 
 def _explained(values: Reals, by: Reals) -> float:
-    """Variance of `values` that a straight line in `by` explains."""
+    """Return the variance of `values` explained by a linear fit on `by`."""
     scatter = np.var(by)
     return float(np.mean((values - values.mean()) * (by - by.mean())) ** 2 / scatter) if scatter > 0 else 0.0
 
 
-def stall_place(ranks: Sequence[int], speeds: Reals, threshold: float) -> Reals:
-    """Where doubling begins to gain less than `threshold`, log2 of workers, [samples].
+def stall_position(ranks: Sequence[int], speeds: Reals, threshold: float) -> Reals:
+    """Return where doubling first gains less than `threshold`, in log2 of workers, [samples].
 
-    `speeds` holds the logarithm of the throughput [samples, len(ranks)]. Between two counts by a straight line in
-    log2 n, so that a sample is not pressed onto one of the counts; the largest count where no doubling gains less.
+    `speeds` is the logarithm of the throughput [samples, len(ranks)]. Gains are interpolated linearly in log2 n between
+    counts, so that samples are not forced onto a count; the largest count if every doubling gains enough.
     """
     counts = list(ranks)
     doubled = [n for n in counts if 2 * n in counts]
     found = np.full(len(speeds), np.log2(counts[-1]))
     for n in reversed(doubled):
         over = speeds[:, counts.index(2 * n)] - speeds[:, counts.index(n)] - np.log1p(threshold)
-        place = np.full(len(speeds), np.log2(n))
+        placement = np.full(len(speeds), np.log2(n))
         if n % 2 == 0 and n // 2 in doubled:
             before = speeds[:, counts.index(n)] - speeds[:, counts.index(n // 2)] - np.log1p(threshold)
             with np.errstate(divide="ignore", invalid="ignore"):
                 part = np.where(before > 0, before / (before - over), 0.0)
-            place = np.log2(n // 2) + part
-        found = np.where(over < 0, place, found)
+            placement = np.log2(n // 2) + part
+        found = np.where(over < 0, placement, found)
     return found
 
 
-def walk_covariance(places: Reals, fixed: Sequence[int]) -> Reals:
-    """Covariance at `places` of a random walk of unit variance that is zero at the places with indices `fixed`.
+def walk_covariance(positions: Reals, fixed: Sequence[int]) -> Reals:
+    """Return the covariance at `positions` of a random walk of unit variance, conditioned to 0 at indices `fixed`.
 
-    From the first of them it walks to both sides (two-sided Brownian motion); on the others it is conditioned.
+    The walk starts at the first of them in both directions (two-sided Brownian motion).
     """
     first, *others = fixed
-    away = places - places[first]
+    away = positions - positions[first]
     walk = (np.abs(away)[:, None] + np.abs(away)[None, :] - np.abs(away[:, None] - away[None, :])) / 2
     across = walk[:, others]
-    left: Reals = walk - across @ np.linalg.solve(walk[np.ix_(others, others)], across.T)
-    return left
+    conditioned: Reals = walk - across @ np.linalg.solve(walk[np.ix_(others, others)], across.T)
+    return conditioned
 
 
 def table(
@@ -136,7 +136,7 @@ def table(
     available: Mapping[str, int],
     seed: int,
 ) -> list[dict[str, object]]:
-    """Rows of the next_cells table; `available` says how many nodes a hardware entry has, where that is known."""
+    """Rows of the next_cells table; `available` maps hardware entries to their node counts, if known."""
     site = Site(jobs, fits, presets, available)
     return [row for curve in curves if curve.measured for row in _rows(curve, site, threshold, seed)]
 
@@ -148,13 +148,13 @@ def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Itera
     if samples is None:
         return
     batches = np.log([curve.at(ranks).point.global_batch for ranks in samples.ranks])
-    places = stall_place(samples.ranks, batches - samples.seconds, threshold)
-    now = width(places)
+    positions = stall_position(samples.ranks, batches - samples.seconds, threshold)
+    now = width(positions)
     found = []
     for candidate in _candidates(curve, samples, site):
-        noise = samples.noise * random.standard_normal(len(places))
-        narrowing = now - expected_width(places, candidate.measures + noise)
-        found.append((candidate, narrowing if narrowing > LEAST_NARROWING * now else 0.0))
+        noise = samples.noise * random.standard_normal(len(positions))
+        narrowing = now - expected_width(positions, candidate.measures + noise)
+        found.append((candidate, narrowing if narrowing > MIN_NARROWING * now else 0.0))
     found.sort(key=lambda entry: (-entry[1] / entry[0].hours, entry[0].hours))
     for rank, (candidate, narrowing) in enumerate(found, start=1):
         yield {
@@ -173,42 +173,43 @@ def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Itera
 
 
 def _candidates(curve: ScalingCurve, samples: CurveSamples, site: Site) -> list[Candidate]:
-    """Every cell that could be run and takes time."""
+    """Return every cell that could be run and takes time."""
     base = curve.origin
-    most = site.available.get(base.hardware, max(curve.at(ranks).point.nodes for ranks in samples.ranks))
+    max_nodes = site.available.get(base.hardware, max(curve.at(ranks).point.nodes for ranks in samples.ranks))
     preset = site.presets[base.sync]
     scheme = scheme_of(base.hardware, preset)
     found = [
-        *_training(curve, samples, site.jobs, most),
-        *_collectives(curve, samples, site.jobs, most, scheme, site.fits.get(scheme)),
+        *_training(curve, samples, site.jobs, max_nodes),
+        *_collectives(curve, samples, site.jobs, max_nodes, scheme, site.fits.get(scheme)),
         *_compute(curve, samples, site.jobs),
     ]
     return [candidate for candidate in found if candidate.hours > 0]
 
 
 def draw(curve: ScalingCurve, random: np.random.Generator) -> CurveSamples | None:
-    """CurveSamples of a curve's iteration times; None where no doubling is known."""
+    """Draw samples of a curve's iteration times; None if no doubling is known."""
     ranks = curve.known
     if not any(2 * n in ranks for n in ranks):
         return None
     measured = [index for index, n in enumerate(ranks) if curve.basis(n) == "measured"]
-    places = np.log2(ranks)
+    positions = np.log2(ranks)
     errors = {n: _log_error(curve, n) for n in (ranks[index] for index in measured)}
     usual = np.array([_likely(curve, n, errors) for n in ranks]).T
     replicates = np.repeat(np.arange(1, len(usual)), DRAWS)
-    walk = random.multivariate_normal(np.zeros(len(ranks)), walk_covariance(places, measured), len(replicates))
+    walk = random.multivariate_normal(np.zeros(len(ranks)), walk_covariance(positions, measured), len(replicates))
     return CurveSamples(ranks, usual[replicates] + step_error(errors) * walk, replicates, _noise(curve))
 
 
 def _log_error(curve: ScalingCurve, ranks: int) -> Reals:
-    """Logarithm of measured over predicted iteration time, [1 + REPLICATES]."""
+    """Return the logarithm of measured over predicted iteration time, [1 + REPLICATES]."""
     predicted = curve.held_out[ranks].parts.iteration_time
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.log(curve.measured[ranks].parts.iteration_time / predicted))
 
 
 def _likely(curve: ScalingCurve, ranks: int, errors: Mapping[int, Reals]) -> Reals:
-    """Logarithm of the iteration time: measured, or predicted and corrected as at the nearest measured count."""
+    """Return the logarithm of the iteration time: measured, or predicted with the error of the nearest measured
+    count."""
     seconds = np.log(curve.at(ranks).parts.iteration_time)
     compared = [n for n, error in errors.items() if np.isfinite(error).all()]
     if curve.basis(ranks) == "measured" or not compared:
@@ -217,9 +218,9 @@ def _likely(curve: ScalingCurve, ranks: int, errors: Mapping[int, Reals]) -> Rea
 
 
 def step_error(errors: Mapping[int, Reals]) -> float:
-    """Standard deviation of the model's further error for one doubling; `errors` by measured worker count.
+    """Return the standard deviation of the model's additional error per doubling; `errors` by measured worker count.
 
-    Mean square of the steps between measured counts, with `STEP_ERROR` counted as one step.
+    The mean square of the steps between measured counts, with `STEP_ERROR` counted as one step.
     """
     known = {n: float(error[0]) for n, error in sorted(errors.items()) if np.isfinite(error).all()}
     counts, values = np.array(list(known), dtype=np.float64), np.array(list(known.values()))
@@ -228,7 +229,7 @@ def step_error(errors: Mapping[int, Reals]) -> float:
 
 
 def _noise(curve: ScalingCurve) -> float:
-    """What one job's time is off: the spread of the measured medians, of which each holds several jobs."""
+    """Return the error of one job's time: the spread of measured medians, scaled by the jobs in each."""
     spreads = [
         float(np.log(measured.parts.iteration_time[1:]).std() * np.sqrt(len(measured.cells)))
         for ranks, measured in curve.measured.items()
@@ -242,19 +243,19 @@ def _noise(curve: ScalingCurve) -> float:
 
 @dataclass(frozen=True)
 class Jobs:
-    """How long the jobs of the study took."""
+    """Durations of the study's jobs."""
 
     train: Mapping[str, tuple[TrainCell, float]]
     """Cell and duration [s] by path."""
     collectives: Mapping[tuple[str, str], float]
     """Median duration [s] by hardware and backend."""
     failed: frozenset[tuple[str | int, ...]]
-    """What could not run: series and place of training cells, scheme and place of collectives."""
+    """Cells that could not run: series and placement of training, scheme and placement of collectives."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """What candidates depend on beside the curve."""
+    """What candidates depend on, apart from the curve."""
 
     jobs: Jobs
     fits: Mapping[Scheme, Communication]
@@ -264,7 +265,7 @@ class Site:
 
 
 def jobs_of(runs: pd.DataFrame) -> Jobs:
-    """From the tidy table of this name."""
+    """Read job durations from the tidy table runs."""
     train: dict[str, tuple[TrainCell, float]] = {}
     collectives: dict[tuple[str, str], list[float]] = {}
     failed: set[tuple[str | int, ...]] = set()
@@ -284,7 +285,8 @@ def jobs_of(runs: pd.DataFrame) -> Jobs:
 
 
 def train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
-    """Time of a training job of this curve whose iterations take `iteration` seconds: start and end as they were."""
+    """Return the duration of a training job of this curve at `iteration` seconds per iteration, with measured
+    overheads."""
     found = [
         (cell.iterations + cell.warmup, duration, float(measured.parts.iteration_time[0]))
         for measured in curve.measured.values()
@@ -295,27 +297,27 @@ def train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
     return float(np.median(around or [0.0])) + count * iteration
 
 
-def _training(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, most: int) -> Iterator[Candidate]:
-    """A training job at each worker count; where one was measured, a further repeat."""
+def _training(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, max_nodes: int) -> Iterator[Candidate]:
+    """Yield a training job at each worker count; a further repeat where one was measured."""
     for index, ranks in enumerate(samples.ranks):
         point = curve.at(ranks).point
-        if point.nodes <= most and (*point.placeless, *point.place) not in jobs.failed:
+        if point.nodes <= max_nodes and (*point.placeless, *point.placement) not in jobs.failed:
             seconds = train_seconds(curve, jobs, float(np.exp(np.median(samples.seconds[:, index]))))
             hours = point.nodes * seconds / 3600
             yield Candidate("train", point.nodes, ranks, point.worker_batch, samples.seconds[:, index], hours)
 
 
 def _collectives(
-    curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, most: int, scheme: Scheme, fit: Communication | None
+    curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, max_nodes: int, scheme: Scheme, fit: Communication | None
 ) -> Iterator[Candidate]:
-    """The collectives of places for which the fit over several of them stands in."""
+    """Yield collectives cells for placements that are only covered by the fit over several placements."""
     hardware, backend, *_ = scheme
     if fit is None or (hardware, backend) not in jobs.collectives:
         return
     for ranks, predicted in curve.predicted.items():
-        nodes, _ = place = predicted.point.place
-        known = ranks in samples.ranks and nodes <= most
-        if not known or place in fit.by_place or (*scheme[:3], *place) in jobs.failed:
+        nodes, _ = placement = predicted.point.placement
+        known = ranks in samples.ranks and nodes <= max_nodes
+        if not known or placement in fit.by_placement or (*scheme[:3], *placement) in jobs.failed:
             continue
         seconds = predicted.parts.communication
         if (seconds > 0).all():
@@ -325,7 +327,7 @@ def _collectives(
 
 
 def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator[Candidate]:
-    """Compute cells, one worker alone, at every b whose times were interpolated or extrapolated."""
+    """Yield compute cells, on one isolated worker, at every b whose times were interpolated or extrapolated."""
     seen = set()
     for ranks in samples.ranks:
         predicted = curve.predicted.get(ranks)
@@ -334,14 +336,14 @@ def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator
         seconds = predicted.parts.forward + predicted.parts.backward
         if "measured" not in predicted.compute_source and (seconds > 0).all():
             seen.add(predicted.point.worker_batch)
-            alone = float((seconds + predicted.parts.update)[0])
-            hours = train_seconds(curve, jobs, alone) / 3600
+            isolated = float((seconds + predicted.parts.update)[0])
+            hours = train_seconds(curve, jobs, isolated) / 3600
             measures = np.log(seconds)[samples.replicates]
             yield Candidate("compute", 1, 1, predicted.point.worker_batch, measures, hours)
 
 
 def jobs(fitted: FittedStudy) -> Jobs:
-    """How long the jobs of a study took."""
+    """Durations of a study's jobs."""
     return jobs_of(fitted.tidy["runs"])
 
 

@@ -29,7 +29,7 @@ from stallpoint.models.iteration.scenarios import Link, Scenario, predict
 from stallpoint.models.terms.communication import Communication, Scheme, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.link import Traffic
-from stallpoint.models.terms.trainings import Layers
+from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.presets import PRESETS
 from stallpoint.study.workers import Placement
 
@@ -38,9 +38,9 @@ FREE = Scenario(link=Link(latency=0.0, bandwidth=np.inf))
 
 
 def figures(paper: Mapping[str, Any], threshold: float = 0.10) -> list[dict[str, object]]:
-    """Rows of the paper_figures table; `paper` as a file of ``resources/published``.
+    """Rows of the paper_figures table; `paper` is a file of ``resources/published``.
 
-    Raises `InputError` naming an entry that is missing.
+    Raises `InputError` naming a missing entry.
     """
     try:
         return [row for figure, entry in paper["figures"].items() for row in _figure(paper, figure, entry, threshold)]
@@ -66,9 +66,10 @@ def _figure(
 def _cluster(
     paper: Mapping[str, Any], network: str, hardware: str, figure: int, batch: int
 ) -> tuple[Cluster, ScalingCurve, int]:
-    """The published cluster as the model is given it, the curve that starts on one of its nodes, and its mini-batch.
+    """Return the published cluster, the curve from one of its nodes, and its mini-batch.
 
-    That is the network's default one; but a serial fraction is that of the mini-batch at hand, `batch`.
+    The mini-batch is the network's default, except for Fig. 12: a serial fraction belongs to the mini-batch `batch`
+    itself.
     """
     sizes, link = paper["networks"][network], paper["link"]
     usual = batch if figure == 12 else int(sizes["batch"]["value"])
@@ -95,22 +96,22 @@ def _cluster(
 
 @dataclass(frozen=True)
 class PublishedCompute:
-    """Compute times of a network of which one iteration's time is published."""
+    """Compute times of a network, from the published time of one iteration."""
 
     network: str
     gradient_bytes: int
     batch: int
-    """Mini-batch of that iteration, samples."""
+    """Mini-batch of the published iteration, samples."""
     seconds: float
-    """Its time, s."""
+    """Time of the published iteration, s."""
     least_batch: int
-    """Below this b the time does not fall any more."""
+    """b below which the time is constant."""
     serial: float
-    """Part of the iteration that is the same at any b."""
+    """Fraction of the iteration that does not depend on b."""
 
     @property
     def layers(self) -> Mapping[str, Layers]:
-        """One layer that learns and scales, and one that does neither."""
+        """One layer with gradients that scales, and one with neither."""
         types = np.array(["convolution", "other"])
         return {
             self.network: Layers(("scaling layers", "non-scaling layers"), types, np.array([self.gradient_bytes, 0]))
@@ -119,7 +120,8 @@ class PublishedCompute:
     def times(
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
     ) -> Times | None:
-        """Half forward, half backward (section II: "practically cutting the overlay times by half")."""
+        """Split the time evenly into forward and backward (section II: "practically cutting the overlay times by
+        half")."""
         scaling = (1 - self.serial) * max(batch, self.least_batch) / self.batch
         half: Ensemble = np.tile(np.array([scaling, self.serial]) * self.seconds / 2, (1 + REPLICATES, 1))
         nothing = np.zeros(1 + REPLICATES)
@@ -127,25 +129,25 @@ class PublishedCompute:
 
 
 class NoData:
-    """Training data that is there at once: the paper holds it on local SSDs (section IV)."""
+    """Training data that is available at once: the paper holds it on local SSDs (section IV)."""
 
     def seconds(
         self,
         measured: Measured,
-        place: Placement,
+        placement: Placement,
         batch: int,
         *,
         without: Collection[str] = (),
         readers: int | None = None,
     ) -> Ensemble:
-        """No time at all."""
+        """Return zero."""
         return np.zeros(1 + REPLICATES)
 
-    def beside_gradients(
-        self, measured: Measured, alone: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
+    def sharing_link(
+        self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
     ) -> tuple[Ensemble, float]:
-        """Nothing shares the link with the gradients."""
-        return alone, 1.0
+        """Return `isolated` unchanged: data does not share the link with gradients."""
+        return isolated, 1.0
 
 
 def _rows(curve: ScalingCurve, threshold: float) -> Iterator[dict[str, object]]:

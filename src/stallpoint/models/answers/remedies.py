@@ -1,7 +1,7 @@
-"""What would help, ranked: changes of training or of the cluster, what each gains, and the cell that would confirm it.
+"""Remedies, ranked: changes of training or of the cluster, their gain, and the cell that would confirm each.
 
-A remedy is a scenario of `what_if`, judged on the most workers that were measured: the throughput it is predicted to
-have there over that predicted without it. Factors on a setting are all `RAISED`, so that remedies can be compared.
+A remedy is a scenario of `what_if`, judged at the largest measured worker count: predicted throughput with the change
+over predicted throughput without it. All factors on settings are `RAISED`, so that remedies are comparable.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
 FASTER_LINK = 10.0
-"""Factor on the links' bandwidth, and on 1 over their latency: from one generation of networks to the next but one."""
+"""Factor on bandwidth and on 1/latency of links: about two generations of networks."""
 LOSSY, LARGER = "gradients lose precision", "a target may take more samples"
 TRAINS_OTHERWISE = (LOSSY, LARGER)
-"""What else remedies change that train something else: to be said wherever one is named."""
+"""Side effects that change the trained result; named wherever the remedy is."""
 CELL_LIMITS = "; the cell says what it can gain at most"
-TOLD = {
+SCRIPT_PLACEHOLDERS = {
     "mini-batch": "", "workers per node": "", "node": "",
     "readers": "{prefetch}", "storage": "{storage_path}", "staging": "{storage_path}",
 }  # fmt: skip
-"""Remedies that a cell of a script of the user's can confirm, and what its command has to be told for that."""
+"""Remedies that a cell with a user's script can confirm, and the placeholder its command needs for that."""
 HELPS, UNDECIDED, NO_GAIN, TOO_LARGE, UNKNOWN = "helps", "undecided", "no gain", "does not fit", "unknown"
 VERDICTS = (HELPS, UNDECIDED, TOO_LARGE, NO_GAIN, UNKNOWN)
-"""In the order in which remedies are told."""
+"""In the order of the ranking."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class Remedy:
     """A change of what is trained, or of the cluster."""
 
     kind: str
-    """What it changes; of one kind the one that gains most is told."""
+    """What the remedy changes; answers name the best remedy of each kind."""
     words: str
     scenario: Scenario
     also: str = ""
-    """What else it changes, or what it takes."""
+    """Side effect or requirement."""
     upper_bound: bool = False
-    """Whether the prediction is a limit: what it changes is taken to cost nothing afterwards."""
+    """Whether the prediction is an upper bound: the changed part is assumed to cost nothing afterwards."""
     defines: Mapping[str, Any] | None = None
-    """Presets or storages that the study has to have for it, by section."""
+    """Presets or storages to add to the study, by section."""
     settings: Mapping[str, Any] | None = None
-    """Of the confirming cell, beside its axes."""
+    """Settings of the confirming cell, in addition to its axes."""
     runs: bool = True
-    """Whether a cell can confirm it at all."""
+    """Whether a cell can confirm the remedy."""
 
 
 def table(
@@ -78,7 +78,7 @@ def table(
 ) -> list[dict[str, object]]:
     """Rows of the remedies table, for every curve whose predictions are not withheld.
 
-    `varied` are the variants that `cluster` has among its presets; `runs` is the tidy table of this name.
+    `varied` are the variants among the presets of `cluster`; `runs` is the tidy table.
     """
     cells = trained(runs)
     study = _Study(cluster, varied, cells, jobs, memory, _storages(cells.values()))
@@ -86,7 +86,7 @@ def table(
 
 
 class _Study(NamedTuple):
-    """What remedies are judged by."""
+    """What remedies depend on."""
 
     cluster: Cluster
     variants: Mapping[str, Variant]
@@ -101,7 +101,7 @@ class _Study(NamedTuple):
 
 
 def _remedies(study: _Study, point: Point, cell: TrainCell) -> Iterator[Remedy]:
-    """Every remedy at a point, whose curve begins with `cell`."""
+    """Yield every remedy at a point, whose curve begins with `cell`."""
     if point.ranks > 1:
         yield from _of_presets(study, point)
         yield from _of_cluster(study.cluster.preset(point), point.ranks)
@@ -112,19 +112,19 @@ def _remedies(study: _Study, point: Point, cell: TrainCell) -> Iterator[Remedy]:
     )  # fmt: skip
     yield from _of_data(point, cell, study.storages.get((point.network, point.hardware), {}))
     if fewer := _fewer_workers(point):
-        words = f"{fewer} worker{'s' if fewer > 1 else ''} on each node instead of {point.place[1]}"
+        words = f"{fewer} worker{'s' if fewer > 1 else ''} on each node instead of {point.placement[1]}"
         yield Remedy("workers per node", words, Scenario(workers_per_node=fewer), "as many nodes, fewer workers")
 
 
 def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
-    """Other presets whose collectives were measured, and this one with one thing changed."""
+    """Yield other presets with measured collectives, and variants of this preset."""
     presets, links = study.cluster.presets, study.cluster.communication
     seen = [presets[point.sync]]
     for name, preset in presets.items():
         measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
-        # What is not synchronous trains something else.
+        # An asynchronous preset trains something else.
         known = preset.communicates and preset.synchronous and preset.predictable and measured
-        divides = preset.strategy.divides(point.place, study.cluster.cuts.get(point.network))
+        divides = preset.strategy.divides(point.placement, study.cluster.cuts.get(point.network))
         if name not in study.variants and known and divides and preset not in seen:
             seen.append(preset)
             also = "" if preset.lossless else LOSSY
@@ -150,7 +150,7 @@ def _of_variant(name: str, variant: Variant) -> Remedy:
 
 
 def _of_cluster(preset: Preset, ranks: int) -> Iterator[Remedy]:
-    """Other links, and no node that lags; what leaves the messages out for real says what they can gain at most."""
+    """Yield faster links and removing a lagging node; an intervention without communication gives the upper bound."""
     nothing = [name for name in (EMPTY_MESSAGES, NO_COMMUNICATION) if possible(name, preset, ranks)]
     settings = {"interventions": nothing[:1]} if nothing else None
     for words, scenario in (
@@ -164,16 +164,16 @@ def _of_cluster(preset: Preset, ranks: int) -> Iterator[Remedy]:
 
 
 def _confirmed(remedy: Remedy, cell: TrainCell) -> Remedy:
-    """The remedy without a cell, where the study cannot change what only a script of the user's says."""
+    """Drop the cell of a remedy that the study cannot apply to a user's script."""
     if not isinstance(cell, CommandCell):
         return remedy
-    runs = remedy.runs and remedy.kind in TOLD and TOLD[remedy.kind] in cell.run
+    runs = remedy.runs and remedy.kind in SCRIPT_PLACEHOLDERS and SCRIPT_PLACEHOLDERS[remedy.kind] in cell.run
     return replace(remedy, runs=runs, also=remedy.also if runs else remedy.also.removesuffix(CELL_LIMITS))
 
 
 def _of_data(point: Point, cell: TrainCell, storages: Iterable[str]) -> Iterator[Remedy]:
     if point.prefetch and isinstance(cell, CommandCell):
-        pass  # nobody knows how many readers a script has
+        pass  # the number of a script's readers is unknown
     elif point.prefetch:
         readers = cell.readers * RAISED
         yield Remedy(
@@ -196,15 +196,15 @@ def _of_data(point: Point, cell: TrainCell, storages: Iterable[str]) -> Iterator
 
 
 def _fewer_workers(point: Point) -> int | None:
-    """The most workers on each node below those of `point` that its mini-batch can be split over."""
-    nodes, workers = point.place
+    """Return the largest smaller number of workers per node that divides the point's mini-batch."""
+    nodes, workers = point.placement
     if point.scaling == "weak":
         return workers - 1 or None
     return next((n for n in range(workers - 1, 0, -1) if point.global_batch % (nodes * n) == 0), None)
 
 
 def _storages(cells: Iterable[TrainCell]) -> dict[tuple[str, str], dict[str, TrainCell]]:
-    """The storages that each network trained from with one worker alone, on each hardware."""
+    """Return the storages that each network trained from on one isolated worker, by network and hardware."""
     found: dict[tuple[str, str], dict[str, TrainCell]] = {}
     for cell in cells:
         if cell.ranks == 1:
@@ -216,14 +216,14 @@ def _storages(cells: Iterable[TrainCell]) -> dict[tuple[str, str], dict[str, Tra
 
 
 def _rows(study: _Study, curve: ScalingCurve) -> list[dict[str, object]]:
-    most = max(curve.points)
-    here, before = curve.points[most].point, throughput(curve)
+    max_ranks = max(curve.points)
+    here, before = curve.points[max_ranks].point, throughput(curve)
     cell = study.cells.get(curve.points[curve.base].cells[0])
-    if most not in before or cell is None:
+    if max_ranks not in before or cell is None:
         return []
-    few = replace(curve, points={n: curve.points[n] for n in (curve.base, most)})
+    few = replace(curve, points={n: curve.points[n] for n in (curve.base, max_ranks)})
     found = [_confirmed(remedy, cell) for remedy in _remedies(study, here, cell)]
-    rows = [_row(study, few, here, remedy, before[most], cell) for remedy in found]
+    rows = [_row(study, few, here, remedy, before[max_ranks], cell) for remedy in found]
     rows.sort(key=lambda row: (VERDICTS.index(str(row["verdict"])), -np.nan_to_num(float(str(row["gain"])))))
     return [row | {"rank_in_curve": rank} for rank, row in enumerate(rows, start=1)]
 
@@ -252,8 +252,8 @@ def _row(
 def _predicted(
     cluster: Cluster, curve: ScalingCurve, here: Point, scenario: Scenario, before: Ensemble
 ) -> tuple[Point, Ensemble, float]:
-    """The point that `here` becomes, its throughput over that `before`, and its iteration time, s; NaN if unknown."""
-    ranks = here.nodes * (scenario.workers_per_node or here.place[1])
+    """Return the changed point, its throughput relative to `before`, and its iteration time in s; NaN if unknown."""
+    ranks = here.nodes * (scenario.workers_per_node or here.placement[1])
     unknown = unknown_ensemble()
     found = predict(cluster, curve, scenario, [here.nodes])
     if found is None or ranks not in found.predicted:
@@ -276,15 +276,15 @@ def _verdict(gain: Ensemble) -> str:
 
 
 def cell_in_yaml(point: Point, remedy: Remedy, workers: int) -> str:
-    """Sections to be added to the study, as YAML: what the remedy needs, and its one cell under ``include``.
+    """Return YAML sections to add to the study: what the remedy needs, and its one cell under ``include``.
 
-    `workers` on a node are those that the hardware has anyway.
+    `workers` is the number per node that the hardware entry already has.
     """
     axes = {
         "network": point.network,
         "hardware": point.hardware,
         "nodes": point.nodes,
-        **({"workers_per_node": point.place[1]} if max(workers, point.place[1]) > 1 else {}),
+        **({"workers_per_node": point.placement[1]} if max(workers, point.placement[1]) > 1 else {}),
         "batch": point.batch,
         "storage": point.storage,
         "scaling": point.scaling,
@@ -302,7 +302,7 @@ def _flow(values: Mapping[str, Any]) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """A value in YAML's flow style; what could be read as anything else is quoted as in JSON, which YAML holds."""
+    """Return a value in YAML's flow style; ambiguous strings are quoted as in JSON, which YAML includes."""
     if isinstance(value, list):
         return f"[{', '.join(map(_scalar, value))}]"
     plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z./][\w./-]*", value) and value.lower() not in _NOT_TEXT

@@ -1,7 +1,7 @@
-"""How stale the gradients were that servers applied: updates of the weights since the worker had taken them.
+"""Staleness of gradients applied by servers: updates of the weights since the worker pulled them.
 
-Of n workers that are equally fast, n - 1 others update between a worker's pull and its push; with its own counted that
-is n, the number of workers (Gupta, Zhang & Wang 2016). Each server counts the updates of its own share.
+Of n equally fast workers, n - 1 others update between a worker's pull and its push; including its own, that is n
+(Gupta, Zhang & Wang 2016). Each server counts the updates of its own shard.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from stallpoint.models.base.statistics import bootstrap, columns, generator, gro
 from stallpoint.records.tables import STALENESS_SHARES, WORKER_STALENESS
 
 TRAINING = ("network", "hardware", "storage", "sync", "batch", "nodes", "workers_per_node", "ranks")
-"""Which training; all visits and runs of it together."""
+"""Identifies a training; its visits and runs are pooled."""
 
 
 def shares(staleness: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows of the staleness_shares table: how many gradients were so stale, for each training."""
+    """Rows of the staleness_shares table: the distribution of staleness in each training."""
     return [
         {
             **dict(zip(TRAINING, key, strict=True)),
@@ -34,21 +34,21 @@ def shares(staleness: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def workers(staleness: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the worker_staleness table: each worker of each training, so that a slow one is seen."""
+    """Rows of the worker_staleness table: each worker of each training, so that slow workers stand out."""
     return list(_workers(staleness, seed))
 
 
 def _workers(staleness: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
     visits = staleness.groupby(["cell", "visit"]).ngroup()
     for key, rows in groups(staleness.assign(of=visits), [*TRAINING, "worker"]):
-        *place, worker = key
+        *training, worker = key
         mean = bootstrap(rows["staleness"], rows["of"], generator(seed, "staleness", *key), np.mean)
         yield {
-            **dict(zip(TRAINING, place, strict=True)),
+            **dict(zip(TRAINING, training, strict=True)),
             "worker": int(worker),
             "gradients": len(rows),
             **columns("mean_staleness", mean),
-            **columns("over_workers", (mean + 1) / place[TRAINING.index("ranks")]),
+            **columns("over_workers", (mean + 1) / training[TRAINING.index("ranks")]),
             "largest_staleness": int(rows["staleness"].max()),
         }
 

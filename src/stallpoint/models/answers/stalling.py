@@ -1,4 +1,5 @@
-"""How many workers: where doubling stops paying, where communication crosses compute, and what is worth its cost."""
+"""Scaling limits: where doubling workers stops paying, where communication exceeds compute, and what is cost-
+efficient."""
 
 from __future__ import annotations
 
@@ -22,16 +23,17 @@ from stallpoint.study.workers import placement_at
 
 @dataclass(frozen=True)
 class Stall:
-    """The probability that doubling stops paying at each worker count."""
+    """Probability that doubling stops paying at each worker count."""
 
     probabilities: Mapping[int, float]
-    """By worker count, rising; the last one, which has no double, stands for no stall up to it."""
+    """By rising worker count; the last count, which has no double, stands for no stall."""
 
     @classmethod
     def of(cls, gains: Mapping[int, Reals], largest: int, threshold: float) -> Stall:
-        """From draws of log X(2n)/X(n), [draws], by n: a curve stalls at the first n that gains less than `threshold`.
+        """Build from draws of log X(2n)/X(n), [draws], by n: a draw stalls at the first n that gains less than
+        `threshold`.
 
-        `largest` is the largest worker count that is known.
+        `largest` is the largest known worker count.
         """
         ranks = sorted(gains)
         paid = np.ones(len(gains[ranks[0]]) if ranks else REPLICATES, dtype=np.bool_)
@@ -49,7 +51,7 @@ class Stall:
 
     @property
     def ranks(self) -> int:
-        """The median; `largest` where there is no stall."""
+        """Median stalling point; `largest` if there is none."""
         passed = np.cumsum(list(self.probabilities.values())) >= 0.5
         return list(self.probabilities)[int(passed.argmax())]
 
@@ -60,20 +62,20 @@ class Stall:
 
     @property
     def likely(self) -> list[int]:
-        """The smallest set of worker counts that together have 90 % probability, rising."""
+        """The smallest set of worker counts with a total probability of 90 %, rising."""
         order = sorted(self.probabilities, key=lambda n: (-self.probabilities[n], n))
         passed = np.cumsum([self.probabilities[n] for n in order]) >= INTERVAL - 1e-9
         return sorted(order[: int(passed.argmax()) + 1])
 
     @property
     def columns(self) -> dict[str, float]:
-        """The median and the ends of `likely`, as ``stall_ranks``."""
+        """The median and the range of `likely`, as ``stall_ranks``."""
         ends = (self.ranks, min(self.likely), max(self.likely))
         return dict(zip(("stall_ranks", "stall_ranks_low", "stall_ranks_high"), map(float, ends), strict=True))
 
     @property
     def verdict(self) -> tuple[str, int]:
-        """``stalls`` or ``scales`` and the worker count that alone has 90 %; else ``undecided`` from where on."""
+        """``stalls`` or ``scales`` and the only likely worker count; else ``undecided`` and the smallest likely one."""
         if len(self.probabilities) < 2:
             return "undecided", 0
         first, *others = self.likely
@@ -83,19 +85,19 @@ class Stall:
 
     @property
     def deciding(self) -> list[int]:
-        """Node counts whose times decide between the likely ones: both ends of each gain in question."""
+        """Worker counts whose times decide between the likely ones: both ends of each doubling in question."""
         return sorted({ranks for n in self.likely[:-1] for ranks in (n, 2 * n)})
 
 
 Gains: TypeAlias = Mapping[int, tuple[Basis, Reals]]
-"""What each doubling of workers gains, as `gains` of a curve."""
+"""Gain of each doubling of workers, as from `gains`."""
 
 
 def gains(curve: ScalingCurve) -> Gains:
-    """Logarithm of throughput at 2n over throughput at n, for every n that has a double: draws, [REPLICATES].
+    """Return the logarithm of throughput at 2n over throughput at n, for every n with a double: draws, [REPLICATES].
 
-    Both measured, by a fit of the whole measured curve (`underlying`), or both predicted: a model that is off
-    everywhere by the same factor must not look like a gain.
+    Both are measured, by a fit of the measured curve (`underlying`), or both predicted: a model that is off by a
+    constant factor must not look like a gain.
     """
     known, measured, predicted = curve.known, underlying(curve), throughput(curve)
     found: dict[int, tuple[Basis, Reals]] = {}
@@ -108,14 +110,14 @@ def gains(curve: ScalingCurve) -> Gains:
 
 
 def throughput(curve: ScalingCurve) -> dict[int, Ensemble]:
-    """Samples per second as predicted, by worker count, where it could be predicted."""
+    """Return predicted samples per second by worker count, where predictable."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = {n: at.point.global_batch / at.parts.iteration_time for n, at in curve.predicted.items()}
     return {ranks: rate for ranks, rate in rates.items() if np.isfinite(rate).all()}
 
 
 def predicted_stall(rates: Mapping[int, Ensemble], threshold: float) -> Stall:
-    """Where a curve of such `throughput` stalls, by the share of its replicates."""
+    """Return where a curve with these `rates` stalls."""
     gained = {n: _log_gain(rates, n) for n in rates if 2 * n in rates}
     return Stall.of(gained, max(rates), threshold)
 
@@ -125,31 +127,31 @@ def _log_gain(rates: Mapping[int, Ensemble], ranks: int) -> Reals:
 
 
 def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
-    """Where `ratio` [..., len(ranks)] first reaches 1: the first place, by a power of n between two counts.
+    """Return where `ratio` [..., len(ranks)] first reaches 1, interpolated as a power of n between counts.
 
-    Infinite where it never does; the first count where it is 1 from there. From a ratio of 0 (one rank communicates
-    nothing), which no power leaves, it is taken to rise evenly in log n.
+    Infinite if it never does; the first count if it starts above 1. From a ratio of 0 (one rank does not communicate)
+    it is interpolated linearly in log n.
     """
     ratio, places = np.asarray(ratio, dtype=np.float64), np.log(np.asarray(ranks, dtype=np.float64))
     reached = ratio >= 1
-    right = reached.argmax(-1)
-    left = np.maximum(right - 1, 0)
-    a, b = (np.take_along_axis(ratio, at[..., None], -1)[..., 0] for at in (left, right))
+    after = reached.argmax(-1)
+    before = np.maximum(after - 1, 0)
+    a, b = (np.take_along_axis(ratio, at[..., None], -1)[..., 0] for at in (before, after))
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(a > 0, -np.log(a) / (np.log(b) - np.log(a)), (1 - a) / (b - a))
     # A ratio that jumps to infinity (no compute) is reached at the count itself.
     part = np.where(np.isfinite(part) & np.isfinite(b), part, 1.0)
-    between = np.exp(places[left] + part * (places[right] - places[left]))
-    found = np.where(right > 0, between, float(ranks[0]))
+    between = np.exp(places[before] + part * (places[after] - places[before]))
+    found = np.where(after > 0, between, float(ranks[0]))
     found = np.where(reached.any(-1), found, np.inf)
     unknown: Reals = np.where(np.isnan(ratio).any(-1), np.nan, found)
     return unknown
 
 
 def cost_efficient_ranks(ranks: Sequence[int], efficiencies: Reals, least: float) -> Reals:
-    """The largest of `ranks` up to which every efficiency [..., len(ranks)] is at least `least`.
+    """Return the largest of `ranks` up to which every efficiency [..., len(ranks)] is at least `least`.
 
-    The efficiency of the fewest workers is 1, so these are always worthwhile.
+    The efficiency of the smallest worker count is 1, so that count always qualifies.
     """
     enough = np.logical_and.accumulate(np.asarray(efficiencies) >= least, axis=-1)
     largest: Reals = np.asarray(ranks, dtype=np.float64)[np.maximum(enough.sum(-1) - 1, 0)]
@@ -166,10 +168,9 @@ def tables(
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities.
 
-    `controls` are the rows of that table; `gains_of` is `gains` or remembers them; `disturbed` as `controls.withheld`
-    takes them.
-    The dominant cause is that of the doubled count, where the gain stays away. Workers are worthwhile while a sample
-    costs at most 1/`efficiency` of the worker-seconds it costs on the fewest.
+    `controls` are rows of that table; `gains_of` is `gains` or a cached version; `disturbed` as for
+    `controls.withheld`. The dominant cause is that of the doubled count, which lacks the gain. Workers are cost-
+    efficient while a sample costs at most 1/`efficiency` of the worker-seconds it costs at the smallest worker count.
     """
     rows, probabilities = [], []
     for curve in curves:
@@ -207,10 +208,10 @@ def _row(
     efficiency: float,
     mistrust: str,
 ) -> dict[str, object]:
-    """`stall` is that of all that is `known`, of which the doublings `gained` have a basis."""
+    """Return the row of a curve; `stall` is over all known counts, `gained` is the basis of each doubling."""
     known, unknown = curve.known, unknown_ensemble()
     decisive = 2 * stall.ranks if stall.reached else stall.largest
-    # Where no stall was found, the last doubling says so.
+    # Without a stall the last doubling is the evidence.
     last = stall.ranks if stall.reached else max(gained, default=None)
     return {
         **_labels(curve),
@@ -219,7 +220,7 @@ def _row(
         "basis": "measured" if last is None else gained[last],
         **_verdict_columns(curve, measured, threshold, mistrust),
         **_crossing_columns(curve, known),
-        **columns("cost_efficient_ranks", _worthwhile(curve, known, efficiency) if known else unknown),
+        **columns("cost_efficient_ranks", _cost_efficient(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", _best_speedup(curve, known) if known else unknown),
         "largest_measured": max(curve.measured, default=0),
         "largest_considered": stall.largest,
@@ -230,46 +231,45 @@ def _row(
 
 
 def _verdict_columns(curve: ScalingCurve, stall: Stall, threshold: float, mistrust: str) -> dict[str, object]:
-    said, ranks = stall.verdict
-    if said != "undecided" and (open_ := _open(curve, said, ranks, threshold)) is not None:
-        said, ranks = "undecided", open_
+    state, ranks = stall.verdict
+    if state != "undecided" and (open_ := _open(curve, state, ranks, threshold)) is not None:
+        state, ranks = "undecided", open_
     there = [n for n in curve.known if curve.basis(n) == "measured"]
     best = max(there, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
     speedup = curve.speedup(best, "measured") if there else unknown_ensemble()
     return {
-        "verdict": "withheld" if mistrust else said,
+        "verdict": "withheld" if mistrust else state,
         "verdict_ranks": ranks,
         **columns("measured_speedup", speedup),
         "measured_speedup_ranks": best,
     }
 
 
-def _open(curve: ScalingCurve, said: str, ranks: int, threshold: float) -> int | None:
-    """The worker count whose doubling a verdict is sure of, but not the interval of the measured speedup; else None.
+def _open(curve: ScalingCurve, state: str, ranks: int, threshold: float) -> int | None:
+    """Return the worker count where the measured speedup does not support the verdict; None if it does.
 
-    Where every doubling up to `ranks` pays, the whole interval there lies above what the least of such doublings make;
-    where the first one does not pay, the whole interval of its double lies below. A doubling onto the second node is a
-    step that no law knows of: visited once, it has to pay, or not, by what was measured there alone.
+    If every doubling up to `ranks` pays, the interval there lies above the speedup of minimally paying doublings; if
+    the first one does not pay, the interval of its double lies below. A doubling onto the second node is a step that no
+    law describes: if visited once, its own measurements must support the verdict.
     """
     for n in sorted(n for n in curve.measured if n <= ranks and _is_step(curve, n)):
         pays = float((np.log(_gain(curve, n))[1:] >= np.log1p(threshold)).mean())
-        if (pays if said == "scales" or n < ranks else 1 - pays) < INTERVAL:
+        if (pays if state == "scales" or n < ranks else 1 - pays) < INTERVAL:
             return n
     if ranks > curve.base:
         _, low, _ = estimate(curve.speedup(ranks, "measured"))
         return None if low >= (1 + threshold) ** np.log2(ranks / curve.base) else ranks // 2
     _, _, high = estimate(curve.speedup(2 * ranks, "measured"))
-    return None if said == "stalls" and high < 1 + threshold else ranks
+    return None if state == "stalls" and high < 1 + threshold else ranks
 
 
 def _is_step(curve: ScalingCurve, ranks: int) -> bool:
-    """Whether twice `ranks` are on several nodes and `ranks` on one, and either was visited once."""
+    """Check whether doubling `ranks` goes from one node to several, and either count was visited once."""
     both = [curve.measured[n] for n in (ranks, 2 * ranks) if n in curve.measured and curve.basis(n) == "measured"]
     return [one.point.nodes > 1 for one in both] == [False, True] and 1 in [one.visits for one in both]
 
 
 def _gain(curve: ScalingCurve, ranks: int) -> Ensemble:
-    """Throughput at twice `ranks` over that at `ranks`, as measured there."""
     return np.asarray(curve.speedup(2 * ranks, "measured") / curve.speedup(ranks, "measured"))
 
 
@@ -282,7 +282,7 @@ def _note(curve: ScalingCurve, known: Sequence[int], gained: Mapping[int, object
 
 
 def _speedups(curve: ScalingCurve, known: Iterable[int]) -> Reals:
-    """Speedup at each known worker count, measured where it was, [1 + REPLICATES, len(known)]."""
+    """Return the speedup at each known worker count, measured where available, [1 + REPLICATES, len(known)]."""
     return np.stack([curve.speedup(ranks, curve.basis(ranks)) for ranks in known], axis=-1)
 
 
@@ -290,19 +290,19 @@ def _best_speedup(curve: ScalingCurve, known: Sequence[int]) -> Ensemble:
     return np.asarray(_speedups(curve, known).max(-1))
 
 
-def _worthwhile(curve: ScalingCurve, known: Sequence[int], efficiency: float) -> Ensemble:
+def _cost_efficient(curve: ScalingCurve, known: Sequence[int], efficiency: float) -> Ensemble:
     ideal = np.array(known) / curve.base
     return cost_efficient_ranks(known, _speedups(curve, known) / ideal, efficiency)
 
 
 def communication_ratio(point: Measured | Predicted) -> Ensemble:
-    """Communication time, hidden or not, over compute time."""
+    """Return communication time, hidden or exposed, over compute time."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(point.parts.communication / point.parts.compute)
 
 
 def _crossing_columns(curve: ScalingCurve, known: Sequence[int]) -> dict[str, float]:
-    """The crossing, and the worker counts between which it was interpolated."""
+    """Return the crossing, and the last worker count before it."""
     if not known:
         return {**columns("crossing_ranks", unknown_ensemble()), "crossing_after": np.nan}
     found = crossing(known, np.stack([communication_ratio(curve.at(ranks)) for ranks in known], axis=-1))
@@ -311,7 +311,7 @@ def _crossing_columns(curve: ScalingCurve, known: Sequence[int]) -> dict[str, fl
 
 
 def doublings(fitted: FittedStudy) -> Callable[[ScalingCurve], Gains]:
-    """`gains` of the curves of a study, each computed once."""
+    """Cached `gains` of the curves of a study."""
     return cache(gains)
 
 

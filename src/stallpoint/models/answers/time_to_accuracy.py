@@ -39,20 +39,20 @@ from stallpoint.records.tables import ACCURACY_STALLING, TARGET_STALLING, TARGET
 from stallpoint.strategies.presets import Preset
 
 _STEPS_OF = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe", "target": "target"}
-"""Columns that say which training the steps are of, and what they are called there."""
+"""Columns that identify the training of the steps, and their names in `TO_TARGET`."""
 
 
 class Matched(NamedTuple):
-    """A scaling curve, and the steps to a target that its training takes."""
+    """A scaling curve, and the steps to a target of its training."""
 
     curve: ScalingCurve
     training: Mapping[str, Any]
-    """Values of `TO_TARGET`: what runs to the target the steps are of."""
+    """Values of `TO_TARGET` of the runs that the steps come from."""
     steps: Mapping[int, Steps]
-    """By workers, as far as they are known: one for all, or those that as many workers took."""
+    """By worker count, where known; the same for all counts if workers do not change steps."""
 
     def at(self, ranks: int) -> tuple[Measured | Predicted, Steps] | None:
-        """An iteration and the steps on so many workers; None where one of them is not known."""
+        """Return the iteration and the steps at `ranks`; None if either is unknown."""
         return (self.curve.at(ranks), self.steps[ranks]) if ranks in self.steps else None
 
 
@@ -62,19 +62,19 @@ def tables(
     noise: Callable[[Steps], Ensemble],
     threshold: float,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Rows of time_to_accuracy, for every place of a curve, and of accuracy_stalling, one for each of the `matched`.
+    """Rows of time_to_accuracy, for every placement of a curve, and of accuracy_stalling, one for each of the `pairs`.
 
-    `gains_of` is `gains` of throughput or remembers them; `noise` gives the noise scale of a training.
+    `gains_of` is `gains` of throughput or a cached version; `noise` returns the noise scale of a training.
     """
     times = [row for pair in pairs for row in _times(pair, noise)]
     return times, [_accuracy_stalling(pair, gains_of(pair.curve), threshold) for pair in pairs]
 
 
 def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
-    """Each curve with the steps that its training takes, for every target.
+    """Pair each curve with the steps of its training, for every target.
 
-    Steps are those of the curve's network and preset. Where nobody trained to the target with this preset, those of
-    another one count if both compute the weights of one worker; and on one worker alone algorithms do so, too.
+    Steps are those of the curve's network and preset. If no run used this preset, steps of another preset count if both
+    compute the weights of one worker; on one worker this includes asynchronous algorithms.
     """
     trained: dict[tuple[Any, ...], dict[str, list[Steps]]] = {}
     for steps in found:
@@ -92,7 +92,7 @@ def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Map
 def _matched(
     curve: ScalingCurve, trained: Mapping[str, Sequence[Steps]], presets: Mapping[str, Preset]
 ) -> Matched | None:
-    """With runs to one target, by preset."""
+    """Match runs to one target, given by preset."""
     sync = _first(curve).sync
     exact = next((steps for name, steps in trained.items() if presets[name].exact), ())
     own = trained.get(sync) or (exact if presets[sync].exact else ())
@@ -134,7 +134,7 @@ def _times(pair: Matched, noise: Callable[[Steps], Ensemble]) -> Iterator[dict[s
 
 
 def _gains(pair: Matched, of_throughput: Gains) -> dict[int, Reals]:
-    """Logarithm of the time at n over that at 2n, where both are known: draws, [REPLICATES]."""
+    """Return the logarithm of the time at n over that at 2n, where both are known: draws, [REPLICATES]."""
     found = {}
     for ranks, (_, gain) in of_throughput.items():
         ends = [at for at in map(pair.at, (ranks, 2 * ranks)) if at]
@@ -149,7 +149,7 @@ def _gains(pair: Matched, of_throughput: Gains) -> dict[int, Reals]:
 def _accuracy_stalling(pair: Matched, of_throughput: Gains, threshold: float) -> dict[str, object]:
     gained = _gains(pair, of_throughput)
     stall = Stall.of(gained, 2 * max(gained, default=0), threshold)
-    verdict, place = stall.verdict
+    verdict, verdict_ranks = stall.verdict
     labels = {name: value for name, value in _first(pair.curve).labels().items() if name in SERIES}
     return {
         **labels,
@@ -157,40 +157,40 @@ def _accuracy_stalling(pair: Matched, of_throughput: Gains, threshold: float) ->
         **stall.columns,
         "reached": stall.reached,
         "verdict": verdict,
-        "verdict_ranks": place,
+        "verdict_ranks": verdict_ranks,
         "largest_considered": stall.largest,
     }
 
 
 TARGET = ("network", "hardware", "storage", "target")
-_PLACE = ("nodes", "workers_per_node", "ranks")
-WAY = ("sync", "recipe", "batch")
-_LABELS = (*TARGET, *_PLACE, *WAY)
-_AT_POINT = ("hardware", "storage", "sync", *_PLACE, "batch")
-FASTEST, SLOWER, ALIKE, NOT_REACHED = "fastest", "slower", "not distinguishable", "not reached"
+_PLACEMENT = ("nodes", "workers_per_node", "ranks")
+CONFIGURATION = ("sync", "recipe", "batch")
+_LABELS = (*TARGET, *_PLACEMENT, *CONFIGURATION)
+_AT_POINT = ("hardware", "storage", "sync", *_PLACEMENT, "batch")
+FASTEST, SLOWER, NOT_DISTINGUISHABLE, NOT_REACHED = "fastest", "slower", "not distinguishable", "not reached"
 _QUANTITIES = ("time", "steps", "step_time")
 
 
 @dataclass(frozen=True)
 class Trained:
-    """Runs to a target, alike in all but trial and seed."""
+    """Runs to a target that differ only in trial and seed."""
 
     labels: Mapping[str, Any]
-    """Values of `TARGET`, `_PLACE` and `WAY`."""
+    """Values of `TARGET`, `_PLACEMENT` and `CONFIGURATION`."""
     runs: int
     reached: int
     trial: int
-    """-1 where no trial reached the target with every seed."""
+    """-1 if no trial reached the target with every seed."""
     time: Ensemble
-    """Seconds of training until then; not a number where it was not reached, as below."""
+    """Seconds of training until the target; NaN if not reached, as are `steps`."""
     steps: Ensemble
     predicted: Ensemble
-    """`time` as expected of a B that nobody trained, at a place that nobody measured."""
+    """Predicted `time`, held out: this B and this placement are excluded."""
 
     @property
-    def place(self) -> tuple[Any, ...]:
-        """Values of `TARGET` and `_PLACE`: what reaches one target at one place is compared."""
-        return tuple(self.labels[name] for name in (*TARGET, *_PLACE))
+    def placement(self) -> tuple[Any, ...]:
+        """Values of `TARGET` and `_PLACEMENT`; runs are compared within them."""
+        return tuple(self.labels[name] for name in (*TARGET, *_PLACEMENT))
 
     @property
     def step_time(self) -> Ensemble:
@@ -199,7 +199,7 @@ class Trained:
 
 
 def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> list[Trained]:
-    """Of ``convergence_runs`` with a target; predictions are of the `pairs` of scaling curves and steps."""
+    """Group ``convergence_runs`` that have a target; predictions come from the `pairs` of curves and steps."""
     done = runs[runs["reached"].astype(bool)]
     usual = scatter(done.assign(repeat=done["seed"], visit=1), [*_LABELS, "trial"], "seconds_to_target")
     known: dict[tuple[Any, ...], tuple[Steps, Ensemble]] = {}
@@ -207,7 +207,7 @@ def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> l
         for ranks, steps in pair.steps.items():
             point = pair.curve.at(ranks).point
             key = (*pair.training.values(), *_of_point(point))
-            # One place may be of several curves: where any of them measured it, its prediction does without.
+            # A placement may belong to several curves: where one of them measured it, its prediction excludes that.
             if ranks in pair.curve.held_out:
                 known[key] = steps, pair.curve.held_out[ranks].parts.iteration_time
             elif ranks not in pair.curve.measured:
@@ -218,9 +218,9 @@ def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> l
 
 
 def _of_point(point: Point) -> tuple[Any, ...]:
-    """What a point of a curve says of `_AT_POINT`."""
-    place = (point.nodes, point.workers_per_node, point.ranks)
-    return (point.hardware, point.storage, point.sync, *place, point.global_batch)
+    """Return a curve point's values of `_AT_POINT`."""
+    placement = (point.nodes, point.workers_per_node, point.ranks)
+    return (point.hardware, point.storage, point.sync, *placement, point.global_batch)
 
 
 def _trained(
@@ -236,7 +236,7 @@ def _trained(
     time, steps, trial = unknown, unknown, -1
     if best is not None:
         random = generator(seed, "time to target", *labels.values())
-        # What differs between seeds differs in steps and seconds together.
+        # Seeds change steps and seconds together.
         both = bootstrap(best[["steps_to_target", "seconds_to_target"]], best["seed"], random, np.mean, usual)
         steps, time, trial = both[:, 0], both[:, 1], int(best["trial"].iloc[0])
     if key in known:
@@ -251,15 +251,15 @@ def target_times(found: Sequence[Trained]) -> list[dict[str, object]]:
     """Rows of the target_times table."""
     fastest: dict[tuple[Any, ...], Trained] = {}
     for one in sorted((one for one in found if not np.isnan(one.time[0])), key=lambda one: float(one.time[0])):
-        fastest.setdefault(one.place, one)
-    return [_target_time(one, fastest.get(one.place)) for one in found]
+        fastest.setdefault(one.placement, one)
+    return [_target_time(one, fastest.get(one.placement)) for one in found]
 
 
 def _target_time(one: Trained, fastest: Trained | None) -> dict[str, object]:
     unknown = unknown_ensemble()
     over = {name: getattr(one, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
     slower = columns("slower", over["time"])
-    # As many seeds deviate from what is expected as they do here.
+    # Draws as many seeds, with these deviations from the expected steps.
     expected = one.predicted * one.time / one.time[0]
     return {
         **one.labels,
@@ -281,11 +281,11 @@ def _verdict(one: Trained, fastest: Trained | None, low: float) -> str:
         return NOT_REACHED
     if one is fastest:
         return FASTEST
-    return SLOWER if low > 1 else ALIKE
+    return SLOWER if low > 1 else NOT_DISTINGUISHABLE
 
 
 def target_stalling(found: Sequence[Trained], pairs: Iterable[Matched], threshold: float) -> list[dict[str, object]]:
-    """Rows of the target_stalling table: of what was trained, and of steps times iteration time on any curve."""
+    """Rows of the target_stalling table, from trained times and from steps times iteration time on any curve."""
     times: dict[tuple[Any, ...], dict[int, list[Ensemble]]] = {}
     for one in found:
         key = (*(one.labels[name] for name in TARGET), one.labels["workers_per_node"], "trained")
@@ -309,13 +309,13 @@ def _target_stalling(key: tuple[Any, ...], times: Mapping[int, list[Ensemble]], 
             best[ranks] = min(reached, key=lambda one: float(one[0]))[1:]
     gains = {ranks: np.log(best[ranks] / best[2 * ranks]) for ranks in sorted(best) if 2 * ranks in best}
     stall = Stall.of(gains, 2 * max(gains, default=0), threshold)
-    verdict, place = stall.verdict
+    verdict, verdict_ranks = stall.verdict
     return {
         **dict(zip((*TARGET, "workers_per_node", "basis"), key, strict=True)),
         **stall.columns,
         "reached": stall.reached,
         "verdict": verdict,
-        "verdict_ranks": place,
+        "verdict_ranks": verdict_ranks,
         "largest_considered": stall.largest,
     }
 

@@ -21,11 +21,11 @@ import pandas as pd
 from stallpoint.models.answers.fitted import Question
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
-from stallpoint.models.terms.trainings import Layers
+from stallpoint.models.terms.training_cells import Layers
 from stallpoint.records.tables import TRAFFIC, UTILISATION
 
 FLOPS_OF_PASSES = 6
-"""Operations of an iteration for each multiply-add of a forward pass; the backward pass takes twice as many."""
+"""Operations of an iteration per multiply-add of a forward pass; the backward pass takes twice as many."""
 FLOPS, LINK, POWER = "flops", "link", "power"
 """FLOP/s a worker's device is rated for, B/s a node's link is rated for in one direction, W a node draws."""
 
@@ -38,11 +38,10 @@ def utilisation(
     rated: Mapping[str, Mapping[str, float]],
     epoch_samples: int,
 ) -> list[dict[str, object]]:
-    """Rows of the utilisation table; quantities that lack a number of the network or a rated one are not numbers.
+    """Return the rows of the utilisation table; NaN where a property of the network or a rated value is missing.
 
-    `multiply_adds` are those of a sample's forward pass, by network, and `tokens` are what a sample is made of, where
-    it is made of any; `rated` holds `FLOPS`, `LINK` and `POWER` by
-    hardware.
+    `multiply_adds` are those of a sample's forward pass and `tokens` the tokens per sample, by network; `rated` holds
+    `FLOPS`, `LINK` and `POWER` by hardware.
     """
     return [
         _utilised(measured, networks, multiply_adds, tokens, rated.get(measured.point.hardware, {}), epoch_samples)
@@ -86,14 +85,13 @@ def _gradient_bytes(network: str, networks: Mapping[str, Layers]) -> float:
 
 
 def _possible(seconds: Ensemble) -> Ensemble:
-    """Times that can be; not numbers where any of them cannot."""
     return seconds if is_duration(seconds) else unknown_ensemble()
 
 
 def bytes_moved(
     points: Iterable[Measured], networks: Mapping[str, Layers], storage_reads: pd.DataFrame, epoch_samples: int
 ) -> list[dict[str, object]]:
-    """Rows of the traffic table; `storage_reads` as the tidy table of this name."""
+    """Rows of the traffic table; `storage_reads` is the tidy table."""
     sample = storage_reads.groupby(["hardware", "storage"])["bytes"].mean()
     return [
         _moved(point, float(sample[point.hardware, point.storage]), networks[point.network], epoch_samples)
@@ -117,14 +115,15 @@ QUESTIONS = (
     Question(
         UTILISATION,
         lambda fitted: utilisation(
-            fitted.placed, fitted.reduced.trainings.networks, fitted.asked.multiply_adds, fitted.asked.tokens,
+            fitted.placed, fitted.reduced.training_cells.networks, fitted.asked.multiply_adds, fitted.asked.tokens,
             fitted.asked.rated, fitted.asked.epoch_samples,
         ),
     ),
     Question(
         TRAFFIC,
         lambda fitted: bytes_moved(
-            fitted.placed, fitted.reduced.trainings.networks, fitted.tidy["storage_reads"], fitted.asked.epoch_samples
+            fitted.placed, fitted.reduced.training_cells.networks, fitted.tidy["storage_reads"],
+            fitted.asked.epoch_samples,
         ),
     ),
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Predicted against measured on more workers, when training was seen on fewer alone.
+"""Predictions for more workers, calibrated on fewer, compared with measurements.
 
-Every training cell on more workers than the calibration's is held out; all-reduces and storages, which need no
-training, count wherever they were measured.
+Training cells on more workers than the calibration are held out; all-reduces and storage reads, which need no training,
+count wherever they were measured.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from stallpoint.models.base.statistics import columns, estimate
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.terms.trainings import Trainings
+from stallpoint.models.terms.training_cells import TrainingCells
 from stallpoint.records.tables import VALIDATION
 
 CALIBRATED_ON = 2
-"""Worker counts to calibrate on, unless nodes are named."""
+"""Number of worker counts to calibrate on, unless nodes are given."""
 
 
 def table(
-    trainings: Trainings,
+    training_cells: TrainingCells,
     points: Sequence[Measured],
     wanted: Collection[int],
-    cluster_of: Callable[[Trainings, Sequence[Measured]], Cluster],
+    cluster_of: Callable[[TrainingCells, Sequence[Measured]], Cluster],
 ) -> list[dict[str, object]]:
-    """Rows of the validation table: every point on more nodes than `wanted`; if none are, on more workers than the
-    fewest two counts.
+    """Rows of the validation table: every point on more nodes than `wanted`, or, if empty, on more workers than the two
+    smallest counts.
 
-    `cluster_of` makes of training cells and the points among them what is known of the cluster.
+    `cluster_of` fits the cluster to training cells and the points among them.
     """
     scaling = [one for one in points if one.point.scaling in SCALINGS]
     if not scaling:
@@ -50,7 +50,7 @@ def table(
     known = [one for one in points if belongs(one.point)]
     if not known or not any(larger(one.point) for one in scaling):
         return []
-    model = DagModel(cluster_of(trainings.of([cell for one in known for cell in one.cells]), known))
+    model = DagModel(cluster_of(training_cells.of([cell for one in known for cell in one.cells]), known))
     curves = [
         (model.curve(seen, list(truth)), truth)
         for measured in model.points_of_curves(points)
@@ -88,12 +88,11 @@ def _rows(
 
 
 def _beyond(predicted: Predicted, measured: Measured, *parts: str) -> float:
-    """How much longer these parts were predicted to take than they did, s."""
     return float(sum(getattr(predicted.parts, part)[0] - getattr(measured.parts, part)[0] for part in parts))
 
 
 def _difference(seconds: Sequence[float]) -> float:
-    """Slower over faster, minus 1, on average over pairs of those that took any time; NaN without a pair."""
+    """Return the mean of slower over faster minus 1, over pairs of positive times; NaN without a pair."""
     pairs = [max(pair) / min(pair) - 1 for pair in combinations([some for some in seconds if some > 0], 2)]
     return float(np.mean(pairs)) if pairs else float("nan")
 
@@ -102,7 +101,7 @@ QUESTIONS = (
     Question(
         VALIDATION,
         lambda fitted: table(
-            fitted.reduced.trainings, fitted.points, fitted.asked.calibration_nodes, fitted.cluster_of
+            fitted.reduced.training_cells, fitted.points, fitted.asked.calibration_nodes, fitted.cluster_of
         ),
     ),
 )

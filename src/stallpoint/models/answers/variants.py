@@ -1,4 +1,4 @@
-"""Variants of the presets of a study, each different in one thing that a remedy changes."""
+"""Variants of a study's presets, each with one change that a remedy makes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from stallpoint.errors import InputError
 from stallpoint.strategies.presets import Preset
 
 RAISED = 4
-"""Factor on a setting that a remedy raises: mini-batch, mini-batches accumulated, readers, bucket size."""
+"""Factor on settings that remedies raise: mini-batch, accumulated mini-batches, readers, bucket size."""
 FUSED_BYTES = 25 * 2**20
-"""Bucket size where layers are sent one by one: DistributedDataParallel's."""
+"""Bucket size for presets without fusion: the default of DistributedDataParallel."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A preset that differs from another one in one remedy."""
+    """A preset with one change."""
 
     like: str
     changes: Mapping[str, Any]
@@ -25,7 +25,7 @@ class Variant:
 
 
 def variants(used: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Variant]:
-    """The variants of the presets that are `used`, by names that are not `taken`."""
+    """Return the variants of the `used` presets, by names that are not `taken`."""
     return {
         name: Variant(like, changes, varied)
         for like, preset in used.items()
@@ -35,7 +35,7 @@ def variants(used: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Va
 
 
 def _changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Suffix of the name, and changed fields."""
+    """Yield the suffix of the name and the changed fields."""
     if not (preset.communicates and preset.synchronous):
         return
     for changes in preset.strategy.variants(RAISED, FUSED_BYTES):
@@ -43,7 +43,7 @@ def _changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _suffix(option: str, value: Any) -> str:
-    """How a preset with this option is called."""
+    """Return the name suffix of a preset with this option."""
     if option == "gradient_bits":
         return f"{value}-bit"
     if option == "fusion_bytes":
@@ -52,7 +52,6 @@ def _suffix(option: str, value: Any) -> str:
 
 
 def _varied(preset: Preset, changes: Mapping[str, Any]) -> Preset | None:
-    """`preset` with `changes`; None where they do not go together."""
     try:
         return replace(preset, **changes)
     except InputError:

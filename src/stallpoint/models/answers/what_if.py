@@ -1,9 +1,10 @@
-"""What if: every scenario of a study for every curve; and the same model on a grid of factors, for a page's sliders.
+"""What if: every scenario of a study for every curve; and the same model on a grid of factors, for the report's
+sliders.
 
-Iteration times are asked at every combination of factors on computing (1 / speed), latency, and transfer (1 /
-bandwidth), all at once: each takes the place of a replicate. Gradient bytes and the mini-batch change what is sent and
-computed, and are asked one by one. Between its points the logarithm of the time is interpolated linearly over the
-logarithms of the factors (`interpolated`); only the mini-batch is not.
+The grid covers factors on computing (1 / speed), latency and transfer (1 / bandwidth), evaluated at once: each grid
+point takes the place of a replicate. Factors on gradient bytes and the mini-batch change what is sent and computed, and
+are evaluated one by one. Between grid points the logarithm of the time is interpolated linearly in the logarithms of
+the factors (`interpolated`), except for the mini-batch.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.scenarios import CHANGED_BY_FACTOR, Scenario, changed_point, predict
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
-from stallpoint.models.terms.trainings import Layers
+from stallpoint.models.terms.training_cells import Layers
 from stallpoint.records.tables import WHAT_IF, WHAT_IF_GRID
 from stallpoint.study.workers import Placement
 
 _OF_POINT = ("batch", "prefetch", "storage", "workers_per_node", "sync")
-"""Changes of what is trained, not of where."""
+"""Changes of the training, not of the cluster."""
 QUANTITIES = ("iteration", "speedup", "gain", "stall_ranks")
 
 
@@ -48,9 +49,12 @@ def what_if(
     """
     if len(grid) < 2:
         return []
-    told = [curve for curve in curves if not curve.withheld]
+    trusted = [curve for curve in curves if not curve.withheld]
     return [
-        row for curve in told for scenario in grid for row in _scenario_rows(cluster, curve, scenario, nodes, threshold)
+        row
+        for curve in trusted
+        for scenario in grid
+        for row in _scenario_rows(cluster, curve, scenario, nodes, threshold)
     ]
 
 
@@ -61,7 +65,7 @@ def _scenario_rows(
     as_it_was = {name: getattr(Scenario(), name) for name in _OF_POINT}
     of_point = replace(scenario, **as_it_was) == Scenario()
     if scenario != Scenario() and of_point and changed_point(measured, scenario) == measured:
-        return  # what the curve has anyway
+        return  # the curve's own values
     predicted = predict(cluster, curve, scenario, nodes)
     if predicted is None:
         yield _scenario_row(measured, measured, scenario) | {
@@ -69,7 +73,7 @@ def _scenario_rows(
         }
         return
     after = throughput(predicted)
-    # Presets whose collectives nobody measured are known on one worker alone.
+    # Presets with unmeasured collectives are known on one worker only.
     if curve.base not in before or curve.base not in after or len(after) < 2:
         point = predicted.points[curve.base].point
         yield _scenario_row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
@@ -86,7 +90,7 @@ def _scenario_rows(
 
 
 def _scenario_row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:
-    """A row without results for `point`, which `scenario` makes of the curve of `measured`."""
+    """Return a row without results for `point`, which `scenario` makes of the curve of `measured`."""
     unknown = unknown_ensemble()
     return {
         **measured.labels(),
@@ -117,9 +121,9 @@ STEPS = {
     "latency": (0.1, 1.0, 3.0, 10.0),
     "transfer": (0.01, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.5, 2.2, 3.5, 6.0, 10.0),
 }
-"""Factors on the times of computing, of a message's latency and of moving its bytes."""
+"""Factors on the times of computing, of message latency and of transfer."""
 INTERPOLATED = ("gradient_bytes", *STEPS)
-"""Columns of the table over which is interpolated, in the order of its rows."""
+"""Columns to interpolate over, in the order of the rows."""
 POINTS = np.array(list(product(*STEPS.values())))
 
 
@@ -133,7 +137,7 @@ def what_if_grid(cluster: Cluster, curves: Iterable[ScalingCurve], nodes: Sequen
 
 
 def _rate(curve: ScalingCurve) -> float:
-    """Most samples per second that were measured; 0 where none were."""
+    """Return the highest measured samples per second; 0 if none."""
     rates = (one.point.global_batch / float(one.parts.iteration_time[0]) for one in curve.measured.values())
     return max(rates, default=0.0)
 
@@ -158,7 +162,8 @@ def _grid_rows(cluster: Cluster, curve: ScalingCurve, nodes: Sequence[int]) -> I
 
 
 def interpolated(grid: pd.DataFrame, factors: Mapping[str, float]) -> float:
-    """Iteration time [s] of the rows of one curve, worker count and mini-batch, at the factors `INTERPOLATED`."""
+    """Return the iteration time [s] at the factors `INTERPOLATED`, from rows of one curve, worker count and mini-
+    batch."""
     ordered = grid.sort_values(list(INTERPOLATED))
     ticks = [np.unique(ordered[name]) for name in INTERPOLATED]
     value = np.log(ordered["iteration"].to_numpy()).reshape([len(at) for at in ticks])
@@ -174,7 +179,7 @@ def interpolated(grid: pd.DataFrame, factors: Mapping[str, float]) -> float:
 
 
 def _asked(cluster: Cluster) -> Cluster:
-    """`cluster` without uncertainty, and each of its replicates at a point of the grid."""
+    """Return `cluster` without uncertainty, with a grid point in place of each replicate."""
     factors = np.ones((1 + REPLICATES, len(STEPS)))
     factors[: len(POINTS)] = POINTS
     computing, latency, transfer = factors.T
@@ -193,7 +198,7 @@ def _asked(cluster: Cluster) -> Cluster:
 
 
 def _central(thing: Any) -> Any:
-    """A copy whose ensembles hold the estimate alone, as often as there are replicates."""
+    """Return a copy whose ensembles repeat the estimate."""
     if isinstance(thing, np.ndarray):
         return np.repeat(thing[:1], len(thing), axis=0) if thing.shape[:1] == (1 + REPLICATES,) else thing
     if isinstance(thing, Mapping):
@@ -210,7 +215,7 @@ def _central(thing: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Compute:
-    """Layer times times a factor for each replicate."""
+    """Layer times scaled by a factor for each replicate."""
 
     original: ComputingTimes
     factor: Ensemble
@@ -229,24 +234,24 @@ class _Compute:
 
 @dataclass(frozen=True)
 class _Data:
-    """Reading without uncertainty."""
+    """Reading times without uncertainty."""
 
     original: Any
 
     def seconds(
         self,
         measured: Measured,
-        place: Placement,
+        placement: Placement,
         batch: int,
         *,
         without: Collection[str] = (),
         readers: int | None = None,
     ) -> Ensemble:
-        found: Ensemble = _central(self.original.seconds(measured, place, batch, without=without, readers=readers))
+        found: Ensemble = _central(self.original.seconds(measured, placement, batch, without=without, readers=readers))
         return found
 
-    def beside_gradients(self, *args: Any) -> Any:
-        return _central(self.original.beside_gradients(*args))
+    def sharing_link(self, *args: Any) -> Any:
+        return _central(self.original.sharing_link(*args))
 
 
 def _scenarios(fitted: FittedStudy) -> list[dict[str, object]]:

@@ -1,1 +1,1 @@
-"""What all models stand on: statistics over visits, measured points and their parts, tables and checks."""
+"""Foundations of the models: statistics over visits, measured points and their parts, tables and checks."""

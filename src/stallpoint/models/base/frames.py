@@ -1,12 +1,14 @@
-"""Rows as data frames with exactly the columns of a table, in their types even when there are no rows."""
+"""Rows as data frames with exactly the columns of a table, in their types even without rows; checks of records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
 import pandas as pd
 
+from stallpoint.errors import InputError
 from stallpoint.records.tables import FLAG, INT, REAL, TEXT, Table
 
 _TYPES = {TEXT: "str", INT: "int64", REAL: "float64", FLAG: "bool"}
@@ -15,10 +17,10 @@ Rows: TypeAlias = pd.DataFrame | Sequence[dict[str, object]]
 
 
 class Tables(Mapping[str, pd.DataFrame]):
-    """Tables by name, each made of its `rows` when it is first read."""
+    """Tables by name, each computed when first read."""
 
     def __init__(self, tables: Iterable[Table], rows: Mapping[str, Callable[[], Rows]]) -> None:
-        """Every one of `tables` has its `rows`."""
+        """`rows` has a function for each of `tables`."""
         self._rows = {table.name: rows[table.name] for table in tables}
         self._tables = {table.name: table for table in tables}
         self._frames: dict[str, pd.DataFrame] = {}
@@ -39,16 +41,38 @@ class Tables(Mapping[str, pd.DataFrame]):
 
 
 def frame(table: Table, rows: Rows) -> pd.DataFrame:
-    """`rows` with the columns of `table`, in its order and types."""
-    return of_types(table, pd.DataFrame(rows, columns=table.names))
+    """Return `rows` with the columns of `table`, in its order and types."""
+    return typed(table, pd.DataFrame(rows, columns=table.names))
 
 
-def of_types(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` in the types of `table`: empty columns have none, categorical ones would group otherwise.
+def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
+    """Convert `rows` to the types of `table`.
 
-    Whole numbers of which some are not known (a counter that a node does not have) are real ones.
+    Empty columns have no type, and categorical columns would group differently. Integers with missing values become
+    floats.
     """
     types = {column.name: _TYPES[column.type] for column in table.columns if column.type in _TYPES}
     others = {name: types[name] for name, now in rows.dtypes.items() if name in types and now != types[name]}
     lacking = {name for name, wanted in others.items() if wanted == "int64" and rows[name].isna().any()}
     return rows.astype({name: "float64" if name in lacking else wanted for name, wanted in others.items()})
+
+
+def refuse(
+    frame: pd.DataFrame, table: str, columns: Sequence[str], *, above_zero: bool = False, may_lack: bool = False
+) -> None:
+    """Raise `InputError` naming the first of `columns`, and its cell, with a value that is not finite or below 0.
+
+    `above_zero` also rejects 0; `may_lack` accepts NaN, which means not measured.
+    """
+    for column in columns:
+        values = frame[column].to_numpy(dtype=np.float64)
+        low = values <= 0 if above_zero else values < 0
+        wrong = low | np.isinf(values) | (np.isnan(values) & (not may_lack))
+        if wrong.any():
+            first = int(wrong.argmax())
+            cell = f" of cell {frame['cell'].iloc[first]}" if "cell" in frame else ""
+            wanted = "finite and above 0" if above_zero else "finite and not below 0"
+            raise InputError(
+                f"{table}: {column} is {values[first]:g} in {int(wrong.sum())} row(s), first in one{cell}; "
+                f"it should be {wanted}: measure the cell again or leave it out"
+            )

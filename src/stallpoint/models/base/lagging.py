@@ -1,7 +1,7 @@
-"""Ranks that lag behind the others in every iteration: their lag is straggling, and no part of the mean computing time.
+"""Ranks that lag in every iteration: their lag counts as straggling, not as mean computing time.
 
 A mean over all p ranks would count a p-th of one rank's lag as computing. Jitter, which slows another rank in each
-iteration, stays in the mean of all ranks.
+iteration, stays in the mean.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import pandas as pd
 OWN = ("data_wait", "host_to_device", "forward", "backward")
 """Parts of an iteration that a worker spends without waiting for others."""
 SURE = 3.0
-"""Standard errors, over iterations, that a rank's time has to lie above that of the reference rank."""
+"""Standard errors over iterations by which a rank's time must exceed that of the reference rank."""
 WAITED_FOR = 0.5
-"""Part of a rank's lag that others have to spend waiting in communication for it to be one: stages of a pipeline, and
-workers that do not wait for each other, may differ without anyone lagging."""
+"""Fraction of the lag that other ranks must spend waiting in communication. Pipeline stages, and workers that do not
+wait for each other, may differ without anyone lagging."""
 _ROUNDING = 1e-6
 _SILENT = 1e-3
-"""Part of computing that a rank may spend looking for messages where none is sent."""
+"""Largest fraction of computing that a rank spends in communication calls if nothing is sent."""
 
 
 def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: pd.Series) -> npt.NDArray[np.bool_]:
-    """Which rows, each the `seconds` of a rank in a step of a cell, are of a rank that lags.
+    """Return which rows belong to a lagging rank; each row holds the `seconds` of a rank in a step of a cell.
 
-    The reference rank of a cell is the lower median of its ranks by their means: of two ranks the faster one.
+    The reference rank of a cell is the lower median of its ranks by mean: of two ranks, the faster one.
     """
     times = np.asarray(seconds, dtype=np.float64)
     cell, of_step, of_rank = _codes(cells), _codes(cells, steps), _codes(cells, ranks)
@@ -43,7 +43,7 @@ def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: p
     longer = times - reference
     mean, known = _means(longer, of_rank), _counts(longer, of_rank)
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.sqrt(_means((longer - mean[of_rank]) ** 2, of_rank) / (known - 1))  # of one step nothing is known
+        error = np.sqrt(_means((longer - mean[of_rank]) ** 2, of_rank) / (known - 1))  # one step has no scatter
         lags = mean > np.maximum(SURE * error, _ROUNDING * _means(reference, of_rank))
     return np.asarray(lags[of_rank], dtype=np.bool_)
 
@@ -58,21 +58,19 @@ def _codes(*columns: pd.Series) -> npt.NDArray[np.intp]:
 
 
 def _counts(values: npt.NDArray[np.float64], group: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Return how many values each group has that are numbers."""
     return np.bincount(group, ~np.isnan(values)).astype(np.intp)
 
 
 def _means(values: npt.NDArray[np.float64], group: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-    """Return the mean of each group's values that are numbers; no number where it has none."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.bincount(group, np.nan_to_num(values)) / _counts(values, group))
 
 
 def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Return which rows of the iterations table belong to a rank that lags and that the others wait for.
+    """Return which rows of the iterations table belong to a lagging rank that the others wait for.
 
-    Where nothing is sent no rank waits and each takes its own time: there, too, a lagging rank is excluded from the
-    mean, so that leaving communication out is compared with ranks that do not lag.
+    Without communication no rank waits. Lagging ranks are excluded from the mean there as well, so that interventions
+    without communication compare ranks that do not lag.
     """
     own, cells = iterations[list(OWN)].sum(axis=1), iterations["cell"]
     lags = lagging(own, cells, iterations["iteration"], iterations["rank"])

@@ -1,4 +1,4 @@
-"""What training cells measured, reduced over ranks: one set of ensembles for each point of a scaling curve."""
+"""Measured training points: records reduced over ranks, one set of ensembles for each point of a scaling curve."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from stallpoint.study.workers import Placement
 
 SERIES = tuple(column.name for column in records.SERIES)
 PLACELESS = tuple(name for name in SERIES if name != records.WORKERS_PER_NODE.name)
-"""What all scaling curves of a series share, whatever the workers of a node."""
+"""Axes of a series, whatever the workers per node."""
 POINT = (*SERIES, "nodes", "ranks", "global_batch", "worker_batch")
 TIMES = records.TIMES
 READING = ("read", "decode")
 STEP = (*POINT, "cell", "repeat", "visit", "iteration")
 FULLY_CONNECTED = "fully-connected"
 MATRIX_LAYERS = ("convolution", FULLY_CONNECTED, "attention")
-"""Layer types whose time goes into matrix products whose shape or number depends on b (Keuper & Pfreundt, section III;
-`networks.products` says which)."""
+"""Layer types dominated by matrix products whose shape or number depends on b (Keuper & Pfreundt, section III; see
+`networks.products`)."""
 _MOVES_WITH = {
     "communication": ("exposed_communication",),
     "matrix": ("forward", "backward"),
     "fully_connected": ("forward", "backward"),
 }
-"""Times that are no parts of the path of their own, and the parts with which they deviate from visit to visit."""
+"""Times outside the path, and the parts whose visit-to-visit deviations they share."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Point:
     prefetch: int
     batch: int
     workers_per_node: int
-    """Of a full node of its curve; where a point stands for itself, those on each of its nodes."""
+    """Of a full node of its curve; of its own nodes for a standalone point."""
     nodes: int
     ranks: int
     global_batch: int
@@ -68,32 +68,32 @@ class Point:
         return tuple(getattr(self, name) for name in PLACELESS)
 
     @property
-    def place(self) -> Placement:
-        """On how many nodes its workers are, and how many on each."""
+    def placement(self) -> Placement:
+        """Nodes, and workers on each."""
         return self.nodes, self.ranks // self.nodes
 
     @property
-    def alone(self) -> Point:
-        """The point for itself, of whichever curve it is."""
-        return self.on_curve(self.place[1])
+    def standalone(self) -> Point:
+        """The point independent of its curve."""
+        return self.on_curve(self.placement[1])
 
     def on_curve(self, per_node: int) -> Point:
-        """The same point of the curve whose full node has `per_node` workers."""
+        """Return the same point on the curve with `per_node` workers on a full node."""
         return self if self.workers_per_node == per_node else replace(self, workers_per_node=per_node)
 
     def labels(self, *more: str) -> dict[str, str | int]:
-        """The columns of `SERIES`, nodes, ranks and whatever else is named, as they stand in model tables."""
+        """Return the columns of `SERIES`, nodes, ranks and `more`, as in model tables."""
         return {name: getattr(self, name) for name in (*SERIES, "nodes", "ranks", *more)}
 
 
 def point_key(of: Point | TrainCell) -> tuple[object, ...]:
-    """What tells points apart, whichever curve they are on: values of `PLACELESS`, nodes and ranks."""
+    """Return what identifies a point on any curve: values of `PLACELESS`, nodes and ranks."""
     return tuple(getattr(of, name) for name in (*PLACELESS, "nodes", "ranks"))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A point that was measured."""
+    """A measured point."""
 
     point: Point
     cells: tuple[str, ...]
@@ -101,9 +101,9 @@ class Measured:
     of_cells: tuple[float, ...] = ()
     """Median iteration time of each of `cells`, s."""
     composed: bool = False
-    """Whether any of `cells` says how long parts of an iteration took, and not the whole: then nobody measured that."""
+    """Whether any of `cells` recorded parts of an iteration only; then the iteration time is composed."""
     visits: int = 0
-    """How many there were; 0 where that is not known."""
+    """Number of visits; 0 if unknown."""
 
     def on_curve(self, per_node: int) -> Measured:
         """As `Point.on_curve`."""
@@ -111,19 +111,18 @@ class Measured:
 
 
 def kept(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that count: warm-up left out."""
+    """Return the rows without warm-up."""
     return frame[~frame["warmup"].astype(bool)]
 
 
 def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """One row for each kept iteration of each cell, in the order of `STEP`: `TIMES`, `READING`, and the seconds of the
-    layers in `Parts`.
+    """Return one row for each kept iteration of each cell, in the order of `STEP`: `TIMES`, `READING`, and the layer
+    seconds of `Parts`.
 
-    Communication is that of the rank which waits least, the last to arrive: what the others spend beyond it is waiting
-    for it. All else is the mean over ranks, without those that lag throughout (`lagging`): what these take longer the
-    others wait for. The iteration time is their mean, too: over many iterations every rank takes as long, while the
-    largest of each would count a rank's late start and the next one's late end twice. What is left of the iteration is
-    then the cost of ranks being unequal.
+    Communication is that of the rank that waits least, the last to arrive: beyond it, other ranks wait for that rank.
+    Everything else is the mean over ranks that do not lag (`lagging`). So is the iteration time: over many iterations
+    every rank takes as long, while a maximum per iteration would count a late start and the next late end twice. The
+    rest of the iteration is then the cost of unequal ranks.
     """
     frame = kept(iterations)
     typical = frame[~waited_for(frame)]
@@ -144,22 +143,22 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
-    """The training cells among `runs`, those of commands and imported ones included, by their paths."""
+    """Return the training cells among `runs` by path, including commands and imported cells."""
     rows = runs[runs["kind"].isin([TrainCell.kind, CommandCell.kind, ImportedTrainCell.kind])]
     cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
     return {path: cell for path, cell in cells if isinstance(cell, TrainCell)}
 
 
 def composed(runs: pd.DataFrame) -> frozenset[str]:
-    """The training cells among `runs`, by their paths, whose iterations are put together from their layers' times."""
+    """Return the paths of training cells among `runs` whose iterations are composed of layer times."""
     cells = trained(runs[runs["kind"] == ImportedTrainCell.kind]).items()
     return frozenset(path for path, cell in cells if isinstance(cell, ImportedTrainCell) and cell.composed)
 
 
 def presets(runs: pd.DataFrame) -> dict[str, Preset]:
-    """The presets that cells trained with, by the names they have in the column ``sync``.
+    """Return the presets of trained cells, by their name in the column ``sync``.
 
-    Compute cells, one worker alone, are called like the preset that does not communicate and have none.
+    Compute cells run on one worker, carry the name of the preset without communication, and have no preset.
     """
     to_target = map(cell_from_json, runs.loc[runs["kind"] == ConvergenceCell.kind, "settings"])
     timed = (cell for cell in trained(runs).values() if cell.scaling != "compute")
@@ -171,9 +170,9 @@ def presets(runs: pd.DataFrame) -> dict[str, Preset]:
 
 
 def measured(steps: pd.DataFrame, seed: int, what: str = "measured", composed: Collection[str] = ()) -> list[Measured]:
-    """Every measured point, with its ensembles; `steps` as `over_ranks` gives them, `composed` as `composed`.
+    """Return every measured point with its ensembles; `steps` as from `over_ranks`, `composed` as from `composed`.
 
-    Those of another `what` are drawn apart, so that differences hold the uncertainty of both.
+    Draws depend on `what`: differences between points of different `what` hold the uncertainty of both.
     """
     return list(_points(steps, seed, what, composed))
 
@@ -192,6 +191,6 @@ def _points(steps: pd.DataFrame, seed: int, what: str, composed: Collection[str]
         times = bootstrap(rows[names], of_visits, generator(seed, what, *key), np.mean, usual[point.hardware])
         of_cells = rows.groupby("cell")["iteration_time"].median()
         found = {name: times[:, index] for index, name in enumerate(names) if name != STRAGGLING}
-        put_together = not set(composed).isdisjoint(of_cells.index)
+        is_composed = not set(composed).isdisjoint(of_cells.index)
         parts, count = Parts.measured(**found), of_visits.nunique()
-        yield Measured(point, tuple(of_cells.index), parts, tuple(of_cells), put_together, count)
+        yield Measured(point, tuple(of_cells.index), parts, tuple(of_cells), is_composed, count)

@@ -1,4 +1,4 @@
-"""One iteration by its parts: what measured and predicted points have in common."""
+"""Parts of an iteration, shared by measured and predicted points."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ PATH = (
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Seconds of one iteration, means over its workers that do not lag; ensembles [1 + REPLICATES], not a number where
-    unknown.
+    """Seconds of one iteration: means over workers that do not lag, as ensembles [1 + REPLICATES]; NaN if unknown.
 
-    Those in `PATH` add up to `iteration_time`; the others are parts of them, or hidden behind them.
+    The parts in `PATH` add up to `iteration_time`; the others are contained in them, or hidden.
     """
 
     iteration_time: Ensemble
     data_wait: Ensemble = field(default_factory=unknown_ensemble)
-    """Waiting for a mini-batch; what reading ahead hides is not in it."""
+    """Exposed wait for a mini-batch."""
     host_to_device: Ensemble = field(default_factory=unknown_ensemble)
     forward: Ensemble = field(default_factory=unknown_ensemble)
     backward: Ensemble = field(default_factory=unknown_ensemble)
     communication: Ensemble = field(default_factory=unknown_ensemble)
-    """All messages, hidden or not."""
+    """All messages, hidden or exposed."""
     exposed_communication: Ensemble = field(default_factory=unknown_ensemble)
-    """Of the communication what comes after the backward pass."""
+    """Communication after the backward pass."""
     update: Ensemble = field(default_factory=unknown_ensemble)
     straggling: Ensemble = field(default_factory=unknown_ensemble)
-    """What the slowest worker takes beyond the mean of those that do not lag."""
+    """Time of the slowest worker beyond the mean of those that do not lag."""
     matrix: Ensemble = field(default_factory=unknown_ensemble)
     """Forward and backward of the layers in `measured.MATRIX_LAYERS`."""
     fully_connected: Ensemble = field(default_factory=unknown_ensemble)
@@ -41,7 +40,7 @@ class Parts:
 
     @classmethod
     def measured(cls, **known: Ensemble) -> Parts:
-        """The `known` parts of a measured iteration, and as straggling what it takes beyond those in `PATH`."""
+        """Return the `known` parts of a measured iteration; straggling is the iteration time beyond those in `PATH`."""
         beyond = known["iteration_time"] - sum(known[name] for name in PATH if name in known)
         return cls(**known, straggling=beyond)
 
@@ -52,4 +51,4 @@ class Parts:
 
 
 UNKNOWN_PARTS = Parts(iteration_time=unknown_ensemble())
-"""Of a point of which nothing is known."""
+"""Parts of a point without data."""

@@ -1,4 +1,4 @@
-"""Large mini-batches beside stopping the smallest early, at equal accuracy (Keuper & Pfreundt 2016, section III-C).
+"""Large mini-batches against stopping the smallest early, at equal accuracy (Keuper & Pfreundt 2016, section III-C).
 
 A B that is k times as large takes k times fewer steps for as many samples, and ends in less accuracy. The smallest B
 passes that accuracy long before its own end: the speedup of stopping it there is what the larger B has to beat.
@@ -29,11 +29,11 @@ _USUAL = Scatter(0.005, 4.0)
 
 
 def table(convergence: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the early_stopping table, of runs without a target that made all their steps."""
+    """Rows of the early_stopping table, of runs without a target that completed all steps."""
     if runs.empty:
         return []
-    whole = runs[(runs["ended"] == MAX_STEPS) & runs["target"].isna()]
-    return [row for key, rows in groups(whole, TRAINED) for row in _rows(key, rows, convergence, seed)]
+    complete = runs[(runs["ended"] == MAX_STEPS) & runs["target"].isna()]
+    return [row for key, rows in groups(complete, TRAINED) for row in _rows(key, rows, convergence, seed)]
 
 
 def _rows(key: Sequence[Any], runs: pd.DataFrame, convergence: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
@@ -42,12 +42,12 @@ def _rows(key: Sequence[Any], runs: pd.DataFrame, convergence: pd.DataFrame, see
     smallest = min(best)
     evaluated = convergence[convergence["cell"].isin(best[smallest]["cell"])]
     curves = [of_run.sort_values("step") for _, of_run in groups(evaluated, "cell")]
-    whole = float(steps[best[smallest]["cell"]].mean())
+    complete = float(steps[best[smallest]["cell"]].mean())
     reference = _accuracy(best[smallest], generator(seed, "accuracy", *key, smallest))
     for batch, rows in best.items():
         accuracy = _accuracy(rows, generator(seed, "accuracy", *key, batch))
         difference = np.zeros_like(accuracy) if batch == smallest else accuracy - reference
-        early, speedup = whole / _steps_to(curves, accuracy), whole / float(steps[rows["cell"]].mean())
+        early, speedup = complete / _steps_to(curves, accuracy), complete / float(steps[rows["cell"]].mean())
         yield {
             **dict(zip(TRAINED, key, strict=True)),
             "batch": batch,
@@ -71,7 +71,8 @@ def _accuracy(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
 
 
 def _steps_to(curves: Sequence[pd.DataFrame], accuracy: Ensemble) -> Ensemble:
-    """Mean steps of these runs until each `accuracy`, linear between evaluations; all where a run never has it."""
+    """Return mean steps of these runs until each `accuracy`, interpolated between evaluations; all steps if never
+    reached."""
     return np.asarray(np.mean([_crossing(curve, accuracy) for curve in curves], axis=0))
 
 
@@ -85,5 +86,6 @@ def _crossing(curve: pd.DataFrame, accuracy: Ensemble) -> Ensemble:
 
 
 def compared(low: float, high: float) -> str:
-    """What one accuracy is beside another, by the ends of their difference; not a number tells nothing."""
+    """Return how one accuracy compares with another, by the interval of their difference; NaN is not
+    distinguishable."""
     return "lower" if high < 0 else "higher" if low > 0 else "not distinguishable"

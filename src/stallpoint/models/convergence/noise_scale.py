@@ -31,29 +31,30 @@ from stallpoint.models.convergence.steps import TRAINED, Steps
 from stallpoint.study.outcome import DIVERGED
 
 PARTS = 4
-"""Equal parts of a training that are told apart, as the noise grows while the loss falls."""
+"""Equal parts of a training, since the noise grows while the loss falls."""
 
 
 def without_diverged(gradient_noise: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of runs that did not diverge, by ``convergence_runs``: norms that explode would outweigh all others."""
+    """Return the rows of runs that did not diverge, by ``convergence_runs``: exploding norms would outweigh all
+    others."""
     return gradient_noise[~gradient_noise["cell"].isin(runs.loc[runs["ended"] == DIVERGED, "cell"])]
 
 
 def noise_scale(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
-    """B_simple of rows of ``gradient_noise``, samples; seeds make the interval.
+    """Return B_simple of rows of ``gradient_noise``, samples, with intervals over seeds.
 
-    Infinite where the gradient cannot be told from its noise.
+    Infinite where the gradient is not distinguishable from its noise.
     """
-    b, whole = rows["worker_batch"].to_numpy(np.float64), rows["batch"].to_numpy(np.float64)
+    b, total = rows["worker_batch"].to_numpy(np.float64), rows["batch"].to_numpy(np.float64)
     small, large = rows["small"].to_numpy(), rows["large"].to_numpy()
-    signal, noise = (whole * large - b * small) / (whole - b), (small - large) / (1 / b - 1 / whole)
+    signal, noise = (total * large - b * small) / (total - b), (small - large) / (1 / b - 1 / total)
     means = bootstrap(np.stack([noise, signal], axis=-1), rows["seed"], random, np.mean)
     noise_mean, signal_mean = np.maximum(means[:, 0], 0.0), means[:, 1]
     return np.asarray(np.divide(noise_mean, signal_mean, out=np.full(1 + REPLICATES, np.inf), where=signal_mean > 0))
 
 
 def table(gradient_noise: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the noise_scale table: of every training and B, in `PARTS` parts of its steps."""
+    """Rows of the noise_scale table: every training and B, in `PARTS` parts of its steps."""
     return list(_parts(gradient_noise, seed))
 
 
@@ -70,8 +71,8 @@ def _parts(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object
             }
 
 
-def of_training(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> Ensemble:
-    """The noise scale of a whole training at all its B; not a number where no norms were recorded."""
+def noise_scale_of_training(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> Ensemble:
+    """Return the noise scale of a training over all B; NaN without recorded norms."""
     rows = _of(gradient_noise, steps.training, TRAINED)
     rows = rows[rows["batch"] > rows["worker_batch"]]
     random = generator(seed, "noise", *steps.training.values())
@@ -81,10 +82,11 @@ def of_training(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> Ensemb
 def critical_batches(
     found: Iterable[Steps], noise: Callable[[Steps], Ensemble], threshold: float
 ) -> list[dict[str, object]]:
-    """Rows of the critical_batches table: of every training B_crit by its steps, and its `noise` scale beside it.
+    """Rows of the critical_batches table: B_crit of every training from its steps, with its `noise` scale.
 
-    The noise scale is that of the whole training at all B. Both need not agree: it takes every direction as equally
-    curved, and grows while the loss falls (Merrill et al., 2025, find the critical batch by branching instead).
+    The noise scale is that of the complete training at all B. The two need not agree: the noise scale assumes equal
+    curvature in all directions, and grows while the loss falls (Merrill et al., 2025, find the critical batch by
+    branching instead).
     """
     return [_row(steps, noise(steps), threshold) for steps in found]
 
@@ -109,5 +111,4 @@ def _row(steps: Steps, measured: Ensemble, threshold: float) -> dict[str, object
 
 
 def _of(frame: pd.DataFrame, values: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
-    """The rows of `frame` with these `values` of the columns `names`."""
     return frame[np.logical_and.reduce([frame[name] == values[name] for name in names])] if len(frame) else frame

@@ -24,7 +24,7 @@ import pandas as pd
 
 from stallpoint.models.base.statistics import (
     INTERVAL,
-    MOST_APART,
+    MAX_DEVIATION,
     REPLICATES,
     Ensemble,
     Reals,
@@ -40,44 +40,44 @@ from stallpoint.models.base.statistics import (
 from stallpoint.strategies.presets import Preset
 
 TRAINED = ("network", "storage", "sync", "recipe")
-"""What tells one training from another, whatever computes it."""
+"""Identifies a training, whatever hardware runs it."""
 TO_TARGET = (*TRAINED, "target")
-"""What steps to a target are of, with the workers; hardware changes their time alone."""
+"""Identifies steps to a target, together with the workers; hardware only changes their time."""
 ANY = 0
-"""Workers of steps that their number does not change."""
+"""Worker count of steps that do not depend on it."""
 PERFECT, DIMINISHING, NO_GAIN, UNDECIDED = "perfect scaling", "diminishing returns", "no gain", "undecided"
-FEWEST_BATCHES = 2
-"""B without which S_min and E_min cannot be told apart."""
-FEWEST_CRITICAL = 3
-"""B without which nothing says how far the law is off, and so nothing how sure B_crit is."""
+MIN_BATCHES = 2
+"""B needed to identify S_min and E_min."""
+MIN_BATCHES_FOR_CRITICAL = 3
+"""B needed to estimate the misfit of the law, and so the uncertainty of B_crit."""
 USUAL_MISFIT = 0.05
-"""How far true steps lie from the law, standard deviation of their logarithm: as often more as less."""
+"""Median prior misfit: standard deviation of log true steps about the law."""
 _MISFITS: Reals = np.geomspace(0.002, 1.5, 60)
-"""What it may be."""
+"""Grid of misfits."""
 _BENDS: Reals = np.geomspace(0.4, 6.0, 13)
-"""What the bend may be."""
+"""Grid of bends."""
 USUAL_BEND = 0.5
-"""How far the logarithm of a bend lies from that of the law: as often more as less."""
+"""Median prior |log a|."""
 _LITTLE = 0.04
-"""Precision of the logarithms of S_min and E_min before anything was trained: anything within some factor of 100."""
+"""Prior precision of log S_min and log E_min: within a factor of about 100."""
 _MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)  # of a normal quantity, in standard deviations
 _REFITS = 8  # rounds of a fit whose weights are what it finds
 
 
 @dataclass(frozen=True)
 class AtBatch:
-    """What was trained at one B."""
+    """Runs at one B."""
 
     runs: int
-    """All runs, of all trials and seeds."""
+    """All runs, over trials and seeds."""
     reached: int
-    """Those of them that reached the target."""
+    """Runs that reached the target."""
     best_accuracy: float
     """The highest of any run."""
     trial: int | None = None
-    """Of trials that reached the target with every seed, the one with the fewest steps; None where there is none."""
+    """The trial with the fewest steps among those that reached the target with every seed; None if none did."""
     steps: Ensemble | None = None
-    """Its steps to the target."""
+    """Steps of that trial to the target."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,24 +87,24 @@ class Steps:
     training: Mapping[str, Any]
     """Values of `TO_TARGET`."""
     ranks: int
-    """Workers that took them; `ANY` where their number changes none."""
+    """Workers; `ANY` if steps do not depend on them."""
     batches: Mapping[int, AtBatch]
     """By B, rising."""
     least_steps: Ensemble
-    """S_min; not a number where too few B reached the target."""
+    """S_min; NaN if too few B reached the target."""
     least_samples: Ensemble
     """E_min."""
     bend: Ensemble
-    """a: how sharply the one becomes the other."""
+    """a: sharpness of the transition."""
     misfit: Reals
-    """How far true steps lie from the law, as `USUAL_MISFIT`: draws, [REPLICATES]."""
+    """Standard deviation of log true steps about the law: draws, [REPLICATES]."""
     seed: int
 
     @property
     def critical(self) -> Ensemble:
-        """B_crit, samples; infinite where steps fell in proportion to B as far as was measured.
+        """B_crit, samples; infinite if steps fell in proportion to B over the measured range.
 
-        Two B fix the law without saying whether steps follow it: how sure B_crit is, is then not known.
+        Two B determine the law without testing it: the interval of B_crit is then unknown.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.asarray(self.least_samples / self.least_steps)
@@ -112,18 +112,18 @@ class Steps:
 
     @property
     def sure(self) -> bool:
-        """Whether enough B reached the target to say how far the law is off."""
-        return len(self.reaching) >= FEWEST_CRITICAL
+        """Whether enough B reached the target to estimate the misfit of the law."""
+        return len(self.reaching) >= MIN_BATCHES_FOR_CRITICAL
 
     @property
     def reaching(self) -> list[int]:
-        """The B at which the target was reached, rising."""
+        """The B that reached the target, rising."""
         return [batch for batch, at in self.batches.items() if at.steps is not None]
 
     def at(self, batch: int) -> Ensemble:
-        """Steps at any B, measured or fitted; not known beyond the largest B that reached the target.
+        """Return steps at any B, measured or fitted; NaN beyond the largest B that reached the target.
 
-        A larger one may never reach it, and no fit of smaller ones says so.
+        A larger B may never reach it, which a fit of smaller ones cannot predict.
         """
         here = self.batches.get(batch)
         if here is not None:
@@ -131,37 +131,37 @@ class Steps:
         return self.expected(batch) if self.reaching and batch <= self.reaching[-1] else unknown_ensemble()
 
     def samples(self, batch: int) -> Ensemble:
-        """Samples to the target at any B, as far as `at` knows its steps."""
+        """Return samples to the target at any B, where `at` knows its steps."""
         return batch * self.at(batch)
 
     def fitted(self, batch: float) -> Ensemble:
-        """S(B)."""
+        """Return S(B) of the law."""
         return law(self.least_steps, self.least_samples / batch, self.bend)
 
     def expected(self, batch: int) -> Ensemble:
-        """S(B) where nobody trained: with how far the law is off there."""
+        """Return S(B) of an untrained B, with the misfit of the law."""
         random = generator(self.seed, "misfit", *self.training.values(), self.ranks, batch)
         return self.fitted(batch) * _off(self.misfit, random)
 
     def without(self, batch: int) -> Steps:
-        """The same, fitted to all other B."""
+        """Fit again without one B."""
         return _fitted(self.training, self.ranks, {b: at for b, at in self.batches.items() if b != batch}, self.seed)
 
     def perfect_to(self, threshold: float) -> Ensemble:
-        """B up to which doubling it saves at least 1 - `threshold` of half the steps (see `regime`)."""
+        """Return the B up to which doubling saves at least 1 - `threshold` of half the steps (see `regime`)."""
         return self._gaining(2 * (1 - threshold))
 
     def no_gain_from(self, threshold: float) -> Ensemble:
-        """B from which doubling it gains less than `threshold`."""
+        """Return the B from which doubling gains less than `threshold`."""
         return self._gaining(1 + threshold)
 
     def _gaining(self, gain: float) -> Ensemble:
-        """B whose doubling saves so much: (1 + x^a) / (1 + (x/2)^a) = gain^a, with x = B_crit / B."""
+        """Return the B whose doubling gains `gain`: (1 + x^a) / (1 + (x/2)^a) = gain^a, with x = B_crit / B."""
         power = gain**self.bend
         return self.critical * ((1 - power / 2**self.bend) / (power - 1)) ** (1 / self.bend)
 
     def regime(self, batch: int, threshold: float) -> str:
-        """What doubling B from here does by the fit, where nine of ten replicates agree.
+        """Return the fitted regime of doubling B, if nine of ten replicates agree.
 
         Perfect scaling saves at least 1 - `threshold` of half the steps; no gain is less than `threshold` in speed.
         """
@@ -174,9 +174,9 @@ class Steps:
 
 
 def steps_of(runs: pd.DataFrame, presets: Mapping[str, Preset], seed: int) -> list[Steps]:
-    """Of every training in ``convergence_runs``, the tidy table of this name; where it matters, of each worker count.
+    """Return steps of every training in ``convergence_runs``, for each worker count if steps depend on it.
 
-    `presets` are all that the runs name.
+    `presets` contains all presets that the runs name.
     """
     found = []
     workers = runs["ranks"].where(~runs["sync"].map(lambda sync: presets[sync].shares_batches).astype(bool), ANY)
@@ -190,46 +190,46 @@ def steps_of(runs: pd.DataFrame, presets: Mapping[str, Preset], seed: int) -> li
 
 
 def _at(rows: pd.DataFrame, usual: Scatter, random: np.random.Generator) -> AtBatch:
-    """Of the runs at one B."""
+    """Summarise the runs at one B."""
     at = AtBatch(len(rows), int(rows["reached"].sum()), float(rows["best_accuracy"].max()))
     best = best_trial(rows)
     if best is None:
         return at
-    # A seed is to steps what a visit is to times: what differs between them makes the interval.
+    # Seeds vary steps as visits vary times: their scatter makes the interval.
     steps = bootstrap(best["steps_to_target"], best["seed"], random, np.mean, usual)
     return replace(at, trial=int(best["trial"].iloc[0]), steps=steps)
 
 
 def best_trial(rows: pd.DataFrame) -> pd.DataFrame | None:
-    """The runs of the trial that reached the target with every seed in the fewest steps; None where there is none."""
-    whole = rows.groupby("trial").filter(lambda trial: bool(trial["reached"].all()))
-    if whole.empty:
+    """Return the runs of the trial that reached the target with every seed in the fewest steps; None if none did."""
+    complete = rows.groupby("trial").filter(lambda trial: bool(trial["reached"].all()))
+    if complete.empty:
         return None
-    return whole[whole["trial"] == whole.groupby("trial")["steps_to_target"].mean().idxmin()]
+    return complete[complete["trial"] == complete.groupby("trial")["steps_to_target"].mean().idxmin()]
 
 
 def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, AtBatch], seed: int) -> Steps:
     known = {batch: at.steps for batch, at in batches.items() if at.steps is not None}
     random = generator(seed, "law", *training.values(), ranks)
     likely = _posterior(known)
-    # The value is of the middle bend; each replicate has one of its own, and a misfit that goes with it.
+    # The value has the median bend; each replicate has its own, with its misfit.
     middle = _BENDS[int((np.cumsum(likely.sum(axis=1)) >= 0.5).argmax())]
     drawn = random.choice(likely.size, REPLICATES, p=likely.ravel())
     bend, misfit = np.append(middle, _BENDS[drawn // len(_MISFITS)]), _MISFITS[drawn % len(_MISFITS)]
-    # Were the same B trained once more, seeds would differ; were others, how far the law is off there would, too.
+    # Another run at the same B varies by its seeds; at another B also by the law's misfit there.
     disturbed = {batch: steps * _off(misfit, random) for batch, steps in known.items()}
     least = _law(disturbed, bend)
     return Steps(training, ranks, batches, least[..., 0], least[..., 1], bend, misfit, seed)
 
 
 def _off(misfit: Reals, random: np.random.Generator) -> Ensemble:
-    """By which factor true steps may lie beside the law; 1 for the value itself."""
-    off = np.clip(misfit * random.standard_normal(REPLICATES), -MOST_APART, MOST_APART)
+    """Return factors between true steps and the law; 1 for the estimate."""
+    off = np.clip(misfit * random.standard_normal(REPLICATES), -MAX_DEVIATION, MAX_DEVIATION)
     return np.concatenate([[1.0], np.exp(off)])
 
 
 def law(least: Reals, samples: Reals, bend: Reals) -> Reals:
-    """(least^bend + samples^bend)^(1/bend), of any size."""
+    """Return (least^bend + samples^bend)^(1/bend) without overflow."""
     more = np.maximum(least, samples)
     with np.errstate(invalid="ignore"):
         less = np.where(more > 0, np.minimum(least, samples) / more, 0.0)
@@ -237,11 +237,11 @@ def law(least: Reals, samples: Reals, bend: Reals) -> Reals:
 
 
 def _law(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
-    """S_min and E_min with a `bend` for each of the ensembles' values, [..., 2].
+    """Fit S_min and E_min for the `bend` of each ensemble member, [..., 2].
 
-    By least squares of relative errors of S^a, in which the law is linear, as steps of seeds lie apart by factors.
+    Least squares of relative errors of S^a, in which the law is linear; steps of seeds differ by factors.
     """
-    if len(known) < FEWEST_BATCHES:
+    if len(known) < MIN_BATCHES:
         return np.stack([unknown_ensemble(), unknown_ensemble()], axis=-1)
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
     usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # powers of which stay near 1
@@ -255,26 +255,26 @@ def _law(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
 
 
 def _posterior(known: Mapping[int, Ensemble]) -> Reals:
-    """How likely each of `_BENDS` with each of `_MISFITS` is, by steps at the B that are `known`.
+    """Return the posterior probability of each of `_BENDS` with each of `_MISFITS`, given steps at the `known` B.
 
-    Of how far steps at a B lie from the law, seeds explain a part whose variance is known; the rest is misfit. Few B
-    leave few distances, and the law went after them: so a misfit is judged by the restricted likelihood (Patterson &
-    Thompson 1971), which counts what the law has used up, and is never found to be none for certain, as the best single
-    value of it would often be. The priors have heavy tails, so that a law that is far off, or bends otherwise, is
-    believed to: p(τ) = s / (s + τ)² with s = `USUAL_MISFIT` (DuMouchel 1994), and Cauchy's of log a.
+    Seeds explain part of the distances between steps and the law, with known variance; the rest is misfit. With few B
+    the fit absorbs much of the distances, so the misfit is judged by the restricted likelihood (Patterson & Thompson
+    1971), which accounts for fitted parameters, and is marginalised, since its best single value would often be 0.
+    Heavy-tailed priors allow a large misfit or an unusual bend: p(τ) = s / (s + τ)² with s = `USUAL_MISFIT` (DuMouchel
+    1994), and a Cauchy prior of log a.
     """
-    # Both of the logarithm, as they are evenly spaced there.
+    # Both in logarithms, in which they are evenly spaced.
     bends = 1 / (1 + np.square(np.log(_BENDS) / USUAL_BEND))
     prior = bends[:, None] * _MISFITS / (USUAL_MISFIT + _MISFITS) ** 2
-    if len(known) <= FEWEST_BATCHES:
+    if len(known) <= MIN_BATCHES:
         return np.asarray(prior / prior.sum())
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
     least = _law({batch: np.repeat(of[:1], len(_BENDS)) for batch, of in known.items()}, _BENDS)
     parts = least[:, None, :] / np.stack([np.ones_like(batches), batches], axis=-1)  # [bends, B, 2]
     fitted = law(parts[..., 0], parts[..., 1], _BENDS[:, None])
-    slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # of the logarithm, over those of S_min and E_min
+    slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # in logarithms, relative to S_min and E_min
     off = np.log(steps[0] / fitted)
-    # By the middle half of the replicates: the tails say that few seeds were run, not that seeds lie far apart.
+    # By the middle half of the replicates: the tails reflect few seeds, not a large scatter.
     quarters = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
     seeds = (quarters[1] - quarters[0]) / _MIDDLE_HALF
     weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # [misfits, B]
@@ -295,7 +295,7 @@ def table(found: Iterable[Steps], threshold: float) -> list[dict[str, object]]:
 def _rows(steps: Steps, threshold: float) -> Iterator[dict[str, object]]:
     for batch, at in steps.batches.items():
         measured = unknown_ensemble() if at.steps is None else at.steps
-        # A fit of the others says what is expected; as many seeds as were run deviate from it as they do here.
+        # A fit to the other B gives the expected steps; seeds, as many as were run, deviate from it as observed.
         held_out = steps.without(batch).expected(batch) * measured / measured[0]
         yield {
             **steps.training,

@@ -1,4 +1,4 @@
-"""Everything that predictions are given of a cluster."""
+"""What predictions know of a cluster: computing, data, links, and what training adds to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stallpoint.models.terms.communication import Communication, Scheme, scheme_
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
-from stallpoint.models.terms.trainings import Layers
+from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import Preset
@@ -23,7 +23,7 @@ SCALINGS = ("strong", "weak")
 
 
 class ComputingTimes(Protocol):
-    """Computing times at any b; `stallpoint.models.terms.compute.Compute` has those measured."""
+    """Computing times at any b; `stallpoint.models.terms.compute.Compute` has the measured ones."""
 
     @property
     def layers(self) -> Mapping[str, Layers]:
@@ -38,12 +38,12 @@ class ComputingTimes(Protocol):
 
 
 class DataTimes(Protocol):
-    """t_io at any b; `stallpoint.models.terms.data.TrainingData` has what was measured."""
+    """t_io at any b; `stallpoint.models.terms.data.TrainingData` has the measured ones."""
 
     def seconds(
         self,
         measured: Measured,
-        place: Placement,
+        placement: Placement,
         batch: int,
         *,
         without: Collection[str] = (),
@@ -52,15 +52,15 @@ class DataTimes(Protocol):
         """As `TrainingData.seconds`."""
         ...
 
-    def beside_gradients(
+    def sharing_link(
         self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
     ) -> tuple[Ensemble, Ensemble | float]:
-        """As `TrainingData.beside_gradients`."""
+        """As `TrainingData.sharing_link`."""
         ...
 
 
-class LearnedEffects(Protocol):
-    """What training at a point takes beyond its isolated parts; `terms.contention` learns it."""
+class CalibratedEffects(Protocol):
+    """Time that training at a point adds to its isolated parts; `terms.contention` calibrates it."""
 
     def __call__(self, point: Point, held_out: bool = False) -> Effects:
         """As `Contention.effects`."""
@@ -68,31 +68,31 @@ class LearnedEffects(Protocol):
 
 
 def no_effects(point: Point, held_out: bool = False) -> Effects:
-    """Nothing is known to take longer in training."""
+    """Training adds nothing to its isolated parts."""
     return effects.NONE
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What was measured, or published, of a cluster."""
+    """Measured or published properties of a cluster."""
 
     compute: ComputingTimes
     communication: Mapping[Scheme, Communication]
     data: DataTimes
     presets: Mapping[str, Preset]
-    effects: LearnedEffects = no_effects
-    """What training takes beyond its isolated parts."""
+    effects: CalibratedEffects = no_effects
+    """Time that training adds to its isolated parts."""
     cuts: Mapping[str, Cuts] = field(default_factory=dict)
-    """Where each network can be cut into the stages of a pipeline or split by outputs, as far as that is known."""
+    """Where each network can be cut into pipeline stages or split by outputs, as far as known."""
 
     def preset(self, point: Point) -> Preset:
-        """The preset of a point."""
+        """Return the preset of a point."""
         return self.presets[point.sync]
 
     def links(self, point: Point, operation: str = ALL_REDUCE) -> Communication | None:
-        """What is known of an operation of the point's scheme on its hardware; None where it was not measured."""
+        """Return the fits of an operation of the point's scheme on its hardware; None where it was not measured."""
         return self.communication.get(scheme_of(point.hardware, self.preset(point), operation))
 
     def communicates(self, point: Point) -> bool:
-        """Whether the workers of a point train together; one worker alone does."""
+        """Return whether the workers of a point train together; a single worker does not."""
         return point.scaling not in SCALINGS or self.preset(point).communicates

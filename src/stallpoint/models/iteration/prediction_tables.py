@@ -1,4 +1,4 @@
-"""Predictions as tables, beside what was measured."""
+"""Tables of predictions and of the measurements they are compared with."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stallpoint.models.base.parts import UNKNOWN_PARTS
 from stallpoint.models.base.statistics import columns, groups, unknown_ensemble
 from stallpoint.models.iteration.cluster import SCALINGS
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
-from stallpoint.models.terms.trainings import LAYER, OF_RANK
+from stallpoint.models.terms.training_cells import LAYER, OF_RANK
 
 _COMPARED = ("forward", "backward", "communication", "exposed_communication", "update")
 
 
 def predictions(curves: Iterable[ScalingCurve], steps: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows of the predictions table; `steps` as `measured.over_ranks` gives them."""
+    """Return the rows of the predictions table; `steps` come from `measured.over_ranks`."""
     return [_row(curve, ranks, steps) for curve in curves for ranks in curve.predicted]
 
 
@@ -35,7 +35,7 @@ def _row(curve: ScalingCurve, ranks: int, steps: pd.DataFrame) -> dict[str, obje
         "compute_source": predicted.compute_source,
         "predicted_data": float(predicted.reading[0]),
         "measured_data": float(theirs.data_wait[0]),
-        # As measured, straggling is what is left of the iteration: see critical_path.
+        # Measured straggling is the residual of the iteration: see critical_path.
         "predicted_straggling": float(ours.straggling[0]),
         **{f"predicted_{name}": float(getattr(ours, name)[0]) for name in _COMPARED},
         **{f"measured_{name}": float(getattr(theirs, name)[0]) for name in _COMPARED},
@@ -53,16 +53,16 @@ def _row(curve: ScalingCurve, ranks: int, steps: pd.DataFrame) -> dict[str, obje
 
 
 def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd.DataFrame) -> float:
-    """Measured iteration time to compare with: that of the cells that did not take part in the prediction."""
+    """Return the measured iteration time of the cells that the prediction did not use."""
     if measured is None or predicted is None:
         return float("nan")
-    if not predicted.left_out:
+    if not predicted.excluded_cells:
         return float(measured.parts.iteration_time[0])
-    return float(steps.loc[steps["cell"].isin(list(predicted.left_out)), "iteration_time"].mean())
+    return float(steps.loc[steps["cell"].isin(list(predicted.excluded_cells)), "iteration_time"].mean())
 
 
 def layer_predictions(curves: Iterable[ScalingCurve], first_ranks: pd.DataFrame) -> pd.DataFrame:
-    """The layer_predictions table: every layer of every measured point; `Trainings.first_ranks`."""
+    """Return the layer_predictions table, every layer of every measured point, from `TrainingCells.first_ranks`."""
     measured = _measured_layers(first_ranks)
     parts = [part for curve in curves for part in _of_layers(curve, measured)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -70,16 +70,16 @@ def layer_predictions(curves: Iterable[ScalingCurve], first_ranks: pd.DataFrame)
 
 def _of_layers(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for predicted in curve.held_out.values():
-        key = (*predicted.point.placeless, *predicted.point.place)
+        key = (*predicted.point.placeless, *predicted.point.placement)
         if predicted.layers is not None and key in measured:
             layers = pd.DataFrame(predicted.layers).set_index("layer_index")
-            beside = measured[key].reindex(layers.index)
-            table = pd.concat([layers, beside], axis=1).reset_index()
+            measured_layers = measured[key].reindex(layers.index)
+            table = pd.concat([layers, measured_layers], axis=1).reset_index()
             yield table.assign(**predicted.point.labels())
 
 
 def _measured_layers(first_ranks: pd.DataFrame) -> dict[Any, pd.DataFrame]:
-    """Means over the cells of each point, by layer."""
+    """Return the means over the cells of each point, by layer."""
     key = [*PLACELESS, "nodes", "workers_per_node"]
     rows = first_ranks[first_ranks["scaling"].isin(SCALINGS)]
     means = rows.groupby([*key, "layer_index"])[list(OF_RANK)].mean().add_prefix("measured_").reset_index()
@@ -87,6 +87,6 @@ def _measured_layers(first_ranks: pd.DataFrame) -> dict[Any, pd.DataFrame]:
 
 
 def layer_times(first_ranks: pd.DataFrame) -> pd.DataFrame:
-    """The layer_times table; `Trainings.first_ranks`."""
+    """Return the layer_times table, from `TrainingCells.first_ranks`."""
     key = [*POINT, *LAYER]
     return first_ranks.groupby(key, as_index=False)[list(OF_RANK)].mean()

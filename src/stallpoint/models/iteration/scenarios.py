@@ -1,4 +1,5 @@
-"""What if: the same model of a cluster that differs in its links, compute units, gradients, mini-batch, preset or data.
+"""What-if scenarios: the same model of a cluster with other links, compute units, gradients, mini-batch, preset or
+data.
 
 A scenario changes what the model is given, never the model. What it changes is scaled from what was measured, so a
 scenario is as good as the prediction without it: compare scenarios with the scenario ``as measured``, which is
@@ -17,14 +18,14 @@ import numpy.typing as npt
 
 from stallpoint.models.base.measured import MATRIX_LAYERS, Measured, Point
 from stallpoint.models.base.statistics import Ensemble
-from stallpoint.models.iteration.cluster import Cluster, ComputingTimes, DataTimes, LearnedEffects
+from stallpoint.models.iteration.cluster import CalibratedEffects, Cluster, ComputingTimes, DataTimes
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.terms.communication import law_name, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.link import Traffic
-from stallpoint.models.terms.trainings import Layers
+from stallpoint.models.terms.training_cells import Layers
 from stallpoint.study.workers import Placement, counts
 
 AS_MEASURED = "as measured"
@@ -32,47 +33,47 @@ AS_MEASURED = "as measured"
 
 @dataclass(frozen=True)
 class Link:
-    """A link known from what is published of it."""
+    """A link known from published figures."""
 
     latency: float
-    """Of one step of a reduction, s."""
+    """Latency of one step of a reduction, s."""
     bandwidth: float
     """B/s."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is different; numbers are factors on what was measured."""
+    """Differences from the measured cluster; numbers are factors on measured values."""
 
     bandwidth: float = 1.0
     latency: float = 1.0
     compute_speed: float = 1.0
-    """Forward and backward pass and update; not the copy to the device."""
+    """Of forward and backward pass and update; not of the copy to the device."""
     gradient_bytes: float = 1.0
     batch: float = 1.0
     straggling: float = 1.0
-    """Factor on waiting for the slowest worker; 0: the one that lags, if it is one, is as fast as the others."""
+    """Factor on the wait for the slowest worker; 0: a lagging worker becomes as fast as the others."""
     launches: float = 1.0
-    """Factor on what layers take however small the mini-batch, as far as layers without matrix products take it too:
-    starting kernels, which compiling or CUDA graphs avoid."""
+    """Factor on the time of a layer at the smallest mini-batch, as far as layers without matrix products show it too:
+    kernel launches, which compiling or CUDA graphs avoid."""
     prefetch: int | None = None
-    """Mini-batches read ahead; None: as it was."""
+    """Mini-batches read ahead; None: unchanged."""
     readers: int | None = None
-    """Threads of a worker that read ahead; None: as it was."""
+    """Reader threads of a worker; None: unchanged."""
     storage: str | None = None
-    """Storage; None: as it was."""
+    """Storage; None: unchanged."""
     staged: bool = False
-    """Each node reads a copy of its own, as fast as one worker alone reads the storage now."""
+    """Each node reads its own copy, as fast as a single worker reads the storage."""
     workers_per_node: int | None = None
-    """Workers of a full node; None: as it was."""
+    """Workers of a full node; None: unchanged."""
     sync: str | None = None
-    """Preset; None: as it was."""
+    """Preset; None: unchanged."""
     link: Link | None = None
-    """In place of the measured links, before the factors on bandwidth and latency."""
+    """Replaces the measured links, before the factors on bandwidth and latency."""
 
     @property
     def label(self) -> str:
-        """The scenario in words."""
+        """Return the scenario in words."""
         link = self.link and f"link {1e6 * self.link.latency:g} µs, {self.link.bandwidth / 1e9:.3g} GB/s"
         factors = {name: getattr(self, name) for name in CHANGED_BY_FACTOR}
         changed = [f"{name.replace('_', ' ')} × {factor:g}" for name, factor in factors.items() if factor != 1]
@@ -86,11 +87,11 @@ class Scenario:
 
 CHANGED_BY_FACTOR = ("bandwidth", "latency", "compute_speed", "gradient_bytes", "batch", "straggling", "launches")
 CHANGES = (*CHANGED_BY_FACTOR, "prefetch", "readers", "storage", "sync", "link")
-"""What a study's ``what_if`` may name."""
+"""Keys of a study's ``what_if``."""
 
 
 def scenarios(blocks: Iterable[Mapping[str, Any]]) -> list[Scenario]:
-    """The scenarios of a study's ``what_if``: each block multiplied out, ``as measured`` first, none twice."""
+    """Return the scenarios of a study's ``what_if``: each block multiplied out, ``as measured`` first, none twice."""
     found = dict.fromkeys([Scenario()])
     for block in blocks:
         values = {name: _as_list(block[name]) for name in CHANGES if name in block}
@@ -107,7 +108,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
-    """`cluster` under `scenario`, for curves on `hardware`."""
+    """Return `cluster` under `scenario`, for curves on `hardware`."""
     links = cluster.communication
     if scenario.link:
         measured, links = links, {}
@@ -122,7 +123,7 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
     }
     compute = _Changed(cluster.compute, scenario.compute_speed, scenario.gradient_bytes, scenario.launches)
     data = _ChangedData(cluster.data, scenario.readers, scenario.staged)
-    effects: LearnedEffects = cluster.effects
+    effects: CalibratedEffects = cluster.effects
     if scenario.straggling != 1:
         effects = _ChangedEffects(cluster.effects, scenario.straggling)
     return replace(cluster, compute=compute, communication=links, data=data, effects=effects)
@@ -130,7 +131,7 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
 
 @dataclass(frozen=True)
 class _ChangedData:
-    """Data that other numbers of threads read, or each node from a copy of its own."""
+    """Data read by other numbers of threads, or by each node from its own copy."""
 
     original: DataTimes
     readers: int | None
@@ -139,28 +140,27 @@ class _ChangedData:
     def seconds(
         self,
         measured: Measured,
-        place: Placement,
+        placement: Placement,
         batch: int,
         *,
         without: Collection[str] = (),
         readers: int | None = None,
     ) -> Ensemble:
-        there = (1, 1) if self.staged else place
+        there = (1, 1) if self.staged else placement
         return self.original.seconds(measured, there, batch, without=without, readers=self.readers or readers)
 
-    def beside_gradients(
+    def sharing_link(
         self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
     ) -> tuple[Ensemble, Ensemble | float]:
         on_link = None if self.staged else traffic
-        return self.original.beside_gradients(measured, isolated, ranks_per_node, batch, on_link)
+        return self.original.sharing_link(measured, isolated, ranks_per_node, batch, on_link)
 
 
 @dataclass(frozen=True)
 class _ChangedEffects:
-    """What training takes where waiting for the slowest worker takes `factor` times as long; the others stay as they
-    are."""
+    """Effects of training with the wait for the slowest worker multiplied by `factor`."""
 
-    original: LearnedEffects
+    original: CalibratedEffects
     factor: float
 
     def __call__(self, point: Point, held_out: bool = False) -> Effects:
@@ -170,7 +170,7 @@ class _ChangedEffects:
 
 @dataclass(frozen=True)
 class _Changed:
-    """Layer times of compute units `speed` times as fast, of other gradients, and with other times to start kernels."""
+    """Layer times of compute units `speed` times as fast, of other gradients, and with other kernel launch times."""
 
     original: ComputingTimes
     speed: float
@@ -182,7 +182,7 @@ class _Changed:
         object.__setattr__(self, "layers", {name: self._layers(old) for name, old in self.original.layers.items()})
 
     def _layers(self, old: Layers) -> Layers:
-        # What is learned stays learned, however few bytes it takes.
+        # Trainable layers stay trainable, however few bytes they take.
         sizes = np.maximum(np.rint(old.gradient_bytes * self.gradient_bytes), old.gradient_bytes > 0)
         return replace(old, gradient_bytes=sizes.astype(np.int64))
 
@@ -212,7 +212,7 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
         usual = np.median(fixed[:, others], axis=-1, keepdims=True) if others.any() else np.zeros((len(here), 1))
         started = (1 - factor) * np.where(matrix, np.minimum(fixed, usual), fixed)
         changed[f"layers_{name}"] = here - started
-        # Of disturbed records a pass may be shorter than its layers together.
+        # In disturbed records a pass may be shorter than the sum of its layers.
         saved[name] = np.maximum(getattr(times, name) - started.sum(-1), 0.0)
     return replace(times, **changed, **saved)
 
@@ -234,10 +234,10 @@ def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: It
 def changed_point(point: Point, scenario: Scenario) -> Point | None:
     """`point` as `scenario` has it; None where its mini-batch is no whole number, or its node has too many workers."""
     per_node = scenario.workers_per_node or point.workers_per_node
-    if point.place[1] > per_node:
+    if point.placement[1] > per_node:
         return None
-    whole = point.global_batch if point.scaling == "strong" else point.worker_batch
-    batch = whole * scenario.batch
+    samples = point.global_batch if point.scaling == "strong" else point.worker_batch
+    batch = samples * scenario.batch
     workers = point.ranks if point.scaling == "strong" else 1
     if batch < workers or batch != int(batch) or int(batch) % workers:
         return None

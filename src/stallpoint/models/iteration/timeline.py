@@ -15,31 +15,38 @@ from stallpoint.strategies.presets import Preset
 
 @dataclass(frozen=True)
 class Timeline:
-    """Of the mean worker, unless it says more; ensembles, s."""
+    """Times of the mean worker, unless stated otherwise; ensembles, s."""
 
     seconds: Ensemble
-    """The iteration of the mean and of the slowest worker, [2, 1 + REPLICATES]."""
+    """Iteration time of the mean and of the slowest worker, [2, 1 + REPLICATES]."""
     forward: Ensemble
-    """The forward passes of all parts, without waiting for weights; so is `backward`."""
+    """Forward passes of all parts, without waiting for weights; `backward` likewise."""
     backward: Ensemble
     exposed: Ensemble
     """Exposed communication."""
     communication: Ensemble
-    """Of all messages."""
+    """Sum over all messages."""
     start: Ensemble
-    """Of each message with gradients, since the forward passes ended, [1 + REPLICATES, messages]; so is `end`."""
+    """Start of each gradient message, since the end of the forward passes, [1 + REPLICATES, messages]; `end`
+    likewise."""
     end: Ensemble
     late: Ensemble
-    """How long after the backward pass each ends; of those that the pass waits for, their whole time."""
+    """Time from the end of the backward pass to the end of each message; the whole time of messages that the pass waits
+    for."""
 
 
-def whole(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool, earlier: Ensemble, forward: Ensemble) -> Timeline:
-    """Of workers with all weights. `forward` is what all forward passes take; backward passes of all parts but the last
-    take `earlier`, which `costs` has before the last one."""
+def unsharded(
+    costs: taskgraph.Costs, preset: Preset, *, prefetch: bool, earlier: Ensemble, forward: Ensemble
+) -> Timeline:
+    """Return the timeline of workers with all weights.
+
+    `forward` is the time of all forward passes, `earlier` that of the backward passes of all parts but the last, which
+    `costs` has before the last one.
+    """
     schedule = taskgraph.schedule(taskgraph.iteration_tasks(costs, preset, prefetch=prefetch))
     begin = schedule.start[f"backward {len(costs.backward)} of 1"][0] - earlier
     backward = schedule.end["backward 1 of 1"][0] - begin
-    names = [f"{message.name} of 1" for message in costs.messages]
+    names = [f"{message.name} of 1" for message in costs.collectives]
     start, end = (_since(begin, at, names) for at in (schedule.start, schedule.end))
     late = end - backward[:, None]
     return Timeline(
@@ -54,14 +61,14 @@ def whole(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool, earlier: En
     )
 
 
-def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, sent: Sequence[int]) -> Timeline:
-    """Of workers with a share of the weights; `sent` are the blocks in the order of sending."""
+def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, blocks: Sequence[int]) -> Timeline:
+    """Return the timeline of sharded weights; `blocks` are in the order of sending."""
     tasks = taskgraph.sharded_tasks(costs, preset, prefetch=prefetch)
     schedule = taskgraph.schedule(tasks)
     of = partial(_took, tasks, schedule)
     begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
     forward, backward = of("forward"), of("backward")
-    names = [f"reduce-scatter {block + 1} of 1" for block in sent]
+    names = [f"reduce-scatter {block + 1} of 1" for block in blocks]
     start, end = (_since(begin + forward, at, names) for at in (schedule.start, schedule.end))
     passes = schedule.start["update of 1"][0] - begin
     return Timeline(
@@ -76,15 +83,15 @@ def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, se
     )
 
 
-def split(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool) -> Timeline:
-    """Of workers with a share of the outputs of some layers: their passes wait for what they gather."""
+def tensor_parallel(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool) -> Timeline:
+    """Return the timeline of split outputs, whose passes wait for gathered inputs."""
     tasks = taskgraph.iteration_tasks(costs, preset, prefetch=prefetch)
     schedule = taskgraph.schedule(tasks)
     of = partial(_took, tasks, schedule)
     begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
     forward, backward = of("forward"), of("backward")
     turned = schedule.start[f"backward {len(costs.backward)} of 1"][0]
-    names = [f"{message.name} of 1" for message in costs.messages]
+    names = [f"{message.name} of 1" for message in costs.collectives]
     start, end = (_since(turned, at, names) for at in (schedule.start, schedule.end))
     return Timeline(
         seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
@@ -99,17 +106,17 @@ def split(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool) -> Timeline
 
 
 def pipelined(
-    read: Ensemble, copy: Ensemble, stages: Sequence[taskgraph.StageCosts], preset: Preset, *, prefetch: bool
+    read: Ensemble, copy: Ensemble, pipeline_stages: Sequence[taskgraph.StageCosts], preset: Preset, *, prefetch: bool
 ) -> tuple[Ensemble, Ensemble]:
-    """An iteration through `stages`, and what the first one of them waits for its mini-batch."""
-    schedule = taskgraph.schedule(taskgraph.pipeline_tasks(read, copy, stages, preset, prefetch=prefetch))
+    """Return the timeline through `pipeline_stages`, and the wait of the first stage for its mini-batch."""
+    schedule = taskgraph.schedule(taskgraph.pipeline_tasks(read, copy, pipeline_stages, preset, prefetch=prefetch))
     updated = schedule.end["update of 0"]
     waits = np.maximum(schedule.start["forward 1 of 1 on 1"] - updated - copy, 0.0)
     return np.asarray(schedule.end["update of 1"] - updated), np.asarray(waits)
 
 
 def _took(tasks: Sequence[taskgraph.Task], schedule: taskgraph.Schedule, *kinds: str) -> Ensemble:
-    """What the tasks of these kinds took in the second iteration, one after the other."""
+    """Return the summed durations of the tasks of these kinds in the second iteration."""
     names = [task.name for task in tasks if task.name.startswith(kinds) and task.name.endswith(" of 1")]
     return np.asarray(sum(schedule.end[name][0] - schedule.start[name][0] for name in names))
 

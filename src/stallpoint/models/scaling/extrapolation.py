@@ -1,4 +1,4 @@
-"""From a table of rates to predictions for every count of every series, and what is left out to check them.
+"""Predictions for every count of every series in a table of rates, and the held-out counts that check them.
 
 A table of rates has the columns ``series``, ``workers``, ``workers_per_node``, ``batch_per_worker`` and
 ``samples_per_second`` (see `stallpoint.inputs.rates`); rows without a rate ask for a prediction.
@@ -6,35 +6,37 @@ A table of rates has the columns ``series``, ``workers``, ``workers_per_node``, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from stallpoint.errors import InputError
+from stallpoint.models.base.frames import frame
 from stallpoint.models.base.statistics import INTERVAL, Reals, groups
 from stallpoint.models.scaling.scaling_law_choice import Choice, choose, too_few, too_wide, unidentifiable, would_tell
-from stallpoint.models.scaling.series_placement import PLACE, Places, Series
+from stallpoint.models.scaling.series_placement import PLACEMENT, Placements, Series
+from stallpoint.records.tables import EXTRAPOLATED_TABLES, EXTRAPOLATIONS, LAW_VALIDATION
 from stallpoint.text import Progress
 
 FURTHEST = 2.0
-"""Factor between a fitted rate and the law's, above which the law is not taken to describe the series."""
-TOLD_APART = 0.1
-"""Difference between rates, as a logarithm, from which on it is asked whether scaling is weak or strong."""
-MOST_COUNTS = 256
-"""Counts that are predicted one by one; of a longer series the others lie on straight lines between them."""
-MOST_SERIES = 20_000
-"""More series than that are taken for a mistake in the column."""
+"""Factor between a fitted rate and the law's, above which the law does not describe the series."""
+MIN_LOG_DIFFERENCE = 0.1
+"""Difference between logarithms of rates above which weak and strong scaling are told apart."""
+MAX_COUNTS = 256
+"""Counts that are predicted one by one; the others of a longer series are interpolated linearly."""
+MAX_SERIES = 20_000
+"""Number of series above which the column is taken for a mistake."""
 MANY_SERIES = 100
-"""Series from which on it is said how far their fits are."""
+"""Number of series from which on progress is logged."""
 
 _QUANTILES = ((1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2)
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """One series of a table, with the laws fitted to a part of it."""
+    """A series of a table, with the laws fitted to a part of it."""
 
     name: str
     rows: pd.DataFrame
@@ -42,7 +44,7 @@ class Fitted:
     counts: list[int]
     """Worker counts that were fitted, rising."""
     choice: Choice | None
-    """None where no law can be told from them."""
+    """None where these counts identify no law."""
 
     def predict(self) -> pd.DataFrame:
         """``workers, predicted, lower, upper, law`` for every count of the series, in samples per second.
@@ -68,25 +70,25 @@ class Fitted:
         })  # fmt: skip
 
     def _quantiles(self, counts: Reals) -> Reals:
-        """Samples per second at `counts`, [counts, lower end, median and upper end]."""
+        """Return samples per second at `counts`, [counts, (lower end, median, upper end)]."""
         if self.choice is None:
             return np.full((len(counts), 3), np.nan)
         steps = np.log(counts)
         drawn = np.unique(
-            np.searchsorted(steps, np.linspace(steps[0], steps[-1], MOST_COUNTS)).clip(max=len(counts) - 1)
+            np.searchsorted(steps, np.linspace(steps[0], steps[-1], MAX_COUNTS)).clip(max=len(counts) - 1)
         )
-        at = counts if len(counts) <= MOST_COUNTS else counts[drawn]
-        rows = self.rows[self.rows["workers"].isin(at)].groupby(PLACE, dropna=False).size().reset_index(name="rows")
-        rates = self.choice.predict(Places.of(rows)) + np.log(rows["workers"].to_numpy(np.float64))
+        at = counts if len(counts) <= MAX_COUNTS else counts[drawn]
+        rows = self.rows[self.rows["workers"].isin(at)].groupby(PLACEMENT, dropna=False).size().reset_index(name="rows")
+        rates = self.choice.predict(Placements.of(rows)) + np.log(rows["workers"].to_numpy(np.float64))
         ends = np.array([_mixed(rates[:, here], rows["rows"].to_numpy()[here]) for here in _positions(rows, at)])
         return np.exp([np.interp(steps, np.log(at), end) for end in ends.T]).T
 
     def _asked(self, counts: Reals) -> Iterator[str]:
-        """For each of `counts` beyond those fitted, what the mini-batch would decide; else nothing."""
+        """Return, for each of `counts` beyond those fitted, what the mini-batch would decide; else nothing."""
         beyond = counts > max(self.counts, default=0)
-        farthest = self.rows[self.rows["workers"] == counts[-1]].drop_duplicates(PLACE).iloc[:1]
-        medians = self.choice.readings(Places.of(farthest)) if self.choice and beyond.any() else None
-        if medians is None or abs(float(medians[0, 0] - medians[1, 0])) < TOLD_APART:
+        farthest = self.rows[self.rows["workers"] == counts[-1]].drop_duplicates(PLACEMENT).iloc[:1]
+        medians = self.choice.readings(Placements.of(farthest)) if self.choice and beyond.any() else None
+        if medians is None or abs(float(medians[0, 0] - medians[1, 0])) < MIN_LOG_DIFFERENCE:
             yield from [""] * len(counts)
             return
         weak, strong = np.exp(medians[:, 0]) * counts[-1]
@@ -95,14 +97,14 @@ class Fitted:
         yield from np.where(beyond, asked, "")
 
     def _misfit(self, counts: Reals, predicted: Reals) -> str:
-        """Why the laws do not describe what was fitted, such as rates that jump; empty where they do."""
+        """Return why the laws do not describe the fitted counts, such as rates that jump; empty where they do."""
         known = self.rows[self.rows["samples_per_second"].notna()].groupby("workers")["samples_per_second"].median()
         ratio = pd.Series(predicted, index=counts).div(known).reindex(self.counts).dropna()
         away = ratio.where(ratio > 1, 1 / ratio)
         return f"no law describes the rate at {away.idxmax()} workers" if (away > FURTHEST).any() else ""
 
-    def left_out(self) -> pd.DataFrame:
-        """Predicted against measured at the counts that were not fitted: one row for each measured one."""
+    def held_out(self) -> pd.DataFrame:
+        """Return predicted and measured rates at the counts that were not fitted, a row for each measurement."""
         predicted = self.predict()
         rows = self.rows[self.rows["samples_per_second"].notna()]
         measured = rows.groupby("workers")["samples_per_second"].median().rename("measured").reset_index()
@@ -116,14 +118,14 @@ class Fitted:
 
 
 def _positions(rows: pd.DataFrame, counts: Reals) -> Iterator[slice]:
-    """Where each of `counts` stands in `rows`, which are sorted by workers."""
+    """Return the position of each of `counts` in `rows`, which are sorted by workers."""
     workers = rows["workers"].to_numpy()
     ends = np.searchsorted(workers, counts, side="right")
     yield from (slice(start, end) for start, end in zip(np.searchsorted(workers, counts), ends, strict=True))
 
 
 def _mixed(rates: Reals, rows: Reals) -> Reals:
-    """Ends and median of draws [draws, placements], each placement as likely as it has `rows`."""
+    """Return ends and median of draws [draws, placements], each placement weighted by its `rows`."""
     if rates.shape[1] == 1:
         return np.asarray(np.quantile(rates[:, 0], _QUANTILES))
     order = np.argsort(rates, axis=None, kind="stable")
@@ -137,8 +139,8 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
 
     At least the three smallest measured counts are fitted. `InputError` for a table of too many series.
     """
-    if (count := rates["series"].nunique()) > MOST_SERIES:
-        raise InputError(f"{count} series; at most {MOST_SERIES:,} are fitted at once (some 5 each second): split them")
+    if (count := rates["series"].nunique()) > MAX_SERIES:
+        raise InputError(f"{count} series; at most {MAX_SERIES:,} are fitted at once (some 5 each second): split them")
     progress = Progress("scaling laws of series", np.ones(count).tolist(), silent=count < MANY_SERIES)
     for done, (name, rows) in enumerate(groups(rates, "series"), start=1):
         measured = rows[rows["samples_per_second"].notna()]
@@ -148,30 +150,73 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
         counts = [int(count) for count in known[: max(within, 3)]]
         choice = None
         fitted = measured[measured["workers"] <= counts[-1]] if counts else measured
-        fitted = pd.concat([fitted, _alone(fitted)]) if "compute_seconds" in rows else fitted
+        fitted = pd.concat([fitted, _isolated_rows(fitted)]) if "compute_seconds" in rows else fitted
         if not too_few(sorted(fitted["workers"].unique())):
-            wanted = Places.of(rows.drop_duplicates(PLACE)[PLACE])
+            wanted = Placements.of(rows.drop_duplicates(PLACEMENT)[PLACEMENT])
             choice = choose(Series.of(fitted), wanted)
         yield Fitted(str(name), rows, counts, choice)
         progress.tell(done)
 
 
-def _alone(fitted: pd.DataFrame) -> pd.DataFrame:
-    """What one worker would reach: rows of the mini-batch over the time that computing it alone takes.
+def _isolated_rows(fitted: pd.DataFrame) -> pd.DataFrame:
+    """Return the rates of one worker, from the time that computing its mini-batch takes.
 
     None where one worker was measured.
     """
     if (fitted["workers"] == 1).any():
         return fitted.iloc[:0]
-    alone: pd.DataFrame = fitted.assign(
+    isolated: pd.DataFrame = fitted.assign(
         workers=1,
         workers_per_node=1.0,
         samples_per_second=fitted["batch_per_worker"] / fitted["compute_seconds"],
     )
-    return alone.dropna(subset="samples_per_second")
+    return isolated.dropna(subset="samples_per_second")
 
 
 def extrapolate(rates: pd.DataFrame, fit_up_to: float = 1.0) -> pd.DataFrame:
-    """``series, workers, predicted, lower, upper, law`` for every count of every series."""
+    """Return ``series, workers, predicted, lower, upper, law`` for every count of every series."""
     parts = [series.predict().assign(series=series.name) for series in fit(rates, fit_up_to)]
     return pd.concat(parts, ignore_index=True)[["series", "workers", "predicted", "lower", "upper", "law"]]
+
+
+MEASURED = "measured"
+"""Name of the study's own rates among the tables."""
+VALIDATED_UP_TO = 0.25
+"""Part of the largest count up to which rates are fitted to check the laws on the rest."""
+DOUBLINGS = 3
+"""Doublings of the largest count that are predicted beyond an external table."""
+
+
+def extrapolated(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Return the tables of `tables.EXTRAPOLATED_TABLES` by name, from tables of rates by name."""
+    parts: dict[str, list[pd.DataFrame]] = {table.name: [] for table in EXTRAPOLATED_TABLES}
+    for name, rates in tables.items():
+        for series in fit(rates if name == MEASURED else _further(rates)):
+            label = {"table": name, "series": series.name}
+            if name != MEASURED:
+                parts[EXTRAPOLATIONS.name].append(_with_measured(series).assign(**label))
+        for series in fit(rates, VALIDATED_UP_TO):
+            parts[LAW_VALIDATION.name].append(series.held_out().assign(table=name, series=series.name))
+    return {table.name: frame(table, _joined(parts[table.name])) for table in EXTRAPOLATED_TABLES}
+
+
+def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    full = [part for part in parts if len(part)]
+    return pd.concat(full, ignore_index=True) if full else pd.DataFrame()
+
+
+def _further(rates: pd.DataFrame) -> pd.DataFrame:
+    """Return the rates, with rows that ask for predictions at doubled counts, placed as the largest count."""
+    more = []
+    for _, rows in groups(rates, "series"):
+        largest = rows.loc[[rows["workers"].idxmax()]].assign(samples_per_second=np.nan)
+        strong = rows["batch_per_worker"].nunique() > 1 and (rows["workers"] * rows["batch_per_worker"]).nunique() == 1
+        for factor in (2**power for power in range(1, DOUBLINGS + 1)):
+            batch = largest["batch_per_worker"] / (factor if strong else 1)
+            more.append(largest.assign(workers=largest["workers"] * factor, batch_per_worker=batch))
+    return pd.concat([rates, *more], ignore_index=True)
+
+
+def _with_measured(series: Fitted) -> pd.DataFrame:
+    measured = series.rows.groupby("workers")["samples_per_second"].median().rename("measured")
+    return series.predict().join(measured, on="workers")

@@ -1,4 +1,4 @@
-"""What the laws leave over: noise of a measurement, and a drift of the series away from any smooth law.
+"""Residuals of the laws: measurement noise, and a drift of the series away from any smooth law.
 
 The logarithm of a rate is that of the law plus the drift, a random walk in log2 n (and in log2 of the nodes) with
 standard deviation tau for each doubling, plus noise of standard deviation sigma. The drift lets an interval
@@ -16,32 +16,32 @@ from itertools import product
 import numpy as np
 
 from stallpoint.models.base.statistics import Reals
-from stallpoint.models.scaling.series_placement import SHARED, Places, Series
+from stallpoint.models.scaling.series_placement import SHARED, Placements, Series
 
 _LEVEL = 10.0  # standard deviation of the unknown rate of a lone worker, as a logarithm: as good as flat
 
 
 def grid(series: Series) -> dict[tuple[float, float], float]:
-    """Probability of each level of the noise, sigma, with each drift, tau."""
+    """Return the probability of each pair of a noise level, sigma, and a drift, tau."""
     return {(s, t): p * q for (s, p), (t, q) in product(series.noise_levels.items(), series.drifts.items())}
 
 
 def log_sum(logarithms: Reals) -> Reals:
-    """Logarithm of the sum of exponentials over the last axis."""
+    """Return the logarithm of the sum of exponentials over the last axis."""
     largest = logarithms.max(-1, keepdims=True)
     return np.asarray(np.log(np.exp(logarithms - largest).sum(-1)) + largest[..., 0])
 
 
-def _walk(places: Places, others: Places, across_nodes: bool) -> Reals:
-    """Covariance of the drift between two sets of places, [places, others], in units of tau²."""
-    shared = np.minimum.outer(np.log2(places.workers), np.log2(others.workers))
+def _walk(placements: Placements, others: Placements, across_nodes: bool) -> Reals:
+    """Return the covariance of the drift between two sets of placements, [placements, others], in units of tau²."""
+    shared = np.minimum.outer(np.log2(placements.workers), np.log2(others.workers))
     if across_nodes:
-        shared = shared + np.minimum.outer(np.log2(places.nodes), np.log2(others.nodes))
+        shared = shared + np.minimum.outer(np.log2(placements.nodes), np.log2(others.nodes))
     return np.asarray(shared)
 
 
 def _of_repeats(series: Series, points: Iterable[tuple[float, float]]) -> Reals:
-    """Logarithm of the density of what repeats of a place differ by, [grid]."""
+    """Return the log density of the differences between repeats of a placement, [grid]."""
     variance = np.array([(1 - SHARED) * sigma**2 for sigma, _ in points])
     freedom = float((series.repeats - 1).sum())
     return np.asarray(-(freedom * np.log(2 * np.pi * variance) + float(series.squares.sum()) / variance) / 2)
@@ -49,16 +49,17 @@ def _of_repeats(series: Series, points: Iterable[tuple[float, float]]) -> Reals:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Normal densities of a series' residuals, one for each point of the grid of sigma and tau."""
+    """Normal densities of a series' residuals, one for each grid point of sigma and tau."""
 
     whitening: Reals
-    """[grid, places, places]: turns residuals into standard normal ones, the lone worker's rate taken out."""
+    """[grid, placements, placements]: turns residuals into standard normal ones, with the lone worker's rate
+    removed."""
     log_constant: Reals
     """[grid]."""
 
     @classmethod
     def of(cls, series: Series, across_nodes: bool) -> Likelihood:
-        """The densities for the places of `series`."""
+        """Return the densities for the placements of `series`."""
         walk, noise, points = _walk(series.places, series.places, across_nodes), np.diag(series.noise), grid(series)
         cholesky = np.linalg.cholesky(np.stack([s**2 * noise + t**2 * walk for s, t in points]))
         inverse = np.linalg.inv(cholesky)
@@ -70,27 +71,30 @@ class Likelihood:
         return cls(project @ inverse, log_constant + np.log(list(points.values())))
 
     def log_density(self, residuals: Reals) -> Reals:
-        """Logarithm of the density, and of the grid's probability, of `residuals` [draws, places]: [draws, grid]."""
-        grid, places, _ = self.whitening.shape
-        white = (residuals @ self.whitening.reshape(grid * places, places).T).reshape(len(residuals), grid, places)
+        """Return the log density, and that of the grid's probability, of `residuals` [draws, placements]: [draws,
+        grid]."""
+        grid, placements, _ = self.whitening.shape
+        white = (residuals @ self.whitening.reshape(grid * placements, placements).T).reshape(
+            len(residuals), grid, placements
+        )
         return np.asarray(self.log_constant - np.einsum("dgp,dgp->dg", white, white) / 2)
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """What residuals at new places are, given those of a series: normal, for each point of the grid."""
+    """Residuals at new placements given those of a series: normal, for each grid point."""
 
     gain: Reals
-    """[grid, new places, places]: mean at the new places, for residuals at the old ones."""
+    """[grid, new placements, placements]: mean at the new placements, per residual at the old ones."""
     deviation: Reals
-    """[grid, new places]: standard deviation, that of a new measurement."""
+    """[grid, new placements]: standard deviation of a new measurement."""
 
     @classmethod
-    def of(cls, series: Series, new: Places, across_nodes: bool) -> Continuation:
-        """From the places of `series` to `new`."""
+    def of(cls, series: Series, new: Placements, across_nodes: bool) -> Continuation:
+        """Return the continuation from the placements of `series` to `new`."""
         walk, noise = _walk(series.places, series.places, across_nodes), np.diag(series.noise)
         towards = _walk(new, series.places, across_nodes)
-        alone = np.log2(new.workers) + (np.log2(new.nodes) if across_nodes else 0.0)
+        drift_variance = np.log2(new.workers) + (np.log2(new.nodes) if across_nodes else 0.0)
         gains, deviations = [], []
         for sigma, tau in grid(series):
             inverse = np.linalg.inv(sigma**2 * noise + tau**2 * walk)
@@ -98,29 +102,29 @@ class Continuation:
             level = inverse.sum(0) / inverse.sum()
             rest = 1 - follow.sum(-1)
             gains.append(follow + rest[:, None] * level)
-            variance = tau**2 * (alone - (follow * towards).sum(-1)) + rest**2 / inverse.sum()
+            variance = tau**2 * (drift_variance - (follow * towards).sum(-1)) + rest**2 / inverse.sum()
             deviations.append(sigma * np.sqrt(1 + np.maximum(variance, 0.0) / sigma**2))
         return cls(np.stack(gains), np.stack(deviations))
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """What a series is without its noise, given its residuals: normal, for each point of the grid."""
+    """A series without its noise, given its residuals: normal, for each grid point."""
 
     gain: Reals
-    """[grid, places, places]: mean of drift and level at each place, for the residuals."""
+    """[grid, placements, placements]: mean of drift and level at each placement, per residual."""
     root: Reals
-    """[grid, places, places]: a root of their covariance."""
+    """[grid, placements, placements]: a root of their covariance."""
 
     @classmethod
     def of(cls, series: Series, across_nodes: bool) -> Smoothing:
-        """At the places of `series` themselves."""
+        """Return the smoothing at the placements of `series`."""
         walk, noise = _walk(series.places, series.places, across_nodes), np.diag(series.noise)
         gains, roots = [], []
         for sigma, tau in grid(series):
             prior = tau**2 * walk + _LEVEL**2
             gains.append(np.linalg.solve(prior + sigma**2 * noise, prior).T)
-            # Of noise and what is beneath it one tells the other: the covariance is as small as the smaller of them.
+            # Noise and signal determine each other: the covariance is as small as the smaller of them.
             values, vectors = np.linalg.eigh(gains[-1] @ (sigma**2 * noise))
             roots.append(vectors * np.sqrt(np.maximum(values, 0.0)))
         return cls(np.stack(gains), np.stack(roots))

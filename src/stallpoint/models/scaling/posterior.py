@@ -21,18 +21,18 @@ from scipy.stats import norm, qmc
 from stallpoint.models.base.statistics import Reals
 from stallpoint.models.scaling.laws import Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
-from stallpoint.models.scaling.series_placement import Places, Series
+from stallpoint.models.scaling.series_placement import Placements, Series
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 PRIOR_DRAWS, MORE_DRAWS = 1024, 512
-MOST_ROUNDS = 6
+MAX_ROUNDS = 6
 ENOUGH = 250.0
 """Effective number of draws at which no further proposal is made."""
 TEMPERED = 60.0
-"""Effective number of draws that a proposal is fitted to."""
+"""Effective number of draws to which a proposal is fitted."""
 FREEDOM = 5
-"""Degrees of freedom of a proposal: heavy tails, so that no part of the posterior is missed for good."""
+"""Degrees of freedom of a proposal: heavy tails, so that no part of the posterior is missed."""
 PREDICTIVE_DRAWS = 2000
 _ALL = slice(None)
 
@@ -45,13 +45,13 @@ class Proposal:
     scale: Reals
 
     def draws(self, seed: int) -> Reals:
-        """`MORE_DRAWS` of it."""
+        """Return `MORE_DRAWS` draws."""
         normal = _normal_points(len(self.mean), MORE_DRAWS, seed)
         stretch = np.sqrt(FREEDOM / np.random.default_rng(seed).chisquare(FREEDOM, MORE_DRAWS))
         return np.asarray(self.mean + (normal * stretch[:, None]) @ self.scale.T)
 
     def log_density(self, z: Reals) -> Reals:
-        """Logarithm of its density at `z` [draws, coefficients]."""
+        """Return the log density at `z` [draws, coefficients]."""
         k = len(self.mean)
         square = (np.linalg.solve(self.scale, (z - self.mean).T) ** 2).sum(0)
         constant = gammaln((FREEDOM + k) / 2) - gammaln(FREEDOM / 2) - k / 2 * np.log(FREEDOM * np.pi)
@@ -59,39 +59,41 @@ class Proposal:
         return np.asarray(constant - (FREEDOM + k) / 2 * np.log1p(square / FREEDOM))
 
     def log_share(self, z: Reals) -> Reals:
-        """The same, times the draws of it."""
+        """Return the log density times the number of draws."""
         return np.asarray(self.log_density(z) + np.log(MORE_DRAWS))
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """A law's coefficients after a series."""
+    """Posterior of a law's coefficients given a series."""
 
     model: Model
     series: Series
     z: Reals
     """[draws, coefficients]."""
     log_weight: Reals
-    """[draws, grid of the noise], summing to one."""
+    """[draws, grid of the noise]; the weights sum to one."""
     log_evidence: float
-    """Logarithm of the probability density of the series under the law."""
+    """Log probability density of the series under the law."""
 
-    def predict(self, places: Places, onward: Continuation, seed: int = 0, which: slice | Integers = _ALL) -> Reals:
-        """Draws of a new measurement at `places`: logarithm of a worker's samples per second, [draws, places].
+    def predict(
+        self, placements: Placements, onward: Continuation, seed: int = 0, which: slice | Integers = _ALL
+    ) -> Reals:
+        """Draws of a new measurement at `placements`: logarithm of a worker's samples per second, [draws, places].
 
         `onward` leads from the series' places to these; `which` of `PREDICTIVE_DRAWS` draws are wanted.
         """
         draw, grid = (each[which] for each in self._drawn(PREDICTIVE_DRAWS))
         known = self.series.log_rate + self.model.log_time(self.z[draw], self.series.places)
-        normal = np.random.default_rng(seed).standard_normal((PREDICTIVE_DRAWS, len(places)))[which]
-        rates = onward.deviation[grid] * normal - self.model.log_time(self.z[draw], places)
+        normal = np.random.default_rng(seed).standard_normal((PREDICTIVE_DRAWS, len(placements)))[which]
+        rates = onward.deviation[grid] * normal - self.model.log_time(self.z[draw], placements)
         for index in np.unique(grid):
             rows = grid == index
             rates[rows] += known[rows] @ onward.gain[index].T
         return rates + self.series.level
 
     def underlying(self, smoothing: Smoothing, count: int, seed: int = 0) -> Reals:
-        """Draws of the series without its noise: logarithm of a worker's samples per second, [count, places]."""
+        """Return draws of the series without noise: logarithm of a worker's samples per second, [count, placements]."""
         draw, grid = self._drawn(count)
         law = -self.model.log_time(self.z[draw], self.series.places)
         normal = np.random.default_rng(seed).standard_normal(law.shape)
@@ -99,7 +101,7 @@ class Posterior:
         return np.asarray(law + rest + np.einsum("dpq,dq->dp", smoothing.root[grid], normal) + self.series.level)
 
     def _drawn(self, count: int) -> tuple[Integers, Integers]:
-        """Which draw, and which point of the grid, each of `count` equally likely ones is."""
+        """Return the draw and the grid point of each of `count` equally likely ones."""
         weights = np.exp(self.log_weight).ravel()
         where = (np.arange(count) + 0.5) / count * weights.sum()
         chosen = np.minimum(np.searchsorted(np.cumsum(weights), where), len(weights) - 1)
@@ -108,7 +110,7 @@ class Posterior:
 
 
 def posterior(model: Model, series: Series, likelihood: Likelihood) -> Posterior:
-    """The posterior of the coefficients of `model` after `series`."""
+    """Return the posterior of the coefficients of `model` given `series`."""
     dimensions = len(model.priors)
     z = _normal_points(dimensions, PRIOR_DRAWS, 1)
     densities = _log_density(model, series, likelihood, z)
@@ -117,11 +119,11 @@ def posterior(model: Model, series: Series, likelihood: Likelihood) -> Posterior
     parts = [origin(z) for origin in origins]
     while True:
         log_weight = marginal + _log_prior(z) - _log_mixture(parts)
-        if len(origins) > MOST_ROUNDS or _effective(log_weight) >= ENOUGH:
+        if len(origins) > MAX_ROUNDS or _effective(log_weight) >= ENOUGH:
             break
         proposal = _proposal(z, log_weight)
         more = proposal.draws(len(origins))
-        # What is known of earlier draws stays: only the new ones, and all under the new proposal, are looked at.
+        # Densities of earlier draws are kept: only new draws, and all under the new proposal, are evaluated.
         parts = [np.concatenate([part, origin(more)]) for part, origin in zip(parts, origins, strict=True)]
         z = np.concatenate([z, more])
         origins.append(proposal.log_share)
@@ -142,19 +144,18 @@ def _log_prior(z: Reals) -> Reals:
 
 
 def _log_mixture(parts: list[Reals]) -> Reals:
-    """Logarithm of the density all draws together come from: `parts` are those of its origins, times their draws."""
+    """Return the log density of the mixture that all draws come from; `parts` are its components, weighted by draws."""
     largest = np.maximum.reduce(parts)
-    together = np.add.reduce([np.exp(part - largest) for part in parts])
-    return np.asarray(np.log(together) + largest - np.log(len(largest)))
+    total = np.add.reduce([np.exp(part - largest) for part in parts])
+    return np.asarray(np.log(total) + largest - np.log(len(largest)))
 
 
 def _effective(log_weight: Reals) -> float:
-    """Number of equally weighted draws that say as much."""
     return float(np.exp(2 * log_sum(log_weight) - log_sum(2 * log_weight)))
 
 
 def _proposal(z: Reals, log_weight: Reals) -> Proposal:
-    """Mean and covariance of the draws, their weights flattened until enough of them count."""
+    """Return mean and covariance of the draws, their weights flattened until enough of them count."""
     power = 1.0
     while _effective(power * log_weight) < TEMPERED:
         power *= 0.7
@@ -166,5 +167,4 @@ def _proposal(z: Reals, log_weight: Reals) -> Proposal:
 
 @cache
 def _normal_points(dimensions: int, count: int, seed: int) -> Reals:
-    """Quasi-random standard normal points."""
     return np.asarray(norm.ppf(qmc.Sobol(dimensions, seed=seed).random(count)))

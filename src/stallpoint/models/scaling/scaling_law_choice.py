@@ -18,54 +18,54 @@ from stallpoint.models.base.statistics import Reals
 from stallpoint.models.scaling.laws import LAWS, Law, models
 from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
 from stallpoint.models.scaling.posterior import PREDICTIVE_DRAWS, Posterior, posterior
-from stallpoint.models.scaling.series_placement import Places, Series
+from stallpoint.models.scaling.series_placement import Placements, Series
 
 WINS = 0.95
-"""Weight from which on a law is named alone."""
+"""Weight above which a single law is named."""
 WIDEST = 3.0
-"""Ratio of an interval's ends above which there is no answer: two doublings could be worth nothing, or nearly all."""
-FEWEST_COUNTS = 3
-"""Different worker counts without which no law's growth can be told from its first step."""
+"""Ratio of an interval's ends above which there is no answer: two doublings could gain nothing, or nearly all."""
+MIN_COUNTS = 3
+"""Worker counts below which a law's growth cannot be separated from its first step."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Every law fitted to a series, with its weight."""
+    """Laws fitted to a series, with their weights."""
 
     posteriors: Sequence[Posterior]
     weights: Reals
     """[laws], sum 1."""
     across_nodes: bool
-    """As `Places.across_nodes`, of what was measured and is wanted together."""
+    """As `Placements.across_nodes`, of the measured and the wanted placements together."""
 
     @property
     def winner(self) -> Posterior | None:
-        """The law that has nearly all the weight; None where several share it."""
+        """Return the law that has nearly all the weight; None where several share it."""
         best = int(self.weights.argmax())
         return self.posteriors[best] if self.weights[best] >= WINS else None
 
     @property
     def name(self) -> str:
-        """That law, or ``average`` with the laws that make up most of it."""
+        """Return that law, or ``average`` with the laws of most weight."""
         if self.winner:
             return self.winner.model.name
         order = np.argsort(-self.weights, kind="stable")
-        most = order[: int(np.searchsorted(np.cumsum(self.weights[order]), 0.5)) + 1]
-        return f"average ({', '.join(self.posteriors[index].model.name for index in most)})"
+        majority = order[: int(np.searchsorted(np.cumsum(self.weights[order]), 0.5)) + 1]
+        return f"average ({', '.join(self.posteriors[index].model.name for index in majority)})"
 
-    def predict(self, places: Places) -> Reals:
-        """Draws of a new measurement: logarithm of a worker's samples per second, [draws, places]."""
-        onward = self._onward(places)
+    def predict(self, placements: Placements) -> Reals:
+        """Return draws of a new measurement: logarithm of a worker's samples per second, [draws, placements]."""
+        onward = self._onward(placements)
         parts = []
         for index, count in self._shares(PREDICTIVE_DRAWS):
             some = np.random.default_rng(index).permutation(PREDICTIVE_DRAWS)[:count]
-            parts.append(self.posteriors[index].predict(places, onward, seed=index, which=some))
+            parts.append(self.posteriors[index].predict(placements, onward, seed=index, which=some))
         return np.concatenate(parts)
 
-    def readings(self, places: Places) -> Reals | None:
-        """What weak and what strong scaling would give: median logarithm of a worker's rate, [2, places].
+    def readings(self, placements: Placements) -> Reals | None:
+        """Return what weak and what strong scaling would give: median logarithm of a worker's rate, [2, placements].
 
-        None where the measurements tell which of them it is, or nothing depends on it.
+        None where the measurements identify which it is, or nothing depends on it.
         """
         strong = np.array([one.model.split for one in self.posteriors])
         either = np.array([not one.model.law.of_rates for one in self.posteriors])
@@ -73,33 +73,34 @@ class Choice:
         if shares.min() <= (1 - WINS) * shares.sum():
             return None
         parts = [np.where(which, self.weights, 0.0) for which in (either & ~strong, strong)]
-        medians = [np.median(replace(self, weights=part / part.sum()).predict(places), axis=0) for part in parts]
+        medians = [np.median(replace(self, weights=part / part.sum()).predict(placements), axis=0) for part in parts]
         return np.array(medians)
 
     def underlying(self, count: int) -> Reals:
-        """Draws of the series without its noise, the laws averaged: as `Posterior.underlying`, [count, places]."""
+        """Return draws of the series without noise, averaged over laws: as `Posterior.underlying`, [count,
+        placements]."""
         first = self.posteriors[0]
         smoothing = Smoothing.of(first.series, self.across_nodes)
         shares = self._shares(count)
         return np.concatenate([self.posteriors[index].underlying(smoothing, of_it, index) for index, of_it in shares])
 
     def _shares(self, count: int) -> list[tuple[int, int]]:
-        """How many of `count` draws each law has that has any, by its weight."""
-        # Whole numbers of draws that keep the sum: what the cumulated weights pass.
+        """Return the number of `count` draws that each law gets by its weight."""
+        # Integer numbers of draws with the given sum: by cumulative weights.
         ends = np.round(np.cumsum(self.weights) * count).astype(int)
         return [(index, int(of_it)) for index, of_it in enumerate(np.diff(ends, prepend=0)) if of_it]
 
-    def of_law(self, fitted: Posterior, places: Places) -> Reals:
-        """The same by one of the laws alone."""
-        return fitted.predict(places, self._onward(places))
+    def of_law(self, fitted: Posterior, placements: Placements) -> Reals:
+        """Return the choice restricted to one law."""
+        return fitted.predict(placements, self._onward(placements))
 
-    def _onward(self, places: Places) -> Continuation:
+    def _onward(self, placements: Placements) -> Continuation:
         first = self.posteriors[0]
-        return Continuation.of(first.series, places, self.across_nodes)
+        return Continuation.of(first.series, placements, self.across_nodes)
 
 
-def choose(series: Series, wanted: Places, laws: Sequence[Law] = LAWS) -> Choice:
-    """Every law fitted to `series`, which has at least `FEWEST_COUNTS` counts, to predict at `wanted` places."""
+def choose(series: Series, wanted: Placements, laws: Sequence[Law] = LAWS) -> Choice:
+    """Fit every law to `series`, of at least `MIN_COUNTS` counts, to predict at the `wanted` placements."""
     beginning = series.up_to(series.counts[1])
     every = series.places.then(wanted)
     across_nodes = every.across_nodes
@@ -113,23 +114,23 @@ def choose(series: Series, wanted: Places, laws: Sequence[Law] = LAWS) -> Choice
 
 
 def too_wide(lower: Reals, upper: Reals) -> npt.NDArray[np.bool_]:
-    """Where an interval's ends are so far apart that the measurements do not carry there."""
+    """Return whether an interval is too wide to be an answer."""
     with np.errstate(invalid="ignore"):
         return np.asarray(upper > WIDEST * lower)
 
 
 def would_tell(counts: Sequence[int], unit: str = "workers") -> str:
-    """That measurements at `counts` carry no further, and which one more would help most."""
+    """Return the sentence that measurements at `counts` reach no further, and which further one would help most."""
     return f"{unidentifiable(counts, unit)}: too wide an interval; a rate at {2 * counts[-1]} {unit} would tell"
 
 
 def too_few(counts: Sequence[int], unit: str = "workers") -> str:
-    """Why no law can be told from measurements at `counts`; empty where there are enough."""
-    return "" if len(counts) >= FEWEST_COUNTS else unidentifiable(counts, unit)
+    """Return why measurements at `counts` identify no law; empty where they can."""
+    return "" if len(counts) >= MIN_COUNTS else unidentifiable(counts, unit)
 
 
 def unidentifiable(counts: Sequence[int], unit: str = "workers") -> str:
-    """That the data do not tell, and which data: those measured at `counts`."""
+    """Return the sentence that the data, measured at `counts`, identify no law."""
     if not counts:
         return "not identifiable: nothing measured"
     listed = list(map(str, counts)) if len(counts) <= 8 else [*map(str, counts[:4]), "...", str(counts[-1])]

@@ -1,4 +1,4 @@
-"""Where a scaling series was run, and how fast each worker was there."""
+"""Placements of a scaling series, and the rate of each worker there."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ import pandas as pd
 
 from stallpoint.models.base.statistics import Reals
 
-PLACE = ["workers", "workers_per_node", "batch_per_worker"]
-MOST_PLACES = 96
-"""Places that a fit looks at: a long series is thinned to so many, evenly by the logarithm of the workers."""
+PLACEMENT = ["workers", "workers_per_node", "batch_per_worker"]
+MAX_PLACEMENTS = 96
+"""Placements of a fit: a longer series is thinned to so many, evenly by the logarithm of the workers."""
 
 SIGMA = {0.003: 0.2, 0.008: 0.25, 0.02: 0.25, 0.05: 0.2, 0.12: 0.1}
-"""Noise of one measurement (relative): probability. On machines of one's own means over many iterations repeat within a
-per cent; visits to shared ones lie 1 to 10 % apart. Repeats of a place say which it is."""
+"""Relative noise of one measurement: probability.
+
+On dedicated machines means over many iterations repeat within a per cent; visits to shared ones lie 1 to 10 % apart.
+Repeats of a placement show which it is.
+"""
 TAU = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
-"""Drift for each doubling: probability. Usually small, at times a wall (another switch, a full bus)."""
+"""Drift per doubling: probability. Usually small, at times a wall (another switch, a full bus)."""
 SHARED = 0.5
-"""Part of the noise's variance that repeats of a place share: they ran on the same machines in the same state."""
+"""Part of the noise's variance that repeats of a placement share: they ran on the same machines in the same state."""
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where training was run or is to be predicted, one entry for each; what is not known is not a number."""
+class Placements:
+    """Placements measured or to be predicted, one entry for each; unknown entries are not numbers."""
 
     workers: Reals
     nodes: Reals
@@ -34,8 +37,8 @@ class Places:
     """Samples in one worker's mini-batch."""
 
     @classmethod
-    def of(cls, frame: pd.DataFrame) -> Places:
-        """The places of rows with the columns `PLACE`.
+    def of(cls, frame: pd.DataFrame) -> Placements:
+        """Return the placements of rows with the columns `PLACEMENT`.
 
         Nodes that are not full count as nodes: 12 workers at 8 per node are on 2. Workers per node may be a mean
         over unequal nodes (7 workers on 6 nodes: 1.17), so that the ratio is rounded before it is rounded up.
@@ -49,17 +52,17 @@ class Places:
 
     @property
     def across_nodes(self) -> bool:
-        """Whether some places have several nodes, and others several workers on a node."""
+        """Return whether some placements have several nodes, and others several workers on a node."""
         known = bool(np.isfinite(self.nodes).all())
         return known and len(set(self.nodes)) > 1 and bool((self.nodes != self.workers).any())
 
-    def at(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Places:
-        """Some of the places."""
-        return Places(self.workers[rows], self.nodes[rows], self.batch[rows])
+    def at(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Placements:
+        """Return some of the placements."""
+        return Placements(self.workers[rows], self.nodes[rows], self.batch[rows])
 
-    def then(self, other: Places) -> Places:
-        """These places, followed by those of `other`."""
-        return Places(
+    def then(self, other: Placements) -> Placements:
+        """Return these placements, followed by those of `other`."""
+        return Placements(
             np.concatenate([self.workers, other.workers]),
             np.concatenate([self.nodes, other.nodes]),
             np.concatenate([self.batch, other.batch]),
@@ -68,51 +71,53 @@ class Places:
 
 @dataclass(frozen=True)
 class Series:
-    """One scaling series as measured, sorted by workers; repeats of a place are one entry."""
+    """A measured scaling series, sorted by workers; repeats of a placement are one entry."""
 
-    places: Places
+    places: Placements
     log_rate: Reals
-    """Logarithm of the samples per second of one worker, over that at the first place; the median over repeats.
+    """Log samples per second of one worker, over that at the first placement; the median over repeats.
 
     Rounded, so that rates in another unit are the same series to the last bit.
     """
     noise: Reals
-    """Variance of the noise at each place, in units of the square of its level."""
+    """Variance of the noise at each placement, in units of the square of its level."""
     repeats: Reals
     squares: Reals
     """Sum of squared deviations of the repeats' logarithms from their mean."""
     level: float
-    """Logarithm of the samples per second of one worker at the first place."""
+    """Log samples per second of one worker at the first placement."""
     noise_levels: Mapping[float, float] = field(default_factory=lambda: SIGMA)
-    """What the level of the noise may be: probability."""
+    """Possible levels of the noise: probability."""
     drifts: Mapping[float, float] = field(default_factory=lambda: TAU)
-    """What the drift for each doubling may be: probability."""
+    """Possible drifts per doubling: probability."""
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> Series:
-        """The series of rows with the columns `PLACE` and ``samples_per_second``, in whatever order."""
-        rates = frame[PLACE].assign(rate=np.log(frame["samples_per_second"] / frame["workers"]))
+        """Return the series of rows with the columns `PLACEMENT` and ``samples_per_second``, in whatever order."""
+        rates = frame[PLACEMENT].assign(rate=np.log(frame["samples_per_second"] / frame["workers"]))
         found = (
-            rates.groupby(PLACE, dropna=False)["rate"].agg(median="median", size="size", squares=_squares).reset_index()
+            rates.groupby(PLACEMENT, dropna=False)["rate"]
+            .agg(median="median", size="size", squares=_squares)
+            .reset_index()
         )
-        if len(found) > MOST_PLACES:
+        if len(found) > MAX_PLACEMENTS:
             found = _thinned(found)
         rate = found["median"].to_numpy(np.float64)
         relative = np.round(rate - rate[0], 9)
         repeats, squares = (found[name].to_numpy(np.float64) for name in ("size", "squares"))
         noise = SHARED + (1 - SHARED) / repeats
-        return cls(Places.of(found), relative, noise, repeats, squares, float(rate[0]))
+        return cls(Placements.of(found), relative, noise, repeats, squares, float(rate[0]))
 
     def __len__(self) -> int:
         return len(self.log_rate)
 
     @property
     def counts(self) -> list[int]:
-        """The different numbers of workers, rising."""
+        """Return the distinct worker counts, rising."""
         return [int(count) for count in np.unique(self.places.workers)]
 
     def up_to(self, workers: float) -> Series:
-        """The part with at most so many workers."""
+        """Return the part with at most so many workers."""
         rows = self.places.workers <= workers
         of_rows = {name: getattr(self, name)[rows] for name in ("log_rate", "noise", "repeats", "squares")}
         return replace(self, places=self.places.at(rows), **of_rows)
@@ -124,10 +129,10 @@ def _squares(rates: pd.Series[float]) -> float:
 
 
 def _thinned(found: pd.DataFrame) -> pd.DataFrame:
-    """At most `MOST_PLACES` of the rows: of neighbours on a logarithmic axis, the one with the median rate."""
+    """Return at most `MAX_PLACEMENTS` of the rows: of neighbours on a logarithmic axis, the one of median rate."""
     steps = np.log(found["workers"].to_numpy(np.float64))
     share = (steps - steps[0]) / max(steps[-1] - steps[0], 1e-9)
-    neighbours = pd.Series(np.floor(share * (MOST_PLACES - 1)), index=found.index)
+    neighbours = pd.Series(np.floor(share * (MAX_PLACEMENTS - 1)), index=found.index)
     ranks = found["median"].groupby(neighbours).rank(method="first")
     middle = (ranks.groupby(neighbours).transform("size") + 1) // 2
     repeats = found["size"].groupby(neighbours).transform("sum")

@@ -1,4 +1,4 @@
-"""The study's own scaling curves under the scaling laws, beside the DAG model."""
+"""Scaling laws fitted to the study's own scaling curves, next to the DAG model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import (
     INTERVAL,
-    LEAST_SCATTER,
+    MIN_SCATTER,
     NORMAL_INTERVAL,
     REPLICATES,
     Ensemble,
@@ -20,14 +20,19 @@ from stallpoint.models.base.statistics import (
 )
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.scaling.scaling_law_choice import Choice, choose, too_few, too_wide, would_tell
-from stallpoint.models.scaling.series_placement import PLACE, Places, Series
+from stallpoint.models.scaling.series_placement import PLACEMENT, Placements, Series
 
 FACTORS = {0.7: 0.25, 1.0: 0.4, 1.6: 0.25, 2.8: 0.1}
-"""How far the noise of a curve's points may be from what their ensembles say, all alike: probability. Few visits tell
-little of it, and one visit nothing (`statistics.UNKNOWN`)."""
+"""Common factor between the noise of a curve's points and that of their ensembles: probability.
+
+Few visits tell little of it, and one visit nothing (`statistics.UNKNOWN`).
+"""
 DRIFTS = {0.003: 0.2, 0.01: 0.25, 0.03: 0.25, 0.1: 0.2, 0.3: 0.1}
-"""Drift of a curve from the laws for each doubling: probability. Walls count for more than where laws extrapolate
-(`places.TAU`): one that is overlooked is a wrong answer here, not a wide interval."""
+"""Drift of a curve from the laws per doubling: probability.
+
+Walls count for more than where laws extrapolate (`series_placement.TAU`): an overlooked one is a wrong answer here, not
+a wide interval.
+"""
 
 _QUANTILES = (0.5, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 _RATE = "samples_per_second"
@@ -35,17 +40,18 @@ _UNKNOWN = unknown_ensemble()
 
 
 def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
-    """Rows of the rates table: every measured point of every curve."""
+    """Return the rows of the rates table: every measured point of every curve."""
     return [row for curve in curves for row in _measured(curve)]
 
 
 def scaling_laws(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
-    """Rows of the scaling_laws table: every law, and what was chosen, at every worker count of every curve."""
+    """Return the rows of the scaling_laws table: every law, and the chosen one, at every worker count of every
+    curve."""
     return [row for curve in curves for row in _curve_rows(curve)]
 
 
 def underlying(curve: ScalingCurve) -> dict[int, Reals]:
-    """Throughput at each measured worker count without the noise of its measurement: draws of its logarithm.
+    """Return throughput at each measured worker count without measurement noise: draws of its logarithm.
 
     By worker count, [REPLICATES]; none where fewer than two were measured. Of two points their ensembles are all that
     is known. Else all laws are fitted to the whole curve, each point as uncertain as its ensemble says; what is left
@@ -58,23 +64,23 @@ def underlying(curve: ScalingCurve) -> dict[int, Reals]:
     if len(there) == 2:
         return {one.point.ranks: logs[1:, index] + np.log(one.point.ranks) for index, one in enumerate(there)}
     ends = np.quantile(logs[1:], (_QUANTILES[1], _QUANTILES[2]), axis=0)
-    deviations = np.maximum(_by_itself(logs[1:], (ends[1] - ends[0]) / NORMAL_INTERVAL), LEAST_SCATTER)
-    places = Places.of(pd.DataFrame([_place(one.point) for one in there]))
+    deviations = np.maximum(_by_itself(logs[1:], (ends[1] - ends[0]) / NORMAL_INTERVAL), MIN_SCATTER)
+    placements = Placements.of(pd.DataFrame([_placement(one.point) for one in there]))
     relative, once, nothing = np.round(logs[0] - logs[0, 0], 9), np.ones(len(there)), np.zeros(len(there))
-    series = Series(places, relative, deviations**2, once, nothing, float(logs[0, 0]), FACTORS, DRIFTS)
-    draws = choose(series, places).underlying(REPLICATES) + np.log(places.workers)
+    series = Series(placements, relative, deviations**2, once, nothing, float(logs[0, 0]), FACTORS, DRIFTS)
+    draws = choose(series, placements).underlying(REPLICATES) + np.log(placements.workers)
     return {one.point.ranks: draws[:, index] for index, one in enumerate(there)}
 
 
 def _by_itself(logs: Reals, deviations: Reals) -> Reals:
-    """The `deviations` of the points less what all have in common, as rounds of visits have: it moves no gain."""
+    """Return the `deviations` of the points without their common part, as rounds of visits have: it changes no gain."""
     with np.errstate(divide="ignore", invalid="ignore"):
         every: Reals = np.asarray(np.corrcoef(logs.T))
-        together = every[np.triu_indices(logs.shape[1], 1)]
-    return np.asarray(deviations * np.sqrt(1 - np.clip(np.nan_to_num(together).mean(), 0.0, 1.0)))
+        correlations = every[np.triu_indices(logs.shape[1], 1)]
+    return np.asarray(deviations * np.sqrt(1 - np.clip(np.nan_to_num(correlations).mean(), 0.0, 1.0)))
 
 
-def _place(point: Point) -> dict[str, float]:
+def _placement(point: Point) -> dict[str, float]:
     batch = float(point.worker_batch)
     return {"workers": point.ranks, "workers_per_node": point.ranks / point.nodes, "batch_per_worker": batch}
 
@@ -85,18 +91,17 @@ def _measured(curve: ScalingCurve) -> Iterator[dict[str, object]]:
         name = "/".join(map(str, point.series))
         if _usable(measured):
             seconds = float(measured.parts.iteration_time[0])
-            yield {"series": name, **_place(point), _RATE: point.global_batch / seconds}
+            yield {"series": name, **_placement(point), _RATE: point.global_batch / seconds}
 
 
 def _usable(measured: Measured) -> bool:
-    """Whether the iteration time is a positive number."""
     return 0 < float(measured.parts.iteration_time[0]) < np.inf
 
 
 def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
-    measured = pd.DataFrame(_measured(curve), columns=["series", *PLACE, _RATE])
+    measured = pd.DataFrame(_measured(curve), columns=["series", *PLACEMENT, _RATE])
     points = [predicted.point for predicted in curve.predicted.values()]
-    wanted = Places.of(pd.DataFrame([_place(point) for point in points]))
+    wanted = Placements.of(pd.DataFrame([_placement(point) for point in points]))
     counted = "nodes" if curve.per_node == 1 else "workers"
     refusal = too_few([n for n, at in curve.measured.items() if _usable(at)], counted)
     if refusal:
@@ -114,13 +119,13 @@ def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
         yield from _law_rows(curve, points, name, weight, _quantiles(draws, wanted), [""] * len(points))
 
 
-def _each(choice: Choice, wanted: Places) -> Iterator[tuple[str, float, Reals]]:
+def _each(choice: Choice, wanted: Placements) -> Iterator[tuple[str, float, Reals]]:
     for fitted, weight in zip(choice.posteriors, choice.weights, strict=True):
         yield fitted.model.name, float(weight), choice.of_law(fitted, wanted)
 
 
-def _quantiles(draws: Reals, wanted: Places) -> Reals:
-    """Median and ends of samples per second, [3, places]."""
+def _quantiles(draws: Reals, wanted: Placements) -> Reals:
+    """Return median and ends of samples per second, [3, placements]."""
     return np.asarray(wanted.workers * np.exp(np.quantile(draws, _QUANTILES, axis=0)))
 
 
@@ -144,5 +149,5 @@ def _law_rows(
 
 
 def _rate(point: Point, seconds: Ensemble) -> Ensemble:
-    """Samples per second; not a number where an iteration of no time is predicted."""
+    """Return samples per second; not a number where an iteration of no time is predicted."""
     return point.global_batch / np.where(seconds > 0, seconds, np.nan)

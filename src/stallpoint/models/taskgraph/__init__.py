@@ -1,4 +1,4 @@
-"""The DAG model of synchronous SGD (Shi et al. 2018, section IV): one road from a preset to a prediction.
+"""The DAG model of synchronous SGD (Shi et al. 2018, section IV): from a preset to a predicted iteration.
 
 `builders`, `sharded` and `pipelined` write the task graph of a preset's iteration, `tasks` says when each task runs;
 `cycle_time` says how long an iteration of a trace's graph takes.

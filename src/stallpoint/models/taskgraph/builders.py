@@ -1,4 +1,4 @@
-"""The task graph of an iteration as each preset does it (Shi et al. 2018, Fig. 1 and section IV-C)."""
+"""The task graph of an iteration by each preset (Shi et al. 2018, Fig. 1 and section IV-C)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from stallpoint.strategies.presets import Preset
 
 @dataclass(frozen=True)
 class Message:
-    """Gradients that travel together; times are numbers or ensembles, s."""
+    """Gradients of one message; times are numbers or ensembles, s."""
 
     layers: tuple[int, ...]
     """Positions in forward order, from 0, as `stallpoint.strategies.buckets.buckets` gives them."""
     seconds: npt.ArrayLike
-    beside: npt.ArrayLike | None = None
+    co_running: npt.ArrayLike | None = None
     """As in `Task`."""
     slows: npt.ArrayLike = 1.0
     """As in `Task`."""
 
     @property
     def name(self) -> str:
-        """Layers as the paper counts them, from 1, in the order of sending: ``all-reduce 3`` or ``all-reduce 5..3``."""
+        """Return the layers as the paper counts them, from 1, in the order of sending: ``all-reduce 3`` or ``all-reduce
+        5..3``."""
         last, first = max(self.layers) + 1, min(self.layers) + 1
         return f"all-reduce {last}" if last == first else f"all-reduce {last}..{first}"
 
@@ -42,20 +43,21 @@ class Costs:
     copy: npt.ArrayLike
     """t_h2d."""
     forward: Sequence[npt.ArrayLike] | Reals
-    """t_f of each layer [layers, ...], in forward order; or the whole pass as one."""
+    """t_f of each layer [layers, ...], in forward order; or of the pass as one."""
     backward: Sequence[npt.ArrayLike] | Reals
     """t_b of each layer [layers, ...], in forward order."""
-    messages: Sequence[Message]
+    collectives: Sequence[Message]
     """t_c, in the order of sending; none on one worker."""
     update: npt.ArrayLike
     """t_u."""
     gathered: Mapping[int, tuple[npt.ArrayLike, npt.ArrayLike]] = field(default_factory=dict)
-    """Where outputs are split: of layers (positions) that take what all workers have computed, the all-gather before
-    the forward pass of the layer and the reduce-scatter behind its backward pass. Computing waits for both."""
+    """For split outputs, by layer position: the all-gather before the layer's forward pass and the reduce-scatter after
+    its backward pass. Computing waits for both."""
 
 
 def gradients_ready(backward: npt.ArrayLike) -> Reals:
-    """When each layer's gradients are complete, since the start of the backward pass: τ_b^(l) + t_b^(l) [..., layers].
+    """Return when each layer's gradients are complete, since the start of the backward pass: τ_b^(l) + t_b^(l) [...,
+    layers].
 
     `backward` [..., layers] in forward order.
     """
@@ -78,23 +80,23 @@ def iteration_tasks(
     workers = [costs] if isinstance(costs, Costs) else list(costs)
     for one in workers:
         if not len(one.forward) or not len(one.backward):
-            raise InputError("task graph: an iteration needs a forward and a backward pass")
+            raise InputError("task graph: an iteration has no forward or no backward pass; give times of both")
     names = [""] if isinstance(costs, Costs) else [f" on {worker}" for worker in range(len(workers))]
     tasks: list[Task] = []
     for number in range(iterations):
         for one, on in zip(workers, names, strict=True):
             tasks += _worker(one, preset, number, on, prefetch=prefetch)
-        sent = list(_messages(workers[0], preset, number, names))
-        last = {f"backward 1 of {number}{on}" for on in names} - {name for task in sent for name in task.after}
-        after = (*sorted(last), *(task.name for task in sent))
-        tasks += [*sent, Task(f"update of {number}", Kind.COMPUTE, "update", workers[0].update, after)]
+        collectives = list(_collectives(workers[0], preset, number, names))
+        last = {f"backward 1 of {number}{on}" for on in names} - {name for task in collectives for name in task.after}
+        after = (*sorted(last), *(task.name for task in collectives))
+        tasks += [*collectives, Task(f"update of {number}", Kind.COMPUTE, "update", workers[0].update, after)]
     return tasks
 
 
 def inputs(
     read: npt.ArrayLike, copy: npt.ArrayLike, preset: Preset, number: int, on: str = "", *, prefetch: bool
 ) -> Iterator[Task]:
-    """The tasks that read the mini-batch of iteration `number` and copy it to the device."""
+    """Return the tasks that read the mini-batch of iteration `number` and copy it to the device."""
     own = on.removeprefix(" on")
     updated = (f"update of {number - 1}",) if number else ()
     ahead_of = "copy" if preset.device_prefetch else "read"
@@ -124,13 +126,15 @@ def _worker(costs: Costs, preset: Preset, number: int, on: str, *, prefetch: boo
         before = (task,)
 
 
-def _messages(costs: Costs, preset: Preset, number: int, names: Sequence[str]) -> Iterator[Task]:
-    for message in costs.messages:
+def _collectives(costs: Costs, preset: Preset, number: int, names: Sequence[str]) -> Iterator[Task]:
+    for message in costs.collectives:
         if not message.layers or not 0 <= min(message.layers) <= max(message.layers) < len(costs.backward):
-            raise InputError(f"task graph: a message of layers {message.layers} cannot be")
+            raise InputError(
+                f"task graph: a message has layers {message.layers}; give positions from 0 to {len(costs.backward) - 1}"
+            )
         needed = min(message.layers) + 1 if preset.overlaps else 1
         after = tuple(f"backward {needed} of {number}{on}" for on in names)
         yield Task(
             f"{message.name} of {number}", Kind.MESSAGE, "network", message.seconds, after,
-            message.beside, message.slows,
+            message.co_running, message.slows,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The iteration time of a task graph that repeats, summed up once and then evaluated for whole ensembles at a time.
+"""Iteration time of a periodic task graph, reduced once and then evaluated for whole ensembles.
 
 Where tasks do not slow each other down, as in a trace, whose durations hold that already, earliest starts are maxima of
 sums. So an iteration is a matrix over (max, +), and its time the matrix's eigenvalue, the largest mean of a cycle
@@ -19,22 +19,23 @@ import numpy.typing as npt
 from stallpoint.models.base.statistics import Reals
 
 Paths: TypeAlias = Mapping[int, float]
-"""Longest paths to a point, s, by where they come from: a stream's end in the iteration before, or a step."""
+"""Longest paths to a point, s, by origin: a stream's end in the iteration before, or a step."""
 MAX_PATHS = 6
-"""Paths to a point beyond which those before it become steps: work grows with the graph, and not with its square."""
+"""Paths to a point above which those before it become steps: work then grows linearly with the graph, not with its
+square."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A task of an iteration; a stream does its tasks in their order, as far as their edges say so."""
+    """A task of an iteration; a stream does its tasks in order, as far as their edges state it."""
 
     stream: int
     seconds: float
     after: Sequence[tuple[int, float]]
-    """Nodes that end before it starts, by place, and seconds from their end on. -1 - s is what stream s did last in
-    earlier iterations."""
+    """Nodes that end before it starts, by position, and the delay after their end, s. -1 - s is the last task of stream
+    s in earlier iterations."""
     key: int = -1
-    """What a variable duration is looked up by; -1 of one that stays."""
+    """Key of a variable duration; -1 of a constant one."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +43,18 @@ class Cycle:
     """An iteration as longest paths from the streams' ends in the one before, through steps, to their ends in it."""
 
     streams: int
-    """Streams that the iteration uses."""
+    """Streams of the iteration."""
     keys: npt.NDArray[np.int64]
-    """Of tasks of variable duration, in their order; [variable]."""
+    """Keys of the tasks of variable duration, in their order; [variable]."""
     seconds: Reals
     """Their durations in the graph, [variable]."""
     steps: Sequence[tuple[int, Paths]]
-    """Points that others are reached through: place among the variable ones, or -1 where many paths meet; and paths."""
+    """Intermediate points: position among the variable tasks, or -1 where many paths meet; and paths."""
     ends: Sequence[Paths]
-    """To the end of the iteration on each stream."""
+    """Paths to the end of the iteration on each stream."""
 
     def iteration(self, seconds: Reals) -> Reals:
-        """How long an iteration takes when its variable tasks take `seconds` [variable, ...], [...]."""
+        """Return the iteration time for `seconds` [variable, ...] of the variable tasks, [...]."""
         given = np.asarray(seconds, np.float64)
         given = given.reshape(len(given), int(np.prod(given.shape[1:])))
         reached = {stream: np.full((self.streams, given.shape[1]), -np.inf) for stream in range(self.streams)}
@@ -68,7 +69,7 @@ class Cycle:
 
     @cached_property
     def _done(self) -> Mapping[int, Sequence[int]]:
-        """Steps that no later one is reached through, by the last that is: their times need no longer be kept."""
+        """Return the steps that each step is the last to need: their times can be dropped after it."""
         last = {at: place for place, (_, paths) in enumerate(self.steps, self.streams) for at in paths}
         for at in (*range(self.streams), *(at for paths in self.ends for at in paths)):
             last.pop(at, None)
@@ -79,7 +80,7 @@ class Cycle:
 
 
 def cycle(nodes: Sequence[Node]) -> Cycle:
-    """Sum up an iteration, whose last node is the end of its first stream; each node stands after those before it."""
+    """Reduce an iteration, whose last node is the end of its first stream; nodes are in topological order."""
     streams = sorted({node.stream for node in nodes})
     # No path leads from a stream that the iteration does not use.
     to: dict[int, Paths] = {-1 - stream: {at: 0.0} for at, stream in enumerate(streams)}
@@ -117,7 +118,7 @@ def _merged(node: Node, to: Mapping[int, Paths]) -> dict[int, float]:
 
 
 def _through(paths: Paths, reached: Mapping[int, Reals]) -> Reals:
-    """From each stream to a point, [streams, members]; -∞ where no path leads."""
+    """Return the paths from each stream to a point, [streams, members]; -∞ where there is none."""
     found = np.full_like(reached[0], -np.inf)
     for at, seconds in paths.items():
         np.maximum(found, reached[at] + seconds, out=found)
@@ -125,7 +126,7 @@ def _through(paths: Paths, reached: Mapping[int, Reals]) -> Reals:
 
 
 def _cycle_time(matrix: Reals) -> Reals:
-    """The largest mean of a cycle of a (max, +) matrix [n, n, ...], [...]: that of its powers' diagonals."""
+    """Return the largest mean of a cycle of a (max, +) matrix [n, n, ...], [...]: that of its powers' diagonals."""
     best, power = np.full(matrix.shape[2:], -np.inf), matrix
     for length in range(1, len(matrix) + 1):
         for at in range(len(matrix)):

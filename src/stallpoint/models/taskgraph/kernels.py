@@ -1,38 +1,79 @@
-"""The loop behind `tasks.schedule`: from one end of a task to the next, as a plain function that numba compiles."""
+"""The loop of `tasks.schedule`, from one end of a task to the next, compiled by numba when there are many tasks.
+
+Kernels are plain functions on arrays. Small inputs run them as they are: importing numba takes longer than scheduling a
+thousand tasks, and neither planning nor an import of stallpoint should pay for it.
+"""
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from stallpoint.models.base.statistics import Reals
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+WORTH_COMPILING = 20_000
+"""Steps of a loop above which it is compiled (about 20 ms of interpreting)."""
+
+
+def kernel(function: Function, steps: int) -> Function:
+    """Return `function`, compiled if it is to take many steps."""
+    return compiled(function) if steps > WORTH_COMPILING else function
+
+
+@functools.cache
+def compiled(function: Function) -> Function:
+    """Return `function` in machine code, cached on disk where that is writable.
+
+    Numbers are known to be finite (graphs are checked), which lets maxima be taken several at a time. Without numba (of
+    the extra `workflow`) the function itself is returned, slower.
+    """
+    try:
+        import numba
+    except ImportError:
+        return function
+    options: dict[str, Any] = {"nogil": True, "fastmath": {"nnan", "ninf", "nsz", "reassoc", "contract"}}
+    try:
+        compiled_one: Function = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # neither the source's folder nor the user's cache can be written
+        compiled_one = numba.njit(**options)(function)
+    return compiled_one
+
+
 _Numbers = npt.NDArray[np.int64]
 
 COMPUTE, MESSAGE = 1, 2
-"""Places in `tasks.Kind`."""
+"""Positions in `tasks.Kind`."""
 LONGEST = 1e300
-"""More seconds than any task takes; infinity is not for compiled loops that take all numbers for finite."""
+"""Seconds longer than any task; compiled loops assume finite numbers."""
 
 
 def run(
-    seconds: Reals, beside: Reals, slows: Reals,
+    seconds: Reals, co_running: Reals, slows: Reals,
     stream: _Numbers, kind: _Numbers, first: _Numbers, follower: _Numbers, missing: _Numbers,
     start: Reals, end: Reals,
 ) -> bool:  # fmt: skip
-    """Fill `start` and `end` [members, tasks] of each member of the ensemble; False where tasks wait for each other."""
+    """Fill `start` and `end` [members, tasks] of each member of the ensemble; return False where tasks wait for each
+    other."""
     members, tasks = seconds.shape
     streams = stream.max() + 1
     head, following = np.full(streams, -1), np.full(tasks, -1)
-    whole = np.empty(streams)  # what each stream's task takes at the present rate; below 0: none is under way
+    full_seconds = np.empty(
+        streams
+    )  # remaining time of each stream's task at its present rate; below 0: none is running
     for task in range(tasks - 1, -1, -1):
         following[task] = head[stream[task]]
         head[stream[task]] = task
     for member in range(members):
         current, waits, begun = head.copy(), missing.copy(), np.zeros(tasks, np.bool_)
-        part = np.ones(tasks)  # of each task that is left
-        now, left = 0.0, tasks
-        while left:
+        part = np.ones(tasks)  # of each remaining task
+        now, remaining = 0.0, tasks
+        while remaining:
             slow, computing, none = 1.0, False, True
             for at in range(streams):
                 task = current[at]
@@ -50,22 +91,22 @@ def run(
             step, next_ = LONGEST, -1
             for at in range(streams):
                 task = current[at]
-                whole[at] = -1.0
+                full_seconds[at] = -1.0
                 if task >= 0 and waits[task] == 0:
-                    whole[at] = seconds[member, task]
+                    full_seconds[at] = seconds[member, task]
                     if kind[task] == COMPUTE:
-                        whole[at] *= slow
+                        full_seconds[at] *= slow
                     elif kind[task] == MESSAGE and computing:
-                        whole[at] = beside[member, task]
-                    if part[task] * whole[at] < step:
-                        step, next_ = part[task] * whole[at], task
+                        full_seconds[at] = co_running[member, task]
+                    if part[task] * full_seconds[at] < step:
+                        step, next_ = part[task] * full_seconds[at], task
             now += step
             for at in range(streams):
-                if whole[at] > 0:
-                    part[current[at]] = max(part[current[at]] - step / whole[at], 0.0)
+                if full_seconds[at] > 0:
+                    part[current[at]] = max(part[current[at]] - step / full_seconds[at], 0.0)
             end[member, next_] = now
             current[stream[next_]] = following[next_]
-            left -= 1
+            remaining -= 1
             for edge in range(first[next_], first[next_ + 1]):
                 waits[follower[edge]] -= 1
     return True

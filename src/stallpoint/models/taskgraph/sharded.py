@@ -28,18 +28,18 @@ class ShardedCosts:
     read: npt.ArrayLike
     copy: npt.ArrayLike
     forward: Sequence[npt.ArrayLike] | Reals
-    """Of each layer [layers, ...] in one pass, in forward order; so is `backward`."""
+    """Forward time of each layer [layers, ...] in one pass, in forward order; `backward` likewise."""
     backward: Sequence[npt.ArrayLike] | Reals
     gathers: Sequence[Message]
-    """Of the weights of each block, in forward order."""
+    """All-gathers of each block's weights, in forward order."""
     reduces: Sequence[Message]
-    """Of the gradients of the same blocks."""
+    """Reduce-scatters of the gradients of the same blocks."""
     update: npt.ArrayLike
 
 
 @dataclass(frozen=True)
 class _Run:
-    """Layers one after the other of which one block holds all that learn."""
+    """Consecutive layers whose learning layers all belong to one block."""
 
     block: int
     layers: tuple[int, ...]
@@ -67,77 +67,77 @@ def sharded_tasks(costs: ShardedCosts, preset: Preset, *, prefetch: bool, iterat
 
 
 def runs_of(blocks: Sequence[Sequence[int]], layers: int) -> list[_Run]:
-    """The `layers` in runs; those that learn nothing go with the ones before, the first ones with what follows."""
+    """Return the `layers` in runs; layers without weights join the run before, the first ones the run after."""
     block_of = {layer: number for number, members in enumerate(blocks) for layer in members}
     here = block_of[min(block_of)]
-    places = []
+    positions = []
     for layer in range(layers):
         here = block_of.get(layer, here)
-        places.append((here, layer))
-    return [_Run(block, tuple(layer for _, layer in of)) for block, of in groupby(places, lambda at: at[0])]
+        positions.append((here, layer))
+    return [_Run(block, tuple(layer for _, layer in of)) for block, of in groupby(positions, lambda at: at[0])]
 
 
 class _Pass:
-    """A forward and a backward pass, and what is gathered and sent for them."""
+    """A forward and a backward pass, with their gathers and messages."""
 
     def __init__(
         self, costs: ShardedCosts, preset: Preset, runs: Sequence[_Run], of: str, begun: tuple[str, ...]
     ) -> None:
         self._costs, self._preset, self._runs, self._of = costs, preset, runs, of
-        first = {run.block: place for place, run in reversed(list(enumerate(runs)))}
-        several = {run.block for place, run in enumerate(runs) if place != first[run.block]}
+        first = {run.block: position for position, run in reversed(list(enumerate(runs)))}
+        several = {run.block for position, run in enumerate(runs) if position != first[run.block]}
         self._kept = sorted(several)
-        """What no block holds: its layers are not together."""
+        """Layers of no block: they are not consecutive."""
         self._blocks = sorted(set(first) - several, key=first.__getitem__)
         self._first = first
         self.ended = begun
-        """The tasks after which computing goes on."""
+        """Tasks after which computing goes on."""
 
     def forward(self) -> Iterator[Task]:
-        """Its tasks, in the order in which they are begun."""
+        """Return the tasks, in the order in which they begin."""
         for block in self._kept:
             yield self._gather("gather", block, self.ended)
         need: dict[int, tuple[str, ...]] = {block: (self._named("gather", block),) for block in self._kept}
-        for place, run in enumerate(self._runs):
+        for position, run in enumerate(self._runs):
             if run.block in self._blocks:
                 yield from self._ahead("gather", self._blocks, run.block)
                 need[run.block] = (self._named("gather", run.block),)
             seconds = _total(self._costs.forward, run)
-            task = f"forward {place + 1} {self._of}"
+            task = f"forward {position + 1} {self._of}"
             yield Task(task, Kind.COMPUTE, "compute stream", seconds, (*self.ended, *need.pop(run.block, ())))
             self.ended = (task,)
 
-    def backward(self, sent: str) -> Iterator[Task]:
-        """`sent` ends the names of messages; empty: gradients stay where they are."""
+    def backward(self, suffix: str) -> Iterator[Task]:
+        """Return the tasks; `suffix` ends the names of messages; empty: gradients are not sent."""
         again = self._blocks[::-1] if self._preset.reshard else []
-        for place, run in reversed(list(enumerate(self._runs))):
+        for position, run in reversed(list(enumerate(self._runs))):
             need: tuple[str, ...] = ()
             if run.block in again:
                 yield from self._ahead("gather again", again, run.block)
                 need = (self._named("gather again", run.block),)
             seconds = _total(self._costs.backward, run)
-            task = f"backward {place + 1} {self._of}"
+            task = f"backward {position + 1} {self._of}"
             yield Task(task, Kind.COMPUTE, "compute stream", seconds, (*self.ended, *need))
             self.ended = (task,)
-            if sent and run.block in self._blocks:
-                yield self._reduce(run.block, sent)
-        for block in self._kept if sent else ():
-            yield self._reduce(block, sent)
+            if suffix and run.block in self._blocks:
+                yield self._reduce(run.block, suffix)
+        for block in self._kept if suffix else ():
+            yield self._reduce(block, suffix)
 
     def _ahead(self, what: str, order: Sequence[int], block: int) -> Iterator[Task]:
-        """What is gathered when the pass comes to `block`, of blocks in this `order`."""
-        ahead, place = self._preset.gather_ahead, order.index(block)
-        if place == 0 or not ahead:
+        """Return the gathers issued when the pass reaches `block`, of blocks in this `order`."""
+        ahead, position = self._preset.gather_ahead, order.index(block)
+        if position == 0 or not ahead:
             yield self._gather(what, block, self.ended)
-        begin = place + max(ahead, 1) if place else 1
-        for other in order[begin : place + ahead + 1]:
+        begin = position + max(ahead, 1) if position else 1
+        for other in order[begin : position + ahead + 1]:
             yield self._gather(what, other, (*self.ended, self._named(what, block)))
 
     def _gather(self, what: str, block: int, after: tuple[str, ...]) -> Task:
-        return _sent(self._named(what, block), self._costs.gathers[block], after)
+        return _collective(self._named(what, block), self._costs.gathers[block], after)
 
-    def _reduce(self, block: int, sent: str) -> Task:
-        task = _sent(f"reduce-scatter {block + 1} {sent}", self._costs.reduces[block], self.ended)
+    def _reduce(self, block: int, suffix: str) -> Task:
+        task = _collective(f"reduce-scatter {block + 1} {suffix}", self._costs.reduces[block], self.ended)
         self.ended = (task.name,)
         return task
 
@@ -150,5 +150,5 @@ def _total(seconds: Sequence[npt.ArrayLike] | Reals, run: _Run) -> Reals:
     return total
 
 
-def _sent(name: str, message: Message, after: tuple[str, ...]) -> Task:
-    return Task(name, Kind.MESSAGE, "network", message.seconds, after, message.beside, message.slows)
+def _collective(name: str, message: Message, after: tuple[str, ...]) -> Task:
+    return Task(name, Kind.MESSAGE, "network", message.seconds, after, message.co_running, message.slows)

@@ -1,4 +1,4 @@
-"""Task graphs of a training job, and when each task runs: what is under way slows the rest down.
+"""Task graphs of a training job, and when each task runs: concurrent tasks slow each other down.
 
 A *stream* does its tasks in their order, one at a time, as CUDA streams and a message queue do. A task begins when its
 stream is free and all tasks before it have ended. While a message is under way computing goes on at a fraction of its
@@ -7,6 +7,7 @@ speed, and while a worker computes a message takes longer than on idle workers: 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -17,86 +18,86 @@ import numpy.typing as npt
 from stallpoint.errors import InputError
 from stallpoint.models.base.statistics import Reals
 from stallpoint.models.taskgraph import kernels
-from stallpoint.models.taskgraph.compilation import kernel
 
 
 class Kind(Enum):
-    """What slows what down."""
+    """Kinds of tasks, by which of them slow each other down."""
 
     INPUT = "input"
-    """Reading and copying: at its own speed whatever else goes on."""
+    """Reading and copying, at its own speed whatever else runs."""
     COMPUTE = "compute"
-    """Slower beside a message."""
+    """Slower while a message is under way."""
     MESSAGE = "message"
-    """Longer beside computing."""
+    """Longer while a worker computes."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task; durations are numbers or ensembles [...] of one shape, in s."""
+    """A task; durations are numbers or ensembles [...] of one shape, in s."""
 
     name: str
     kind: Kind
     stream: str
     seconds: npt.ArrayLike
-    """With nothing beside it."""
+    """Duration with nothing co-running."""
     after: tuple[str, ...] = ()
     """Tasks that must have ended before."""
-    beside: npt.ArrayLike | None = None
-    """Of a message: seconds while a worker computes; as many as `seconds` unless given."""
+    co_running: npt.ArrayLike | None = None
+    """Duration of a message while a worker computes, s; `seconds` unless given."""
     slows: npt.ArrayLike = 1.0
-    """Of a message: how many times as long computing takes while it is under way."""
+    """Factor on computing while this message is under way."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """When tasks run, s [...]; not a number where a duration is none."""
+    """Start and end of tasks, s [...]; not a number where a duration is none."""
 
     start: Mapping[str, Reals]
     end: Mapping[str, Reals]
 
 
 def schedule(tasks: Sequence[Task]) -> Schedule:
-    """When each task runs, for each member of the ensemble by itself.
+    """Return when each task runs, for each member of the ensemble by itself.
 
     Raises `InputError` for a name used twice or unknown, a duration below 0, and tasks that wait for each other.
     """
-    place = {task.name: number for number, task in enumerate(tasks)}
-    if len(place) < len(tasks):
-        raise InputError("task graph: two tasks have the same name")
+    index_of = {task.name: number for number, task in enumerate(tasks)}
+    if len(index_of) < len(tasks):
+        twice = Counter(task.name for task in tasks).most_common(1)[0][0]
+        raise InputError(f"task graph: two tasks have the same name, {twice}")
     for task in tasks:
-        if unknown := [name for name in task.after if name not in place]:
+        if unknown := [name for name in task.after if name not in index_of]:
             raise InputError(f"task graph: {task.name} comes after {unknown[0]}, which does not exist")
     streams = {stream: number for number, stream in enumerate(dict.fromkeys(task.stream for task in tasks))}
     columns = (
         [task.seconds for task in tasks],
-        [task.seconds if task.beside is None else task.beside for task in tasks],
+        [task.seconds if task.co_running is None else task.co_running for task in tasks],
         [task.slows for task in tasks],
     )
     shape = np.broadcast_shapes(*{np.shape(value) for values in columns for value in values})
-    seconds, beside, slows = (_members(values, shape) for values in columns)
-    known = np.isfinite(seconds + beside + slows).all(axis=-1)
-    if (np.minimum(seconds, beside)[known] < 0).any() or (slows[known] < 1).any():
-        wrong = np.minimum(np.minimum(seconds, beside), slows - 1)[known].min(axis=0)
+    seconds, co_running, slows = (_members(values, shape) for values in columns)
+    known = np.isfinite(seconds + co_running + slows).all(axis=-1)
+    if (np.minimum(seconds, co_running)[known] < 0).any() or (slows[known] < 1).any():
+        wrong = np.minimum(np.minimum(seconds, co_running), slows - 1)[known].min(axis=0)
         raise InputError(f"task graph: {tasks[int(wrong.argmin())].name} has a duration below 0, or speeds others up")
-    first, follower, missing = _edges([[place[name] for name in task.after] for task in tasks])
+    first, follower, missing = _edges([[index_of[name] for name in task.after] for task in tasks])
     ends = np.full((2, *seconds.shape), np.nan)
     found = np.empty((2, int(known.sum()), len(tasks)))
-    whole = kernel(kernels.run, found.size * len(streams))(
-        seconds[known], beside[known], slows[known],
+    acyclic = kernels.kernel(kernels.run, found.size * len(streams))(
+        seconds[known], co_running[known], slows[known],
         np.array([streams[task.stream] for task in tasks], np.int64),
         np.array([list(Kind).index(task.kind) for task in tasks], np.int64),
         first, follower, missing, found[0], found[1],
     )  # fmt: skip
-    if not whole:
-        raise InputError("task graph: tasks wait for each other")
+    if not acyclic:
+        raise InputError("task graph: tasks wait for each other: their edges and the order of a stream form a cycle")
     ends[:, known] = found
-    start, end = (dict(zip(place, np.moveaxis(of.reshape(*shape, -1), -1, 0), strict=True)) for of in ends)
+    start, end = (dict(zip(index_of, np.moveaxis(of.reshape(*shape, -1), -1, 0), strict=True)) for of in ends)
     return Schedule(start, end)
 
 
 def _members(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals:
-    """Values of tasks, each [...], as [members, tasks]."""
+    """Return the values of tasks, each [...], as [members, tasks]."""
     found = np.empty((len(values), *shape))
     for task, value in enumerate(values):
         found[task] = value
@@ -104,7 +105,8 @@ def _members(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals:
 
 
 def _edges(before: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], ...]:
-    """Task t's followers are follower[first[t]:first[t + 1]]; and how many tasks come right before each."""
+    """Return the followers of task t, follower[first[t]:first[t + 1]], and the number of direct predecessors of
+    each."""
     missing = np.array([len(of) for of in before], np.int64)
     after = np.repeat(np.arange(len(before)), missing)
     sources = np.array([task for of in before for task in of], np.int64)

@@ -1,1 +1,1 @@
-"""What each part of an iteration costs: computing, messages, training data, and what they take from each other."""
+"""Cost of each part of an iteration: computing, messages, training data, and their slowdown of each other."""

@@ -1,4 +1,4 @@
-"""t(b): how the time of a piece of work grows with the mini-batch, and curves that follow it through measured points.
+"""t(b): growth of a time with the mini-batch, and curves that follow it through measured points.
 
     t(b) = (floor^s + (each · B)^s)^(1/s),    B = b rounded up to whole blocks of rows
 
@@ -24,75 +24,76 @@ from stallpoint.models.base.statistics import Ensemble, Reals, non_negative_fit
 
 @dataclass(frozen=True)
 class Bend:
-    """Factors on the law at some b, which pass in log b from one to the next and stay constant outside."""
+    """Factors on the law at some b, interpolated in log b and constant outside."""
 
     batches: tuple[float, ...] = (1.0,)
     """Rising."""
     factors: tuple[float, ...] = (1.0,)
 
     def __call__(self, batches: Reals) -> Reals:
-        """The factors at `batches`, of any shape."""
+        """Return the factors at `batches`, of any shape."""
         return np.asarray(np.exp(np.interp(np.log(batches), np.log(self.batches), np.log(self.factors))))
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is the same for all matrix products on one machine."""
+    """Properties common to all matrix products on one machine."""
 
     block: int = 1
-    """Rows computed at once."""
+    """Rows computed together."""
     sharpness: float = 1.0
     by_row: int = 0
-    """Fewer rows than this are multiplied one by one."""
+    """Row count below which rows are multiplied one by one."""
     bend: Bend = Bend()
-    """How far the library is off the law, as seen on another product."""
+    """Error of the law for the library, as seen on another product."""
 
 
-FEWEST_TO_CHOOSE = 4
+MIN_TO_CHOOSE = 4
 WORST = 10.0
-"""Largest error that counts, in \\|log\\|: no prediction at all."""
+"""Largest error that counts, in \\|log\\|: a useless prediction."""
 INSTANT = 1e-9
-"""Seconds; what is shorter than any clock can tell takes no time."""
+"""Seconds below which a time is taken as 0: shorter than any clock can resolve."""
 LINEAR = Kernel()
 """floor + each · b: for layers that are no matrix product with b rows."""
 
 
 @dataclass(frozen=True)
 class BatchLaw:
-    """The law for some quantities; never negative, never falling with b but where rows go one by one or it is bent."""
+    """The law of some quantities; never negative, never falling with b except where rows go one by one or it is
+    bent."""
 
     kernel: Kernel
     floor: Ensemble
     """Seconds, [1 + REPLICATES, quantities]."""
     each: Ensemble
-    """Seconds for each sample."""
+    """Seconds per sample."""
     row: Ensemble
-    """Seconds for each row multiplied by itself; used where the kernel says so."""
+    """Seconds per row multiplied singly, where the kernel has such rows."""
 
     def __call__(self, batches: npt.ArrayLike) -> Ensemble:
-        """Seconds at `batches` [points], [1 + REPLICATES, points, quantities]."""
+        """Return the seconds at `batches` [points], [1 + REPLICATES, points, quantities]."""
         b = np.asarray(batches, dtype=np.float64)[:, None]
         s = self.kernel.sharpness
         floor, each = self.floor[:, None], self.each[:, None] * _blocks(b, self.kernel)
-        together = floor + each if s == 1 else _norm(floor, each, s)
-        return np.asarray(np.where(b < self.kernel.by_row, self.row[:, None] * b, together) * self.kernel.bend(b))
+        blocked = floor + each if s == 1 else _norm(floor, each, s)
+        return np.asarray(np.where(b < self.kernel.by_row, self.row[:, None] * b, blocked) * self.kernel.bend(b))
 
 
 def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> BatchLaw:
-    """The law nearest to `seconds` [1 + REPLICATES, points, quantities] in relative terms.
+    """Return the law nearest to `seconds` [1 + REPLICATES, points, quantities] in relative terms.
 
-    A quantity that was 0 throughout stays 0. With one mini-batch floor and arithmetic cannot be told apart: NaN.
+    A quantity that was always 0 stays 0. One mini-batch does not separate floor and slope: NaN.
     """
     b = np.asarray(batches, dtype=np.float64)
-    alone = b < kernel.by_row
+    single = b < kernel.by_row
     observed = np.moveaxis(seconds, 1, -1) / kernel.bend(b)
-    row = _scale(_relative(b[alone], observed[..., alone]))
-    blocks, together = _blocks(b[~alone], kernel), observed[..., ~alone]
+    row = _scale(_relative(b[single], observed[..., single]))
+    blocks, blocked = _blocks(b[~single], kernel), observed[..., ~single]
     if len(np.unique(blocks)) < 2:
         unknown = np.full(observed.shape[:-1], np.nan)
         return BatchLaw(kernel, unknown, unknown, row)
-    floor, each = _sum(blocks, together) if kernel.sharpness == 1 else _overlapping(blocks, together, kernel.sharpness)
-    if not alone.any():
+    floor, each = _sum(blocks, blocked) if kernel.sharpness == 1 else _overlapping(blocks, blocked, kernel.sharpness)
+    if not single.any():
         # One row costs what one block does, unless a single row was measured.
         row = floor + each
     return BatchLaw(kernel, floor, each, row)
@@ -100,7 +101,7 @@ def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> B
 
 @dataclass(frozen=True)
 class BatchCurve:
-    """Times measured at some b: taken as they are there; elsewhere the law, corrected by how far it is off nearby.
+    """Times measured at some b: exact there, elsewhere the law with the correction of its neighbours.
 
     Between two measured b the correction passes from one to the other in log b, outside it stays as at the end. What
     may be noise of a measured time is not taken for a fault of the law: corrections are shrunk by the part that the
@@ -115,45 +116,45 @@ class BatchCurve:
 
     @cached_property
     def law(self) -> BatchLaw:
-        """The law of these times."""
+        """Return the law of these times."""
         return fit(self.batches, self.seconds, self.kernel)
 
     def __call__(self, batch: float) -> Ensemble:
-        """Times at b, [1 + REPLICATES, quantities]; not a number where a single b was measured and another is asked."""
+        """Return the times at b, [1 + REPLICATES, quantities]; not a number where only another b was measured."""
         if batch in self.batches:
             return self.seconds[:, list(self.batches).index(int(batch))]
         if len(self.batches) < 2:
             return np.full_like(self.seconds[:, 0], np.nan)
         correction = self._correction
         places = np.log(np.asarray(self.batches, dtype=np.float64))
-        right = int(np.clip(np.searchsorted(places, np.log(batch)), 1, len(places) - 1))
-        part = np.clip((np.log(batch) - places[right - 1]) / (places[right] - places[right - 1]), 0.0, 1.0)
-        here = (1 - part) * correction[:, right - 1] + part * correction[:, right]
+        second = int(np.clip(np.searchsorted(places, np.log(batch)), 1, len(places) - 1))
+        part = np.clip((np.log(batch) - places[second - 1]) / (places[second] - places[second - 1]), 0.0, 1.0)
+        here = (1 - part) * correction[:, second - 1] + part * correction[:, second]
         return np.asarray(here * self.law([batch])[:, 0])
 
     @cached_property
     def _correction(self) -> Ensemble:
-        """Factor on the law at each measured b, [1 + REPLICATES, len(batches), quantities]."""
+        """Return the factor on the law at each measured b, [1 + REPLICATES, len(batches), quantities]."""
         fitted = self.law(self.batches)
         off = np.divide(self.seconds, fitted, out=np.ones_like(fitted), where=fitted > 0) - 1
         if len(self.seconds) < 3:
             return 1 + off
         noise = np.divide(self.seconds, self.seconds[:1], out=np.ones_like(fitted), where=self.seconds[:1] > 0).var(0)
-        # Two parameters were fitted: what is left of the variance is spread over so many points less.
+        # Two parameters were fitted: the residual variance has two degrees of freedom less.
         freedom = max(1, len(self.batches) - 2)
         misfit = np.maximum((off[0] ** 2).sum(0) / freedom - noise.mean(0), 0.0)
         kept = np.divide(misfit, misfit + noise, out=np.ones_like(noise), where=misfit + noise > 0)
         return np.asarray(1 + kept * off)
 
     def source(self, batch: float) -> str:
-        """How the times at b come about: ``measured``, ``interpolated`` or ``extrapolated``."""
+        """Return the source of the times at b: ``measured``, ``interpolated`` or ``extrapolated``."""
         if batch in self.batches:
             return "measured"
         return "interpolated" if self.batches[0] < batch < self.batches[-1] else "extrapolated"
 
 
-def left_out_errors(batches: Sequence[int], seconds: Ensemble, kernel: Kernel) -> list[float]:
-    """Mean \\|log(predicted / measured)\\| at each b, predicted from the others; at most `WORST`."""
+def held_out_errors(batches: Sequence[int], seconds: Ensemble, kernel: Kernel) -> list[float]:
+    """Return the mean \\|log(predicted / measured)\\| at each b, predicted from the others; at most `WORST`."""
     errors = []
     for index, b in enumerate(batches):
         others = [other for other in range(len(batches)) if other != index]
@@ -165,16 +166,16 @@ def left_out_errors(batches: Sequence[int], seconds: Ensemble, kernel: Kernel) -
 
 
 def choose_kernel(measured: Sequence[tuple[Sequence[int], Ensemble]], candidates: Sequence[Kernel]) -> Kernel:
-    """The candidate that predicts left-out b best, over all that was `measured`: batches and seconds.
+    """Return the candidate that predicts held-out b best, over all `measured` batches and seconds.
 
-    It must be better than the first candidate, the plainest, by more than chance: one standard error, paired by b.
-    What was measured at fewer than `FEWEST_TO_CHOOSE` b does not take part; if all is, the plainest stands.
+    It must beat the first candidate, the plainest, by more than one standard error, paired by b. Shapes measured at
+    fewer than `MIN_TO_CHOOSE` b are not used; without others the plainest is returned.
     """
-    telling = [(batches, seconds) for batches, seconds in measured if len(batches) >= FEWEST_TO_CHOOSE]
+    telling = [(batches, seconds) for batches, seconds in measured if len(batches) >= MIN_TO_CHOOSE]
     if not telling:
         return candidates[0]
     errors = np.array([
-        [error for batches, seconds in telling for error in left_out_errors(batches, seconds, kernel)]
+        [error for batches, seconds in telling for error in held_out_errors(batches, seconds, kernel)]
         for kernel in candidates
     ])  # fmt: skip
     best = int(errors.mean(1).argmin())
@@ -183,31 +184,31 @@ def choose_kernel(measured: Sequence[tuple[Sequence[int], Ensemble]], candidates
 
 
 def _blocks(b: Reals, kernel: Kernel) -> Reals:
-    """b rounded up to whole blocks."""
     return np.asarray(kernel.block * np.ceil(b / kernel.block))
 
 
-def _norm(left: Reals, right: Reals, sharpness: float) -> Reals:
-    """(left^s + right^s)^(1/s) without overflow."""
-    larger, smaller = np.maximum(left, right), np.minimum(left, right)
+def _norm(first: Reals, second: Reals, sharpness: float) -> Reals:
+    """Return (left^s + right^s)^(1/s) without overflow."""
+    larger, smaller = np.maximum(first, second), np.minimum(first, second)
     ratio = np.divide(smaller, larger, out=np.zeros_like(larger), where=larger > 0)
     return np.asarray(larger * (1 + ratio**sharpness) ** (1 / sharpness))
 
 
 def _relative(design: Reals, observed: Reals) -> Reals:
-    """`design` [points] over `observed` [..., points]; points where nothing was measured do not count."""
+    """Return `design` [points] over `observed` [..., points]; unmeasured points do not count."""
     quotient = np.divide(design, observed, out=np.zeros(observed.shape), where=np.asarray(observed >= INSTANT))
     return np.asarray(quotient)
 
 
 def _scale(relative: Reals) -> Reals:
-    """The factor that brings `relative` [..., points], fit over measured, nearest to 1; 0 where nothing took time."""
+    """Return the factor that brings `relative` [..., points], fit over measured, nearest to 1; 0 where all times are
+    0."""
     squares = np.asarray((relative**2).sum(-1))
     return np.asarray(np.divide(relative.sum(-1), squares, out=np.zeros_like(squares), where=squares > 0))
 
 
 def _sum(blocks: Reals, observed: Reals) -> tuple[Reals, Reals]:
-    """Floor and `each` where they follow each other: linear least squares."""
+    """Return floor and `each` of times that add: linear least squares."""
     design = np.stack([_relative(np.ones_like(blocks), observed), _relative(blocks, observed)], axis=-1)
     found = non_negative_fit(design, np.asarray(observed >= INSTANT, dtype=np.float64))
     found = np.where(np.isnan(observed).any(-1, keepdims=True), np.nan, found)
@@ -219,7 +220,7 @@ _REFINEMENTS = 4
 
 
 def _overlapping(blocks: Reals, observed: Reals, sharpness: float) -> tuple[Reals, Reals]:
-    """Floor and `each` where they overlap: the b at which they are equal is searched, their size then follows."""
+    """Return floor and `each` of times that overlap, by a search for the b at which they are equal."""
     low = np.full(observed.shape[:-1], np.log(blocks.min() / 1e4))
     high = np.full(observed.shape[:-1], np.log(blocks.max() * 1e4))
     knee = low

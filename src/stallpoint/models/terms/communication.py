@@ -1,9 +1,9 @@
-"""Time of a collective operation by message size, fitted to the records of each place, and over all of them by laws.
+"""Time of a collective by message size, fitted to the records of each placement, and by one law over all placements.
 
-α + β·m, in several pieces where the measured sizes ask for it (`pieces`). Between places, which are numbers of nodes
-and of workers on each, the law of the reduction scheme holds (`reductions`); that of a library is found (`law_choice`).
-How far times depart from it at measured places is carried to others (`law_departures`).
-Links have two levels: inside a node, learned from all-reduces among the workers of one, and between nodes.
+α + β·m, in several segments where the measured sizes need them (`piecewise_line`). A placement is a number of nodes and
+of workers on each. Across placements the law of the reduction scheme holds (`reductions`); the law of a library is
+estimated (`law_choice`), and departures from it at measured placements carry over to others (`law_departures`).
+Links have two levels: inside a node, fitted to all-reduces among the workers of one node, and between nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.models.base.checks import refuse
+from stallpoint.models.base.frames import refuse
 from stallpoint.models.base.measured import kept
 from stallpoint.models.base.statistics import (
     REPLICATES,
@@ -28,27 +28,27 @@ from stallpoint.models.base.statistics import (
     scatter,
     visits_of,
 )
-from stallpoint.models.terms import law_choice, pieces
+from stallpoint.models.terms import law_choice, piecewise_line
 from stallpoint.models.terms.law_choice import Timed
 from stallpoint.models.terms.law_departures import Departures
 from stallpoint.models.terms.link import Traffic
-from stallpoint.models.terms.pieces import PiecewiseLine, Samples
+from stallpoint.models.terms.piecewise_line import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.workers import Placement
 
 Scheme = tuple[str, str, str, str]
-"""Hardware, backend, reduction scheme and collective operation: what one set of fits is for."""
+"""Hardware, backend, reduction scheme and collective operation of one set of fits."""
 
 
 def scheme_of(hardware: str, preset: Preset, operation: str = ALL_REDUCE) -> Scheme:
-    """The scheme that moves a preset's messages."""
+    """Return the scheme of a preset's messages."""
     return hardware, preset.communicator, preset.scheme, operation
 
 
 def law_name(scheme: Scheme) -> str:
-    """What `reductions` calls the law of a scheme: of all-reduces the reduction scheme, of all else the operation."""
+    """Return the name of a scheme's law in `reductions`: the reduction scheme of all-reduces, else the operation."""
     return scheme[2] if scheme[3] == ALL_REDUCE else scheme[3]
 
 
@@ -58,83 +58,82 @@ _CALL = [*_SIZE, "cell", "repeat", "visit", "sample"]
 
 
 @dataclass(frozen=True)
-class Left:
-    """How far measured bandwidth terms are from the line: a curve that bends has fewer pieces than sizes."""
+class SizeResiduals:
+    """Residuals of measured bandwidth terms from the line: a bent curve has fewer pieces than sizes."""
 
     sizes: Reals
     """Rising, bytes."""
     log_ratio: Ensemble
-    """Logarithm of measured over fitted, [1 + REPLICATES, sizes]."""
+    """Log of measured over fitted, [1 + REPLICATES, sizes]."""
 
     def __call__(self, sizes: Reals) -> Ensemble:
-        """The factor at `sizes` bytes [...], between the measured ones by the logarithm of the size."""
-        place = np.interp(np.log(np.maximum(sizes, 1.0)), np.log(self.sizes), np.arange(len(self.sizes)))
-        below = np.minimum(place.astype(np.int64), len(self.sizes) - 1)
+        """Return the factor at `sizes` bytes [...], interpolated in the logarithm of the size."""
+        position = np.interp(np.log(np.maximum(sizes, 1.0)), np.log(self.sizes), np.arange(len(self.sizes)))
+        below = np.minimum(position.astype(np.int64), len(self.sizes) - 1)
         above = np.minimum(below + 1, len(self.sizes) - 1)
-        part = place - below
+        part = position - below
         return np.asarray(np.exp((1 - part) * self.log_ratio[:, below] + part * self.log_ratio[:, above]))
 
 
-LEAST_LEFT = 1e-3
-"""Least part of a message's time that computing and it are said to take from each other: what noise leaves of nothing
-is above 0."""
-LEAST_BETWEEN = 0.2
-"""Part of a message's time that is spent between nodes for it to tell of their links, where others do."""
-MOST_LEFT = np.log(2.0)
-"""Largest \\|log\\| of what a line is believed to leave."""
+MIN_CO_RUN_SHARE = 1e-3
+"""Smallest reported part of a message's time lost to computing, or the reverse: noise keeps it above 0."""
+MIN_SHARE_BETWEEN_NODES = 0.2
+"""Part of a message's time spent between nodes above which it tells of their links."""
+MAX_RESIDUAL = np.log(2.0)
+"""Largest \\|log\\| of a line's residual that is believed."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Seconds of an all-reduce: α and β·m, each multiplied as its law says."""
+    """Seconds of an all-reduce: α and β·m, each multiplied by its law."""
 
     laws: Laws
-    """One of `REDUCTION_LAWS` for all sizes, or what is possible of a library."""
+    """One of `REDUCTION_LAWS` for all sizes, or the candidates of a library."""
     nodes: int
-    """Of the place fitted; for a law over several that with the most workers."""
+    """Nodes of the fitted placement; of a law over several, of that with most workers."""
     ranks: int
     line: PiecewiseLine
     points: int
-    """Message sizes fitted (over all places)."""
+    """Number of message sizes fitted (over all placements)."""
     residual: float
     """Median of \\|fit - measured\\| / measured."""
     inside: Inside | None = None
-    """What is spent inside a node before messages go between nodes; None unless each node counts as one."""
-    left: Left | None = None
-    """What the line leaves of the measured sizes; None for a law over places."""
+    """Part inside a node, before messages go between nodes; None unless each node counts as one."""
+    size_residuals: SizeResiduals | None = None
+    """Residuals of the measured sizes from the line; None for a law over placements."""
     departures: Departures | None = None
-    """What the law leaves at measured places, and beyond them; None for a place, and where nothing tells."""
+    """Residuals of the law at measured placements, and beyond them; None for one placement, and where unknown."""
     rival: Fit | None = None
-    """The other of flat and by node, where no place tells the two apart: every other replicate follows it."""
+    """The other of flat and by node, where no placement separates them: every second replicate follows it."""
 
     @property
     def alpha(self) -> Ensemble:
-        """Latency, s."""
+        """Return the latency, s."""
         return self.line.alpha
 
     @property
     def beta(self) -> Ensemble:
-        """Seconds for each further byte of the largest messages."""
+        """Return the seconds per further byte of the largest messages."""
         return self.line.betas[:, -1]
 
     @property
     def workers_per_node(self) -> int:
-        """Ranks on each node."""
+        """Return the ranks on each node."""
         return max(1, self.ranks // self.nodes)
 
     @property
     def level(self) -> str:
-        """Which links its times are of: those ``inside`` a node, those ``between`` nodes, or ``both`` as one."""
+        """Return the links that its times are of: ``inside`` a node, ``between`` nodes, or ``both`` as one."""
         if self.nodes == 1 and self.ranks > 1:
             return "inside"
         return "between" if self.inside is not None or self.workers_per_node == 1 else "both"
 
     def at(self, per_node: int) -> Fit:
-        """The same law where `per_node` workers are on each node."""
+        """Return the same law with `per_node` workers on each node."""
         return self if self.inside is None else replace(self, ranks=self.nodes * per_node)
 
     def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Fit:
-        """The same with `latency` times the latency and `bandwidth` times the bandwidth."""
+        """Return the fit with `latency` times its latency and `bandwidth` times its bandwidth."""
         betas = self.line.betas / np.reshape(bandwidth, (-1, 1))
         latencies = {name: getattr(self.line, name) * latency for name in ("alpha", "floor", "constant")}
         line = replace(self.line, betas=betas, **latencies)
@@ -151,7 +150,7 @@ class Inside:
     over_workers: Fit
 
     def at(self, workers: int) -> Fit:
-        """The fit to use among so many: their own where they were measured, else that over all."""
+        """Return the fit for so many workers: their own where measured, else that over all."""
         return self.by_workers.get(workers, self.over_workers)
 
     def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Inside:
@@ -165,48 +164,48 @@ class Inside:
 class Communication:
     """All fits of one scheme."""
 
-    by_place: Mapping[Placement, Fit]
+    by_placement: Mapping[Placement, Fit]
     inside: Inside | None
-    """Of one node; None where none was measured."""
+    """Within one node; None where not measured."""
     over_nodes: Fit | None
-    """Over the places on several nodes; None where none was measured: links inside a node tell nothing of others."""
+    """Over the placements on several nodes; None without any: links inside a node tell nothing of others."""
     while_computing: WhileComputing | None = None
-    """What all-reduces and computing take from each other; None where it was not measured."""
+    """Slowdown of all-reduces and computing by each other; None where not measured."""
 
     def at(self, nodes: int, per_node: int = 1) -> Fit | None:
-        """The fit to use on `nodes` with `per_node` workers each: their own where it was measured, else the law's.
+        """Return the fit for `nodes` with `per_node` workers each: their own where measured, else the law's.
 
         None where links of that level were not measured.
         """
-        if (nodes, per_node) in self.by_place:
-            return self.by_place[nodes, per_node]
+        if (nodes, per_node) in self.by_placement:
+            return self.by_placement[nodes, per_node]
         if nodes == 1 and self.inside is not None:
             return self.inside.at(per_node)
         return self.over_nodes and self.over_nodes.at(per_node)
 
     def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Communication:
-        """The same links with `latency` times their latency and `bandwidth` times their bandwidth."""
+        """Return the same links with `latency` times their latency and `bandwidth` times their bandwidth."""
         factors: dict[str, float | Ensemble] = {"latency": latency, "bandwidth": bandwidth}
-        by_place = {place: fit.changed(**factors) for place, fit in self.by_place.items()}
+        by_placement = {placement: fit.changed(**factors) for placement, fit in self.by_placement.items()}
         inside = self.inside and self.inside.changed(**factors)
         over_nodes = self.over_nodes and self.over_nodes.changed(**factors)
-        return replace(self, by_place=by_place, inside=inside, over_nodes=over_nodes)
+        return replace(self, by_placement=by_placement, inside=inside, over_nodes=over_nodes)
 
 
 @dataclass(frozen=True)
 class WhileComputing:
-    """What all-reduces and computing take from each other when every rank computes; it is not the link's doing."""
+    """Slowdown of all-reduces and computing by each other when every rank computes; not a property of the link."""
 
     longer: Communication
-    """How much longer each all-reduce takes than on idle ranks, s."""
+    """Time that each all-reduce takes beyond its time on idle ranks, s."""
     work: Communication
-    """How much longer computing takes for each, s."""
+    """Time that computing takes longer per all-reduce, s."""
 
 
 def nominal(scheme: str, *, latency: float, bandwidth: float) -> Communication:
-    """Links nobody measured, from what is published of them: `latency` [s] of a step and `bandwidth` [B/s].
+    """Return links from published figures: `latency` [s] of a step and `bandwidth` [B/s].
 
-    A library is taken to send its messages around a ring.
+    A library is assumed to send its messages around a ring.
     """
     alpha, beta = (np.full(1 + REPLICATES, value) for value in (latency, 1 / bandwidth))
     line = PiecewiseLine(np.zeros(1), alpha, beta[:, None])
@@ -226,7 +225,7 @@ def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
 
 
 def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemble, Ensemble]:
-    """What of `all_reduce_seconds` is latency, which no byte fewer would save, and what is bandwidth."""
+    """Return the latency and the bandwidth part of `all_reduce_seconds`; fewer bytes save only the second."""
     sizes = np.asarray(sizes, dtype=np.float64)
     latency = bandwidth = np.zeros((len(fit.alpha), *sizes.shape))
     if ranks <= 1:
@@ -237,8 +236,8 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
     parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
     if parties > 1:
         more_latency, more_bandwidth = fit.line.parts(sizes, *fit.laws.factors(parties, sizes))
-        if fit.left is not None:
-            more_bandwidth = more_bandwidth * fit.left(sizes)
+        if fit.size_residuals is not None:
+            more_bandwidth = more_bandwidth * fit.size_residuals(sizes)
         if fit.departures is not None:
             factor = fit.departures(parties, sizes)
             more_latency, more_bandwidth = more_latency * factor, more_bandwidth * factor
@@ -251,7 +250,8 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
 
 
 def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
-    """What messages of `sizes` bytes put on one node's link; `fit` is that over node counts, whose β is of the link."""
+    """Return the traffic of messages of `sizes` bytes on one node's link; `fit` is that over node counts, whose β is of
+    the link."""
     sizes = np.atleast_1d(np.asarray(sizes, dtype=np.float64))
     parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
     _, factor = fit.laws.factors(max(2, parties), sizes)
@@ -261,18 +261,18 @@ def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
 
 
 def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = None) -> dict[Scheme, Communication]:
-    """Fits by scheme, of the tables of these names. One rank alone communicates nothing and is left out.
+    """Fit each scheme, from the tables of these names.
 
-    Raises `InputError` for a time that is not above 0.
+    A single rank communicates nothing and is excluded. Raises `InputError` for a time that is not above 0.
     """
-    calls = of_messages(collectives, "collectives")
+    calls = message_seconds(collectives, "collectives")
     idle = _fits(calls, seed)
     busy = {} if contention is None or contention.empty else _while_computing(contention, calls, idle, seed)
     return {scheme: replace(links, while_computing=busy.get(scheme)) for scheme, links in idle.items()}
 
 
-def of_messages(frame: pd.DataFrame, name: str) -> pd.Series[float]:
-    """Seconds of a message, for each row of messages in `frame`, the table of this `name`.
+def message_seconds(frame: pd.DataFrame, name: str) -> pd.Series[float]:
+    """Return the seconds of a message, for each row of messages in `frame`, the table of this `name`.
 
     A row ends when its slowest rank does. The index says which: scheme, node count, size, cell and sample. Leaves out
     and raises as `fit`.
@@ -285,11 +285,11 @@ def _slowest(frame: pd.DataFrame) -> pd.Series[float]:
 
 
 def _while_computing(
-    contention: pd.DataFrame, alone: pd.Series[float], idle: Mapping[Scheme, Communication], seed: int
+    contention: pd.DataFrame, isolated: pd.Series[float], idle: Mapping[Scheme, Communication], seed: int
 ) -> dict[Scheme, WhileComputing]:
-    """Fits of `contention`, for message sizes that were timed on idle ranks too; those took `alone`.
+    """Fit `contention` for the message sizes timed on idle ranks too, whose times are `isolated`.
 
-    Messages go the same way as on `idle` ranks, by the same laws.
+    Messages follow the laws of those on `idle` ranks.
     """
     frame = _several_ranks(
         contention, "contention", "seconds", "calls", "computing", "isolated_computing", "isolated_operations"
@@ -297,11 +297,11 @@ def _while_computing(
     piece = frame["isolated_computing"] / frame["isolated_operations"]
     work = (frame["computing"] - frame["operations"] * piece) / frame["calls"]
     calls = _slowest(frame).to_frame("seconds").assign(work=frame.assign(work=work).groupby(_CALL)["work"].mean())
-    usual = alone.groupby(_SIZE).median().rename("idle")
+    usual = isolated.groupby(_SIZE).median().rename("idle")
     calls = calls.join(usual, on=_SIZE, how="inner")
     sizes = calls.reset_index().groupby([*_SCHEME, "nodes", "ranks"])["message_bytes"].transform("nunique").to_numpy()
     calls = calls[sizes > 1]  # one size tells nothing about others
-    least = LEAST_LEFT * calls["seconds"]
+    least = MIN_CO_RUN_SHARE * calls["seconds"]
     flat = {scheme: laws for scheme, links in idle.items() if (laws := _flat_laws(links)) is not None}
     longer = _fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed, flat)
     lost = _fits(calls["work"].clip(lower=least), seed, flat)
@@ -309,14 +309,14 @@ def _while_computing(
 
 
 def _flat_laws(links: Communication) -> Laws | None:
-    """The laws by which messages go from rank to rank; None where each node counts as one."""
+    """Return the laws of messages from rank to rank; None where each node counts as one."""
     if links.over_nodes is None:
         return links.inside.over_workers.laws if links.inside else None
     return links.over_nodes.laws if links.over_nodes.inside is None else None
 
 
 def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
-    """The rows that count of several ranks."""
+    """Return the rows of several ranks."""
     frame = kept(frame)
     frame = frame[frame["ranks"] > 1]
     refuse(frame, name, [*times, "message_bytes"], above_zero=True)
@@ -326,19 +326,18 @@ def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
 def _fits(
     calls: pd.Series[float], seed: int, known: Mapping[Scheme, Laws] | None = None
 ) -> dict[Scheme, Communication]:
-    """Fits of seconds by `_CALL`; `known` are laws that are known already of what computing and messages take from each
-    other."""
+    """Fit seconds by `_CALL`; `known` laws are those of the same scheme on idle ranks."""
     frame, departs = calls.rename("seconds").reset_index(), known is None
     return {key: _fit_scheme(key, rows, seed, (known or {}).get(key), departs) for key, rows in groups(frame, _SCHEME)}
 
 
 def table(fits: Mapping[Scheme, Communication]) -> list[dict[str, object]]:
-    """Rows of the communication table, one for each piece of each fit."""
+    """Return the rows of the communication table, one for each piece of each fit."""
     return [row for scheme, here in fits.items() for fit in _all(here) for row in _rows(scheme, fit)]
 
 
 def _all(communication: Communication) -> Iterable[Fit]:
-    yield from communication.by_place.values()
+    yield from communication.by_placement.values()
     if communication.inside:
         yield communication.inside.over_workers
     if communication.over_nodes:
@@ -359,7 +358,7 @@ _Key = tuple[int, int, int]
 
 
 def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | None, departs: bool) -> Communication:
-    """`known` are laws that are known already; `departs` as `_Chosen` has it."""
+    """Fit one scheme; `known` are its laws if known, `departs` as in `_Chosen`."""
     samples: dict[_Key, Ensemble] = {}
     usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
@@ -367,60 +366,68 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random, usual=usual)
     laws = known or _Chosen(law_name(scheme), (seed, "laws", *scheme[:3]), departs)
-    places = sorted({(nodes, ranks) for nodes, ranks, _ in samples})
+    placements = sorted({(nodes, ranks) for nodes, ranks, _ in samples})
     one = Laws.only("place")
-    of_place = {place: {key: of for key, of in samples.items() if key[:2] == place} for place in places}
-    by_place = {(nodes, ranks // nodes): _fit(one, of) for (nodes, ranks), of in of_place.items()}
+    of_placement = {
+        placement: {key: of for key, of in samples.items() if key[:2] == placement} for placement in placements
+    }
+    by_placement = {(nodes, ranks // nodes): _fit(one, of) for (nodes, ranks), of in of_placement.items()}
     within, between = (
         {key: seconds for key, seconds in samples.items() if (key[0] == 1) == inside} for inside in (True, False)
     )
     inside = None
     if within:
-        by_workers = {workers: fit for (nodes, workers), fit in by_place.items() if nodes == 1}
+        by_workers = {workers: fit for (nodes, workers), fit in by_placement.items() if nodes == 1}
         inside = Inside(by_workers, _fit(laws, within))
-    return Communication(by_place, inside, _over_nodes(laws, between, inside) if between else None)
+    return Communication(by_placement, inside, _over_nodes(laws, between, inside) if between else None)
 
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Laws that are chosen for what was timed: those of a scheme's `law`, or of a library."""
+    """Chooses laws for timed messages: those of a scheme's `law`, or of a library."""
 
     law: str
     key: tuple[int, *tuple[str, ...]]
-    """The seed, and what else draws depend on."""
+    """Seed of the draws."""
     departs: bool
-    """Whether times depart from them; what messages and computing take from each other is no time of a message."""
+    """Whether times may depart from the laws; slowdowns of messages and computing are no times of messages."""
 
     def __call__(self, timed: Timed) -> tuple[Laws, Departures | None]:
-        """The laws, and how far times depart from them."""
+        """Return the laws, and the departures of the times."""
         laws, departures = law_choice.choose_laws(self.law, timed, generator(*self.key))
         return laws, departures if self.departs else None
 
 
 def _over_nodes(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside | None) -> Fit:
-    """The fit over all places on several nodes.
+    """Fit all placements on several nodes.
 
-    With several workers on a node the library may take each node as one: whether it does is asked of the place with the
-    most workers, predicted from the others. With one place alone it cannot be told, and each is as likely.
+    With several workers on a node the library may take each node as one: the placement with most workers, predicted
+    from the others, decides. A single placement cannot decide, and both are equally likely.
     """
     flat = _fit(laws, samples)
     if inside is None:
         return flat
-    alone = all(nodes == ranks for nodes, ranks, _ in samples)
+    one_per_node = all(nodes == ranks for nodes, ranks, _ in samples)
     by_node = (
-        laws if alone else replace(laws, law=HIERARCHICAL) if isinstance(laws, _Chosen) else Laws.only(HIERARCHICAL)
+        laws
+        if one_per_node
+        else replace(laws, law=HIERARCHICAL)
+        if isinstance(laws, _Chosen)
+        else Laws.only(HIERARCHICAL)
     )
     node_by_node = _fit(by_node, samples, inside)
-    most = max((ranks, nodes) for nodes, ranks, _ in samples)[::-1]
-    smaller, largest = ({key: of for key, of in samples.items() if (key[:2] == most) == last} for last in (False, True))
-    if alone or not smaller:
+    largest_placement = max((ranks, nodes) for nodes, ranks, _ in samples)[::-1]
+    smaller, largest = (
+        {key: of for key, of in samples.items() if (key[:2] == largest_placement) == last} for last in (False, True)
+    )
+    if one_per_node or not smaller:
         return replace(node_by_node, rival=flat)
     better = _error(_fit(node_by_node.laws, smaller, inside), largest) < _error(_fit(flat.laws, smaller), largest)
     return node_by_node if better else flat
 
 
 def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
-    """Mean \\|log(predicted / measured)\\|."""
+    """Return the mean \\|log(predicted / measured)\\|."""
     errors = [
         np.abs(np.log(all_reduce_seconds(fit.at(ranks // nodes), ranks, size)[0] / seconds[0]))
         for (nodes, ranks, size), seconds in samples.items()
@@ -429,7 +436,7 @@ def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
 
 
 def _columns(samples: Mapping[_Key, Ensemble]) -> tuple[Reals, Reals, Reals]:
-    """Nodes, ranks and sizes."""
+    """Return nodes, ranks and sizes."""
     nodes, ranks, sizes = np.array(list(samples), dtype=np.float64).T
     return nodes, ranks, sizes
 
@@ -440,12 +447,14 @@ def _fit(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside 
     if inside is not None:
         of_nodes = [int(workers) for workers in ranks // nodes]
         spent = [all_reduce_seconds(inside.at(k), k, size) for k, size in zip(of_nodes, sizes, strict=True)]
-        left = observed - np.stack(spent, axis=-1)
-        # Of messages that are nearly all spent inside, noise is left.
-        tells = left[0] > LEAST_BETWEEN * observed[0]
-        if len(np.unique(sizes[tells])) > 1:
-            nodes, ranks, sizes, left, observed = (of[..., tells] for of in (nodes, ranks, sizes, left, observed))
-        observed = np.maximum(left, 1e-3 * observed)
+        between_nodes = observed - np.stack(spent, axis=-1)
+        # Messages spent almost entirely inside a node leave only noise.
+        informative = between_nodes[0] > MIN_SHARE_BETWEEN_NODES * observed[0]
+        if len(np.unique(sizes[informative])) > 1:
+            nodes, ranks, sizes, between_nodes, observed = (
+                of[..., informative] for of in (nodes, ranks, sizes, between_nodes, observed)
+            )
+        observed = np.maximum(between_nodes, 1e-3 * observed)
     timed = Timed(nodes if inside is not None else ranks, sizes, observed)
     departures = None
     if isinstance(laws, _Chosen):
@@ -460,18 +469,18 @@ def _fit(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside 
         ranks=int(ranks.max()),
         line=line,
         points=len(sizes),
-        residual=pieces.residual(line, points),
+        residual=piecewise_line.residual(line, points),
         inside=inside,
-        left=_left(points, line) if laws.value.laws == ("place",) else None,
+        size_residuals=_size_residuals(points, line) if laws.value.laws == ("place",) else None,
         departures=departures,
     )
 
 
-def _left(points: Samples, line: PiecewiseLine) -> Left:
+def _size_residuals(points: Samples, line: PiecewiseLine) -> SizeResiduals:
     latency, bandwidth = line.parts(points.sizes, points.latency, points.bandwidth)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log((points.seconds - latency) / bandwidth)
-    # Where latency is nearly all, the rest is noise, and counts for nothing.
-    known = np.where(np.isfinite(ratio) & (bandwidth > latency), np.clip(ratio, -MOST_LEFT, MOST_LEFT), 0.0)
+    # Where latency dominates, the remainder is noise and gets no weight.
+    known = np.where(np.isfinite(ratio) & (bandwidth > latency), np.clip(ratio, -MAX_RESIDUAL, MAX_RESIDUAL), 0.0)
     order = np.argsort(points.sizes)
-    return Left(points.sizes[order], known[:, order])
+    return SizeResiduals(points.sizes[order], known[:, order])

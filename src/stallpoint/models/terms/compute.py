@@ -5,7 +5,7 @@ One rank communicates nothing, so its times are those of "free communication" (K
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,11 +13,69 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.models.base.measured import POINT
-from stallpoint.models.base.statistics import Ensemble, bootstrap, columns, generator, groups, scatter
+from stallpoint.models.base.statistics import (
+    MIN_SCATTER,
+    Ensemble,
+    Reals,
+    bootstrap,
+    columns,
+    generator,
+    groups,
+    scatter,
+)
 from stallpoint.models.terms.batch_law import BatchCurve, Kernel
-from stallpoint.models.terms.possible import corrections
-from stallpoint.models.terms.trainings import TOTALS, MeasuredBatch, Trainings
+from stallpoint.models.terms.training_cells import TOTALS, MeasuredBatch, TrainingCells
 from stallpoint.records.disturbances import OF_ONE_WORKER
+
+_SWEEPS = 60  # of Dykstra's algorithm, which converges geometrically
+_CLOSE = 1e-6  # in logarithms
+
+
+def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
+    """Return the factors that make `seconds` [1 + REPLICATES, len(batches)] possible; 1 where they are.
+
+    A worker can compute a mini-batch of 2b as two of b, and never takes longer for fewer samples: t(b) <= t(b') <=
+    (b'/b) · t(b) for b < b'. Measurements may violate that: a slow spell of the machine at one b makes another b look
+    superlinear. The corrected times are the nearest possible ones, by squares of logarithms over the variance of each:
+    uncertain times move most. Entries that are not positive numbers stay.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(seconds)
+    factors = np.ones_like(seconds)
+    usable = np.isfinite(logs).all(-1)
+    if len(batches) > 1 and usable.all():
+        variance = np.maximum(logs[1:].var(0), MIN_SCATTER**2)
+        wrong = _violation(logs, batches) > _CLOSE
+        factors[wrong] = np.exp(_nearest(logs[wrong], batches, variance) - logs[wrong])
+    return factors
+
+
+def _violation(logs: Reals, batches: Sequence[int]) -> Reals:
+    """Return the largest violation between neighbours."""
+    steps, max_steps = np.diff(logs), np.diff(np.log(np.asarray(batches, dtype=np.float64)))
+    return np.asarray(np.maximum(-steps, steps - max_steps).max(-1))
+
+
+def _nearest(logs: Reals, batches: Sequence[int], variance: Reals) -> Reals:
+    """Return the projection on the possible steps (Dykstra 1983, "An algorithm for restricted least squares")."""
+    max_steps = np.diff(np.log(np.asarray(batches, dtype=np.float64)))
+    found, owed = logs.copy(), np.zeros((len(max_steps), *logs.shape))
+    for _ in range(_SWEEPS):
+        for left, step in enumerate(max_steps):
+            tried = found + owed[left]
+            apart = tried[:, left + 1] - tried[:, left]
+            over = apart - np.clip(apart, 0.0, step)
+            both = variance[left] + variance[left + 1]
+            found = tried.copy()
+            found[:, left] += over * variance[left] / both
+            found[:, left + 1] -= over * variance[left + 1] / both
+            owed[left] = tried - found
+        if (_violation(found, batches) <= _CLOSE).all():
+            break
+    for left, step in enumerate(max_steps):  # residual of the sweeps
+        found[:, left + 1] = np.clip(found[:, left + 1], found[:, left], found[:, left] + step)
+    return found
+
 
 ALL = "all"
 """Stands for every layer type together."""
@@ -25,14 +83,14 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Times:
-    """Computing times of one iteration at one b; ensembles, in s."""
+    """Computing times of one iteration at one b; ensembles, s."""
 
     layers_forward: Ensemble
     """[1 + REPLICATES, layers]."""
     layers_backward: Ensemble
     """[1 + REPLICATES, layers]."""
     forward: Ensemble
-    """Whole pass; what is more than its layers passes between them."""
+    """Whole pass; the excess over its layers is spent between them."""
     backward: Ensemble
     host_to_device: Ensemble
     update: Ensemble
@@ -41,27 +99,27 @@ class Times:
 
     @property
     def forward_steps(self) -> Ensemble:
-        """Forward times of the layers with the time between layers spread evenly over them."""
+        """Return the forward times of the layers, with the time between layers spread evenly over them."""
         return _spread(self.layers_forward, self.forward)
 
     @property
     def backward_steps(self) -> Ensemble:
-        """The same of the backward pass."""
+        """Return the backward times likewise."""
         return _spread(self.layers_backward, self.backward)
 
     def in_parts(self, parts: int) -> Times:
-        """Of a mini-batch that is computed in so many parts, of which this is one."""
+        """Return the times of a mini-batch computed in so many parts, of which this is one."""
         layers = {name: getattr(self, name) * parts for name in _OF_LAYERS}
-        whole = {name: getattr(self, name) * parts for name in ("forward", "backward", "host_to_device")}
-        return replace(self, **layers, **whole)
+        totals = {name: getattr(self, name) * parts for name in ("forward", "backward", "host_to_device")}
+        return replace(self, **layers, **totals)
 
     def recomputing(self, layers: npt.NDArray[np.bool_]) -> Times:
-        """With the forward pass of these `layers` done again in the backward pass."""
+        """Return the times with the forward pass of these `layers` repeated in the backward pass."""
         again = np.where(layers, self.layers_forward, 0.0)
         return replace(self, layers_backward=self.layers_backward + again, backward=self.backward + again.sum(-1))
 
     def with_shares(self, other: Times, shares: Mapping[int, float]) -> Times:
-        """With these shares of what layers take in `other` in place of what they take here."""
+        """Return the times with these layers replaced by their share in `other`."""
         forward, backward = self.layers_forward.copy(), self.layers_backward.copy()
         for layer, share in shares.items():
             forward[:, layer] = share * other.layers_forward[:, layer]
@@ -76,44 +134,44 @@ class Times:
         )
 
     def scaled(self, factor: float | Ensemble) -> Times:
-        """All that is computed times `factor`, one or one for each replicate; copying to the device stays as it is."""
+        """Return the times, except copying, multiplied by `factor`: one, or one per replicate."""
         layers = {name: getattr(self, name) * np.reshape(factor, (-1, 1)) for name in _OF_LAYERS}
-        whole = {name: getattr(self, name) * factor for name in ("forward", "backward", "update")}
-        return replace(self, **layers, **whole)
+        totals = {name: getattr(self, name) * factor for name in ("forward", "backward", "update")}
+        return replace(self, **layers, **totals)
 
 
 _OF_LAYERS = ("layers_forward", "layers_backward")
 
 
-def _spread(layers: Ensemble, whole: Ensemble) -> Ensemble:
-    between = np.maximum(whole - layers.sum(-1), 0.0)
+def _spread(layers: Ensemble, total: Ensemble) -> Ensemble:
+    between = np.maximum(total - layers.sum(-1), 0.0)
     return np.asarray(layers + (between / layers.shape[-1])[:, None])
 
 
 class Compute:
     """All single-rank cells, by network and hardware."""
 
-    def __init__(self, trainings: Trainings, seed: int, kernels: Mapping[str, Kernel] | None = None) -> None:
-        """`kernels` by hardware, those of `matrix_products.libraries`; without one t(b) is a straight line."""
+    def __init__(self, training_cells: TrainingCells, seed: int, kernels: Mapping[str, Kernel] | None = None) -> None:
+        """`kernels` by hardware, from `matrix_products.libraries`; without one t(b) is a straight line."""
         self._seed = seed
         self._kernels = kernels or {}
         self._pools: dict[tuple[str, ...], Ensemble] = {}
         self._curves: dict[tuple[tuple[str, ...], ...], BatchCurve] = {}
-        self.layers = trainings.networks
+        self.layers = training_cells.networks
         self.cells: dict[tuple[str, str], list[MeasuredBatch]] = {}
-        alone = trainings.steps[trainings.steps["ranks"] == 1]
-        computing = alone.assign(compute=alone["forward"] + alone["backward"])
+        isolated = training_cells.steps[training_cells.steps["ranks"] == 1]
+        computing = isolated.assign(compute=isolated["forward"] + isolated["backward"])
         self._usual = {at: scatter(rows, POINT, "compute") for at, rows in groups(computing, "hardware")}
-        for cell in sorted(trainings.alone.values(), key=lambda cell: (cell.network, cell.hardware, cell.name)):
+        for cell in sorted(training_cells.isolated.values(), key=lambda cell: (cell.network, cell.hardware, cell.name)):
             self.cells.setdefault((cell.network, cell.hardware), []).append(cell)
 
     def times(
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
     ) -> Times | None:
-        """Times at b = `batch`; None when no cell tells (one b was measured, and another is asked for).
+        """Return the times at b = `batch`; None where only another b was measured.
 
-        Cells that read ahead as the predicted one does are preferred, then compute cells. `without` names
-        cells that may not be used: those whose time is to be predicted.
+        Cells that read ahead like the predicted one come first, then compute cells. `without` names cells not to be
+        used: those whose time is predicted.
         """
         cells = [cell for cell in self.cells.get((network, hardware), []) if cell.name not in without]
         pools = [_best(at_b, prefetch) for at_b in _by_batch(cells)]
@@ -142,9 +200,9 @@ class Compute:
         )
 
     def by_type(self, network: str, hardware: str) -> tuple[list[int], dict[str, Ensemble]]:
-        """Measured b, rising, and forward + backward time of each layer type at each, [1 + REPLICATES, len(b)].
+        """Return the measured b, rising, and forward + backward time of each layer type, [1 + REPLICATES, len(b)].
 
-        Compute cells where there are any at that b, else whatever ran on one rank.
+        From compute cells where there are any at that b, else from all cells on one rank.
         """
         pools = [_best(at_b) for at_b in _by_batch(self.cells.get((network, hardware), []))]
         if not pools:
@@ -162,7 +220,7 @@ class Compute:
         )
 
     def _possible(self, network: str, pools: list[list[MeasuredBatch]]) -> BatchCurve:
-        """The curve with all times of a b multiplied by what makes its forward and backward pass possible."""
+        """Return the curve with all times at a b multiplied by the correction of its passes."""
         key = tuple(tuple(cell.name for cell in pool) for pool in pools)
         if key not in self._curves:
             curve, count = self._curve(pools), len(self.layers[network].names)
@@ -172,7 +230,7 @@ class Compute:
         return self._curves[key]
 
     def passes(self, network: str, hardware: str, batch: int) -> Ensemble | None:
-        """Forward and backward pass as measured at b = `batch`, s; None where no cell has it."""
+        """Return the measured forward and backward pass at b = `batch`, s; None where no cell has it."""
         cells = [cell for cell in self.cells.get((network, hardware), []) if cell.worker_batch == batch]
         if not cells:
             return None
@@ -181,7 +239,7 @@ class Compute:
         return np.asarray(seconds[:, 2 * count] + seconds[:, 2 * count + 1])
 
     def _products(self, network: str) -> npt.NDArray[np.bool_]:
-        """Which quantities are times of matrix products with b rows: forward and backward of fully-connected layers."""
+        """Return which quantities are matrix products with b rows: forward and backward of fully-connected layers."""
         rows = self.layers[network].types == "fully-connected"
         return np.concatenate([rows, rows, np.zeros(len(TOTALS), dtype=np.bool_)])
 
@@ -199,7 +257,8 @@ class Compute:
 
 
 def layer_scaling(compute: Compute, counts: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows of the layer_scaling table: share and speedup of each layer type against b; `disturbances.counts`."""
+    """Return the rows of the layer_scaling table: share and speedup of each layer type against b;
+    `disturbances.counts`."""
     of_points: dict[tuple[object, ...], dict[str, int]] = {}
     for *point, iterations, disturbed in counts[[*OF_ONE_WORKER, "iterations", "disturbed"]].to_numpy(object):
         here = of_points.setdefault(tuple(point), {"iterations": 0, "disturbed": 0})
@@ -210,13 +269,13 @@ def layer_scaling(compute: Compute, counts: pd.DataFrame) -> list[dict[str, obje
 
 
 def _by_batch(cells: list[MeasuredBatch]) -> list[list[MeasuredBatch]]:
-    """Cells of the same b together, b rising."""
+    """Return the cells grouped by b, rising."""
     batches = sorted({cell.worker_batch for cell in cells})
     return [[cell for cell in cells if cell.worker_batch == batch] for batch in batches]
 
 
 def _best(cells: list[MeasuredBatch], prefetch: int | None = None) -> list[MeasuredBatch]:
-    """The cells that resemble the predicted one most."""
+    """Return the cells most similar to the predicted one."""
 
     def likeness(cell: MeasuredBatch) -> tuple[bool, bool]:
         return prefetch is None or (cell.prefetch > 0) == (prefetch > 0), cell.scaling == "compute"
@@ -231,9 +290,7 @@ def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dic
         for index, batch in enumerate(batches):
             labels = {"network": network, "hardware": hardware, "layer_type": kind, "worker_batch": batch}
             here, largest = times[:, index], times[:, -1]
-            with np.errstate(
-                divide="ignore", invalid="ignore"
-            ):  # no share of nothing, no speedup of what takes no time
+            with np.errstate(divide="ignore", invalid="ignore"):  # a total of 0 has no shares, a time of 0 no speedup
                 share, speedup = here / seconds[ALL][:, index], largest / here
             yield labels | _columns({"seconds": here, "share": share, "speedup": speedup})
 

@@ -1,4 +1,4 @@
-"""What training on several workers takes beyond its isolated parts, learned on the fewest that communicate.
+"""Time that training adds to its isolated parts, calibrated on the fewest nodes that communicate.
 
 Layers are timed on one rank and all-reduces on idle nodes; in training both share cores, memory and caches. What they
 take from each other when every rank computes is measured at every place, without training; how much of it training
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from stallpoint.models.base.measured import POINT, Measured, Point
 from stallpoint.models.base.statistics import (
-    MOST_BELIEVED,
+    MAX_FACTOR,
     REPLICATES,
     Ensemble,
     generator,
@@ -28,48 +28,46 @@ from stallpoint.models.base.statistics import (
     shrink_to_one,
 )
 from stallpoint.models.terms.effects import AS_ISOLATED, FAIR_SHARE, NONE, Effects, IsolatedTimes, PerMessage
-from stallpoint.models.terms.observed import Observed, by_messages, observe
-from stallpoint.models.terms.pace import Pace
-from stallpoint.models.terms.stragglers import expected_lead
-from stallpoint.models.terms.trainings import Trainings
+from stallpoint.models.terms.observed import Observed, by_bucket_layout, observe
+from stallpoint.models.terms.slowdown import Slowdown, expected_lead
+from stallpoint.models.terms.training_cells import TrainingCells
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.workers import Placement, nearest
 
-LEAST_SHARE = 0.1
-"""Part of the backward pass in which messages have to be under way to tell what they do to it."""
+MIN_OVERLAP_SHARE = 0.1
+"""Part of the backward pass with messages under way above which their effect on it can be estimated."""
 MOSTLY = 0.9
-"""Part of a message's time that passes beside the backward pass, or after it, for it to tell about either."""
-FEWEST_MESSAGES = 6
-"""Messages that can tell a delay of each message from a factor on its time."""
+"""Part of a message's time during, or after, the backward pass above which it tells about that period."""
+MIN_COLLECTIVES = 6
+"""Messages needed to separate a delay per message from a factor on its time."""
 USUAL = {True: np.log(1 / FAIR_SHARE), False: 0.05}
-"""How far (logarithm) the factor on a message usually is from 1, beside the backward pass, where the two may share a
-core, and after it: alone it is timed at the same node count."""
-MOST_SEEN = 64
-"""Training points that one prediction learns from: of more, those most alike."""
+"""Prior scale (log) of the factor on messages, during the backward pass, where cores may be shared, and after it."""
+MAX_POINTS = 64
+"""Training points of one calibration: of more, the most similar."""
 _REPLICATE = np.arange(1 + REPLICATES)[:, None]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A point on the fewest nodes that communicate with so many workers on each, beside its isolated times."""
+    """A point on the fewest nodes that communicate, by workers per node, with its isolated times."""
 
     point: Point
     preset: Preset
     observed: Observed
     isolated: IsolatedTimes
     starves: bool
-    """Whether reading a mini-batch takes longer than all else: the wait for it then says nothing of handing it over."""
+    """Whether reading a mini-batch takes longer than all else: the wait then tells nothing of the hand-over."""
 
     @property
     def known(self) -> bool:
-        """Whether all parts were measured, here and isolated."""
+        """Return whether all parts were measured, here and isolated."""
         there, isolated = self.observed, self.isolated
-        known = (there.forward, there.backward, there.update, there.waiting, there.straggling, there.messages)
-        messages = isolated.messages
-        without = (messages.isolated, messages.beside, messages.work, isolated.update)
+        known = (there.forward, there.backward, there.update, there.waiting, there.straggling, there.collectives)
+        collectives = isolated.collectives
+        without = (collectives.isolated, collectives.co_running, collectives.work, isolated.update)
         took = np.concatenate([np.ravel(times) for times in (*known, *without)])
         computing = (there.forward, there.backward, isolated.forward, isolated.backward)
-        positive = all((times > 0).all() for times in (*computing, messages.isolated.sum(axis=-1)))
+        positive = all((times > 0).all() for times in (*computing, collectives.isolated.sum(axis=-1)))
         return bool(np.isfinite(took).all() and positive)
 
     @property
@@ -79,27 +77,28 @@ class Seen:
 
     @property
     def backward_over_forward(self) -> Ensemble:
-        """How much more the backward pass is slowed down than the forward pass."""
+        """Return the slowdown of the backward pass over that of the forward pass."""
         return self.observed.backward / self.isolated.backward / self.forward
 
     @property
     def overlaps(self) -> bool:
-        """Whether enough is sent during the backward pass to tell what that does to it."""
-        return bool(self.observed.under_way[0] > LEAST_SHARE * self.observed.backward[0])
+        """Return whether enough is sent during the backward pass to estimate its effect."""
+        return bool(self.observed.in_flight[0] > MIN_OVERLAP_SHARE * self.observed.backward[0])
 
     @property
-    def sent_beside(self) -> Ensemble:
-        """The messages beside the backward pass, or the parts of them: rounds, and what they would take of it, s.
+    def overlapped_work(self) -> Ensemble:
+        """Return the rounds of messages during the backward pass, and their expected cost to it, s, [1 + REPLICATES,
+        2].
 
-        Where that was measured rounds are in it, and are 0 here. [1 + REPLICATES, 2].
+        Where the cost was measured it contains the rounds, which are 0 here.
         """
-        part = self.observed.beside / np.maximum(self.observed.messages, 1e-12)
-        in_rounds = 0.0 if self.isolated.messages.co_run else self.isolated.messages.rounds
-        return np.stack([in_rounds * part.sum(axis=-1), (self.isolated.messages.work * part).sum(axis=-1)], axis=-1)
+        part = self.observed.co_running / np.maximum(self.observed.collectives, 1e-12)
+        in_rounds = 0.0 if self.isolated.collectives.co_run else self.isolated.collectives.rounds
+        return np.stack([in_rounds * part.sum(axis=-1), (self.isolated.collectives.work * part).sum(axis=-1)], axis=-1)
 
     @property
     def straggling(self) -> Ensemble:
-        """Over a worker's own time."""
+        """Return the wait for the slowest over a worker's own time."""
         return self.observed.straggling / (self.observed.forward + self.observed.backward)
 
     @property
@@ -110,43 +109,43 @@ class Seen:
 
 
 class Contention:
-    """The training cells from which effects are learned: of each number of workers on a node those on the fewest nodes
-    with more than one rank."""
+    """Training cells that calibrate effects: for each number of workers per node, those on the fewest nodes with more
+    than one rank."""
 
     def __init__(
         self,
         points: Sequence[Measured],
-        trainings: Trainings,
+        training_cells: TrainingCells,
         presets: Mapping[str, Preset],
         isolated: Callable[[Point, Sequence[Sequence[int]]], IsolatedTimes | None],
         reading: Callable[[Measured], Ensemble],
-        pace: Pace,
+        slowdown: Slowdown,
         seed: int,
     ) -> None:
-        """`isolated` says what a point would take, given the layers of its messages; None where it is not known.
-        `reading` is its t_io, not a number where that is not known."""
-        self._presets, self._pace, self._seed = presets, pace, seed
+        """`isolated` returns the isolated times of a point, given the layers of its messages, or None; `reading` its
+        t_io, not a number where unknown."""
+        self._presets, self._slowdown, self._seed = presets, slowdown, seed
         several = [measured for measured in points if measured.point.ranks > 1]
         fewest: dict[tuple[str, int], int] = {}
         for measured in several:
-            nodes, workers = measured.point.place
-            alike = measured.point.hardware, workers
-            fewest[alike] = min(nodes, fewest.get(alike, nodes))
-        known = [one for one in several if one.point.nodes == fewest[one.point.hardware, one.point.place[1]]]
-        usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(trainings.steps, "hardware")}
+            nodes, workers = measured.point.placement
+            of_hardware = measured.point.hardware, workers
+            fewest[of_hardware] = min(nodes, fewest.get(of_hardware, nodes))
+        known = [one for one in several if one.point.nodes == fewest[one.point.hardware, one.point.placement[1]]]
+        usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(training_cells.steps, "hardware")}
         self._seen: list[Seen] = []
         self._known: dict[tuple[Point, bool], Effects] = {}
-        self._taught: dict[tuple[tuple[str | int, ...], Point | None], _Taught | None] = {}
+        self._calibrations: dict[tuple[tuple[str | int, ...], Point | None], _Calibration | None] = {}
         for measured in known:
-            cells = [trainings.sending[name] for name in measured.cells if name in trainings.sending]
-            for same in by_messages(cells):
+            cells = [training_cells.sending[name] for name in measured.cells if name in training_cells.sending]
+            for same in by_bucket_layout(cells):
                 random = generator(seed, "contention", *measured.point.series)
                 observed = observe(same, random, usual[measured.point.hardware])
                 preset = presets[measured.point.sync]
-                if preset.strategy.in_blocks:  # whose passes wait for what they send
-                    none = np.zeros_like(observed.messages)
-                    observed = replace(observed, beside=none, under_way=none.sum(axis=-1))
-                times = isolated(measured.point, observed.sent)
+                if preset.strategy.in_blocks:  # whose passes wait for their messages
+                    none = np.zeros_like(observed.collectives)
+                    observed = replace(observed, co_running=none, in_flight=none.sum(axis=-1))
+                times = isolated(measured.point, observed.buckets)
                 if times is not None:
                     busy = measured.parts.iteration_time - observed.waiting
                     starves = bool(np.ravel(reading(measured))[0] > busy[0])
@@ -155,56 +154,59 @@ class Contention:
                         self._seen.append(seen)
 
     def effects(self, point: Point, held_out: bool = False) -> Effects:
-        """The effects at `point`, learned from points on the same hardware; without its own if it is `held_out`."""
-        point = point.alone
+        """Return the effects at `point`, calibrated on points of the same hardware; without its own if it is
+        `held_out`."""
+        point = point.standalone
         if (point, held_out) not in self._known:
             self._known[point, held_out] = self._effects(point, held_out)
         return self._known[point, held_out]
 
     def _effects(self, point: Point, held_out: bool) -> Effects:
         own = point if held_out and any(seen.point == point for seen in self._seen) else None
-        if (point.series, own) not in self._taught:
-            self._taught[point.series, own] = self._teach(point, own)
-        taught = self._taught[point.series, own]
-        if taught is None:
+        if (point.series, own) not in self._calibrations:
+            self._calibrations[point.series, own] = self._calibrate(point, own)
+        calibration = self._calibrations[point.series, own]
+        if calibration is None:
             return NONE
-        learned, where = taught.effects, (point.hardware, point.place, taught.place)
-        slower = self._pace.ratio(*where)
+        effects, where = calibration.effects, (point.hardware, point.placement, calibration.placement)
+        slower = self._slowdown.ratio(*where)
         return replace(
-            learned,
-            forward=np.maximum(learned.forward * slower, 1.0),
-            backward=np.maximum(learned.backward * slower, 1.0),
-            update=learned.update * slower,
-            straggling=_lagging(learned.straggling, taught.begins, point.ranks, self._pace.further_lead(*where)),
+            effects,
+            forward=np.maximum(effects.forward * slower, 1.0),
+            backward=np.maximum(effects.backward * slower, 1.0),
+            update=effects.update * slower,
+            straggling=_lagging(
+                effects.straggling, calibration.begins, point.ranks, self._slowdown.further_lead(*where)
+            ),
         )
 
-    def _teach(self, point: Point, own: Point | None) -> _Taught | None:
-        """What the curve of `point` learns from training, if any was seen; nothing is learned from `own`."""
+    def _calibrate(self, point: Point, own: Point | None) -> _Calibration | None:
+        """Calibrate the curve of `point` on training, if there is any, other than on `own`."""
         there = [seen for seen in self._seen if seen.point.hardware == point.hardware and seen.point != own]
         if not there:
             return None
-        place = nearest((seen.point.place for seen in there), point.place)
+        placement = nearest((seen.point.placement for seen in there), point.placement)
         preset = self._presets[point.sync]
-        others = _alike(
-            [seen for seen in there if seen.point.place == place],
+        others = _nearest(
+            [seen for seen in there if seen.point.placement == placement],
             lambda seen: (seen.preset.strategy.in_blocks == preset.strategy.in_blocks,),
         )
-        if len(others) > MOST_SEEN:
-            others = sorted(others, key=lambda seen: _unlike(seen.point, point))[:MOST_SEEN]
-        # The same draws on any number of nodes: a curve is predicted by one model.
+        if len(others) > MAX_POINTS:
+            others = sorted(others, key=lambda seen: _unlike(seen.point, point))[:MAX_POINTS]
+        # The same draws at all node counts: one model predicts a curve.
         random = generator(self._seed, "effects", *point.series)
-        network = _alike(
+        network = _nearest(
             others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
         )
-        same_way = [seen for seen in others if seen.preset.communicator == preset.communicator]
-        scheme = [seen for seen in same_way if _scheme(seen.preset) == _scheme(preset)]
-        overlapping = [seen for seen in same_way if seen.overlaps]
+        same_communicator = [seen for seen in others if seen.preset.communicator == preset.communicator]
+        scheme = [seen for seen in same_communicator if _scheme(seen.preset) == _scheme(preset)]
+        overlapping = [seen for seen in same_communicator if seen.overlaps]
         ahead = [seen for seen in network if _ahead(seen.point) and not seen.starves]
         updating = [seen for seen in network if _updating(seen.preset) == _updating(preset)]
-        begins = _alike(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
-        after = _slowing(scheme, random, beside=False) or _slowing(same_way, random, beside=False)
-        beside = _slowing(scheme, random, beside=True) or _slowing(same_way, random, beside=True)
-        sent = [seen.observed.sent for seen in others if _same(seen.point, point)]
+        begins = _nearest(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
+        after = _slowing(scheme, random, co_running=False) or _slowing(same_communicator, random, co_running=False)
+        co_running = _slowing(scheme, random, co_running=True) or _slowing(same_communicator, random, co_running=True)
+        known_buckets = [seen.observed.buckets for seen in others if _same(seen.point, point)]
         forward = _median([seen.forward for seen in network], random)
         networks = dict.fromkeys(seen.point.network for seen in others)
         more = {name: _backward_over_forward(others, name, random) for name in networks}
@@ -213,29 +215,28 @@ class Contention:
             backward=forward * more[network[0].point.network],
             update=_median([seen.update for seen in updating], random, default=np.ones(1)),
             waiting=_median([seen.observed.waiting for seen in ahead], random, default=np.zeros(1)),
-            work=_work(overlapping, more, random) if overlapping else _untaught_work(others),
-            beside=beside or NONE.beside,
+            work=_work(overlapping, more, random) if overlapping else _uncalibrated_work(others),
+            co_running=co_running or NONE.co_running,
             after=after or NONE.after,
-            gathering=gathering(scheme, random) or gathering(same_way, random) or NONE.gathering,
+            gathering=gathering(scheme, random) or gathering(same_communicator, random) or NONE.gathering,
             straggling=_median([seen.straggling for seen in begins], random),
-            sent=sent[0] if sent else None,
+            buckets=known_buckets[0] if known_buckets else None,
         )
-        return _Taught(effects, begins, place)
+        return _Calibration(effects, begins, placement)
 
 
 @dataclass(frozen=True)
-class _Taught:
-    """What a curve learns, the same on any number of nodes with as many workers on each."""
+class _Calibration:
+    """Calibrated effects of a curve, the same on any number of nodes with as many workers on each."""
 
     effects: Effects
-    """As at the `place` where they were learned."""
+    """Effects at the calibrated `placement`."""
     begins: list[Seen]
-    """The points that `straggling` is of."""
-    place: Placement
+    """Points that `straggling` is of."""
+    placement: Placement
 
 
 def _unlike(seen: Point, point: Point) -> tuple[bool, int]:
-    """How little one point tells of another: first of all when its network is another one."""
     return seen.network != point.network, sum(a != b for a, b in zip(seen.series, point.series, strict=True))
 
 
@@ -255,14 +256,14 @@ def _same(known: Point, point: Point) -> bool:
     return (known.network, known.sync) == (point.network, point.sync)
 
 
-def _alike(seen: Sequence[Seen], likeness: Callable[[Seen], tuple[bool, ...]]) -> list[Seen]:
-    """Those that are most alike."""
+def _nearest(seen: Sequence[Seen], likeness: Callable[[Seen], tuple[bool, ...]]) -> list[Seen]:
+    """Return the most similar points."""
     best = max(map(likeness, seen))
     return [one for one in seen if likeness(one) == best]
 
 
 def _median(values: Sequence[Ensemble], random: np.random.Generator, default: Ensemble | None = None) -> Ensemble:
-    """Median over points; replicates draw points again, so that what differs between jobs counts."""
+    """Return the median over points; replicates draw points again, so that differences between jobs count."""
     if not values:
         assert default is not None, "there is always somebody most alike"
         return default
@@ -271,54 +272,55 @@ def _median(values: Sequence[Ensemble], random: np.random.Generator, default: En
 
 
 def _drawn(count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Which of so many points each replicate has, [1 + REPLICATES, count]; the first has each once."""
+    """Return the points of each replicate, [1 + REPLICATES, count]; the first has each once."""
     return np.vstack([np.arange(count), random.integers(count, size=(REPLICATES, count))])
 
 
-def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, beside: bool) -> PerMessage | None:
-    """What messages of these points take, beside the backward pass or after it, against what was measured before.
+def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: bool) -> PerMessage | None:
+    """Return the times of these points' messages, during the backward pass or after it, against their isolated
+    times.
 
     Replicates draw the points again. A delay is what the factor leaves of a message on average; there is none where too
     few messages can tell the two apart, or what they take while ranks compute was measured with all delays.
     """
     parts: list[tuple[Ensemble, Ensemble, Ensemble]] = []
     for one in seen:
-        share = one.observed.beside[0] / np.maximum(one.observed.messages[0], 1e-12)
-        chosen = share > MOSTLY if beside else share < 1 - MOSTLY
+        share = one.observed.co_running[0] / np.maximum(one.observed.collectives[0], 1e-12)
+        chosen = share > MOSTLY if co_running else share < 1 - MOSTLY
         if chosen.any():
-            without = one.isolated.messages.beside if beside else one.isolated.messages.isolated
-            in_rounds = np.full_like(without, one.isolated.messages.rounds)
-            parts.append((one.observed.messages[:, chosen], without[:, chosen], in_rounds[:, chosen]))
+            without = one.isolated.collectives.co_running if co_running else one.isolated.collectives.isolated
+            in_rounds = np.full_like(without, one.isolated.collectives.rounds)
+            parts.append((one.observed.collectives[:, chosen], without[:, chosen], in_rounds[:, chosen]))
     if not parts:
         return None
     measured, known, of_rounds = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
     drawn = _drawn(len(parts), random)
     times_drawn = (drawn[:, :, None] == np.arange(len(parts))).sum(axis=1)
     count = np.repeat(times_drawn, [part.shape[1] for part, *_ in parts], axis=1)
-    whole = (count * known).sum(axis=-1)
-    ratio = np.divide((count * measured).sum(axis=-1), whole, out=np.ones_like(whole), where=whole > 0)
-    if beside and _all_co_run(seen):
-        return PerMessage(np.zeros_like(ratio), shrink_to_one(ratio, USUAL[beside]))
-    can_tell = count.sum(axis=-1) >= FEWEST_MESSAGES
+    total = (count * known).sum(axis=-1)
+    ratio = np.divide((count * measured).sum(axis=-1), total, out=np.ones_like(total), where=total > 0)
+    if co_running and _all_co_run(seen):
+        return PerMessage(np.zeros_like(ratio), shrink_to_one(ratio, USUAL[co_running]))
+    can_tell = count.sum(axis=-1) >= MIN_COLLECTIVES
     design = np.stack([of_rounds, known], axis=-1)
     factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
-    # Where it may as well be a delay, a factor learned from small messages would say nonsense of large ones.
-    doubt = np.log(np.clip(ratio, 1 / MOST_BELIEVED, MOST_BELIEVED))
-    factor = shrink_to_one(factor, USUAL[beside], doubt=np.where(can_tell, 0.0, doubt))
-    left = (count * (measured - factor[:, None] * known)).sum(axis=-1) / (count * of_rounds).sum(axis=-1)
-    return PerMessage(np.where(can_tell, np.maximum(left, 0.0), 0.0), factor)
+    # Where a delay explains it as well, a factor calibrated on small messages would be wrong for large ones.
+    doubt = np.log(np.clip(ratio, 1 / MAX_FACTOR, MAX_FACTOR))
+    factor = shrink_to_one(factor, USUAL[co_running], doubt=np.where(can_tell, 0.0, doubt))
+    delay = (count * (measured - factor[:, None] * known)).sum(axis=-1) / (count * of_rounds).sum(axis=-1)
+    return PerMessage(np.where(can_tell, np.maximum(delay, 0.0), 0.0), factor)
 
 
 def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage | None:
-    """What all-gathers of these points take, over what was measured of them while ranks computed.
+    """Return the times of these points' all-gathers over those measured while ranks compute.
 
     Replicates draw the points again. None where no training gathered.
     """
     known = [one.isolated.gathered for one in seen]
     pairs = [
-        (one.observed.gathers.sum(axis=-1), gathered.beside.sum(axis=-1))
+        (one.observed.gathers.sum(axis=-1), gathered.co_running.sum(axis=-1))
         for one, gathered in zip(seen, known, strict=True)
-        if gathered and one.observed.gathers.any() and np.isfinite(gathered.beside).all()
+        if gathered and one.observed.gathers.any() and np.isfinite(gathered.co_running).all()
     ]
     if not pairs:
         return None
@@ -328,42 +330,40 @@ def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage |
 
 
 def _backward_over_forward(seen: Sequence[Seen], network: str, random: np.random.Generator) -> Ensemble:
-    """How much more a backward pass beside which nothing is sent is slowed down than the forward pass before it."""
+    """Return the slowdown of a backward pass without messages over that of the forward pass before it."""
     quiet = [one for one in seen if not one.overlaps]
-    alike = _alike(quiet, lambda one: (one.point.network == network,)) if quiet else []
-    return _median([one.backward_over_forward for one in alike], random, default=np.ones(1))
+    similar = _nearest(quiet, lambda one: (one.point.network == network,)) if quiet else []
+    return _median([one.backward_over_forward for one in similar], random, default=np.ones(1))
 
 
 def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.Generator) -> PerMessage:
-    """Least squares over points, in units of their backward passes; one point alone puts all down to the bytes.
+    """Return the work of messages by least squares over points, in units of their backward passes.
 
-    The backward pass computes as much slower as the point's forward pass, and `more` times that in its network; no
-    faster than alone.
+    One point alone attributes all to the bytes. The backward pass is slowed as the point's forward pass, `more` times
+    that in its network, and never faster than isolated.
     """
     passes = np.stack([one.isolated.backward for one in seen])
     slower = [np.maximum(one.forward * more[one.point.network], 1.0) for one in seen]
     computing = passes * np.stack(slower)
     lost = (np.stack([one.observed.backward for one in seen]) - computing) / passes
-    sent = np.stack([one.sent_beside for one in seen]) / passes[..., None]
+    work = np.stack([one.overlapped_work for one in seen]) / passes[..., None]
     drawn = _drawn(len(seen), random)
-    found = non_negative_least_squares(sent[drawn, _REPLICATE], lost[drawn, _REPLICATE])
+    found = non_negative_least_squares(work[drawn, _REPLICATE], lost[drawn, _REPLICATE])
     return PerMessage(found[:, 0], found[:, 1])
 
 
-def _untaught_work(others: Sequence[Seen]) -> PerMessage:
-    """Where no training overlapped: what was measured while ranks computed, as it stands, or nothing."""
+def _uncalibrated_work(others: Sequence[Seen]) -> PerMessage:
     return AS_ISOLATED if _all_co_run(others) else NONE.work
 
 
 def _all_co_run(seen: Sequence[Seen]) -> bool:
-    """Whether messages of all these points were measured while ranks computed."""
-    return all(one.isolated.messages.co_run for one in seen)
+    return all(one.isolated.collectives.co_run for one in seen)
 
 
 def _lagging(share: Ensemble, seen: Sequence[Seen], workers: int, further: Ensemble | None) -> Ensemble:
-    """The share that was seen, and how much `further` the slowest of `workers` lags.
+    """Return the observed share, and how much `further` the slowest of `workers` lags.
 
-    Where that was not measured, the share grows as the expected maximum of so many draws does.
+    Where that was not measured, the share grows like the expected maximum of so many draws.
     """
     if further is not None:
         return np.maximum(share + further, 0.0)

@@ -1,4 +1,4 @@
-"""The law that all-reduces follow at each message size, and how sure that is.
+"""The law of all-reduces at each message size, and its uncertainty.
 
 A library chooses its algorithm itself, by the message size, or by a rank's part of it. Possible is each law for all
 sizes, and each pair of which the second, for larger messages, moves fewer bytes or takes more steps, as libraries
@@ -16,38 +16,38 @@ from dataclasses import dataclass
 import numpy as np
 
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
-from stallpoint.models.terms import law_departures, pieces
+from stallpoint.models.terms import law_departures, piecewise_line
 from stallpoint.models.terms.law_departures import Departures, OptionFit
-from stallpoint.models.terms.pieces import PiecewiseLine, Samples
+from stallpoint.models.terms.piecewise_line import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import BySize, Laws, law_of
 
 PRIOR = {"single": 0.4, "switched": 0.25, "switched per rank": 0.1, "constant": 0.15, "floor": 0.1}
-"""Probability of each kind of law before anything was measured."""
+"""Prior probability of each kind of law."""
 FORCED = 0.75
-"""That of a forced scheme's law as it stands."""
+"""Prior probability of a forced scheme's law."""
 LIBRARY = {"recursive-doubling": 0.5, "binary-tree": 0.5, "rabenseifner": 1.0, "ring": 1.0}
-"""Laws of libraries, in the order in which they are taken for larger messages, and how much each counts before
-anything was measured: those that grow alike count as one."""
+"""Laws of libraries, in the order of growing messages, and the prior weight of each: laws that grow alike count as
+one."""
 _NAMES = tuple(LIBRARY)
 PAIRS = tuple(
     (small, large)
-    for place, small in enumerate(_NAMES)
-    for large in _NAMES[place + 1 :]
-    if (small, large) != ("recursive-doubling", "binary-tree")  # which grow alike
+    for index, small in enumerate(_NAMES)
+    for large in _NAMES[index + 1 :]
+    if (small, large) != ("recursive-doubling", "binary-tree")  # laws of equal growth
 )
 STILL = (0.25, 0.5, 0.75)
-"""Parts of the latency on two ranks that may not grow, where one count alone was measured."""
+"""Constant parts of the latency on two ranks that are tried where one count alone was measured."""
 NEAR_FLOOR = 1.25
-"""Messages take the floor if they take no more than so many times the shortest one."""
+"""Factor over the shortest message's time up to which messages take the floor."""
 FURTHER = 8
-"""Times the largest node count for which the value is to be near what is possible."""
+"""Factor over the largest node count at which the value is to be near the candidates' average."""
 UNLIKELY = 1e-3
-"""Probability below which an option plays no part."""
+"""Probability below which an option is dropped."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Messages as measured, one entry for each node count and size."""
+    """Measured messages, one entry for each node count and size."""
 
     parties: Reals
     """Ranks, or nodes where each counts as one."""
@@ -57,13 +57,12 @@ class Timed:
     """[1 + REPLICATES, entries], above 0."""
 
     def under(self, option: BySize) -> Samples:
-        """The same with what `option` says of latency and bandwidth."""
+        """Return the entries with the factors of `option` on latency and bandwidth."""
         return Samples(self.sizes, *option.factors(self.parties, self.sizes), self.seconds)
 
 
 def options(law: str, timed: Timed) -> tuple[tuple[BySize, ...], Reals]:
-    """What is possible of a scheme's `law`, or of a library where that is none, and how likely each is before its times
-    are looked at."""
+    """Return the candidates for a scheme's `law`, or for a library where it is None, with prior probabilities."""
     names = (law,) if law_of(law) else _NAMES
     grow = [name for name in names if (growing := law_of(name)) and np.ptp(growing.latency(np.array([2.0, 64.0])))]
     found: dict[str, list[BySize]] = {
@@ -76,15 +75,15 @@ def options(law: str, timed: Timed) -> tuple[tuple[BySize, ...], Reals]:
     if names is _NAMES:
         for kind, sizes in (("switched", timed.sizes), ("switched per rank", timed.sizes / timed.parties)):
             measured = np.unique(sizes)
-            # Between two measured sizes nobody knows where the switch is.
+            # The switch may be anywhere between two measured sizes.
             between = np.sqrt(measured[:-1] * measured[1:])
             per_rank = kind != "switched"
             found[kind] = [BySize(pair, (float(size),), per_rank) for pair in PAIRS for size in between]
     possible = {kind: of_kind for kind, of_kind in found.items() if of_kind}
     weights = {kind: PRIOR[kind] if kind != "single" or names is _NAMES else FORCED for kind in possible}
     prior = [weights[kind] * _counts(of_kind) / _counts(of_kind).sum() for kind, of_kind in possible.items()]
-    together = np.concatenate(prior)
-    return tuple(option for of_kind in possible.values() for option in of_kind), together / together.sum()
+    combined = np.concatenate(prior)
+    return tuple(option for of_kind in possible.values() for option in of_kind), combined / combined.sum()
 
 
 def _counts(possible: Sequence[BySize]) -> Reals:
@@ -92,12 +91,13 @@ def _counts(possible: Sequence[BySize]) -> Reals:
 
 
 def choose_laws(law: str, timed: Timed, random: np.random.Generator) -> tuple[Laws, Departures | None]:
-    """The laws that fit `timed`, drawn by their probability, and how far times depart from them.
+    """Return the laws that fit `timed`, drawn by probability, and the departures of the times.
 
-    Of the scheme's `law`, or of a library. Where sizes tell no latency from bandwidth, nothing is known of departures.
+    Candidates are of the scheme's `law`, or of a library. Where sizes do not separate latency and bandwidth, no
+    departures are known.
     """
     possible, prior = options(law, timed)
-    starts = pieces.breaks(_largest(timed).under(BySize(("place",))))
+    starts = piecewise_line.breaks(_largest(timed).under(BySize(("place",))))
     typical = Timed(timed.parties, timed.sizes, timed.seconds[:1])
     fitted = [_fitted(typical, option, starts) for option in possible]
     known = np.flatnonzero([of is not None for of in fitted])
@@ -110,7 +110,7 @@ def choose_laws(law: str, timed: Timed, random: np.random.Generator) -> tuple[La
     posterior = law_departures.departures(*parts, possible_fits, prior[known])
     probability = posterior.of_options
     kept = np.flatnonzero(probability > UNLIKELY * probability.max())
-    possible = tuple(possible[place] for place in known[kept])
+    possible = tuple(possible[index] for index in known[kept])
     value = _nearest_to_all(timed, possible, probability[kept], starts)
     drawn = random.choice(len(kept), size=REPLICATES, p=probability[kept] / probability[kept].sum())
     drawn = np.append(value, drawn)
@@ -118,28 +118,28 @@ def choose_laws(law: str, timed: Timed, random: np.random.Generator) -> tuple[La
 
 
 def line(timed: Timed, laws: Laws) -> PiecewiseLine:
-    """The curve of each replicate under its law; all have the pieces that the law taken to hold asks for."""
-    starts = pieces.breaks(timed.under(laws.value))
+    """Return the curve of each replicate under its law; all have the pieces of the most probable law."""
+    starts = piecewise_line.breaks(timed.under(laws.value))
     alpha, betas = np.empty(len(laws.drawn)), np.empty((len(laws.drawn), len(starts)))
     floor, constant = np.zeros((2, len(laws.drawn)))
     at_floor = _at_floor(timed)
-    for place in np.unique(laws.drawn):
-        chosen = laws.drawn == place
+    for index in np.unique(laws.drawn):
+        chosen = laws.drawn == index
         here = Timed(timed.parties, timed.sizes, timed.seconds[chosen])
-        found = _curve(here, laws.options[place], starts, at_floor)
+        found = _curve(here, laws.options[index], starts, at_floor)
         alpha[chosen], betas[chosen] = found.alpha, found.betas
         floor[chosen], constant[chosen] = found.floor, found.constant
     return PiecewiseLine(starts, alpha, betas, floor, constant)
 
 
 def _curve(timed: Timed, option: BySize, starts: Reals, at_floor: np.ndarray) -> PiecewiseLine:
-    """The fit under `option`; with a floor to the messages above it."""
+    """Return the fit under `option`; with a floor, to the messages above it."""
     samples = timed.under(option)
     if not option.floor or at_floor.all():
-        return pieces.curve(samples, starts, constant=option.constant)
-    above = pieces.curve(samples.where(~at_floor), starts)
-    if not np.isfinite(above.alpha).all():  # all above the floor is beyond a break
-        straight = pieces.curve(samples.where(~at_floor), np.zeros(1))
+        return piecewise_line.curve(samples, starts, constant=option.constant)
+    above = piecewise_line.curve(samples.where(~at_floor), starts)
+    if not np.isfinite(above.alpha).all():  # all sizes above the floor are beyond a break
+        straight = piecewise_line.curve(samples.where(~at_floor), np.zeros(1))
         above = PiecewiseLine(starts, straight.alpha, np.repeat(straight.betas, len(starts), axis=-1))
     return PiecewiseLine(starts, above.alpha, above.betas, np.exp(np.log(timed.seconds[:, at_floor]).mean(-1)))
 
@@ -149,25 +149,25 @@ def _at_floor(timed: Timed) -> np.ndarray:
 
 
 def _fitted(timed: Timed, option: BySize, starts: Reals) -> OptionFit | None:
-    """What the value is under `option`, and by how much each parameter changes it; None where they cannot be told."""
+    """Return the value under `option`, and its derivative by each parameter; None where unidentifiable."""
     at_floor = _at_floor(timed)
     found = _curve(timed, option, starts, at_floor)
     if not np.isfinite(found.alpha).all():
         return None
     under = timed.under(option)
-    whole = found(under.sizes, under.latency, under.bandwidth)[0]
-    of_pieces = under.bandwidth[:, None] * found.betas[0] * pieces.portions(starts, under.sizes)
-    constant = np.broadcast_to(found.constant, whole.shape)
-    of_each = np.column_stack([found.alpha[0] * under.latency, of_pieces, constant]) / whole[:, None]
-    raised = np.reshape(found.floor > of_each.sum(-1) * whole, (-1, 1))
-    return OptionFit(np.log(whole), np.column_stack([np.where(raised, 0.0, of_each), raised]))
+    total = found(under.sizes, under.latency, under.bandwidth)[0]
+    of_segments = under.bandwidth[:, None] * found.betas[0] * piecewise_line.portions(starts, under.sizes)
+    constant = np.broadcast_to(found.constant, total.shape)
+    of_each = np.column_stack([found.alpha[0] * under.latency, of_segments, constant]) / total[:, None]
+    raised = np.reshape(found.floor > of_each.sum(-1) * total, (-1, 1))
+    return OptionFit(np.log(total), np.column_stack([np.where(raised, 0.0, of_each), raised]))
 
 
 def _bandwidth(timed: Timed, starts: Reals) -> Reals:
-    """The part of each size's time at the largest count that is bandwidth, [sizes]."""
+    """Return the bandwidth part of each size's time at the largest count, [sizes]."""
     sizes = np.unique(timed.sizes)
-    place = pieces.curve(pieces.typical(_largest(timed).under(BySize(("place",)))), starts)
-    latency, bandwidth = place.parts(sizes, np.ones(len(sizes)), np.ones(len(sizes)))
+    index = piecewise_line.curve(piecewise_line.typical(_largest(timed).under(BySize(("place",)))), starts)
+    latency, bandwidth = index.parts(sizes, np.ones(len(sizes)), np.ones(len(sizes)))
     return np.asarray(bandwidth[0] / np.maximum(latency[0] + bandwidth[0], np.finfo(float).tiny))
 
 
@@ -177,7 +177,7 @@ def _largest(timed: Timed) -> Timed:
 
 
 def _nearest_to_all(timed: Timed, possible: Sequence[BySize], probability: Reals, starts: Reals) -> int:
-    """The option whose times on more nodes are the least off from what is possible, on average."""
+    """Return the option whose times on more nodes are nearest to all candidates, on average."""
     sizes = np.unique(timed.sizes)
     further = Timed(np.full(len(sizes), FURTHER * timed.parties.max()), sizes, np.ones((1, len(sizes))))
     typical, at_floor = Timed(timed.parties, timed.sizes, timed.seconds[:1]), _at_floor(timed)

@@ -1,4 +1,4 @@
-"""How far all-reduces depart from their law, and what that says of node counts that nobody ran.
+"""Departures of all-reduces from their law, and their size at node counts that were not run.
 
 The logarithm of a time is that of the law plus what departs from it, of which each part is normal:
 
@@ -29,17 +29,17 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
 
 JOB = {0.0: 0.7, 0.05: 0.22, 0.15: 0.08}
-"""Standard deviations s_j and how likely each is before anything was measured: equal jobs were up to 5 % apart."""
+"""Standard deviations s_j and their prior probability: equal jobs were up to 5 % apart."""
 SIZE = {0.003: 0.8, 0.05: 0.15, 0.15: 0.05}
-"""The same of s_r."""
+"""The same for s_r."""
 DRIFT = {0.0: 0.92, 0.08: 0.03, 0.25: 0.03, 0.6: 0.02}
-"""The same of s_l, and of s_b, for each doubling."""
-SAID_BEFORE = 2.0
-"""Standard deviation of the logarithm of α, of each β and of a floor before anything was measured."""
+"""The same for s_l and s_b, per doubling."""
+PRIOR_DEVIATION = 2.0
+"""Prior standard deviation of the logarithm of α, of each β and of a floor."""
 UNLIKELY = 1e-3
-"""Probability of scales below which they play no part in the value."""
+"""Probability of scales below which they are dropped from the value."""
 MAX_DOUBLINGS = 12
-"""Doublings of the largest count beyond which nothing drifts further."""
+"""Doublings of the largest count beyond which drift stops."""
 
 
 Scales: TypeAlias = tuple[float, float, float, float]
@@ -53,38 +53,38 @@ class OptionFit:
     log_seconds: Reals
     """[entries]."""
     shares: Reals
-    """What each parameter has of each time: how its logarithm changes that of the time, [entries, parameters]."""
+    """Derivative of each log time by the log of each parameter, [entries, parameters]."""
 
 
 @dataclass(frozen=True)
 class Departures:
-    """What departs from the law of each replicate."""
+    """Departures from the law of each replicate."""
 
     doublings: Reals
-    """Logarithms to base 2 of ranks, rising, [counts]."""
+    """Log₂ of ranks, rising, [counts]."""
     sizes: Reals
     """Bytes, rising."""
     log_ratio: Ensemble
-    """Logarithm of times over those of the law, [1 + REPLICATES, counts, sizes]."""
+    """Log of times over those of the law, [1 + REPLICATES, counts, sizes]."""
 
     def __call__(self, parties: npt.ArrayLike, sizes: npt.ArrayLike) -> Ensemble:
-        """The factor at `sizes` bytes [...] among `parties` [...], between known ones by logarithms; [1 + REPLICATES,
+        """Return the factor at `sizes` bytes [...] among `parties` [...], interpolated in logarithms; [1 + REPLICATES,
         ...]."""
         count = np.interp(
             np.log2(np.asarray(parties, dtype=np.float64)), self.doublings, np.arange(len(self.doublings))
         )
         size = np.interp(np.log(np.maximum(sizes, 1.0)), np.log(self.sizes), np.arange(len(self.sizes)))
         found = np.zeros((len(self.log_ratio), *np.broadcast_shapes(count.shape, size.shape)))
-        for (row, of_row), (column, of_column) in product(_beside(count), _beside(size)):
+        for (row, of_row), (column, of_column) in product(_neighbours(count), _neighbours(size)):
             at = self.log_ratio[:, np.minimum(row, len(self.doublings) - 1), np.minimum(column, len(self.sizes) - 1)]
             found += of_row * of_column * at
         return np.asarray(np.exp(found))
 
 
-def _beside(place: Reals) -> list[tuple[npt.NDArray[np.int64], Reals]]:
-    """Return the grid places below and above each place, each with its weight in linear interpolation."""
-    below = np.floor(place).astype(np.int64)
-    return [(below, below + 1 - place), (below + 1, place - below)]
+def _neighbours(position: Reals) -> list[tuple[npt.NDArray[np.int64], Reals]]:
+    """Return the grid positions below and above each position, with their weights in linear interpolation."""
+    below = np.floor(position).astype(np.int64)
+    return [(below, below + 1 - position), (below + 1, position - below)]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class DeparturePosterior:
 
     grid: _Grid
     entries: npt.NDArray[np.int64]
-    """Of each time its place in the grid."""
+    """Grid position of each time."""
     fitted: Sequence[OptionFit]
     log_seconds: Ensemble
     noise: Reals
@@ -103,25 +103,25 @@ class DeparturePosterior:
 
     @property
     def of_options(self) -> Reals:
-        """Whatever the scales."""
+        """Return the probability of each option, summed over scales."""
         return np.asarray(self.probability.sum(-1))
 
     def departures(self, option: npt.NDArray[np.int64], random: np.random.Generator) -> Departures:
-        """Draw what departs from the law of each replicate, given its `option` [1 + REPLICATES]; of the value the mean.
+        """Draw the departures of each replicate, given its `option` [1 + REPLICATES]; the mean for the value.
 
-        A draw from before the records is corrected by how far it is from them (Matheron's rule): in each replicate what
-        its own times depart from the law.
+        A prior draw is corrected by its distance from the records (Matheron's rule): in each replicate by the
+        departures of its own times.
         """
         found = np.zeros((1 + REPLICATES, self.grid.points))
         of_option = self.probability / self.of_options[:, None]
         scale = [random.choice(len(self.scales), p=of_option[at]) for at in option[1:]]
-        for place, at in sorted(set(zip(scale, option[1:].tolist(), strict=True))):
-            chosen = 1 + np.flatnonzero((np.array(scale) == place) & (option[1:] == at))
-            before = self.grid.draw(self.scales[place], len(chosen), random)
-            of_law = SAID_BEFORE * random.standard_normal((len(chosen), self.fitted[at].shares.shape[1]))
+        for index, at in sorted(set(zip(scale, option[1:].tolist(), strict=True))):
+            chosen = 1 + np.flatnonzero((np.array(scale) == index) & (option[1:] == at))
+            before = self.grid.draw(self.scales[index], len(chosen), random)
+            of_law = PRIOR_DEVIATION * random.standard_normal((len(chosen), self.fitted[at].shares.shape[1]))
             off = self.log_seconds[chosen] - self.fitted[at].log_seconds
             off = off - before[:, self.entries] - of_law @ self.fitted[at].shares.T
-            found[chosen] = before + off @ self._gain(at, place)
+            found[chosen] = before + off @ self._gain(at, index)
         first = int(option[0])
         off = self.log_seconds[0] - self.fitted[first].log_seconds
         for likely in np.flatnonzero(of_option[first] > UNLIKELY):
@@ -131,16 +131,16 @@ class DeparturePosterior:
     def _gain(self, option: int, scale: int) -> Reals:
         """Return the matrix [entries, points of the grid] from residuals of the times to expected departures."""
         among = self.grid.covariance(self.scales[scale])
-        shares = SAID_BEFORE * self.fitted[option].shares
-        whole = among[np.ix_(self.entries, self.entries)] + self.noise + shares @ shares.T
-        return np.asarray(cho_solve((cholesky(whole, lower=True), True), among[self.entries]))
+        shares = PRIOR_DEVIATION * self.fitted[option].shares
+        total = among[np.ix_(self.entries, self.entries)] + self.noise + shares @ shares.T
+        return np.asarray(cho_solve((cholesky(total, lower=True), True), among[self.entries]))
 
 
 class _Grid:
     """Measured counts and sizes, and doublings of the largest count."""
 
     def __init__(self, parties: Reals, sizes: Reals, bandwidth: Reals) -> None:
-        """`bandwidth`: the part of each size's time that is bandwidth, [sizes]."""
+        """`bandwidth`: the bandwidth part of each size's time, [sizes]."""
         measured = np.log2(np.unique(parties))
         self.doublings = np.concatenate([measured, measured[-1] + np.arange(1.0, 1 + MAX_DOUBLINGS)])
         self.sizes = np.unique(sizes)
@@ -155,18 +155,18 @@ class _Grid:
         self._drifts = drift[np.ix_(self._count, self._count)] * of_sizes[:, self._size][:, :, self._size]
 
     def places(self, parties: Reals, sizes: Reals) -> npt.NDArray[np.int64]:
-        """The points of times among `parties` of `sizes`."""
+        """Return the grid points of times among `parties` of `sizes`."""
         count = np.searchsorted(self.doublings, np.log2(parties) - 1e-9)
         return np.asarray(count * len(self.sizes) + np.searchsorted(self.sizes, sizes))
 
     def covariance(self, scales: Scales) -> Reals:
-        """Of departures, [points, points]."""
+        """Return the covariance of departures, [points, points]."""
         job, size, *drifts = np.square(scales)
         own = size * self._same_size * (1 + self._same_count) / 2
         return np.asarray(job * self._same_count + own + np.tensordot(drifts, self._drifts, axes=1))
 
     def draw(self, scales: Scales, count: int, random: np.random.Generator) -> Reals:
-        """Departures before anything was measured, [count, points]."""
+        """Draw departures from the prior, [count, points]."""
         job, size, *drifts = scales
         shape = len(self.doublings), len(self.sizes)
         of_jobs = job * random.standard_normal((count, shape[0], 1))
@@ -177,14 +177,16 @@ class _Grid:
         return np.asarray((of_jobs + of_sizes + own + walks * drifts @ self._parts).reshape(count, -1))
 
     def departures(self, log_ratio: Ensemble) -> Departures:
-        """Those of each point."""
+        """Return the departures of each point."""
         shaped = log_ratio.reshape(len(log_ratio), len(self.doublings), len(self.sizes))
         return Departures(self.doublings, self.sizes, shaped)
 
 
 def _noise(parties: Reals, log_seconds: Ensemble) -> Reals:
-    """Covariance of times between visits, [entries, entries]: of each count what all sizes share, and what each has of
-    its own. Few visits would tell no more of so many sizes."""
+    """Return the covariance of times between visits, [entries, entries].
+
+    Each count has a part common to all sizes, and one of each size: few visits would tell no more of so many sizes.
+    """
     found = np.zeros((len(parties), len(parties)))
     for count in np.unique(parties):
         here = np.flatnonzero(parties == count)
@@ -201,7 +203,7 @@ def departures(
 ) -> DeparturePosterior:
     """Return the posterior of laws `fitted` to the value of `seconds` [1 + REPLICATES, entries], given their `prior`.
 
-    `bandwidth` is the part of the time that is bandwidth at each size, [sizes].
+    `bandwidth` is the bandwidth part of each size's time, [sizes].
     """
     grid = _Grid(parties, sizes, bandwidth)
     entries = grid.places(parties, sizes)
@@ -211,22 +213,25 @@ def departures(
     levels = (JOB, SIZE, drifts, drifts)
     scales = list(product(*levels))
     before = [np.prod([of[level] for of, level in zip(levels, scale, strict=True)]) for scale in scales]
-    most = max(of.shares.shape[1] for of in fitted)
-    shares = np.zeros((len(fitted), len(entries), most))
-    for place, of in enumerate(fitted):
-        shares[place, :, : of.shares.shape[1]] = SAID_BEFORE * of.shares
+    max_parameters = max(of.shares.shape[1] for of in fitted)
+    shares = np.zeros((len(fitted), len(entries), max_parameters))
+    for index, of in enumerate(fitted):
+        shares[index, :, : of.shares.shape[1]] = PRIOR_DEVIATION * of.shares
     off = np.stack([logs[0] - of.log_seconds for of in fitted], axis=-1)
     density = np.empty((len(fitted), len(scales)))
     columns = np.concatenate([off, shares.transpose(1, 0, 2).reshape(len(entries), -1)], axis=-1)
-    for place, scale in enumerate(scales):
+    for index, scale in enumerate(scales):
         among = grid.covariance(scale)[np.ix_(entries, entries)] + noise
         root = cholesky(among, lower=True)
         solved = solve_triangular(root, columns, lower=True)
-        alone, of_shares = solved[:, : len(fitted)], solved[:, len(fitted) :].reshape(len(entries), len(fitted), most)
-        inner = np.einsum("eok,eol->okl", of_shares, of_shares) + np.eye(most)
-        cross = np.einsum("eok,eo->ok", of_shares, alone)
-        squares = (alone**2).sum(0) - np.einsum("ok,ok->o", cross, np.linalg.solve(inner, cross[..., None])[..., 0])
+        whitened, of_shares = (
+            solved[:, : len(fitted)],
+            solved[:, len(fitted) :].reshape(len(entries), len(fitted), max_parameters),
+        )
+        inner = np.einsum("eok,eol->okl", of_shares, of_shares) + np.eye(max_parameters)
+        cross = np.einsum("eok,eo->ok", of_shares, whitened)
+        squares = (whitened**2).sum(0) - np.einsum("ok,ok->o", cross, np.linalg.solve(inner, cross[..., None])[..., 0])
         volume = np.log(np.diag(root)).sum() + np.linalg.slogdet(inner)[1] / 2
-        density[:, place] = np.log(prior) + np.log(before[place]) - squares / 2 - volume
+        density[:, index] = np.log(prior) + np.log(before[index]) - squares / 2 - volume
     probability = np.exp(density - density.max())
     return DeparturePosterior(grid, entries, fitted, logs, noise, scales, probability / probability.sum())

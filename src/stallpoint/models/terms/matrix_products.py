@@ -14,17 +14,17 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.checks import refuse
+from stallpoint.models.base.frames import refuse
 from stallpoint.models.base.statistics import Ensemble, bootstrap, columns, generator, groups, scatter, visits_of
 from stallpoint.models.terms.batch_law import (
-    FEWEST_TO_CHOOSE,
     LINEAR,
+    MIN_TO_CHOOSE,
     BatchCurve,
     Bend,
     Kernel,
     choose_kernel,
     fit,
-    left_out_errors,
+    held_out_errors,
 )
 from stallpoint.records.tables import MACHINE
 from stallpoint.study.kinds import cell_from_json
@@ -35,33 +35,33 @@ KERNELS = (
     *(Kernel(block, sharpness) for block, sharpness in product((1, 2, 4, 8, 16, 32, 64, 128), (1.0, 2.0, 4.0, 8.0))),
     *(Kernel(block, 1.0, by_row) for block, by_row in product((1, 2, 4, 8, 16), (2, 3, 4, 8, 16))),
 )
-"""What is tried, the plainest first."""
+"""Candidates, the plainest first."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What one worker's share of a node can do, measured by the same job as the products."""
+    """Limits of one worker's share of a node, measured by the job of the products."""
 
     peak: float
     """Operations per second in a large square product."""
     bandwidth: float
     """Bytes per second when a matrix larger than the caches is read once."""
     value_bytes: int
-    """Bytes of each number that is multiplied."""
+    """Bytes of each multiplied number."""
 
     def roofline(self, m: int, k: int, n: int) -> float:
-        """Seconds for m x k · k x n if nothing but peak or bandwidth were in the way."""
+        """Return the seconds of m x k · k x n limited by peak or bandwidth alone."""
         return max(2.0 * m * k * n / self.peak, self.value_bytes * (k * n + m * (k + n)) / self.bandwidth)
 
 
 @dataclass(frozen=True)
 class Library:
-    """What all matrix products of a machine have in common."""
+    """Properties common to all matrix products of a machine."""
 
     kernel: Kernel
     """The law."""
     bent: Kernel | None
-    """floor + each · b bent as the product ``rows`` is, where that was measured."""
+    """floor + each · b bent like the product ``rows``, where that was measured."""
 
 
 @dataclass(frozen=True)
@@ -78,26 +78,26 @@ class Shape:
     seconds: Ensemble
     """[1 + REPLICATES, len(batches), 1]."""
     degenerate: bool
-    """b is the number of rows, as in fully-connected layers; else each sample has products of its own."""
+    """b is the number of rows, as in fully-connected layers; else each sample has its own products."""
 
     def curve(self, library: Library) -> BatchCurve:
-        """The times at any b; the library counts where b is the number of rows.
+        """Return the times at any b; the library's kernel applies where b is the number of rows.
 
-        Small matrices, which stay in a cache, do not bend as ``rows`` does: this shape's own left-out b tell.
+        Small matrices, which stay in a cache, do not bend like ``rows``: this shape's own held-out b decide.
         """
         if not self.degenerate:
             return BatchCurve(self.batches, self.seconds)
         kernel = library.kernel
-        if library.bent and len(self.batches) >= FEWEST_TO_CHOOSE:
-            kernel = min(kernel, library.bent, key=self._left_out_error)
+        if library.bent and len(self.batches) >= MIN_TO_CHOOSE:
+            kernel = min(kernel, library.bent, key=self._held_out_error)
         return BatchCurve(self.batches, self.seconds, kernel)
 
-    def _left_out_error(self, kernel: Kernel) -> float:
-        return float(np.mean(left_out_errors(self.batches, self.seconds, kernel)))
+    def _held_out_error(self, kernel: Kernel) -> float:
+        return float(np.mean(held_out_errors(self.batches, self.seconds, kernel)))
 
 
 def in_precision(sgemm: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `sgemm` with ``value_bytes``, those of a number in the precision that each row's cell computed in."""
+    """Return the rows of `sgemm` with ``value_bytes``, those of a number in the precision of each row's cell."""
     rows = runs[runs["kind"] == SgemmCell.kind]
     cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
     sizes = {path: cell.value_bytes for path, cell in cells}
@@ -105,7 +105,7 @@ def in_precision(sgemm: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def machine(sgemm: pd.DataFrame) -> Machine | None:
-    """Peak and bandwidth from the rows that measured them, of `in_precision`; None without any."""
+    """Return peak and bandwidth from the rows of `in_precision` that measured them; None without any."""
     rows = sgemm[sgemm["layer_type"] == MACHINE]
     peak, bandwidth = (rows[rows["layer"] == name] for name in ("peak", "bandwidth"))
     if peak.empty or bandwidth.empty:
@@ -119,7 +119,7 @@ def machine(sgemm: pd.DataFrame) -> Machine | None:
 
 
 def shapes(sgemm: pd.DataFrame, seed: int) -> list[Shape]:
-    """The shapes of one network on one hardware, those that only tell about the machine included.
+    """Return the shapes of one network on one hardware, with those that describe the machine only.
 
     Raises `InputError` for a time that is not above 0.
     """
@@ -151,24 +151,24 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[Shape]:
 
 
 def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[Shape]]:
-    """The shapes of each network on each hardware, without those that only tell about the machine."""
+    """Return the shapes of each network on each hardware, without those that describe the machine only."""
     of_networks = sgemm[sgemm["layer_type"] != MACHINE]
     return {key: shapes(rows, seed) for key, rows in groups(of_networks, ["network", "hardware"])}
 
 
 def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, Library]:
-    """The library of each hardware, from the matrix products of all networks."""
+    """Return the library of each hardware, from the matrix products of all networks."""
     return {hardware: _library(shapes(_pooled(rows), seed)) for hardware, rows in groups(sgemm, "hardware")}
 
 
 def _library(measured: Sequence[Shape]) -> Library:
-    """The law from all shapes whose rows are b, the bend from the one that was measured at many b."""
+    """Fit the law to all shapes whose rows are b, and the bend to the one measured at many b."""
     law = choose_kernel([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)
     return Library(law, next((_bent(shape) for shape in measured if shape.layer_type == MACHINE), None))
 
 
 def _bent(rows: Shape) -> Kernel | None:
-    """The kernel under which `rows` takes what it was measured to take; None with a single b."""
+    """Return the kernel under which `rows` takes its measured times; None with a single b."""
     if len(rows.batches) < 2:
         return None
     off = rows.seconds[0, :, 0] / fit(rows.batches, rows.seconds)(rows.batches)[0, :, 0]
@@ -176,13 +176,13 @@ def _bent(rows: Shape) -> Kernel | None:
 
 
 def _pooled(rows: pd.DataFrame) -> pd.DataFrame:
-    """All networks' products under names that do not clash; what is about the machine is one shape for all."""
+    """Return all networks' products under distinct names; those of the machine are one shape for all."""
     apart = ~rows["layer_type"].eq(MACHINE) & ~rows["layer"].eq("reference")
     return rows.assign(layer=rows["layer"].where(~apart, rows["network"] + "/" + rows["layer"]))
 
 
 def sgemm_speedup(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the sgemm_speedup table: matrix products against b (Keuper & Pfreundt, section III-B)."""
+    """Return the rows of the sgemm_speedup table: matrix products against b (Keuper & Pfreundt, section III-B)."""
     return [row for key, rows in groups(sgemm, ["network", "hardware"]) for row in _speedup_rows(key, rows, seed)]
 
 

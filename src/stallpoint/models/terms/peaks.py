@@ -1,4 +1,4 @@
-"""The most memory that training takes, as it grows with the mini-batch: fixed + slope · b.
+"""Peak memory of training against the mini-batch: fixed + slope · b.
 
 Weights, gradients and the optimiser's state do not depend on b; activations, their gradients and mini-batches are in
 proportion to it. What is not (workspaces that the library chooses by b, pages that the allocator wastes) is taken for
@@ -28,22 +28,22 @@ from stallpoint.models.base.statistics import (
 
 HOST, DEVICE = "host", "device"
 AVAILABLE = {HOST: "available_memory", DEVICE: "gpu_available_memory"}
-"""The column of the environments table that says what a worker may use of it."""
-BESIDE_BATCH = ("network", "hardware", "workers_per_node", "sync", "prefetch", "shards")
-"""What memory depends on beside b."""
+"""Column of the environments table with the memory available to a worker."""
+MEMORY_AXES = ("network", "hardware", "workers_per_node", "sync", "prefetch", "shards")
+"""Axes that memory depends on, other than b."""
 TENSORS = ("weights", "gradients", "optimiser")
 OFF_THE_LINE = 0.05
-"""How far a peak lies from the line, relative, before that was seen: visits of one cell that differ in what the
-allocator wastes alone are as far apart (`benchmarks/run.py memory`)."""
+"""Prior relative scatter of a peak about the line: visits of one cell whose allocator wastes differently are as far
+apart (`benchmarks/run.py memory`)."""
 _BELIEVED = 2.0  # as so many degrees of freedom
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """The most memory of one training at each measured b."""
+    """Peak memory of one training at each measured b."""
 
     training: tuple[str | int, ...]
-    """Values of `BESIDE_BATCH`."""
+    """Values of `MEMORY_AXES`."""
     memory: str
     """`HOST` or `DEVICE`."""
     batches: Sequence[int]
@@ -51,21 +51,21 @@ class Peaks:
     measured: Ensemble
     """Bytes, [1 + REPLICATES, batches]."""
     parts: Sequence[dict[str, float]]
-    """Of each: what is known of it, bytes."""
+    """Known parts of each, bytes."""
     cells: tuple[str, ...]
     line: Ensemble | None
     """Fixed bytes and bytes for each sample, [1 + REPLICATES, 2]; None with fewer than two b."""
     off: Ensemble
-    """Factor by which a peak may lie off the line, [1 + REPLICATES]."""
+    """Factor of a peak's scatter about the line, [1 + REPLICATES]."""
 
     @property
     def labels(self) -> dict[str, str | int]:
-        """Columns that say which it is."""
-        return {**dict(zip(BESIDE_BATCH, self.training, strict=True)), "memory": self.memory}
+        """Return the columns that identify it."""
+        return {**dict(zip(MEMORY_AXES, self.training, strict=True)), "memory": self.memory}
 
 
 def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]:
-    """Peaks of all training cells, from the tidy tables; those of interventions do not count."""
+    """Fit the peaks of all training cells, from the tidy tables, except interventions."""
     cells = trained(runs)
     rows = peak_memory[peak_memory["cell"].isin(cells)]
     shards = rows["cell"].map({path: cell.shards for path, cell in cells.items()})
@@ -81,10 +81,10 @@ def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]
 def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
     column = f"{memory}_peak"
     # A cell needs what its most demanding rank needs: that of a parameter server, say.
-    most = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
-    usual = scatter(most, (*BESIDE_BATCH, "worker_batch"), column)
-    for key, of_training in groups(most, BESIDE_BATCH):
-        drawn = memory, *key[: BESIDE_BATCH.index("shards")]  # the same for every number of shards
+    demanding = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
+    usual = scatter(demanding, (*MEMORY_AXES, "worker_batch"), column)
+    for key, of_training in groups(demanding, MEMORY_AXES):
+        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # the same for every number of shards
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
             [
@@ -110,7 +110,7 @@ def _design(batches: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.f
 
 
 def _off(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, random: np.random.Generator) -> Ensemble:
-    """Student's t about the line: what peaks lie off it, beside what is usual."""
+    """Return draws of Student's t about the line: scatter of the peaks, with the prior's."""
     residuals = np.zeros(2) if line is None else np.log(measured[0] / (_design(batches) @ line[0]))
     freedom = _BELIEVED + len(residuals) - 2
     scale = np.sqrt((_BELIEVED * OFF_THE_LINE**2 + (residuals**2).sum()) / freedom)
@@ -118,7 +118,7 @@ def _off(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, rand
 
 
 def _parts(rows: pd.DataFrame, memory: str) -> dict[str, float]:
-    """What of the peak is known, and the rest; on a GPU's host tensors are not the host's."""
+    """Return the known parts of the peak, and the rest; on a GPU's host tensors are not in host memory."""
     means = rows[[f"{memory}_peak", "process", *TENSORS]].mean()
     there = memory == DEVICE or rows["device_peak"].isna().all()
     known = {
@@ -129,22 +129,22 @@ def _parts(rows: pd.DataFrame, memory: str) -> dict[str, float]:
 
 
 def table(found: Iterable[Peaks]) -> list[dict[str, object]]:
-    """Rows of the memory table."""
+    """Return the rows of the memory table."""
     return [
         {
             **peaks.labels,
             "worker_batch": b,
-            **columns("peak", peaks.measured[:, place]),
-            **peaks.parts[place],
+            **columns("peak", peaks.measured[:, index]),
+            **peaks.parts[index],
             **columns("predicted", predicted(peaks, b)),
         }
         for peaks in found
-        for place, b in enumerate(peaks.batches)
+        for index, b in enumerate(peaks.batches)
     ]
 
 
 def predicted(peaks: Peaks, b: float) -> Ensemble:
-    """The most memory at b by the line, bytes; not numbers without one."""
+    """Return the peak memory at b by the line, bytes; not a number without a line."""
     if peaks.line is None:
         return unknown_ensemble()
     return np.asarray((peaks.line[:, 0] + peaks.line[:, 1] * b) * peaks.off)

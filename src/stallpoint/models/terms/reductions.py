@@ -1,4 +1,4 @@
-"""How the time of an all-reduce grows with the workers, by reduction scheme: what α and β·m are multiplied with.
+"""Growth of an all-reduce's time with the workers, by reduction scheme: the factors on α and β·m.
 
 Thakur, Rabenseifner & Gropp (2005), sections 4.5 and 5; the sum's own time counts as part of β. A parameter server
 receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13); of k
@@ -20,20 +20,19 @@ from stallpoint.strategies.options import SHARDED, servers_of
 
 @dataclass(frozen=True)
 class ReductionLaw:
-    """What α and β·m are multiplied with among p ranks."""
+    """Factors on α and β·m among p ranks."""
 
     latency: Callable[[Reals], Reals]
     bandwidth: Callable[[Reals], Reals]
 
 
 def _steps(p: Reals) -> Reals:
-    """Rounds in which p ranks pair up, log₂ p rounded up."""
     return np.ceil(np.log2(p))
 
 
 RING = ReductionLaw(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1) / p)
 SHARES = ReductionLaw(lambda p: p - 1, lambda p: (p - 1) / p)
-"""Of operations in which each rank has a part of the message: half a ring's all-reduce."""
+"""Factors of operations in which each rank has a part of the message: half a ring's all-reduce."""
 HIERARCHICAL = "hierarchical"
 REDUCTION_LAWS: dict[str, ReductionLaw] = {
     "place": ReductionLaw(np.ones_like, np.ones_like),
@@ -50,12 +49,12 @@ REDUCTION_LAWS: dict[str, ReductionLaw] = {
     "broadcast": ReductionLaw(_steps, _steps),
     "send-receive": ReductionLaw(np.ones_like, np.ones_like),
 }
-"""``place`` is for one number of nodes and of workers on each, the others for all. p is the number of ranks, for
+"""``index`` is for one number of nodes and of workers on each, the others for all. p is the number of ranks, for
 `HIERARCHICAL` that of nodes. Operations other than all-reduces are called by their names."""
 
 
 def law_of(scheme: str) -> ReductionLaw | None:
-    """The law of a scheme (`stallpoint.strategies.presets.Preset.scheme`); None where the library chooses."""
+    """Return the law of a scheme (`stallpoint.strategies.presets.Preset.scheme`); None where the library chooses."""
     if not scheme.startswith(f"{SHARDED}-"):
         return REDUCTION_LAWS.get(scheme)
     servers = servers_of(scheme)
@@ -64,7 +63,7 @@ def law_of(scheme: str) -> ReductionLaw | None:
 
 _TAILS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 CERTAIN = 0.95
-"""Part of the draws from which on laws are named alone."""
+"""Share of the draws above which laws are named."""
 
 
 @dataclass(frozen=True)
@@ -72,31 +71,31 @@ class BySize:
     """The law of each message size."""
 
     laws: tuple[str, ...]
-    """Schemes that `law_of` knows, for sizes that rise."""
+    """Schemes that `law_of` knows, for rising sizes."""
     switches: tuple[float, ...] = ()
-    """Sizes from which on the next law holds, bytes; with `per_rank` sizes over ranks."""
+    """Sizes at which the next law begins, bytes; with `per_rank` sizes over ranks."""
     per_rank: bool = False
     constant: bool = False
-    """Whether the latency has a part that does not grow with the ranks, as long as a fit says."""
+    """Whether the latency has a fitted part that does not grow with the ranks."""
     still: float = 0.0
-    """Part of the latency on two ranks that does not grow, where one count alone was measured and no fit can say."""
+    """Constant part of the latency on two ranks, where one count alone was measured and no fit can find it."""
     floor: bool = False
-    """Whether no message takes less than a time that is the same for all sizes and ranks."""
+    """Whether every message takes at least a time common to all sizes and ranks."""
 
     @property
     def name(self) -> str:
-        """The laws, and where one ends, e.g. ``recursive-doubling below 32768 B, rabenseifner``."""
+        """Return the laws, and where each ends, e.g. ``recursive-doubling below 32768 B, rabenseifner``."""
         unit = "B for each rank" if self.per_rank else "B"
         ends = [f"{law} below {size:.0f} {unit}" for law, size in zip(self.laws, self.switches, strict=False)]
         more = {"a constant time": self.constant or self.still, "a floor": self.floor}
         return ", ".join([*ends, self.laws[-1], *(name for name, has in more.items() if has)])
 
     def factors(self, parties: Reals, sizes: Reals) -> tuple[Reals, Reals]:
-        """What α and β·m are multiplied with, for messages of `sizes` [...] among `parties` [...]."""
-        place = np.searchsorted(self.switches, sizes / parties if self.per_rank else sizes, side="right")
+        """Return the factors on α and β·m, for messages of `sizes` [...] among `parties` [...]."""
+        index = np.searchsorted(self.switches, sizes / parties if self.per_rank else sizes, side="right")
         laws = [law for name in self.laws if (law := law_of(name))]
         latency, bandwidth = (
-            np.choose(place, [np.broadcast_to(of(parties), np.shape(sizes)) for of in factor])
+            np.choose(index, [np.broadcast_to(of(parties), np.shape(sizes)) for of in factor])
             for factor in ([law.latency for law in laws], [law.bandwidth for law in laws])
         )
         if self.still:
@@ -106,27 +105,27 @@ class BySize:
 
 @dataclass(frozen=True)
 class Laws:
-    """What is known of the laws: those that are possible, and which of them each replicate follows."""
+    """Candidate laws, and the one that each replicate follows."""
 
     options: tuple[BySize, ...]
     drawn: npt.NDArray[np.int64]
-    """Place among `options`, [1 + REPLICATES]; the first is what is taken to hold."""
+    """Position among `options`, [1 + REPLICATES]; the first is the most probable one."""
     reference: float = 2.0
-    """Ranks of the largest place measured."""
+    """Ranks of the largest measured placement."""
 
     @classmethod
     def only(cls, law: str) -> Laws:
-        """One law, beyond doubt."""
+        """Return laws with a single, certain candidate."""
         return cls((BySize((law,)),), np.zeros(1 + REPLICATES, dtype=np.int64))
 
     @property
     def value(self) -> BySize:
-        """What is taken to hold."""
+        """Return the law taken for the value."""
         return self.options[int(self.drawn[0])]
 
     @property
     def name(self) -> str:
-        """What is taken to hold, or ``average (...)`` with the laws that make up most replicates."""
+        """Return that law, or ``average (...)`` with the laws of most replicates."""
         shares: dict[str, float] = {}
         for option, count in zip(self.options, np.bincount(self.drawn[1:], minlength=len(self.options)), strict=True):
             laws = " then ".join(option.laws)
@@ -134,8 +133,8 @@ class Laws:
         if shares[" then ".join(self.value.laws)] >= CERTAIN:
             return self.value.name
         ordered = sorted(shares, key=lambda laws: -shares[laws])
-        most = int(np.searchsorted(np.cumsum([shares[laws] for laws in ordered]), 0.5)) + 1
-        return f"average ({', '.join(ordered[:most])})"
+        majority = int(np.searchsorted(np.cumsum([shares[laws] for laws in ordered]), 0.5)) + 1
+        return f"average ({', '.join(ordered[:majority])})"
 
     def factors(self, parties: float, sizes: Reals) -> tuple[Ensemble, Ensemble]:
         """What α and β·m are multiplied with for messages of `sizes` [...], each [1 + REPLICATES, ...].

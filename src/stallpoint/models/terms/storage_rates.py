@@ -1,4 +1,4 @@
-"""How fast the storages are read, where the bytes came from, and what else is done with them."""
+"""Read rates of the storages by origin of the bytes, rates of other operations, and of copying memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.checks import refuse
+from stallpoint.models.base.frames import refuse
 from stallpoint.models.base.statistics import (
     Ensemble,
     Scatter,
@@ -20,7 +20,7 @@ from stallpoint.models.base.statistics import (
 )
 from stallpoint.records.origins import MIXED, UNKNOWN
 
-_PLACE = ("storage", "hardware", "nodes", "workers_per_node", "ranks")
+_PLACEMENT = ("storage", "hardware", "nodes", "workers_per_node", "ranks")
 _READING = ("order", "cache", "readers")
 _ONE_PASS = ("cell", "visit", *_READING)
 _ORIGIN = ("origin", "server_cache", "uncached")
@@ -29,18 +29,18 @@ _QUANTILES = {"latency_p50": 0.50, "latency_p95": 0.95, "latency_p99": 0.99}
 
 
 def storage_rates(storage_reads: pd.DataFrame, storage_passes: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the storage_rates table.
+    """Return the rows of the storage_rates table.
 
-    Passes whose bytes came from different places are never put together: they are rows of their own.
+    Passes whose bytes came from different sources are separate rows.
     """
     reads = storage_reads.merge(_origins(storage_passes), on=list(_ONE_PASS))
-    usual = {at: scatter(rows, [*_PLACE, *_READING, "rank"], "seconds") for at, rows in groups(reads, "hardware")}
-    passes = groups(reads, [*_PLACE, *_READING, *_ORIGIN])
+    usual = {at: scatter(rows, [*_PLACEMENT, *_READING, "rank"], "seconds") for at, rows in groups(reads, "hardware")}
+    passes = groups(reads, [*_PLACEMENT, *_READING, *_ORIGIN])
     return [_rates(key, rows, usual[rows["hardware"].iloc[0]], seed) for key, rows in passes]
 
 
 def _origins(passes: pd.DataFrame) -> pd.DataFrame:
-    """For each pass of a visit, all workers together, where its bytes came from and what was known before."""
+    """Return, for each pass of a visit, over all workers, the source of its bytes and what was known before."""
     found = passes.groupby(list(_ONE_PASS)).agg(
         origin=("origin", lambda values: _same(values, MIXED)),
         server_cache=("server_cache", lambda values: _same(values, UNKNOWN)),
@@ -56,17 +56,16 @@ def _origins(passes: pd.DataFrame) -> pd.DataFrame:
 
 
 def _same(values: pd.Series[Any], otherwise: str) -> object:
-    """The value of all workers, or `otherwise` where they differ."""
     return values.iloc[0] if values.nunique() == 1 else otherwise
 
 
 def _rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, seed: int) -> dict[str, object]:
-    """Rates of one pass: everything read over the time until the last rank was through.
+    """Return the rates of one pass: all bytes over the time until the last rank ended.
 
-    Replicates draw the samples of each rank again: a rank takes as long as its reads together.
+    Replicates draw the samples of each rank again: a rank takes the sum of its reads.
     """
     of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
-    # Each read's part of its rank's time, what passes between two reads included.
+    # Each read's part of its rank's time, including the time to the next read.
     spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
     random = generator(seed, "rates", *key)
     seconds_per_sample = [
@@ -75,7 +74,7 @@ def _rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, seed: int) 
     samples = len(seconds_per_sample) / np.max(np.stack(seconds_per_sample), axis=0)
     first = rows.iloc[0]
     return {
-        **dict(zip((*_PLACE, *_READING, *_ORIGIN), key, strict=True)),
+        **dict(zip((*_PLACEMENT, *_READING, *_ORIGIN), key, strict=True)),
         **{name: first[name] for name in ("filesystem", "locality", "metadata")},
         "resident": float(rows["resident"].mean()),
         "set_over_memory": float(first["set_bytes"] / first["memory_bytes"]),
@@ -86,10 +85,10 @@ def _rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, seed: int) 
 
 
 def storage_operation_rates(operations: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the storage_operation_rates table; `InputError` for a time below 0."""
+    """Return the rows of the storage_operation_rates table; raise `InputError` for a time below 0."""
     refuse(operations, "storage_operations", ["seconds", "bytes"])
-    by = [*_PLACE, *_OPERATION]
-    usual = {at: scatter(rows, [*_PLACE, "operation"], "seconds") for at, rows in groups(operations, "hardware")}
+    by = [*_PLACEMENT, *_OPERATION]
+    usual = {at: scatter(rows, [*_PLACEMENT, "operation"], "seconds") for at, rows in groups(operations, "hardware")}
     return [
         _operation(dict(zip(by, key, strict=True)), rows, usual[rows["hardware"].iloc[0]], seed)
         for key, rows in groups(operations, by)
@@ -111,9 +110,27 @@ def _operation(labels: dict[str, object], rows: pd.DataFrame, usual: Scatter, se
 
 
 def _over(amount: float, seconds: Ensemble) -> Ensemble:
-    """Amount over time; not a number where the clock saw none pass."""
     return np.divide(amount, seconds, out=np.full_like(seconds, np.nan), where=seconds > 0)
 
 
 def _latencies(rows: pd.DataFrame) -> dict[str, object]:
     return {name: float(rows["seconds"].quantile(share)) for name, share in _QUANTILES.items()}
+
+
+_COPY = ("hardware", "copy", "threads")
+
+
+def copy_rates(copies: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+    """Return the rows of the copy_rates table, from the tidy table `copies`."""
+    usual = {hardware: scatter(rows, _COPY, "seconds") for hardware, rows in groups(copies, "hardware")}
+    found = []
+    for key, rows in groups(copies, _COPY):
+        random = generator(seed, "copies", *key)
+        seconds = bootstrap(rows["seconds"], visits_of(rows), random, np.mean, usual[key[0]])
+        found.append(
+            {
+                **dict(zip(_COPY, key, strict=True)),
+                **columns("bytes_per_second", float(rows["bytes"].mean()) / seconds),
+            }
+        )
+    return found

@@ -19,36 +19,36 @@ Tables: TypeAlias = "Mapping[str, pd.DataFrame]"
 
 
 class NoData(LookupError):
-    """There is nothing to draw; the message says which cells of the study are missing."""
+    """Nothing to draw; the message names the missing cells of the study."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One entry of the registry; the drawing itself is ``draw`` in the module of the same name, ``..._chart.py``."""
+    """An entry of the registry; ``draw`` in the module of the same name, ``..._chart.py``, draws it."""
 
     name: str
     topic: str
-    """Part of the argument it belongs to; charts of one topic stand together."""
+    """Topic of the argument; charts of one topic stand together."""
     title: str
     source: str
-    """Figures of the papers it corresponds to; empty where they have none."""
+    """Corresponding figures of the papers; empty where there is none."""
     tables: tuple[str, ...]
-    """Names of the tables it is drawn from."""
+    """Names of its tables."""
     text: str
-    """What is shown and how it is read; plain text that is also valid reStructuredText."""
+    """Contents and reading; plain text that is also valid reStructuredText."""
 
     @property
     def caption(self) -> str:
-        """The caption: what is shown, how it is read, and the corresponding figure."""
+        """Return the caption: contents, reading, and the corresponding figure."""
         return f"{self.text} After {self.source}." if self.source else self.text
 
     @property
     def module(self) -> str:
-        """The module that draws it."""
+        """Return the module that draws it."""
         return f"{__name__}.{self.name.replace('-', '_')}_chart"
 
     def finding(self, tables: Tables) -> str:
-        """What the chart shows in these tables, as its title; empty where its module says none or nothing is there."""
+        """Return the finding in these tables, its title; empty without one."""
         say = getattr(import_module(self.module), "finding", None)
         try:
             return str(say(tables)) if say else ""
@@ -56,7 +56,7 @@ class Chart:
             return ""
 
     def draw(self, tables: Tables) -> alt.TopLevelMixin:
-        """The chart without theme; raises `NoData` when the tables hold nothing for it."""
+        """Return the chart without theme; raise `NoData` when the tables hold nothing for it."""
         chart: alt.TopLevelMixin = import_module(self.module).draw(tables)
         return chart
 
@@ -373,9 +373,9 @@ _CHARTS = (
         "the right is of slow ones.",
     ),
     Chart(
-        "turns",
+        "visits",
         MEASURING,
-        "Visits in turns",
+        "Interleaved visits",
         "",
         ("visits", "disturbances"),
         "The whole time of the study: each bar is a visit to a cell, from top to bottom follow the sentinel and what "

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
-from stallpoint.report.charts.labels import most, rows, with_interval
+from stallpoint.report.charts.labels import largest_row, rows, with_interval
 from stallpoint.report.charts.shapes import Line
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.study.dry_run import nodes_and_workers
@@ -31,7 +31,7 @@ SIZE_LABEL = (
 
 
 def draw(tables: Tables) -> alt.VConcatChart:
-    """Above times, below the rates that they are: measured points with their spread, fitted lines for node counts."""
+    """Draw times above, the rates below: measured points with their spread, fitted lines for node counts."""
     frame = _frame(tables)
     rates = frame.assign(
         value=frame["message_bytes"] / frame["value"] / 1e9,
@@ -45,7 +45,7 @@ def draw(tables: Tables) -> alt.VConcatChart:
 
 
 def _frame(tables: Tables) -> pd.DataFrame:
-    """Measured points and fitted lines, with their panels."""
+    """Return measured points and fitted lines, with their panels."""
     measured = _measured(tables)
     frame = pd.concat([measured, _fitted(tables, measured)])
     scheme = frame["reduction"].replace("library", "MPI library").where(frame["backend"] != "torch", "torch")
@@ -76,17 +76,17 @@ def _panels(frame: pd.DataFrame, title: str, labels: alt.Axis) -> alt.FacetChart
 
 
 def finding(tables: Tables) -> str:
-    """The best rate of a large message, on the most workers, and what a small one takes."""
+    """Return the best rate of a large message, on the most workers, and the time of a small one."""
     frame = _measured(tables).query("not busy")
     frame = frame[frame["ranks"] == frame["ranks"].max()]
-    best = most(frame.assign(rate=frame["message_bytes"] / frame["value"] / 1e9), "rate")
+    best = largest_row(frame.assign(rate=frame["message_bytes"] / frame["value"] / 1e9), "rate")
     takes = f"takes {number(1e6 * frame['value'].min(), 2)} µs at least"
-    place = placement_in_words(int(best["ranks"]), int(best["ranks"] // best["nodes"]))
-    return f"On {place} an all-reduce moves at most {number(best['rate'], 2)} GB/s and {takes}"
+    placement = placement_in_words(int(best["ranks"]), int(best["ranks"] // best["nodes"]))
+    return f"On {placement} an all-reduce moves at most {number(best['rate'], 2)} GB/s and {takes}"
 
 
 def _measured(tables: Tables) -> pd.DataFrame:
-    """Median and middle 90 % of the time of a message, by its slowest rank, on idle ranks and on `busy` ones."""
+    """Return median and middle 90 % of the time of a message, by its slowest rank, on idle ranks and on `busy` ones."""
     idle = _all_reduces(rows(tables, "collectives", "collectives cells"))
     if idle.empty:
         raise NoData("no collectives cells with two workers or more")
@@ -106,12 +106,11 @@ def _measured(tables: Tables) -> pd.DataFrame:
 
 
 def _all_reduces(frame: pd.DataFrame) -> pd.DataFrame:
-    """Those of several ranks."""
     return frame[~frame["warmup"].astype(bool) & (frame["ranks"] > 1) & (frame["operation"] == ALL_REDUCE)]
 
 
 def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
-    """The fit of each place on idle ranks, over the measured sizes."""
+    """Return the fit of each placement on idle ranks, over the measured sizes."""
     fits = tables.get("communication", pd.DataFrame(columns=["fit", "alpha"]))
     fits = fits[(fits["fit"] == "place") & fits["alpha"].notna()]
     fits = fits[fits["operation"] == ALL_REDUCE] if len(fits) else fits
@@ -121,14 +120,15 @@ def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([_curve(fit.sort_values("from_bytes"), sizes) for _, fit in fits.groupby(CURVE)])
 
 
-def _curve(pieces: pd.DataFrame, sizes: npt.NDArray[np.float64]) -> pd.DataFrame:
-    """One fit at `sizes` and at its breaks, so that the pieces are seen; the text is that of each size's own piece."""
-    starts = pieces["from_bytes"].to_numpy()
+def _curve(segments: pd.DataFrame, sizes: npt.NDArray[np.float64]) -> pd.DataFrame:
+    """Return one fit at `sizes` and at its breaks, so that the pieces are seen; the text is that of each size's own
+    piece."""
+    starts = segments["from_bytes"].to_numpy()
     at = np.unique(np.append(sizes, starts[(starts > sizes[0]) & (starts < sizes[-1])]))
     inside = np.clip(at[:, None], starts, np.append(starts[1:], np.inf)) - starts
-    value = pieces["alpha"].iloc[0] + inside @ pieces["beta"].to_numpy()
-    texts = zip(with_interval(pieces, "alpha", "s"), with_interval(pieces, "beta", "s/B"), strict=True)
+    value = segments["alpha"].iloc[0] + inside @ segments["beta"].to_numpy()
+    texts = zip(with_interval(segments, "alpha", "s"), with_interval(segments, "beta", "s/B"), strict=True)
     shown = np.array([f"alpha {alpha}, beta {beta}" for alpha, beta in texts])
     curve = {"message_bytes": at, "value": value, "low": value, "high": value, "basis": "fitted"}
-    labels = {name: pieces[name].iloc[0] for name in CURVE} | {"busy": False}
+    labels = {name: segments[name].iloc[0] for name in CURVE} | {"busy": False}
     return pd.DataFrame({**labels, **curve, "shown": shown[np.searchsorted(starts, at, side="right") - 1]})

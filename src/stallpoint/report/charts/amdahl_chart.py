@@ -6,23 +6,23 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, marks, theme
-from stallpoint.report.charts.labels import least, rows, with_interval
+from stallpoint.report.charts.labels import rows, smallest_row, with_interval
 from stallpoint.text import number
 
 NODES = [2**power for power in range(11)]
 MARKED = NODES[1::2]
-"""Where points stand on the curves, for their shape: they are calculated everywhere."""
+"""Positions of points on the curves, for their shape: they are calculated everywhere."""
 CELLS = "train cells with scaling: compute or strong"
 FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
 
 
 def speedup(serial_fraction: pd.Series[float], nodes: pd.Series[int]) -> pd.Series[float]:
-    """Amdahl's law, S(n) = 1 / (s + (1 - s) / n); Keuper & Pfreundt, section III-D."""
+    """Return Amdahl's law, S(n) = 1 / (s + (1 - s) / n); Keuper & Pfreundt, section III-D."""
     return 1 / (serial_fraction + (1 - serial_fraction) / nodes)
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Curves of the law over node counts far beyond any measured one."""
+    """Draw curves of the law over node counts far beyond any measured one."""
     fits = rows(tables, "amdahl", CELLS)
     fits = fits[fits["serial_fraction"].notna()].sort_values(["network", "hardware"], kind="stable")
     if fits.empty:
@@ -42,14 +42,16 @@ def draw(tables: Tables) -> alt.FacetChart:
     )
     ends = zip(frame["value"], frame["low"], frame["high"], frame["layer_type"] == "all", strict=True)
     frame = frame.assign(
-        gets=[number(value) + f" ({number(low)} to {number(high)})" * whole for value, low, high, whole in ends]
+        gets=[
+            number(value) + f" ({number(low)} to {number(high)})" * all_layers for value, low, high, all_layers in ends
+        ]
     )
     x, y = axes.nodes_x(frame), axes.ratio_y([1, frame["nodes"].max()], "speedup by Amdahl's law")
     return marks.panels(_layers(frame, x, y), pd.concat([frame, marks.ideal_rows(frame, "nodes")]))
 
 
 def _up_to_b(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Node counts up to the largest mini-batch B that was measured: beyond, a worker has less than one sample."""
+    """Return node counts up to the largest measured mini-batch B: beyond, a worker has less than one sample."""
     known = tables.get("layer_scaling")
     if known is None or known.empty:
         return frame
@@ -59,12 +61,12 @@ def _up_to_b(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """The limit that the serial fraction of all layers sets, where it is lowest."""
+    """Return the limit set by the serial fraction of all layers, where it is lowest."""
     fits = rows(tables, "amdahl", CELLS)
-    whole = fits[(fits["layer_type"] == "all") & (fits["basis"] == "compute") & fits["speedup_limit"].notna()]
-    if whole.empty:
+    all_layers = fits[(fits["layer_type"] == "all") & (fits["basis"] == "compute") & fits["speedup_limit"].notna()]
+    if all_layers.empty:
         return ""
-    worst = least(whole, "speedup_limit")
+    worst = smallest_row(all_layers, "speedup_limit")
     return (
         f"{worst['network']}: {100 * worst['serial_fraction']:.1f} % of its compute time does not shrink with the "
         f"mini-batch, which limits the speedup to {number(worst['speedup_limit'], 2)}"
@@ -72,7 +74,8 @@ def finding(tables: Tables) -> str:
 
 
 def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Thin lines for the layer types, thick ones and the band for all layers, dotted where speedup was fitted."""
+    """Return thin lines for the layer types, thick ones and the band for all layers, dotted where speedup was
+    fitted."""
     tips = marks.tips(
         layer_type="layers", basis="fitted to", series="series", nodes="nodes", gets="speedup (90 % interval)",
         shown="serial fraction (90 % interval)", limit="largest speedup",
@@ -80,12 +83,12 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     dash = marks.dashes(dict(zip(FITTED_TO.values(), [theme.SOLID, theme.DOTTED], strict=True)), title="fitted to")
     fit = alt.Chart().encode(x=x, color=marks.colour(frame, "layer_type"), detail="series:N")
     types = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type != 'all'")
-    whole = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type == 'all'")
+    all_layers = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type == 'all'")
     return [
         marks.ideal(x, y),
         types.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash),
         marks.points(types.transform_filter(f"indexof({MARKED}, datum.nodes) >= 0"), y),
-        marks.band(whole.transform_filter(f"datum.basis == '{FITTED_TO['compute']}'"), y),
-        whole.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash),
+        marks.band(all_layers.transform_filter(f"datum.basis == '{FITTED_TO['compute']}'"), y),
+        all_layers.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash),
         marks.hover(fit.transform_filter("datum.basis != 'ideal'"), y).encode(tooltip=tips),
     ]

@@ -13,13 +13,13 @@ MARGIN = 1.18
 
 
 def log_domain(values: Iterable[float]) -> list[float]:
-    """The positive values' range with a margin at both ends."""
+    """Return the positive values' range with a margin at both ends."""
     positive = [value for value in values if value > 0 and math.isfinite(value)]
     return [float(f"{min(positive) / MARGIN:.4g}"), float(f"{max(positive) * MARGIN:.4g}")]
 
 
 def log2_ticks(domain: list[float]) -> list[float]:
-    """Powers of two in the domain, with steps between them where the domain is short."""
+    """Return powers of two in the domain, with steps between them where the domain is short."""
     low, high = (math.floor(math.log2(domain[0])), math.ceil(math.log2(domain[1])))
     parts = (1.0, 1.25, 1.5, 1.75) if high - low <= 3 else (1.0,)
     ticks = [2.0**power * part for power in range(low, high + 1) for part in parts]
@@ -37,7 +37,7 @@ DECADE = (
 
 
 def log10_ticks(domain: list[float]) -> list[float]:
-    """The sparsest ticks of `DECADE` of which four or more fall in the domain."""
+    """Return the sparsest ticks of `DECADE` of which four or more are in the domain."""
     low, high = (math.floor(math.log10(domain[0])), math.ceil(math.log10(domain[1])))
     ticks: list[float] = []
     for parts in DECADE:
@@ -49,13 +49,13 @@ def log10_ticks(domain: list[float]) -> list[float]:
 
 
 def reach(frame: pd.DataFrame) -> list[float]:
-    """Ends of ``value`` and of its interval, the latter up to a factor of two beyond the values."""
+    """Return the ends of ``value`` and of its interval, the latter up to a factor of two beyond the values."""
     least, most = frame["value"].min(), frame["value"].max()
     return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
 
 
 def clipped(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | None = None) -> pd.DataFrame:
-    """Intervals (of some `rows`) cut where the axis ends, if it does: before a logarithm they may reach below zero."""
+    """Return intervals (of some `rows`) cut at the axis's end: before a logarithm they may reach below zero."""
     domain = axis["scale"]["domain"] if isinstance(axis["scale"], alt.Scale) else None
     if not isinstance(domain, list):
         return frame
@@ -67,7 +67,7 @@ def clipped(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | No
 def counts_x(
     frame: pd.DataFrame, field: str, title: str, *, falling: bool = False, beyond: Iterable[float] = ()
 ) -> alt.X:
-    """A log2 axis with integer ticks at the values of `field`, long enough for those `beyond` them as well.
+    """Return a log2 axis with integer ticks at the values of `field`, long enough for those `beyond` them as well.
 
     `falling` puts the largest left.
     """
@@ -77,14 +77,14 @@ def counts_x(
 
 
 def workers(frame: pd.DataFrame) -> str:
-    """What the places of curves are counted in: nodes, or workers where a node has several on any of the curves."""
+    """Return the unit of curves' counts: nodes, or workers where a node has several on any of the curves."""
     return "nodes" if (frame["workers_per_node"].dropna() == 1).all() else "workers"
 
 
 def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
-    """The workers of places on curves, log2, as `workers` calls them.
+    """Return the axis of workers of curves, log2, in the unit of `workers`.
 
-    Where a full node has equally many workers on all curves, ticks of full nodes also say how many nodes these are.
+    Where a full node has equally many workers on all curves, ticks of full nodes also give the number of nodes.
     """
     x = counts_x(frame, "ranks", workers(frame), beyond=beyond)
     full = frame["workers_per_node"].dropna().unique()
@@ -96,7 +96,7 @@ def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
 
 
 def nodes_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
-    """The nodes, log2."""
+    """Return the axis of nodes, log2."""
     return counts_x(frame, "nodes", "nodes", beyond=beyond)
 
 
@@ -104,25 +104,25 @@ BATCH = "mini-batch of one worker, b [samples]"
 
 
 def batch_x(frame: pd.DataFrame) -> alt.X:
-    """The worker's mini-batch b, log2, largest left: further right stands for more nodes."""
+    """Return the axis of the worker's mini-batch b, log2, largest left: further right stands for more nodes."""
     return counts_x(frame, "worker_batch", BATCH, falling=True)
 
 
 def ratio_y(values: Iterable[float], title: str) -> alt.Y:
-    """A log2 axis for ``value``, a speedup (a ratio, no unit)."""
+    """Return a log2 axis for ``value``, a speedup (a ratio, no unit)."""
     domain = log_domain(values)
     axis = alt.Axis(values=log2_ticks(domain), format="~g")
     return alt.Y("value:Q", title=title, scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
 
 
 def log10(values: Iterable[float], number_format: str = "~g") -> tuple[alt.Scale, alt.Axis]:
-    """Scale and axis of a logarithmic quantity with a unit."""
+    """Return scale and axis of a logarithmic quantity with a unit."""
     domain = log_domain(values)
     scale = alt.Scale(type="log", domain=domain, nice=False)
     return scale, alt.Axis(values=log10_ticks(domain), format=number_format)
 
 
 def log10_y(values: Iterable[float], title: str, number_format: str = "~g") -> alt.Y:
-    """A log10 axis for ``value``, a time or rate."""
+    """Return a log10 axis for ``value``, a time or rate."""
     scale, axis = log10(values, number_format)
     return alt.Y("value:Q", title=title, scale=scale, axis=axis)

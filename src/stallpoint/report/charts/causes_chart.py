@@ -1,4 +1,4 @@
-"""What costs the time at each number of workers."""
+"""Causes of lost time at each number of workers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
-from stallpoint.report.charts.labels import AXES, arrange, at_place, leading_first, most, rows, with_interval
+from stallpoint.report.charts.labels import (
+    AXES,
+    arrange,
+    largest_row,
+    leading_first,
+    placement_in_words,
+    rows,
+    with_interval,
+)
 from stallpoint.strategies.presets import NONE
 
 CELLS = "train cells with scaling strong or weak on two workers or more"
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """For each number of workers a bar for each cause, with its interval; gains (negative losses) stand below zero."""
+    """Draw for each number of workers a bar for each cause, with its interval; gains (negative losses) are below
+    zero."""
     frame = leading_first(arrange(_causes(tables), single=True), tables)
     counted = axes.workers(frame)
     frame = frame.assign(
@@ -21,18 +30,18 @@ def draw(tables: Tables) -> alt.FacetChart:
         shown=with_interval(frame, "lost", "s"),
     )  # fmt: skip
     colour = marks.colour(frame, "cause")
-    beside = ("cause", *colour["scale"]["domain"])
+    grouped = ("cause", *colour["scale"]["domain"])
     x = marks.bars_x("ranks", counted)
     y = alt.Y("value:Q", title="time lost [% of iteration]", scale=alt.Scale(zero=True))
     tips = {"cause": "cause", "ranks": counted, "basis": "basis", "value": "lost [%]", "shown": "lost (90 % interval)",
             "verdict": "verdict"}  # fmt: skip
     return shapes.bars(
-        frame, x, y, colour, tips, beside=beside, hatch="narrow-hatch", intervals=True, before=[marks.line_at(0, "y")]
+        frame, x, y, colour, tips, grouped=grouped, hatch="narrow-hatch", intervals=True, before=[marks.line_at(0, "y")]
     )
 
 
 def _causes(tables: Tables) -> pd.DataFrame:
-    """The table with the ends of the interval as shares of the iteration, too."""
+    """Return the table with the ends of the interval as shares of the iteration, too."""
     frame = rows(tables, "causes", CELLS)
     frame = frame[frame["share"].notna() & (frame["sync"] != NONE)]
     if frame.empty:
@@ -47,7 +56,7 @@ def _causes(tables: Tables) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """The dominant cause that costs most where it was measured, of the fastest curves; else that nothing dominates."""
+    """Return the largest measured dominant cause, of the fastest curves; else that nothing dominates."""
     frame = leading_first(_causes(tables), tables).query("lead and basis == 'measured'")
     frame = frame[frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max")]
     dominant = frame[frame["verdict"] == "dominant"]
@@ -56,6 +65,6 @@ def finding(tables: Tables) -> str:
     if dominant.empty:
         counts = "/".join(str(n) for n in sorted(frame["ranks"].unique()))
         return f"No single cause dominates at {counts} {axes.workers(frame)}: their intervals overlap"
-    worst = most(dominant, "share")
+    worst = largest_row(dominant, "share")
     costs = f"{worst['cause']} costs most, {100 * worst['share']:.0f} % of each iteration"
-    return f"{worst['network']}: {costs} at {at_place(worst)}"
+    return f"{worst['network']}: {costs} at {placement_in_words(worst)}"

@@ -6,7 +6,15 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
-from stallpoint.report.charts.labels import AXES, arrange, at_place, leading_first, least, most, rows
+from stallpoint.report.charts.labels import (
+    AXES,
+    arrange,
+    largest_row,
+    leading_first,
+    placement_in_words,
+    rows,
+    smallest_row,
+)
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import number
 
@@ -15,22 +23,22 @@ COMPUTE = ("forward", "backward", "update")
 HIDDEN, EXPOSED = "hidden communication", "exposed communication"
 KINDS = ("compute", "communication")
 CROSSES = "▲"
-"""Stands above the first number of workers at which communication takes longer than compute."""
+"""Marks the first number of workers at which communication takes longer than compute."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Bars of compute beside bars of communication, hidden and exposed on each other, for each number of workers."""
+    """Draw bars of compute next to bars of communication, hidden and exposed stacked, for each number of workers."""
     frame = leading_first(arrange(_times(tables), single=True), tables)
     counted = axes.workers(frame)
     x = marks.bars_x("ranks", counted)
     y = alt.Y("value:Q", title="time in one iteration [s]", axis=alt.Axis(format="~g"))
     tips = {"time": "time", "ranks": counted, "basis": "basis", "shown": "time"}
     crossing = alt.Chart().mark_text(style="row", dy=-9).encode(x=x, y=marks.at(y, "top"), text="crosses:N")
-    return shapes.bars(frame, x, y, "time", tips, beside=("kind", *KINDS), order="order", before=[crossing])
+    return shapes.bars(frame, x, y, "time", tips, grouped=("kind", *KINDS), order="order", before=[crossing])
 
 
 def _times(tables: Tables) -> pd.DataFrame:
-    """A row for each kind of time of a point, as measured, or where nobody did as predicted; and the crossing."""
+    """Return a row for each kind of time of a point, measured, else predicted; and the crossing."""
     frame = rows(tables, "predictions", CELLS)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     was = frame["measured_iteration"].notna()
@@ -61,11 +69,11 @@ def _times(tables: Tables) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """Where communication takes longer than compute, on the fastest curves; or that it never does."""
+    """Return where communication takes longer than compute, on the fastest curves; or that it never does."""
     frame = leading_first(_times(tables), tables).query("lead")
     crossing = frame[frame["crosses"] != ""]
     if crossing.empty:
-        return f"Communication stays below compute up to {at_place(most(frame, 'ranks'))}"
-    first = least(crossing, "ranks")
+        return f"Communication stays below compute up to {placement_in_words(largest_row(frame, 'ranks'))}"
+    first = smallest_row(crossing, "ranks")
     predicted = " (predicted)" if first["basis"] == "predicted" else ""
-    return f"{first['network']}: communication takes longer than compute from {at_place(first)} on{predicted}"
+    return f"{first['network']}: communication takes longer than compute from {placement_in_words(first)} on{predicted}"

@@ -9,7 +9,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import Tables, shapes, theme
-from stallpoint.report.charts.labels import least, most, rows
+from stallpoint.report.charts.labels import largest_row, rows, smallest_row
 from stallpoint.text import number
 
 CELLS = "convergence cells"
@@ -19,7 +19,7 @@ AGAINST = {"samples": "samples seen", "seconds": "seconds of training"}
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Two panels for each network and hardware, a line for each run in the colour of its series."""
+    """Draw two panels for each network and hardware, a line for each run in the colour of its series."""
     frame = _lines(tables)
     frame = pd.concat([frame.assign(at=frame[name], of=words) for name, words in AGAINST.items()])
     frame["panel"] = frame["network"] + " · " + frame["hardware"] + "\n" + frame["of"]
@@ -40,7 +40,8 @@ def runs(
     names: Collection[str] = (),
     before: Sequence[alt.Chart] = (),
 ) -> alt.FacetChart:
-    """A line for each ``run``, whose ``series``, and those of other `names`, have colours in their natural order.
+    """Return a line for each ``run``, whose ``series``, and those of other `names`, have colours in their natural
+    order.
 
     Layers `before` them have the same colours.
     """
@@ -55,7 +56,7 @@ def runs(
 
 
 def finding(tables: Tables) -> str:
-    """The best accuracy at the largest mini-batch beside that at the smallest, where they are farthest apart."""
+    """Return the best accuracy at the largest and at the smallest mini-batch, where they are farthest apart."""
     frame = _lines(tables)
     best = frame.groupby([*(axis for axis in RUN if axis != "trial")], as_index=False)["value"].max()
     best = best.groupby(["network", "hardware", "recipe", "batch"], as_index=False)["value"].mean()
@@ -66,22 +67,22 @@ def finding(tables: Tables) -> str:
     }).reset_index()  # fmt: skip
     ends = ends[ends["large"] > ends["small"]]
     if ends.empty:
-        top = most(best, "value")
+        top = largest_row(best, "value")
         return f"{top['network']} reaches {number(top['value'], 3)} % at B = {top['batch']}"
-    at = least(ends.assign(gain=ends["last"] - ends["first"]), "gain")
+    at = smallest_row(ends.assign(gain=ends["last"] - ends["first"]), "gain")
     accuracy = f"{number(at['last'], 3)} % at B = {at['large']}, {number(at['first'], 3)} % at {at['small']}"
     return f"{at['network']}, {at['recipe']}: {accuracy}"
 
 
 def tuned(frame: pd.DataFrame, value: str) -> pd.DataFrame:
-    """The rows of each series' best trial: that with the highest mean over seeds of the runs' best `value`."""
+    """Return the rows of each series' best trial: that with the highest mean over seeds of the runs' best `value`."""
     best = frame.groupby(RUN)[value].max().groupby([*SERIES, "trial"]).mean().reset_index()
     best = best.sort_values([*SERIES, value], ascending=[*[True] * len(SERIES), False], kind="stable")
     return frame.merge(best.drop_duplicates(SERIES)[[*SERIES, "trial"]], on=[*SERIES, "trial"])
 
 
 def _lines(tables: Tables) -> pd.DataFrame:
-    """The evaluations of the best trials, each with its series: B, and whatever else varies."""
+    """Return the evaluations of the best trials, each with its series: B, and whatever else varies."""
     frame = tuned(rows(tables, "convergence", CELLS), "validation_accuracy")
     several = (frame["ranks"] > frame["nodes"]).any()
     units = {"storage": "", "sync": "", "recipe": "", "nodes": " nodes", **({"ranks": " workers"} if several else {})}

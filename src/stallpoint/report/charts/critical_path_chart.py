@@ -1,4 +1,4 @@
-"""Where the time of an iteration goes, by workers."""
+"""Parts of the iteration time, by workers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import Tables, axes, marks, shapes
-from stallpoint.report.charts.labels import AXES, arrange, at_place, leading_first, most, rows, with_interval
+from stallpoint.report.charts.labels import (
+    AXES,
+    arrange,
+    largest_row,
+    leading_first,
+    placement_in_words,
+    rows,
+    with_interval,
+)
 from stallpoint.strategies.presets import NONE
 
 CELLS = "train cells with scaling strong or weak"
 WRITTEN = 0.08
-"""Parts of at least this share of the highest bar have their percentage written in them."""
+"""Share of the highest bar from which on a part's percentage is written in it."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Stacked seconds of the iteration, one bar for each number of workers; parts that never take time are left out."""
+    """Draw stacked seconds of the iteration, one bar for each number of workers; parts that are always 0 are
+    omitted."""
     frame = rows(tables, "critical_path", CELLS)
     frame = frame[(frame["sync"] != NONE) & (frame.groupby("part")["share"].transform("max") > 0)]
     frame = leading_first(arrange(frame, single=True), tables)
@@ -38,9 +47,9 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
-    """`frame` with where each part's bar begins and ends, in the order of `parts`, and where its interval stands.
+    """Return `frame` with each part's bar ends, in the order of `parts`, and the position of its interval.
 
-    The interval of a part stands around the upper end of its bar, beside those of its neighbours.
+    The interval of a part stands around the upper end of its bar, next to those of its neighbours.
     """
     order = frame["part"].map(parts.index)
     frame = frame.assign(order=order, first=range(len(frame)))
@@ -65,7 +74,8 @@ def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """The cause outside computing with the largest share of an iteration, on the most workers of each fastest curve."""
+    """Return the cause outside computing with the largest share of an iteration, on the most workers of each fastest
+    curve."""
     frame = rows(tables, "critical_path", CELLS)
     frame = leading_first(frame[frame["sync"] != NONE], tables)
     frame = frame[frame["lead"] & (frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max"))]
@@ -77,9 +87,9 @@ def finding(tables: Tables) -> str:
         .sum()
         .reset_index()
     )
-    worst = most(shares, "share")
+    worst = largest_row(shares, "share")
     several = frame["hardware"].nunique() > 1
-    place = f"{worst['network']} on {worst['hardware']}" if several else worst["network"]
+    subject = f"{worst['network']} on {worst['hardware']}" if several else worst["network"]
     predicted = " (predicted)" if worst["basis"] == "predicted" else ""
     takes = f"{worst['cause']} takes {100 * worst['share']:.0f} % of each iteration"
-    return f"{place}: {takes} at {at_place(worst)}{predicted}"
+    return f"{subject}: {takes} at {placement_in_words(worst)}{predicted}"

@@ -11,19 +11,19 @@ import pandas as pd
 
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
-from stallpoint.report.charts.labels import arrange, at_place, estimate, least, rows
+from stallpoint.report.charts.labels import arrange, estimate, placement_in_words, rows, smallest_row
 from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
 CELLS = "train cells with scaling strong or weak"
 FLAT = 1.0
-"""Where no curve waits longer than this [% of its iteration], one panel holds them all."""
+"""Wait [% of its iteration] of all curves below which one panel holds them all."""
 STARVING = 100 * (1 - BUSY)
-"""Workers that wait longer [% of the iteration] are not kept busy."""
+"""Wait [% of the iteration] above which workers are not kept busy."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A series for each storage over the workers: as measured, and as predicted without a point's own cells."""
+    """Draw a series for each storage over the workers: measured, and predicted without a point's own cells."""
     bases = {"measured": "utilisation", "predicted": "predicted_utilisation"}
     known = pd.concat([_share(tables, basis, name) for basis, name in bases.items()])
     measured = known[known["basis"] == "measured"]
@@ -42,20 +42,20 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def over_workers(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line: str) -> alt.FacetChart:
-    """Points for what was measured, a dashed line through the rows of the basis `line`, and their limit."""
+    """Return points for measurements, a dashed line through the rows of the basis `line`, and their limit."""
     lines = [replace(shapes.MEASURED, dash=None), Line(line, theme.DASHED, hover=False)]
     behind = [marks.limit("limit", y)]
     return shapes.curves(frame, x, y, tips, lines, colour="storage", detail=["network", "curve"], behind=behind)
 
 
 def by_storage(frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` with a ``panel`` for each curve but its storage, which stays for the colour; and ``curve``."""
+    """Return `frame` with a ``panel`` for each curve but its storage, which is the colour; and ``curve``."""
     arranged = arrange(frame.assign(name=frame["storage"], storage=""), single=True)
     return arranged.assign(storage=arranged["name"], curve=arranged["panel"])
 
 
 def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
-    """Shares in %, what the utilisation in the column `name` leaves; predictions stand beside measurements, too."""
+    """Return shares in %, 1 minus the utilisation in the column `name`; predictions next to measurements, too."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame[name].notna() & ((frame["basis"] == "measured") | (basis == "predicted"))]
     ends = {"": name, "_low": f"{name}_high", "_high": f"{name}_low"}
@@ -66,7 +66,7 @@ def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """From which workers on training starves; else the longest wait, and where."""
+    """Return from which workers on training starves; else the longest wait, and where."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame["utilisation"].notna()]
     if frame.empty:
@@ -74,12 +74,13 @@ def finding(tables: Tables) -> str:
     starving = frame[frame["utilisation_high"] < BUSY]
     measured = frame[frame["basis"] == "measured"]
     if len(starving):
-        first: Any = least(starving, "ranks")
+        first: Any = smallest_row(starving, "ranks")
         waits = f"workers wait {100 * (1 - first['utilisation']):.0f} % of each iteration"
-        told = "" if first["basis"] == "measured" else ", as predicted"
-        return f"{first['network']} from {first['storage']} starves from {at_place(first)} on: {waits}{told}"
+        basis = "" if first["basis"] == "measured" else ", as predicted"
+        return f"{first['network']} from {first['storage']} starves from {placement_in_words(first)} on: {waits}{basis}"
     if 100 * (1 - measured["utilisation_low"].min()) < FLAT:
         return f"Workers wait for training data in less than {FLAT:.0f} % of any iteration: it costs nothing here"
-    worst: Any = least(measured, "utilisation")
+    worst: Any = smallest_row(measured, "utilisation")
     where = f"{worst['network']} from {worst['storage']}"
-    return f"{where}: workers wait {100 * (1 - worst['utilisation']):.0f} % of each iteration at {at_place(worst)}"
+    waits = f"workers wait {100 * (1 - worst['utilisation']):.0f} % of each iteration"
+    return f"{where}: {waits} at {placement_in_words(worst)}"

@@ -1,4 +1,4 @@
-"""Rates that scaling laws predict from the smaller worker counts, against what was measured."""
+"""Rates that scaling laws predict from the smaller worker counts, against measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CELLS = "train cells at four or more numbers of workers, nor external table with
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """One point for each count left out, a panel for each table."""
+    """Draw one point for each held-out count, a panel for each table."""
     frame = rows(tables, "law_validation", CELLS)
     frame = frame[frame["predicted"].notna()]
     if frame.empty:

@@ -1,4 +1,4 @@
-"""Charts as journals print them: one or two columns wide, text of 8 points, no title (the caption stands below).
+"""Charts for journals: one or two columns wide, text of 8 points, no title (the caption stands below).
 
 Lengths are points (1/72 inch). A chart with one or two panels is as wide as a column, others as a page; panels are
 given the width that is left beside axes and legends, which is found by drawing.
@@ -18,16 +18,16 @@ from stallpoint.report.charts import theme
 COLUMN, PAGE = 3.3 * 72, 7.0 * 72
 """Widths of a column and of a page."""
 WIDE = 600
-"""A chart without panels that is wider than this on a screen is as wide as a page on paper."""
-MOST_IN_COLUMN = 2
-"""Panels that are drawn in a column, one below the other."""
-LEAST_PANEL = 80.0
+"""Width on a screen above which a chart without panels takes a page on paper."""
+MAX_IN_COLUMN = 2
+"""Panels drawn in a column, one below the other."""
+MIN_PANEL = 80.0
 CHARACTER = 4.7
-"""Width of a character of a panel's name, bold and of 8 points, on average."""
+"""Mean width of a character of a panel's name, bold and of 8 points."""
 THINNER = {"strokeWidth": 0.6, "size": 0.4}
-"""Marks that a screen shows with this width of line or area, as a part of it on paper."""
+"""Line widths on paper, as a part of those on a screen, of marks."""
 LEGEND_COLUMNS = (0, 4, 3, 2, 1)
-"""Entries of a legend beside each other, tried in this order; 0: all of them."""
+"""Columns of a legend, tried in this order; 0: all entries in a row."""
 _NUMBERED = re.compile(r'((?:\bid="|\burl\(#)(?:clip|gradient_))(\d+)(?=["\')])')
 _SIZE = re.compile(r'(<svg\b[^>]*?) width="([\d.]+)" height="([\d.]+)"')
 
@@ -35,8 +35,8 @@ Spec = dict[str, Any]
 
 
 def svg(spec: Spec, version: str) -> str:
-    """The chart of `spec` (Vega-Lite `version`, without theme) as SVG with its size in points."""
-    target, across = _place(spec)
+    """Return the chart of `spec` (Vega-Lite `version`, without theme) as SVG with its size in points."""
+    target, across = _layout(spec)
     drawn = ""
     for columns in LEGEND_COLUMNS:
         drawn = _numbered(_fitted(spec, version, target, across, columns))
@@ -46,18 +46,19 @@ def svg(spec: Spec, version: str) -> str:
 
 
 def _numbered(drawn: str) -> str:
-    """The SVG with its clip paths and gradients numbered from 1: Vega counts on through all charts of a process."""
+    """Return the SVG with its clip paths and gradients numbered from 1: Vega counts on through all charts of a
+    process."""
     numbers: dict[str, str] = {}
     return _NUMBERED.sub(lambda found: found[1] + numbers.setdefault(found[2], str(len(numbers) + 1)), drawn)
 
 
 def in_points(drawn: str) -> str:
-    """The SVG with its size as points; without unit it would be read as pixels, of which an inch has 96."""
+    """Return the SVG with its size as points; without unit it would be read as pixels, of which an inch has 96."""
     return _SIZE.sub(r'\1 width="\2pt" height="\3pt"', drawn, count=1)
 
 
 def _shrunk(drawn: str, target: float) -> str:
-    """The whole drawing at a smaller scale: a legend that is wider than a column by itself, say."""
+    """Return the whole drawing at a smaller scale: for a legend wider than a column, say."""
     factor = target / _width(drawn)
     return _SIZE.sub(
         lambda found: f'{found[1]} width="{factor * float(found[2]):.1f}" height="{factor * float(found[3]):.1f}"',
@@ -66,8 +67,8 @@ def _shrunk(drawn: str, target: float) -> str:
     )
 
 
-def _place(spec: Spec) -> tuple[float, int]:
-    """Width of the whole and number of panels beside each other. A panel chosen by a menu has a page for itself."""
+def _layout(spec: Spec) -> tuple[float, int]:
+    """Return the total width and the number of panels side by side; a panel chosen by a menu has a page for itself."""
     if spec.get("width", 0) > WIDE:
         return PAGE, 1
     panels = 1
@@ -75,13 +76,13 @@ def _place(spec: Spec) -> tuple[float, int]:
         if not facet["facet"].get("sort"):
             return PAGE, 1
         panels = max(panels, len(facet["facet"]["sort"]))
-    if panels <= MOST_IN_COLUMN:
+    if panels <= MAX_IN_COLUMN:
         return COLUMN, 1
     return PAGE, 2 if panels == 4 else 3
 
 
 def _fitted(spec: Spec, version: str, target: float, across: int, legend_columns: int) -> str:
-    """Drawn up to three times: the total width is the panels' and what does not depend on them."""
+    """Fit the width in up to three drawings: the total is the panels' and a part independent of them."""
     import vl_convert as vlc
 
     config = theme.print_config(legend_columns=legend_columns)
@@ -90,7 +91,7 @@ def _fitted(spec: Spec, version: str, target: float, across: int, legend_columns
     for _ in range(3):
         drawn = vlc.vegalite_to_svg({**_sized(spec, width, across), "config": config}, vl_version=version)
         off = target - _width(drawn)
-        if abs(off) <= 1 or _width(drawn) == before or width + off / across < LEAST_PANEL:
+        if abs(off) <= 1 or _width(drawn) == before or width + off / across < MIN_PANEL:
             break
         before = _width(drawn)
         width += off / across
@@ -105,7 +106,7 @@ def _width(drawn: str) -> float:
 
 
 def _facets(spec: Spec) -> Iterator[Spec]:
-    """The faceted charts in a chart, itself or parts of it."""
+    """Return the faceted charts in a chart, itself or parts of it."""
     if "facet" in spec:
         yield spec
     for part in (*spec.get("vconcat", ()), *spec.get("hconcat", ())):
@@ -113,7 +114,7 @@ def _facets(spec: Spec) -> Iterator[Spec]:
 
 
 def _sized(spec: Spec, width: float, across: int) -> Spec:
-    """A copy with panels of this width, `across` of them beside each other; heights in proportion, marks thinner."""
+    """Return a copy with panels of this width, `across` of them side by side; heights in proportion, marks thinner."""
     copy: Spec = deepcopy(spec)
     for facet in _facets(copy):
         if "columns" in facet:
@@ -134,28 +135,28 @@ def _resize(panel: Spec, width: float) -> None:
 
 
 def _wrap(facet: Spec, width: float) -> None:
-    """Names of panels in lines that are no longer than the panel is wide."""
+    """Return names of panels in lines no longer than the panel is wide."""
     names, header = facet.get("sort"), facet.get("header")
     if not isinstance(names, list) or not header:
         return
-    most = max(int(width / CHARACTER), 8)
-    lines = {name: [piece for line in name.split("\n") for piece in _lines(line, most)] for name in names}
+    max_length = max(int(width / CHARACTER), 8)
+    lines = {name: [piece for line in name.split("\n") for piece in _lines(line, max_length)] for name in names}
     header["labelExpr"] = f"({json.dumps(lines)})[datum.value]"
 
 
-def _lines(text: str, most: int) -> list[str]:
-    """Lines of at most `most` characters, broken at the dots between the parts of a name where that is possible."""
+def _lines(text: str, max_length: int) -> list[str]:
+    """Return lines of at most `most` characters, broken at the dots between the parts of a name where possible."""
     closed = text.replace(" ", "\N{NO-BREAK SPACE}").replace(
         "\N{NO-BREAK SPACE}·\N{NO-BREAK SPACE}", "\N{NO-BREAK SPACE}· "
     )
-    wrapped = textwrap.wrap(closed, most, break_on_hyphens=False, break_long_words=False)
-    whole = [line.replace("\N{NO-BREAK SPACE}", " ").removesuffix(" ·") for line in wrapped]
+    wrapped = textwrap.wrap(closed, max_length, break_on_hyphens=False, break_long_words=False)
+    lines = [line.replace("\N{NO-BREAK SPACE}", " ").removesuffix(" ·") for line in wrapped]
     # A part that is too long by itself is broken at its spaces.
-    return [piece for line in whole for piece in textwrap.wrap(line, most, break_on_hyphens=False)]
+    return [piece for line in lines for piece in textwrap.wrap(line, max_length, break_on_hyphens=False)]
 
 
 def _thin(part: Any) -> None:
-    """Lines and points of all marks, and of constants in their place, as thin as paper allows."""
+    """Return lines and points of all marks, and constants that replace them, as thin as paper allows."""
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         _thin(inner)
     mark = part.get("mark") if isinstance(part, dict) else None

@@ -1,4 +1,4 @@
-"""Frames as charts need them: panel and series labels, numbers as text, few digits.
+"""Frames for charts: panel and series labels, numbers as text, few digits.
 
 A chart has one *panel* for each combination of all that varies but the preset, and in a panel one *series* for each
 preset, which has its colour and shape in every chart.
@@ -14,7 +14,7 @@ import pandas as pd
 from stallpoint.records.tables import SERIES
 from stallpoint.report.charts import NoData, Tables
 from stallpoint.strategies.presets import NONE
-from stallpoint.study.workers import placement_in_words
+from stallpoint.study.workers import placement_in_words as in_words
 from stallpoint.text import number
 
 AXES = tuple(column.name for column in SERIES)
@@ -22,19 +22,19 @@ FILTERS = ("network", "hardware", "storage")
 """Axes by which readers of the report choose what is shown."""
 PANEL_AXES = ("network", "hardware", "scaling")
 APART = ("storage", "batch", "prefetch", "workers_per_node")
-"""Axes that, where they vary, panels are named by: colours are for presets."""
+"""Axes that name panels where they vary: colours are for presets."""
 
 
 def rows(tables: Tables, name: str, cells: str) -> pd.DataFrame:
-    """A copy of the table; raises `NoData` that asks for `cells` when it is empty or absent."""
+    """Return a copy of the table; raise `NoData` asking for `cells` when it is empty or absent."""
     frame = tables.get(name)
     if frame is None or frame.empty:
         raise NoData(f"no {cells} (table {name} is empty)")
     return frame.copy()
 
 
-def text_of(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
-    """The values of one axis as a reader says them: ``wfbp``, ``prefetch 2``, ``B = 256``."""
+def axis_text(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
+    """Return the values of one axis in words: ``wfbp``, ``prefetch 2``, ``B = 256``."""
     if axis == "batch":
         symbol = frame["scaling"].map({"strong": "B = "}).fillna("b = ")
         return symbol + frame["batch"].astype(str)
@@ -47,9 +47,9 @@ def text_of(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
 
 
 def label(frame: pd.DataFrame, axes: list[str]) -> pd.Series[str]:
-    """One text for each row from the given axes, joined by a dot; one worker on every node is not worth saying."""
-    told = [axis for axis in axes if axis != "workers_per_node" or (frame[axis] > 1).any()]
-    texts = [text_of(frame, axis) for axis in told]
+    """Return one text for each row from the given axes, joined by a dot; one worker per node is not named."""
+    named = [axis for axis in axes if axis != "workers_per_node" or (frame[axis] > 1).any()]
+    texts = [axis_text(frame, axis) for axis in named]
     joined = pd.Series("", index=frame.index)
     for i, text in enumerate(texts):
         joined = joined + (" · " if i else "") + text
@@ -57,14 +57,14 @@ def label(frame: pd.DataFrame, axes: list[str]) -> pd.Series[str]:
 
 
 def varies(frame: pd.DataFrame, axis: str) -> bool:
-    """Whether an axis takes several values; a batch only counts within one way of scaling."""
+    """Return whether an axis takes several values; a batch only counts within one way of scaling."""
     if axis == "batch":
         return bool((frame.groupby("scaling")["batch"].nunique() > 1).any())
     return bool(frame[axis].nunique() > 1)
 
 
 def arrange(frame: pd.DataFrame, *, single: bool = False) -> pd.DataFrame:
-    """`frame` with the columns ``panel`` (two lines) and ``series``; `single`: a panel for each curve."""
+    """Return `frame` with the columns ``panel`` (two lines) and ``series``; `single`: a panel for each curve."""
     apart = [axis for axis in (*APART, *(["sync"] if single else [])) if varies(frame, axis)]
     first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *apart])
     panelled = frame.assign(panel=first + "\n" + second, series=frame["sync"])
@@ -72,7 +72,7 @@ def arrange(frame: pd.DataFrame, *, single: bool = False) -> pd.DataFrame:
 
 
 def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> list[str]:
-    """Texts such as ``1.83 (1.71 to 1.95)`` for the estimate `name`, for tooltips."""
+    """Return texts such as ``1.83 (1.71 to 1.95)`` for the estimate `name`, for tooltips."""
     suffix = f" {unit}" if unit else ""
     texts = []
     for value, low, high in zip(frame[name], frame[f"{name}_low"], frame[f"{name}_high"], strict=True):
@@ -82,9 +82,9 @@ def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float =
 
 
 def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> pd.DataFrame:
-    """`frame` with the estimate `name` as ``value``, ``low``, ``high`` (times `scale`) and ``shown`` (its text).
+    """Return `frame` with the estimate `name` as ``value``, ``low``, ``high`` (times `scale`) and ``shown`` (its text).
 
-    Rows without a value are left out; where an interval is not known, it is the value itself.
+    Rows without a value are dropped; an unknown interval is the value itself.
     """
     known = frame[frame[name].notna()]
     value = known[name] * scale
@@ -97,9 +97,10 @@ def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0)
 
 
 def compact(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
-    """Only what a chart reads, real numbers at five significant digits: small specs, equal on every machine.
+    """Return only the columns a chart reads, real numbers at five significant digits: small specs, equal on every
+    machine.
 
-    Of the panel, whether it leads, and the axes by which readers of the report choose rows, what the frame has stays.
+    The panel, whether it leads, and the filter axes of the report stay.
     """
     kept = frame[[name for name in frame if name in {*fields, "panel", "lead", *FILTERS}]].copy()
     for column in kept.select_dtypes("float"):
@@ -107,26 +108,27 @@ def compact(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
     return kept.reset_index(drop=True)
 
 
-def at_place(row: Any) -> str:
-    """Where a row of a curve is, in words: ``4 nodes``, or ``8 workers (2 nodes)``."""
-    return placement_in_words(int(row["ranks"]), int(row["workers_per_node"]))
+def placement_in_words(row: Any) -> str:
+    """Return the placement of a row of a curve: ``4 nodes``, or ``8 workers (2 nodes)``."""
+    return in_words(int(row["ranks"]), int(row["workers_per_node"]))
 
 
-def most(frame: pd.DataFrame, column: str) -> Any:
-    """The row with the largest value in a column; the first of several."""
+def largest_row(frame: pd.DataFrame, column: str) -> Any:
+    """Return the row with the largest value in a column; the first of several."""
     return frame.sort_values(column, ascending=False, kind="stable").iloc[0]
 
 
-def least(frame: pd.DataFrame, column: str) -> Any:
-    """The row with the smallest value in a column; the first of several."""
+def smallest_row(frame: pd.DataFrame, column: str) -> Any:
+    """Return the row with the smallest value in a column; the first of several."""
     return frame.sort_values(column, kind="stable").iloc[0]
 
 
 def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """`frame` with ``lead``: whether its curve is the fastest of its network and hardware; those rows come first.
+    """Return `frame` with ``lead``, whether its curve is the fastest of its network and hardware; those rows come
+    first.
 
-    The fastest is the one with the most samples per second on any number of workers that was measured, as on the cards
-    of the report; where none was measured, on any that is predicted.
+    The fastest has the most samples per second at any measured number of workers, as on the cards of the report;
+    without measurements at any predicted one.
     """
     curves = frame[list(AXES)].drop_duplicates()
     known = tables.get("predictions")
@@ -144,11 +146,11 @@ def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 FAR = 0.25
-"""A prediction that is this far off is named in the chart."""
+"""Error above which a prediction is named in the chart."""
 
 
 def against_measured(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows with times as measured and as predicted [s], their intervals and ``error``, and what is said of them."""
+    """Return rows with measured and predicted times [s], their intervals, ``error`` and their texts."""
     return frame.assign(
         series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
         shown=with_interval(frame, "predicted", "s"),
@@ -161,11 +163,12 @@ def against_measured(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def coverage(frame: pd.DataFrame, by: list[str], place: Callable[[Any], str]) -> pd.Series[str]:
-    """Panels of predictions: their `place`, how many intervals hold what was measured, and the median error."""
+def coverage(frame: pd.DataFrame, by: list[str], panel_name: Callable[[Any], str]) -> pd.Series[str]:
+    """Return panels of predictions: their `panel_name`, how many intervals cover the measurement, and the median
+    error."""
     panel = pd.Series("", index=frame.index)
     for _, part in frame.groupby(by):
         covered, median = int(part["covered"].sum()), 100 * part["error"].abs().median()
-        said = f"{covered} of {len(part)} intervals hold it, median error {median:.1f} %"
-        panel[part.index] = f"{place(part.iloc[0])}\n{said}"
+        words = f"{covered} of {len(part)} intervals hold it, median error {median:.1f} %"
+        panel[part.index] = f"{panel_name(part.iloc[0])}\n{words}"
     return panel

@@ -8,14 +8,14 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import Tables, shapes
-from stallpoint.report.charts.labels import least
+from stallpoint.report.charts.labels import smallest_row
 from stallpoint.report.charts.layer_scaling import SMALL, falling_batch, layer_scaling
 
 LINE = replace(shapes.MEASURED, width="share")
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A panel for each network and hardware, a curve for each layer type that takes time, as wide as its share."""
+    """Draw a panel for each network and hardware, a curve for each layer type that takes time, as wide as its share."""
     frame = layer_scaling(tables, all_layers=False)
     return falling_batch(frame[~_small(frame)], "layer_type", "layer type", LINE)
 
@@ -26,10 +26,10 @@ def _small(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 def finding(tables: Tables) -> str:
-    """Which layer types that take time get faster least, at the smallest mini-batch; which are left out."""
+    """Return the layer types, of those that take time, whose speedup is smallest at the smallest mini-batch."""
     frame = layer_scaling(tables, all_layers=False)
     large = frame[~_small(frame)]
-    worst = least(large[large["worker_batch"] == large["worker_batch"].min()], "speedup")
+    worst = smallest_row(large[large["worker_batch"] == large["worker_batch"].min()], "speedup")
     gone = sorted(set(frame["layer_type"]) - set(large["layer_type"]))
-    left = f"; not drawn, below {100 * SMALL:.0f} % of the time: {', '.join(gone)}" if gone else ""
-    return f"{worst['network']}: {worst['layer_type']} gains least, {worst['speedup']:.2g} times{left}"
+    excluded = f"; not drawn, below {100 * SMALL:.0f} % of the time: {', '.join(gone)}" if gone else ""
+    return f"{worst['network']}: {worst['layer_type']} gains least, {worst['speedup']:.2g} times{excluded}"

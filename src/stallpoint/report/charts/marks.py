@@ -1,4 +1,4 @@
-"""Marks that several charts share: curves with intervals, an ideal line, and the panels they stand in."""
+"""Marks shared by charts: curves with intervals, an ideal line, and their panels."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ _IN_EXPRESSIONS = re.compile(r"\bdatum\.(\w+)")
 
 
 NEAR = 0.10
-"""Predictions this close to the measurement are in the band around the diagonal."""
-FEWEST_BARS = 5
-"""Bars of a panel that holds fewer are as wide as if it held as many."""
+"""Error of predictions in the band around the diagonal."""
+MIN_BARS = 5
+"""Number of bars by which bars are at least as narrow."""
 DASH_SIZE = 250
-"""Size of a line in a legend: long enough to show its dashes."""
+"""Length of a line in a legend, which shows its dashes."""
 
 
 def colour(frame: pd.DataFrame, field: str, title: str | None = None) -> alt.Color:
-    """The fixed colours of `field` for the values present, with a legend where there are several."""
+    """Return the fixed colours of `field` for the values present, with a legend where there are several."""
     values = list(frame[field].unique())
     legend = alt.Legend(title=title, symbolOpacity=1) if len(values) > 1 else None
     return alt.Color(f"{field}:N", scale=theme.colours(field, values), legend=legend)
 
 
 def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
-    """Colour and shape of each ``series`` of `frame`, those of its preset (``sync``), with a legend for several."""
-    colours, shapes = theme.of_presets(dict(zip(frame["series"], frame["sync"], strict=True)))
+    """Return colour and shape of each ``series`` of `frame`, those of its preset (``sync``), with a legend for
+    several."""
+    colours, shapes = theme.preset_scales(dict(zip(frame["series"], frame["sync"], strict=True)))
     legend = alt.Legend(title=None, symbolOpacity=1) if len(colours["domain"]) > 1 else None
     return alt.Color("series:N", scale=colours, legend=legend), alt.Shape("series:N", scale=shapes, legend=legend)
 
@@ -46,7 +47,7 @@ def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
 def dashes(
     of: Mapping[str, Sequence[int]] = theme.DASHES, field: str = "basis", title: str | None = None
 ) -> alt.StrokeDash:
-    """The dashes of lines by their `field`, with a legend."""
+    """Return the dashes of lines by their `field`, with a legend."""
     scale = alt.Scale(domain=list(of), range=list(of.values()))
     return alt.StrokeDash(
         "basis:N", scale=scale, legend=alt.Legend(title=title, symbolType="stroke", symbolSize=DASH_SIZE)
@@ -54,61 +55,61 @@ def dashes(
 
 
 def limit(basis: str, y: alt.Y) -> alt.Chart:
-    """The rows of a basis as lines across their panel."""
+    """Return the rows of a basis as lines across their panel."""
     chart: alt.Chart = only(basis).mark_rule(style="zero", clip=True).encode(y=y)
     return chart
 
 
 def tips(**titles: str) -> list[alt.Tooltip]:
-    """Tooltips: field name and the title shown for it."""
+    """Return tooltips: field name and its title."""
     return [alt.Tooltip(field, title=title) for field, title in titles.items()]
 
 
 def bars_x(field: str, title: str, *, falling: bool = False) -> alt.X:
-    """An axis of bars, one for each value of `field`."""
+    """Return an axis of bars, one for each value of `field`."""
     order: Literal["ascending", "descending"] = "descending" if falling else "ascending"
     return alt.X(f"{field}:O", title=title, sort=order, axis=alt.Axis(labelAngle=0))
 
 
 def bar_width(frame: pd.DataFrame, field: str) -> float:
-    """Width of a bar as a part of its place; a few bars stay slim."""
-    most = frame.groupby("panel")[field].nunique().max()
-    return 0.9 * min(1.0, float(most) / FEWEST_BARS)
+    """Return the width of a bar as a part of its step; a few bars stay slim."""
+    max_bars = frame.groupby("panel")[field].nunique().max()
+    return 0.9 * min(1.0, float(max_bars) / MIN_BARS)
 
 
 def at(channel: Axis, field: str) -> Axis:
-    """The same axis, reading another field."""
+    """Return the same axis for another field."""
     copy: Axis = channel.copy()
     copy["shorthand"] = f"{field}:Q"
     return copy
 
 
 def only(basis: str) -> alt.Chart:
-    """A chart of the rows with this ``basis``."""
+    """Return a chart of the rows with this ``basis``."""
     chart: alt.Chart = alt.Chart().transform_filter(f"datum.basis == '{basis}'")
     return chart
 
 
 def line_at(value: float, channel: Literal["x", "y"]) -> alt.Chart:
-    """One line in each panel, at a value of the horizontal or vertical axis."""
+    """Return one line in each panel, at a value of the horizontal or vertical axis."""
     once: alt.Chart = alt.Chart().transform_aggregate(rows="count()").mark_rule(style="zero")
     return once.encode(**{channel: alt.datum(value)})
 
 
 def error_bars(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Vertical intervals from ``low`` to ``high``."""
+    """Return vertical intervals from ``low`` to ``high``."""
     chart: alt.Chart = base.mark_rule(opacity=0.8).encode(y=at(y, "low"), y2="high:Q")
     return chart
 
 
 def band(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """An area from ``low`` to ``high``."""
+    """Return an area from ``low`` to ``high``."""
     chart: alt.Chart = base.mark_area(opacity=0.16).encode(y=at(y, "low"), y2="high:Q")
     return chart
 
 
 def points(base: alt.Chart, y: alt.Y, shape: alt.Shape | None = None) -> alt.Chart:
-    """Filled points at ``value``; where colours tell series apart, shapes (those given, or theirs) do as well."""
+    """Return filled points at ``value``, in the given shapes, or those of their colours."""
     chart: alt.Chart = base.mark_point(filled=True, size=45, opacity=1).encode(y=y)
     colour = base["encoding"]["color"]
     if isinstance(colour, alt.Color) and len(colour["scale"]["domain"]) > 1:
@@ -119,19 +120,19 @@ def points(base: alt.Chart, y: alt.Y, shape: alt.Shape | None = None) -> alt.Cha
 
 
 def hover(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Unseen points at ``value``, for tooltips: a line has but one, that of its first point."""
+    """Return invisible points at ``value``, for tooltips: a line has but one, that of its first point."""
     chart: alt.Chart = base.mark_point(filled=True, size=150, opacity=0).encode(y=y)
     return chart
 
 
 def ideal(x: alt.X, y: alt.Y) -> alt.Chart:
-    """The rows with basis ``ideal`` as a grey line for each ``start``."""
+    """Return the rows with basis ``ideal`` as a grey line for each ``start``."""
     chart: alt.Chart = only("ideal").mark_line(style="ideal", clip=True).encode(x=x, y=y, detail="start:N")
     return chart
 
 
 def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.DataFrame:
-    """Rows of the ideal line in each panel: in proportion to `field`, or to its inverse when it is `falling`."""
+    """Return rows of the ideal line in each panel: in proportion to `field`, or to its inverse when it is `falling`."""
     drawn = frame[["panel", field]].drop_duplicates()
     if falling:
         starts = frame.groupby(["panel", "series"])[field].max().reset_index(name="start")
@@ -144,10 +145,10 @@ def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.
 
 
 def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, own: Sequence[str] = ()) -> alt.FacetChart:
-    """The layers, drawn from `frame`, once for each value of its column ``panel``, in order of appearance.
+    """Return the layers, drawn from `frame`, once for each value of its column ``panel``, in order of appearance.
 
-    Every panel has its own axis lines and titles, so that each can be read alone; scales are shared but those of the
-    axes in `own`.
+    Every panel has its own axis lines and titles, so that each can be read by itself; scales are shared but those of
+    the axes in `own`.
     """
     names = list(dict.fromkeys(frame["panel"]))
     columns, width, height = LAYOUTS.get(len(names), FEW if len(names) <= 9 else MANY)
@@ -164,7 +165,7 @@ def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, own: Sequence[st
 
 
 def fields(layers: Sequence[alt.Chart], frame: pd.DataFrame) -> set[str]:
-    """The fields of `frame` that layers are drawn from, and those that their expressions name."""
+    """Return the fields of `frame` that layers are drawn from, and those that their expressions name."""
     found: set[str] = set()
 
     def look(part: Any) -> None:

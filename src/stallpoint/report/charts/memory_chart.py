@@ -1,4 +1,4 @@
-"""The most memory of training against the mini-batch, and what a worker may use."""
+"""Peak memory of training against the mini-batch, and the memory available to a worker."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.terms.peaks import BESIDE_BATCH
+from stallpoint.models.terms.peaks import MEMORY_AXES
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
-from stallpoint.report.charts.labels import estimate, rows, text_of, varies, with_interval
+from stallpoint.report.charts.labels import axis_text, estimate, rows, varies, with_interval
 from stallpoint.report.charts.shapes import Line
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import number
 
-KEY = [*BESIDE_BATCH, "memory"]
+KEY = [*MEMORY_AXES, "memory"]
 CELLS = "train cells"
 LINES = (replace(shapes.MEASURED, dash=None), Line("predicted", theme.DASHED, hover=False))
 GIB = 2.0**-30
 GRID = 25
 """Points of a predicted line."""
 FARTHEST = 4
-"""Lines end at so many times the largest measured b at most, that what was measured can be seen."""
+"""Largest end of lines over the largest measured b, so that measurements can be seen."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A panel for each network, hardware and memory, a series for each preset."""
+    """Draw a panel for each network, hardware and memory, a series for each preset."""
     measured = _measured(tables)
     limits = rows(tables, "largest_batch", CELLS).pipe(_arranged)
     limits = limits[limits["panel"].isin(measured["panel"])]
@@ -49,9 +49,9 @@ def _measured(tables: Tables) -> pd.DataFrame:
 
 
 def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` with panel and series, in the order of both."""
+    """Return `frame` with panel and series, in the order of both."""
     first = frame["network"] + " · " + frame["hardware"]
-    panel = first + "\n" + frame["memory"] + " memory · " + text_of(frame, "prefetch")
+    panel = first + "\n" + frame["memory"] + " memory · " + axis_text(frame, "prefetch")
     if varies(frame, "workers_per_node"):
         panel = panel + " · " + frame["workers_per_node"].astype(str) + " workers a node"
     series = frame["sync"].where(frame["sync"] != NONE, "one worker")
@@ -60,7 +60,7 @@ def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
-    """Fixed + slope · b, from the smallest measured b to the largest that fits; nothing where that is not known."""
+    """Return fixed + slope · b, from the smallest measured b to the largest that fits; nothing where unknown."""
     here = measured[(measured[KEY] == row[KEY]).all(axis=1)]["worker_batch"]
     if here.empty or pd.isna(row["fixed"]):
         return measured.iloc[:0]
@@ -71,11 +71,11 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """The largest mini-batch that fits, of the training where it is smallest."""
+    """Return the largest mini-batch that fits, of the training where it is smallest."""
     frame = rows(tables, "largest_batch", CELLS)
     known = frame[frame["largest_batch"].notna()].sort_values("largest_batch", kind="stable")
     if known.empty:
-        raise NoData("no largest mini-batch is known")
+        raise NoData("no train cells of one training at two mini-batches, for the largest that fits")
     row = known.iloc[0]
-    told = with_interval(known.iloc[:1], "largest_batch")[0]
-    return f"{row['network']} on {row['hardware']}: b up to {told} fits ({row['basis']})"
+    batch = with_interval(known.iloc[:1], "largest_batch")[0]
+    return f"{row['network']} on {row['hardware']}: b up to {batch} fits ({row['basis']})"

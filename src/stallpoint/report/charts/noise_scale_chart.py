@@ -1,4 +1,4 @@
-"""The noise scale of gradients during training, beside the critical mini-batch that steps to a target tell."""
+"""The noise scale of gradients during training, and the critical mini-batch by steps to a target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = list(TRAINED)
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A line for each B over the parts of its training; the critical mini-batch as a dashed line with its band."""
+    """Draw a line for each B over the parts of its training; the critical mini-batch as a dashed line with its band."""
     noise = _noise(tables)
     critical = _critical(tables)
     critical = critical[critical["panel"].isin(noise["panel"])]
@@ -24,10 +24,10 @@ def draw(tables: Tables) -> alt.FacetChart:
     x = alt.X("part:O", title="quarter of the training", axis=alt.Axis(labelAngle=0))
     names = list(noise["series"].unique())
     colour = alt.Color("series:N", scale=theme.colours("series", names), legend=alt.Legend(title="noise scale at"))
-    steps, said = marks.only("critical"), marks.tips(shown="critical mini-batch (90 % interval)")
+    steps, tooltip = marks.only("critical"), marks.tips(shown="critical mini-batch (90 % interval)")
     behind = [
         steps.mark_rect(style="near").encode(y=marks.at(y, "low"), y2="high:Q"),
-        steps.mark_rule(strokeDash=theme.DASHED, style="zero").encode(y=y, tooltip=said),
+        steps.mark_rule(strokeDash=theme.DASHED, style="zero").encode(y=y, tooltip=tooltip),
     ]
     tips = {"series": "at", "part": "quarter", "shown": "noise scale (90 % interval)"}
     frame = pd.concat([noise, axes.clipped(critical, y)])
@@ -35,7 +35,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def finding(tables: Tables) -> str:
-    """How far the noise scale and the critical mini-batch are apart, and whether noise grows."""
+    """Return the ratio of noise scale and critical mini-batch, and whether noise grows."""
     noise = _noise(tables)
     ends = noise[noise["part"].isin((1, PARTS))].pivot_table(index=[*KEY, "batch"], columns="part", values="value")
     grown = f"the noise scale grows {number((ends[PARTS] / ends[1]).median(), 2)} times during training; " if (
@@ -45,15 +45,15 @@ def finding(tables: Tables) -> str:
     both = both[both["noise_over_critical"].notna()]
     if both.empty:
         return grown.removesuffix("; ")
-    told = with_interval(both.iloc[:1], "noise_over_critical")[0]
-    return f"{both.iloc[0]['network']}: {grown}it is {told} times the critical mini-batch"
+    ratio = with_interval(both.iloc[:1], "noise_over_critical")[0]
+    return f"{both.iloc[0]['network']}: {grown}it is {ratio} times the critical mini-batch"
 
 
 def _noise(tables: Tables) -> pd.DataFrame:
     found = estimate(rows(tables, "noise_scale", CELLS), "noise_scale", "samples")
     found = found[found["value"].map(lambda value: 0 < value < float("inf"))]
     if found.empty:
-        raise NoData(f"no {CELLS} whose gradients are told from their noise")
+        raise NoData(f"no {CELLS} whose gradients are distinguishable from their noise")
     series = "B = " + found["batch"].astype(str)
     return found.assign(basis="measured", panel=_panel(found), series=series).sort_values([*KEY, "batch", "part"])
 

@@ -8,27 +8,28 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, marks, theme
-from stallpoint.report.charts.labels import AXES, at_place, compact, label, rows, with_interval
+from stallpoint.report.charts.labels import AXES, compact, label, placement_in_words, rows, with_interval
 from stallpoint.text import number
 
 CHOICE = ["network", "hardware", "sync"]
 POINT = [*AXES, "nodes", "ranks"]
 WIDTH, ROW_HEIGHT = 680, 17
 FINEST = 0.004
-"""Layers are drawn together until their bar has this share of the iteration."""
+"""Share of the iteration below which layers are drawn together."""
 CELLS = "train cells on two workers or more whose layers were timed"
 END = "end of the backward pass"
 LANES = ["computing", "communicating"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Bars of one run at a time, which a menu selects: for each network, hardware and preset that on most workers."""
+    """Draw bars of one run at a time, selected by a menu: for each network, hardware and preset that on most
+    workers."""
     of_rank = dict(iter(rows(tables, "median_layers", CELLS).groupby(["cell", "rank"])))
     bars = []
     for _, row in _runs(tables).iterrows():
-        place = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": f"rank {row['rank']}"}
+        labels = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": f"rank {row['rank']}"}
         found = of_rank.get((row["cell"], row["rank"]))
-        bars += [place | bar for bar in _bars(row, found)] if found is not None else []
+        bars += [labels | bar for bar in _bars(row, found)] if found is not None else []
     if not bars:
         raise NoData(f"no {CELLS}")
     frame = pd.DataFrame(bars)
@@ -66,14 +67,14 @@ def _chart(frame: pd.DataFrame) -> alt.FacetChart:
 
 
 def _menu(runs: list[str]) -> alt.Parameter:
-    """The run shown: the first one, or another through a menu of the web page."""
+    """Return the run shown: the first one, or another through a menu of the web page."""
     labels = [run.split("\n")[0] for run in runs]
     bind = alt.binding_select(options=runs, labels=labels, name="run: ") if len(runs) > 1 else alt.Undefined
     return alt.param(name="overlap_run", value=runs[0], bind=bind)
 
 
 def _runs(tables: Tables) -> pd.DataFrame:
-    """The ranks of every run in the order of the menu, with the run's heading."""
+    """Return the ranks of every run in the order of the menu, with the run's heading."""
     frame = rows(tables, "median_iterations", CELLS).sort_values(
         [*CHOICE, "rank"], ascending=[True, True, False, True], kind="stable"
     )
@@ -81,32 +82,32 @@ def _runs(tables: Tables) -> pd.DataFrame:
 
 
 def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
-    """Which run it is, which iteration of how many, and what communicating costs, where that was measured."""
-    place, series = label(chosen, CHOICE[:2]), label(chosen, [axis for axis in AXES if axis not in CHOICE[:2]])
+    """Return the run, its iteration and their number, and the cost of communication, where that was measured."""
+    subject, series = label(chosen, CHOICE[:2]), label(chosen, [axis for axis in AXES if axis not in CHOICE[:2]])
     which = [
         f"\niteration {iteration:.0f} of visit {visit:.0f}: {number(1e3 * wall)} ms, the median of {many:.0f}"
         for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "iterations"]].to_numpy().tolist()
     ]
-    where = [at_place(run) for _, run in chosen.iterrows()]
-    return place + ": " + series + " · " + where + which + _costs(tables, chosen)
+    where = [placement_in_words(run) for _, run in chosen.iterrows()]
+    return subject + ": " + series + " · " + where + which + _costs(tables, chosen)
 
 
 def _costs(tables: Tables, chosen: pd.DataFrame) -> pd.Series[str]:
-    """What communicating costs each run; empty where training without it was not measured."""
+    """Return the cost of communication of each run; empty where training without it was not measured."""
     costs = tables.get("hidden_communication")
     if costs is None or costs.empty:
         return pd.Series("", index=chosen.index)
     at = chosen[POINT].merge(costs, on=POINT, how="left").set_index(chosen.index)
     words = zip(with_interval(at, "cost", "s"), with_interval(at, "isolated", "s"), strict=True)
-    said = pd.Series(
+    texts = pd.Series(
         [f"\ncommunicating costs {cost}, its isolated messages take {isolated}" for cost, isolated in words],
         chosen.index,
     )
-    return said.where(at["cost"].notna(), "")
+    return texts.where(at["cost"].notna(), "")
 
 
 def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
-    """One rank's iteration: what it computed and sent, with start and end [s] on the axis of all ranks."""
+    """Return one rank's iteration: computing and sending, with start and end [s] on the axis of all ranks."""
     began = float(row["start"])
     at = began
     passes = (("data wait", "data_wait"), ("host to device", "host_to_device"), ("forward pass", "forward"))
@@ -118,16 +119,16 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
     yield _bar(LANES[0], END, END, ended, ended)
     updated = began + row["iteration_time"] - row["update"]
     yield _bar(LANES[0], "update", "update", updated, updated + row["update"])
-    sent = layers[layers["all_reduce_end"].notna() & (layers["gradient_bytes"] > 0)]
-    message = sent["bucket"].where(sent["bucket"] >= 0, sent["layer_index"])
-    for _, of in sent.groupby(message):
+    reduced = layers[layers["all_reduce_end"].notna() & (layers["gradient_bytes"] > 0)]
+    message = reduced["bucket"].where(reduced["bucket"] >= 0, reduced["layer_index"])
+    for _, of in reduced.groupby(message):
         size = f"{number(of['gradient_bytes'].sum() / 1e6)} MB"
         start, end = began + of["all_reduce_start"].min(), began + of["all_reduce_end"].max()
         yield _bar(LANES[1], "all-reduce", _names(list(of["layer"])), start, end, size)
 
 
 def _backward(layers: pd.DataFrame, start: float, ended: float, finest: float) -> Iterator[dict[str, object]]:
-    """The backward pass of the layers, last first, as recorded; small ones together, none beyond its end."""
+    """Return the backward pass of the layers, last first, as recorded; small ones together, none beyond its end."""
     names: list[str] = []
     at = end = start
     ordered = layers.sort_values("layer_index", ascending=False)
@@ -150,7 +151,7 @@ def _bar(lane: str, task: str, what: str, start: float, end: float, size: str = 
 
 
 def finding(tables: Tables) -> str:
-    """How much of its communication the iteration that is drawn first does not hide."""
+    """Return the exposed communication of the iteration that is drawn first."""
     chosen = _runs(tables)
     first = chosen[chosen["panel"] == chosen["panel"].iloc[0]]
     sending, exposed = first["communication"].mean(), first["exposed_communication"].mean()
@@ -158,6 +159,6 @@ def finding(tables: Tables) -> str:
         return ""
     run = first.iloc[0]
     return (
-        f"{run['network']}, {run['sync']} on {at_place(run)}: of {number(1e3 * sending, 2)} ms of communication "
-        f"{100 * exposed / sending:.0f} % is exposed, the rest runs beside the backward pass"
+        f"{run['network']}, {run['sync']} on {placement_in_words(run)}: of {number(1e3 * sending, 2)} ms of "
+        f"communication {100 * exposed / sending:.0f} % is exposed, the rest overlaps the backward pass"
     )

@@ -20,7 +20,7 @@ PANELS = {
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """One line for each network and mini-batch; where compute units agree, as they do here, one stands for all."""
+    """Draw one line for each network and mini-batch; compute units that agree share a line."""
     frame = rows(tables, "paper_figures", "published parameters")
     frame = frame[frame["figure"].isin(PANELS)].drop_duplicates(["figure", "network", "global_batch", "nodes"])
     frame = frame.assign(
@@ -31,7 +31,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         stall=[number(nodes) for nodes in frame["stall_ranks"]],
         basis=frame["network"],
     )
-    # Amdahl's law knows no mini-batch.
+    # Amdahl's law does not depend on the mini-batch.
     frame.loc[frame["figure"] == 12, "series"] = frame["network"]
     x, y = axes.nodes_x(frame), axes.ratio_y(frame["nodes"], "speedup over one node")
     tips = {"series": "series", "nodes": "nodes", "shown": "speedup", "stall": "stalls at n"}

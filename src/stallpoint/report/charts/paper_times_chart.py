@@ -14,7 +14,7 @@ FIGURE = 3
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Seconds of one iteration by nodes: compute for each mini-batch, communication, and where the two cross."""
+    """Draw seconds of one iteration by nodes: compute for each mini-batch, communication, and their crossing."""
     frame = rows(tables, "paper_figures", "published parameters")
     frame = frame[frame["figure"] == FIGURE]
     panel = frame["network"] + " · " + frame["hardware"].str.upper()
@@ -22,7 +22,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     compute = frame.assign(time="compute, B = " + frame["global_batch"].astype(str), value=frame["compute"])
     traffic = frame.assign(time="communication", value=frame["communication"]).drop_duplicates(["panel", "nodes"])
     times = pd.concat([compute, traffic])
-    # One node does not communicate; zero has no place on a logarithmic axis.
+    # One node does not communicate; a logarithmic axis has no zero.
     times = times[times["value"] > 0].assign(shown=lambda rows: [f"{number(value)} s" for value in rows["value"]])
     x, y = axes.nodes_x(times), axes.log10_y(times["value"], "time in one iteration [s]")
     tips = {"time": "time", "global_batch": "B", "nodes": "nodes", "shown": "time", "at": "crosses communication at n"}

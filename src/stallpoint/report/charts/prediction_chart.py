@@ -5,14 +5,14 @@ from __future__ import annotations
 import altair as alt
 
 from stallpoint.report.charts import NoData, Tables, axes, shapes
-from stallpoint.report.charts.labels import against_measured, at_place, most, rows
+from stallpoint.report.charts.labels import against_measured, largest_row, placement_in_words, rows
 
 NAMES = {"measured": "measured", "held_out": "predicted"}
-"""Iteration times of the table that are compared, and what they are called here."""
+"""Compared iteration times of the table, and their titles."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """One point for each combination that was both predicted and measured, a panel for each hardware."""
+    """Draw one point for each combination that was both predicted and measured, a panel for each hardware."""
     frame = rows(tables, "predictions", "train cells")
     counted = axes.workers(frame)
     renamed = {f"{of}_iteration{end}": f"{to}{end}" for of, to in NAMES.items() for end in ("", "_low", "_high")}
@@ -32,12 +32,12 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def finding(tables: Tables) -> str:
-    """How far off the model is in the middle, and where it is worst."""
+    """Return the median error of the model, and its worst point."""
     errors = rows(tables, "predictions", "train cells").dropna(subset="error")
     if errors.empty:
         return ""
-    worst = most(errors.assign(off=errors["error"].abs()), "off")
+    worst = largest_row(errors.assign(off=errors["error"].abs()), "off")
     return (
         f"Predictions are {100 * errors['error'].abs().median():.0f} % off in the median, most for {worst['network']} "
-        f"({worst['sync']}) at {at_place(worst)}: {100 * worst['error']:+.0f} %"
+        f"({worst['sync']}) at {placement_in_words(worst)}: {100 * worst['error']:+.0f} %"
     )

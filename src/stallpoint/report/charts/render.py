@@ -1,4 +1,4 @@
-"""Charts to files: HTML that opens without network, SVG, PDF and PNG, each written whole or not at all."""
+"""Charts to files: HTML that opens without network, SVG, PDF and PNG, each written atomically."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ Spec: TypeAlias = dict[str, Any]
 
 
 def spec(name: str, tables: Tables) -> Spec:
-    """The chart `name` without title and theme, or a text in its place that says what is missing.
+    """Return the chart `name` without title and theme, or a text that says what is missing.
 
-    Its description, the alternative text of the picture, says what the chart is and what it found.
+    Its description, the alternative text of the picture, is its title and finding.
     """
     chart = ALL[name]
-    made, said = drawn(lambda: chart.draw(tables)), chart.finding(tables)
-    described = f"{chart.title}. {said}." if said else f"{chart.title}."
-    return {**made, "description": described, "usermeta": {**made.get("usermeta", {}), "finding": said}}
+    made, found = drawn(lambda: chart.draw(tables)), chart.finding(tables)
+    described = f"{chart.title}. {found}." if found else f"{chart.title}."
+    return {**made, "description": described, "usermeta": {**made.get("usermeta", {}), "finding": found}}
 
 
 def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
-    """What `draw` returns, or a text in its place that says what is missing."""
+    """Return the result of `draw`, or a text that says what is missing."""
     try:
         chart = draw()
     except NoData as reason:
@@ -46,17 +46,17 @@ def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
 
 
 def missing(chart: Spec) -> str:
-    """Why there is nothing in the chart; empty where there is something."""
+    """Return why the chart is empty; empty where it is not."""
     return str(chart.get("usermeta", {}).get("missing", ""))
 
 
 def finding(chart: Spec) -> str:
-    """What a chart of the registry shows; empty where it says nothing."""
+    """Return the finding of a chart of the registry; empty without one."""
     return str(chart.get("usermeta", {}).get("finding", ""))
 
 
 def leading(chart: Spec) -> Spec:
-    """The chart with the panels that lead, where some do: those of the fastest curves."""
+    """Return the chart with the panels that lead, those of the fastest curves, where some do."""
     rows = [row for rows in chart["datasets"].values() for row in rows]
     panels = {row["panel"] for row in rows if row.get("lead")}
     if not panels or "facet" not in chart or panels == {row.get("panel") for row in rows}:
@@ -67,21 +67,20 @@ def leading(chart: Spec) -> Spec:
 
 
 def to_spec(chart: alt.TopLevelMixin) -> Spec:
-    """A chart as Vega-Lite."""
+    """Return a chart as Vega-Lite."""
     # Altair refuses more than 5,000 rows as a rule; rows here are aggregates, whose number the study sets.
     with alt.data_transformers.enable("default", max_rows=None):
-        whole = chart.to_dict()
-    datasets = {name: list(map(_known, rows)) for name, rows in whole["datasets"].items()}
-    return {**whole, "datasets": datasets}
+        converted = chart.to_dict()
+    datasets = {name: list(map(_known, rows)) for name, rows in converted["datasets"].items()}
+    return {**converted, "datasets": datasets}
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
-    """What a row holds: JSON has no NaN, and what is missing need not be said."""
     return {name: value for name, value in row.items() if value is not None and value == value}
 
 
 def note(text: str) -> alt.Chart:
-    """A small chart that is nothing but text."""
+    """Return a small chart that is nothing but text."""
     lines = textwrap.wrap(text, 56)
     mark = alt.Chart(pd.DataFrame({"text": [" "]})).mark_text(style="note", align="left", baseline="top", lineHeight=18)
     chart: alt.Chart = mark.encode(text=alt.value(lines), x=alt.value(0), y=alt.value(0))
@@ -89,7 +88,7 @@ def note(text: str) -> alt.Chart:
 
 
 FORMATS = ("html", "svg", "pdf", "png")
-"""What a chart is written as."""
+"""Formats of a chart."""
 DOTS_PER_INCH = 300
 
 
@@ -102,7 +101,7 @@ def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
 def render_all(tables: Tables, folder: Path) -> None:
     """Write every chart of a study to `folder`, each from its own of the `tables`.
 
-    A chart that cannot be drawn leaves the others alone: a file ``NAME.error`` says why.
+    The failure of one chart leaves the others: a file ``NAME.error`` says why.
     """
     for name, chart in CHARTS.items():
         own = {table: tables[table] for table in chart.tables if table in tables}
@@ -111,8 +110,8 @@ def render_all(tables: Tables, folder: Path) -> None:
         except (InputError, OSError):  # of the file system, not of this chart
             raise
         except Exception as error:
-            said = f"error: chart {name} cannot be drawn: {type(error).__name__}: {error}\n"
-            (folder / f"{name}.error").write_text(f"{traceback.format_exc()}{said}", encoding="utf-8")
+            message = f"error: chart {name} cannot be drawn: {type(error).__name__}: {error}\n"
+            (folder / f"{name}.error").write_text(f"{traceback.format_exc()}{message}", encoding="utf-8")
 
 
 def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
@@ -137,7 +136,7 @@ def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
 
 
 def _in_order(pdf: bytes) -> bytes:
-    """The same PDF with its objects in an order of their own: that of the converter changes from run to run."""
+    """Return the same PDF with its objects in a fixed order: the converter's changes from run to run."""
     import pikepdf
 
     written = BytesIO()

@@ -1,4 +1,4 @@
-"""Rate of each layer in training against its arithmetic intensity, below what the machine can do (roofline)."""
+"""Rate of each layer in training against its arithmetic intensity, below the machine's limits (roofline)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stallpoint.text import number
 CELLS = "train cells on one worker whose layers were timed"
 PASSES = 3
 """Forward pass, and in the backward pass the gradients of input and weights: as many multiply-adds each."""
-LEAST_SHARE = 5.0
-"""Layer types with less of the compute time [%] are not worth a title."""
+MIN_SHARE = 5.0
+"""Share of the compute time [%] below which a layer type is not titled."""
 POINT = ["network", "hardware", "worker_batch", "layer", "layer_type"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A point for each layer with matrix products, at the largest mini-batch; lines where a machine's were measured."""
+    """Draw a point for each layer with matrix products, at the largest mini-batch, and lines of measured machines."""
     frame = _layers(tables)
     roofs = _roofs(tables, frame)
     scale_x, axis_x = axes.log10([*frame["intensity"], *roofs["intensity"]])
@@ -38,7 +38,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _layers(tables: Tables) -> pd.DataFrame:
-    """Intensity and rate of every layer that multiplies matrices, at the largest mini-batch of one worker."""
+    """Return intensity and rate of every layer that multiplies matrices, at the largest mini-batch of one worker."""
     timed, known = rows(tables, "layer_times", CELLS), rows(tables, "network_layers", "networks that were described")
     timed = timed[timed["ranks"] == 1]
     timed = timed[timed["worker_batch"] == timed.groupby(["network", "hardware"])["worker_batch"].transform("max")]
@@ -47,8 +47,8 @@ def _layers(tables: Tables) -> pd.DataFrame:
     )
     known = known.drop_duplicates(["network", "layer"])[["network", "layer", "gradient_bytes", "multiply_adds"]]
     frame = seconds.merge(known, on=["network", "layer"])
-    whole = seconds.groupby(["network", "hardware"])["seconds"].sum().rename("whole").reset_index()
-    frame = frame.merge(whole, on=["network", "hardware"])
+    total = seconds.groupby(["network", "hardware"])["seconds"].sum().rename("whole").reset_index()
+    frame = frame.merge(total, on=["network", "hardware"])
     frame = frame[(frame["multiply_adds"] > 0) & (frame["gradient_bytes"] > 0) & (frame["seconds"] > 0)]
     if frame.empty:
         raise NoData(f"no {CELLS}")
@@ -66,7 +66,7 @@ def _layers(tables: Tables) -> pd.DataFrame:
 
 
 def _roofs(tables: Tables, frame: pd.DataFrame) -> pd.DataFrame:
-    """The lower of bandwidth times intensity and peak, in each panel whose hardware measured both."""
+    """Return the lower of bandwidth times intensity and peak, in each panel whose hardware measured both."""
     places = frame[["panel", "network", "hardware"]].drop_duplicates()
     at = np.geomspace(frame["intensity"].min(), frame["intensity"].max(), 60)
     found = []
@@ -88,7 +88,7 @@ def _products(tables: Tables) -> dict[str, pd.DataFrame]:
 
 
 def finding(tables: Tables) -> str:
-    """The layer type furthest below the measured peak, of those that take time."""
+    """Return the layer type furthest below the measured peak, of those that take time."""
     frame = _layers(tables)
     peaks = {name: known.peak / 1e9 for name, of in _products(tables).items() if (known := machine(of))}
     frame = frame[frame["hardware"].isin(peaks)]
@@ -96,7 +96,7 @@ def finding(tables: Tables) -> str:
         return "Peak and memory bandwidth were not measured here: no ceiling is drawn"
     work = frame.assign(work=frame["value"] * frame["seconds"])
     sums = work.groupby(["network", "hardware", "layer_type"])[["work", "seconds", "share"]].sum()
-    sums = sums[sums["share"] >= min(LEAST_SHARE, sums["share"].max())]
+    sums = sums[sums["share"] >= min(MIN_SHARE, sums["share"].max())]
     part = (sums["work"] / sums["seconds"]) / [peaks[hardware] for _, hardware, _ in sums.index]
     network, _, kind = part.idxmin()
     return f"{network}: {kind} layers reach {100 * part.min():.0f} % of the measured peak"

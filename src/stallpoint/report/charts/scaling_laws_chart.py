@@ -19,7 +19,7 @@ LINES = {
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Measured points, the chosen law with its band, the DAG model."""
+    """Draw measured points, the chosen law with its band, the DAG model."""
     frame = rows(tables, "scaling_laws", CELLS)
     frame = arrange(frame[frame["law"] == "chosen"])
     if frame[RATE].isna().all():

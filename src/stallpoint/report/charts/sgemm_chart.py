@@ -21,14 +21,15 @@ LINES = (
     Line(REFERENCE, theme.SOLID, "band", points=True, width=2.5),
 )
 FEW = 4
-"""So many layers of one type have a line each; of more a band holds the middle 80 %, and as many outliers are named."""
-PLACE = ["panel", "network", "hardware", "worker_batch"]
+"""Number of layers of one type drawn as lines; of more a band holds the middle 80 %, and as many outliers are named."""
+PANEL_POINT = ["panel", "network", "hardware", "worker_batch"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """For each layer type a band and the median, or named lines of a few layers and outliers; the reference product."""
+    """Draw for each layer type a band and the median, or named lines of a few layers and outliers; the reference
+    product."""
     curves = _curves(tables)
-    drawn = as_on_nodes(pd.concat([curves[curves["layer"] == REFERENCE], *_told(curves)]))
+    drawn = as_on_nodes(pd.concat([curves[curves["layer"] == REFERENCE], *_shown_layers(curves)]))
     ideal = marks.ideal_rows(drawn, "worker_batch", falling=True)
     x = axes.batch_x(drawn)
     y = axes.ratio_y([*axes.reach(drawn), ideal["value"].max()], "speedup over the largest b")
@@ -54,14 +55,14 @@ def _curves(tables: Tables) -> pd.DataFrame:
     )
 
 
-def _told(curves: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """The layers of each panel and type: few by themselves, of many a band and those that are outliers."""
+def _shown_layers(curves: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Return the layers of each panel and type: a few individually, of many a band and the outliers."""
     for (_, kind), layers in curves[curves["layer"] != REFERENCE].groupby(["panel", "layer_type"]):
         if layers["layer"].nunique() <= FEW:
             yield _named(layers)
             continue
         yield _band(layers, str(kind))
-        ratio = layers["value"] / layers.groupby(PLACE)["value"].transform("median")
+        ratio = layers["value"] / layers.groupby(PANEL_POINT)["value"].transform("median")
         away = ratio.map(np.log).groupby(layers["layer"]).mean().abs()
         low, high = away.quantile([0.25, 0.75])
         far = away[away > high + 1.5 * (high - low)].nlargest(FEW).index
@@ -70,22 +71,22 @@ def _told(curves: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def _band(layers: pd.DataFrame, kind: str) -> pd.DataFrame:
     many = layers["layer"].nunique()
-    quantiles = layers.groupby(PLACE)["value"].quantile(np.array([0.1, 0.5, 0.9])).unstack()
+    quantiles = layers.groupby(PANEL_POINT)["value"].quantile(np.array([0.1, 0.5, 0.9])).unstack()
     edges = quantiles.set_axis(["low", "value", "high"], axis=1)
     ends = zip(edges["value"], edges["low"], edges["high"], strict=True)
-    said = [f"{number(value)} (80 % of {many} layers: {number(low)} to {number(high)})" for value, low, high in ends]
+    texts = [f"{number(value)} (80 % of {many} layers: {number(low)} to {number(high)})" for value, low, high in ends]
     names = {"layer": f"all {many} of {kind}", "series": kind, "layer_type": kind, "basis": LAYERS}
-    return edges.reset_index().assign(**names, shown=said, rate="", named="")
+    return edges.reset_index().assign(**names, shown=texts, rate="", named="")
 
 
 def _named(layers: pd.DataFrame) -> pd.DataFrame:
-    """Lines with their names at the smallest mini-batch."""
+    """Return lines with their names at the smallest mini-batch."""
     least = layers["worker_batch"] == layers.groupby("layer")["worker_batch"].transform("min")
     return layers.assign(named=layers["layer"].where(least, ""))
 
 
 def finding(tables: Tables) -> str:
-    """What the median layer gains at the smallest mini-batch, beside the ideal."""
+    """Return the median layer's speedup at the smallest mini-batch, and the ideal."""
     curves = _curves(tables)
     layers = curves[curves["layer"] != REFERENCE]
     if layers.empty:

@@ -1,7 +1,7 @@
-"""Shapes of charts: what a chart gives is rows, axes and the texts of tooltips; how they are drawn stands here once.
+"""Shapes of charts: a chart gives rows, axes and tooltips; the drawing is here.
 
-Rows stand in the panel that ``panel`` names and are drawn as their ``basis`` says; an estimate is ``value`` with the
-ends of its interval, ``low`` and ``high``.
+Rows stand in the panel that ``panel`` names and are drawn by their ``basis``; an estimate is ``value`` with the ends of
+its interval, ``low`` and ``high``.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ import pandas as pd
 from stallpoint.report.charts import axes, marks, theme
 
 PRESET = "preset"
-"""In place of the field of a colour: ``series`` have the colour and shape of their preset, ``sync``."""
+"""Replaces the field of a colour: ``series`` have the colour and shape of their preset, ``sync``."""
 Colour: TypeAlias = "str | alt.Color | Any"
 """A field with fixed colours, a colour with its scale, or one value for all."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """How the rows of one `basis` are drawn among curves."""
+    """Style of the rows of one `basis` among curves."""
 
     basis: str
     dash: tuple[int, int] | None = None
-    """Of the line; None: there is none."""
+    """Dash of the line; None: no line."""
     intervals: Literal["band", "bars", ""] = ""
     points: bool = False
     width: float | str = 0
-    """Of the line, in pixels, or the field that it is in proportion to; 0: as usual."""
+    """Width of the line, in pixels, or the field that it is in proportion to; 0: default."""
     opacity: float = 1
     hover: bool = True
     """Whether a line without points has tooltips."""
     hollow: bool = False
     """Whether a line without points has hollow ones in their shape."""
     legend: bool = True
-    """Whether a legend says what its dashes mean, where there are several."""
+    """Whether a legend explains its dashes, where there are several."""
 
     @property
     def rows(self) -> alt.Chart:
-        """A chart of its rows."""
+        """Return a chart of its rows."""
         return marks.only(self.basis)
 
 
@@ -64,9 +64,9 @@ def curves(
     before: Sequence[alt.Chart] = (),
     own: Sequence[str] = (),
 ) -> alt.FacetChart:
-    """Curves with intervals in panels, and the ideal line where `frame` has its rows.
+    """Return curves with intervals in panels, and the ideal line where `frame` has its rows.
 
-    `detail` are fields beside the colour that tell curves apart, `own` the axes whose scale each panel has for itself.
+    `detail` are fields other than the colour that separate curves, `own` the axes with a scale per panel.
     """
     layers, drawn = curves_in_one(frame, x, y, tips, lines, colour=colour, detail=detail)
     return marks.panels([*behind, *layers, *before], drawn, own=own)
@@ -82,7 +82,7 @@ def curves_in_one(
     colour: Colour = PRESET,
     detail: Sequence[str] = (),
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
-    """The layers of `curves`, and the rows with intervals that end with the axis.
+    """Return the layers of `curves`, and the rows with intervals clipped to the axis.
 
     From behind: the ideal line, bands, lines, error bars, points.
     """
@@ -90,12 +90,12 @@ def curves_in_one(
     coloured, shape = _coloured(frame[ours], colour)
     apart: dict[str, Any] = {"detail": [f"{field}:N" for field in detail]} if detail else {}
     base = {line.basis: line.rows.encode(x=x, color=coloured, **apart) for line in lines}
-    said = marks.tips(**tips)
+    tooltips = marks.tips(**tips)
     layers = [marks.ideal(x, y)] if (frame["basis"] == "ideal").any() else []
     layers += [marks.band(base[line.basis], y) for line in lines if line.intervals == "band"]
     layers += [_line(line, base[line.basis], _dash(line, lines)).encode(y=y) for line in lines if line.dash is not None]
     layers += [
-        marks.hover(base[line.basis], y).encode(tooltip=said) for line in lines if line.hover and not line.points
+        marks.hover(base[line.basis], y).encode(tooltip=tooltips) for line in lines if line.hover and not line.points
     ]
     layers += [
         base[line.basis].mark_point(filled=False, size=40, opacity=1).encode(y=y, shape=shape)
@@ -103,7 +103,7 @@ def curves_in_one(
         if line.hollow
     ]
     layers += [marks.error_bars(base[line.basis], y) for line in lines if line.intervals == "bars"]
-    layers += [marks.points(base[line.basis], y, shape).encode(tooltip=said) for line in lines if line.points]
+    layers += [marks.points(base[line.basis], y, shape).encode(tooltip=tooltips) for line in lines if line.points]
     return layers, axes.clipped(frame, y, ours) if "low" in frame else frame
 
 
@@ -124,7 +124,7 @@ def _line(line: Line, base: alt.Chart, dash: Any) -> alt.Chart:
 
 
 def _dash(line: Line, lines: Sequence[Line]) -> Any:
-    """Dashes, which a legend explains where they differ."""
+    """Return dashes, with a legend where they differ."""
     dashes = {one.basis: one.dash for one in lines if one.dash is not None}
     if len(set(dashes.values())) > 1 and line.legend:
         return marks.dashes(dashes)
@@ -138,7 +138,7 @@ def bars(
     colour: Colour,
     tips: Mapping[str, str],
     *,
-    beside: Sequence[str] = (),
+    grouped: Sequence[str] = (),
     until: str = "",
     order: str = "",
     width: float = 0.9,
@@ -147,15 +147,15 @@ def bars(
     before: Sequence[alt.Chart] = (),
     own: Sequence[str] = ("x", "y"),
 ) -> alt.FacetChart:
-    """Bars in panels, hatched (in a style of the theme) where they are predicted.
+    """Return bars in panels, hatched (in a style of the theme) where they are predicted.
 
-    `beside` is the field whose values have bars beside each other, and the order of these; others stand on each other
-    in the order of the field `order`, or reach from `y` to the field `until`.
+    `grouped` is the field whose values have bars side by side, and the order of these; others are stacked in the order
+    of the field `order`, or reach from `y` to the field `until`.
     """
     coloured, _ = _coloured(frame, colour)
     base = alt.Chart().encode(x=x, y=y)
-    if beside:
-        base = base.encode(xOffset=alt.XOffset(f"{beside[0]}:N", sort=list(beside[1:])))
+    if grouped:
+        base = base.encode(xOffset=alt.XOffset(f"{grouped[0]}:N", sort=list(grouped[1:])))
     if until:
         base = base.encode(y2=f"{until}:Q")
     if order:
@@ -183,7 +183,7 @@ def dots(
     behind: Sequence[alt.Chart] = (),
     sure: str = "",
 ) -> alt.FacetChart:
-    """A row for each value of `field`, the largest on top; in it a point with its interval for each value of `by`.
+    """Return a row for each value of `field`, the largest on top, with a point and its interval for each value of `by`.
 
     `title` is that of the legend, `height` that of a row, `width` that of its name at most. Where the field `sure` is
     false, points are hollow.
@@ -210,9 +210,9 @@ def dots(
 def agreement(
     frame: pd.DataFrame, what: str, unit: str, tips: Mapping[str, str], *, colour: str = ""
 ) -> alt.FacetChart:
-    """A point for each row, what was measured across and what was predicted upwards, with both intervals.
+    """Return a point for each row, measured across and predicted upwards, with both intervals.
 
-    The diagonal has a band as wide as `marks.NEAR`; points far off have their names, the field ``named``.
+    The diagonal has a band as wide as `marks.NEAR`; points far off are named by the field ``named``.
     """
     scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
     x = alt.X("measured:Q", title=f"measured{what} [{unit}]", scale=scale, axis=axis)

@@ -21,13 +21,13 @@ from stallpoint.study.workers import placement_in_words
 
 CELLS = "train cells with scaling strong or weak"
 TITLE = "speedup relative to {}"
-"""Title of the axis; the count it refers to is that of the study."""
+"""Title of the axis; the study has the count it refers to."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Speedup curves with intervals, the ideal line, and the stalling points as triangles on the axis.
+    """Draw speedup curves with intervals, the ideal line, and the stalling points as triangles on the axis.
 
-    Training without communication is no curve to choose.
+    Training without communication is excluded: it is no curve to choose.
     """
     predictions = rows(tables, "predictions", CELLS)
     answers = (predictions["scaling"] != "compute") & (predictions["sync"] != NONE)
@@ -35,18 +35,19 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def finding(tables: Tables) -> str:
-    """What was measured of the fastest curves: which stall, which scale, which are undecided."""
+    """Return the measured verdicts of the fastest curves: which stall, which scale, which are undecided."""
     curves = leading_first(rows(tables, "stalling", CELLS), tables).query("lead")
     words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided at", "withheld": "withheld"}
-    said = [
-        f"{one['network']} {words[one['verdict']]}" + ("" if one["verdict"] == "withheld" else f" {_place(one)}")
+    verdicts = [
+        f"{one['network']} {words[one['verdict']]}"
+        + ("" if one["verdict"] == "withheld" else f" {_verdict_placement(one)}")
         for _, one in curves.iterrows()
     ]
-    more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
-    return "; ".join(said[:MOST_NAMED]) + more
+    more = f" and {len(verdicts) - MAX_NAMED} more" if len(verdicts) > MAX_NAMED else ""
+    return "; ".join(verdicts[:MAX_NAMED]) + more
 
 
-def _place(one: Any) -> str:
+def _verdict_placement(one: Any) -> str:
     count = int(one["verdict_ranks"]) * (2 if one["verdict"] == "undecided" else 1)
     return placement_in_words(count, int(one["workers_per_node"]))
 
@@ -57,14 +58,14 @@ def _relative(predictions: pd.DataFrame) -> str:
     return f"1 {one}" if list(fewest) == [1] else f"the fewest {one}s"
 
 
-MOST_NAMED = 4
-"""Curves that the title names."""
+MAX_NAMED = 4
+"""Number of curves named in the title."""
 
 
 def curves(
     tables: Tables, predictions: pd.DataFrame, *, title: str = TITLE, legend: bool = True
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
-    """Layers and rows of the curves of `predictions`, which say by ``panel`` and ``series`` where they stand.
+    """Return layers and rows of the curves of `predictions`, in their ``panel`` and ``series``.
 
     Where several curves of a panel share a preset, and so a colour, predicted ones have their shape too.
     """
@@ -82,16 +83,16 @@ def curves(
     frame = pd.concat([known, marks.ideal_rows(known, "ranks"), axes.clipped(stalls, x)])
     layers, frame = shapes.curves_in_one(frame, x, y, tips, lines)
     stall = marks.only("stall").encode(color=marks.by_preset(known)[0])
-    said = marks.tips(series="series", shown="stalls at n (90 % interval)", cause="because of")
+    tooltip = marks.tips(series="series", shown="stalls at n (90 % interval)", cause="because of")
     layers += [
         stall.mark_rule(strokeWidth=2).encode(x=marks.at(x, "low"), x2="high:Q", y=y),
-        stall.mark_point(shape="triangle-up", filled=True, size=110, opacity=1).encode(x=x, y=y, tooltip=said),
+        stall.mark_point(shape="triangle-up", filled=True, size=110, opacity=1).encode(x=x, y=y, tooltip=tooltip),
     ]
     return layers, frame
 
 
 def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.DataFrame:
-    """Stalling points that were reached, at the bottom of the panel of their curve."""
+    """Return reached stalling points, at the bottom of the panel of their curve."""
     stalling = tables.get("stalling")
     if stalling is None or stalling.empty:
         return predictions.iloc[:0][["panel", "ranks"]].assign(low=0.0, high=0.0, cause="")

@@ -1,4 +1,4 @@
-"""How stale the gradients were that servers applied."""
+"""Staleness of the gradients that servers applied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import Tables, shapes
-from stallpoint.report.charts.labels import most, rows
+from stallpoint.report.charts.labels import largest_row, rows
 from stallpoint.text import number
 
 CELLS = "train or convergence cells with servers that answer each worker for itself"
@@ -16,7 +16,7 @@ TRAINING = ["network", "hardware", "ranks", "sync"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A panel for each network, hardware and number of workers, a line for each preset."""
+    """Draw a panel for each network, hardware and number of workers, a line for each preset."""
     frame = _shares(tables)
     frame = frame.assign(
         panel=frame["network"] + " · " + frame["hardware"] + "\n" + frame["ranks"].astype(str) + " workers",
@@ -31,14 +31,14 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def finding(tables: Tables) -> str:
-    """The training whose gradients were most stale on average."""
+    """Return the training with the largest mean staleness."""
     frame = _shares(tables)
     means = (frame["staleness"] * frame["value"] / 100).groupby([frame[name] for name in TRAINING]).sum()
-    at = most(means.rename("mean").reset_index(), "mean")
+    at = largest_row(means.rename("mean").reset_index(), "mean")
     return f"{at['network']}, {at['sync']} on {at['ranks']} workers: {number(at['mean'])} updates on average"
 
 
 def _shares(tables: Tables) -> pd.DataFrame:
-    """The share of each staleness, in %, over all mini-batches and storages of a training."""
+    """Return the share of each staleness, in %, over all mini-batches and storages of a training."""
     counts = rows(tables, "staleness_shares", CELLS).groupby([*TRAINING, "staleness"])["gradients"].sum()
     return (100 * counts / counts.groupby(TRAINING).transform("sum")).rename("value").reset_index()

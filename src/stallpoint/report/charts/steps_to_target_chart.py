@@ -11,7 +11,7 @@ import pandas as pd
 
 from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, TO_TARGET, law
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
-from stallpoint.report.charts.labels import estimate, most, rows, with_interval
+from stallpoint.report.charts.labels import estimate, largest_row, rows, with_interval
 from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
@@ -23,7 +23,7 @@ LINES = (replace(shapes.MEASURED, dash=None), Line("fitted", theme.DASHED, hover
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A panel for each training: steps as trained, the fit, perfect scaling, and the regimes behind them."""
+    """Draw a panel for each training: measured steps, the fit, perfect scaling, and the regimes behind them."""
     critical = _critical(tables)
     measured = estimate(rows(tables, "steps_to_target", CELLS), "steps").merge(critical[KEY])
     measured = measured.assign(
@@ -46,7 +46,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def panel(frame: pd.DataFrame) -> pd.Series[str]:
-    """Two lines for each training to a target."""
+    """Return two lines for each training to a target."""
     target = [f"{100 * target:.3g} %" for target in frame["target"]]
     workers = [f" · {ranks} workers" if ranks else "" for ranks in frame["ranks"]]
     first = frame["network"] + " · " + frame["storage"] + " · " + target
@@ -54,21 +54,21 @@ def panel(frame: pd.DataFrame) -> pd.Series[str]:
 
 
 def finding(tables: Tables) -> str:
-    """The critical mini-batch of the training with the most mini-batches, and what the largest one costs."""
-    best = most(_critical(tables).assign(least=lambda frame: -frame["largest_reaching"]), "batches")
-    told = with_interval(pd.DataFrame([best]), "critical_batch")[0]
+    """Return the critical mini-batch of the training with the most mini-batches, and the cost of the largest one."""
+    best = largest_row(_critical(tables).assign(least=lambda frame: -frame["largest_reaching"]), "batches")
+    critical = with_interval(pd.DataFrame([best]), "critical_batch")[0]
     steps = rows(tables, "steps_to_target", CELLS).merge(pd.DataFrame([best])[KEY])
     reached = steps[steps["samples"].notna()].sort_values("batch")
     first, last = reached.iloc[0], reached.iloc[-1]
     cost = number(last["samples"] / first["samples"], 2)
     return (
-        f"{best['network']}, {best['recipe']}: critical mini-batch {told}; B = {last['batch']} takes {cost} times the "
-        f"samples of B = {first['batch']}"
+        f"{best['network']}, {best['recipe']}: critical mini-batch {critical}; B = {last['batch']} takes {cost} times "
+        f"the samples of B = {first['batch']}"
     )
 
 
 def _critical(tables: Tables) -> pd.DataFrame:
-    """Trainings of which the law is known."""
+    """Return the trainings with a known law."""
     found = rows(tables, "critical_batches", CELLS)
     found = found[found["critical_batch"].notna()]
     if found.empty:
@@ -77,7 +77,7 @@ def _critical(tables: Tables) -> pd.DataFrame:
 
 
 def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
-    """S(B) over the mini-batches that were trained."""
+    """Return S(B) over the trained mini-batches."""
     own = pd.DataFrame([row])
     here = measured.merge(own[KEY])["batch"]
     batch = np.geomspace(here.min(), here.max(), GRID)
@@ -86,7 +86,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
-    """Where each regime begins and ends in each panel, among the B that were trained; none of too few B."""
+    """Return begin and end of each regime in each panel, among the trained B; none with too few B."""
     sure = critical[critical["critical_batch_low"].notna()]
     if sure.empty:
         return pd.DataFrame(columns=["panel", "until", "regime"])

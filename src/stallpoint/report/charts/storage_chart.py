@@ -14,7 +14,7 @@ PERCENTILES = {"latency_p50": "median of a sample", "latency_p95": "95th percent
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A row for each storage, order, state of the page cache and number of readers, the fastest first.
+    """Draw a row for each storage, order, state of the page cache and number of readers, the fastest first.
 
     A point for each number of nodes; where some have several workers, for each number of workers.
     """
@@ -37,19 +37,19 @@ def _rates(tables: Tables) -> pd.DataFrame:
         panel=frame["hardware"],
         reading=frame["storage"] + " · " + frame["order"] + " · " + frame["cache"] + readers,
         came=[in_words(*pair) for pair in zip(frame["origin"], frame["server_cache"], strict=True)],
-        nodes=list(map(_place, frame["nodes"], frame["workers_per_node"])),
+        nodes=list(map(_node_label, frame["nodes"], frame["workers_per_node"])),
         bytes_read=with_interval(frame, "bytes_per_second", "MB/s", scale=1e-6),
         resident=["not known" if share != share else f"{100 * share:.0f} %" for share in frame["resident"]],
         **{name: [f"{number(seconds * 1e3)} ms" for seconds in frame[name]] for name in PERCENTILES},
     )
 
 
-def _place(nodes: int, workers_per_node: int) -> str:
+def _node_label(nodes: int, workers_per_node: int) -> str:
     return str(nodes) if workers_per_node == 1 else f"{nodes} × {workers_per_node} workers"
 
 
 def finding(tables: Tables) -> str:
-    """The fastest and the slowest storage, read cold and shuffled where that was measured; and which may be caches."""
+    """Return the fastest and the slowest storage, read cold and shuffled where measured; and which may be caches."""
     frame = _rates(tables)
     cold = frame[(frame["cache"] == "cold") & (frame["order"] == "shuffled")]
     compared = cold if len(cold) else frame

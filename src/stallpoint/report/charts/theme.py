@@ -25,20 +25,20 @@ PALETTE = {
     "blue": BLUE, "orange": ORANGE, "green": GREEN, "pink": PINK, "sky": SKY, "vermilion": VERMILION, "violet": VIOLET,
     "lilac": LILAC, "red": RED, "lime": LIME, "grey": GREY, "olive": OLIVE,
 }  # fmt: skip
-"""Colours by the names that kinds of job and presets say."""
+"""Colours by names of presets and kinds of jobs."""
 OTHERS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, VIOLET, LIME, RED, LILAC)
-"""For things without a fixed colour (storages, node counts), in this order."""
+"""Colours of things without a fixed one (storages, node counts), in this order."""
 
 SHAPES = ("circle", "square", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
-"""A point has a shape as well as a colour; the triangle that points up is the stalling point's."""
+"""Shapes of points; the upward triangle is the stalling point's."""
 
 PRESETS = {name: (PALETTE[known.look[0]], known.look[1]) for name, known in KNOWN.items()}
-"""Colour and shape of each named preset; those of a study have theirs by their name (`preset`)."""
+"""Colour and shape of each named preset; a study's own have theirs by name (`preset`)."""
 _FREE = sorted({(colour, shape) for colour in OTHERS for shape in SHAPES} - set(PRESETS.values()))
 """Looks that no named preset has."""
 
 _NETWORKS = (BLUE, ORANGE, GREEN, PINK, VERMILION, SKY, VIOLET, LIME, RED, LILAC, OLIVE, GREY)
-"""Of the registered networks, in their order."""
+"""Colours of the registered networks, in their order."""
 
 COLOURS: dict[str, dict[str, str]] = {
     "preset": {name: colour for name, (colour, _) in PRESETS.items()},
@@ -55,7 +55,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "loss": LILAC,
         "flatten": OLIVE,
         "other": GREY,
-        # What stands where in transformers has the colour of its like in convolutional networks.
+        # Layer types of transformers share the colour of their counterparts in convolutional networks.
         "attention": PINK,
         "embedding": GREEN,
         "layer-norm": ORANGE,
@@ -121,7 +121,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "standstill": OLIVE,
     },
 }
-"""Fixed colours: what is coloured -> its value -> colour."""
+"""Fixed colours: kind -> value -> colour."""
 
 SOLID, DASHED, DOTTED = (1, 0), (6, 4), (2, 3)
 DASHES = {"measured": SOLID, "predicted": DASHED}
@@ -133,17 +133,17 @@ DARK = {"page": "#15171c", "ink": "#e6e9ee", "soft": "#a5adb8", "grid": "#30363f
 
 
 def natural(text: str) -> list[str | int]:
-    """Key that sorts ``B = 64`` before ``B = 256``."""
+    """Return a key that sorts ``B = 64`` before ``B = 256``."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
 def preset(name: str) -> tuple[str, str]:
-    """Colour and shape of a preset: the same in every chart and study, whatever else is drawn."""
+    """Return colour and shape of a preset: the same in every chart and study."""
     return PRESETS.get(name) or _FREE[crc32(name.encode()) % len(_FREE)]
 
 
 def colours(kind: str, values: Iterable[str]) -> alt.Scale:
-    """The colour scale of `kind` for the values present, which a legend lists in the fixed order."""
+    """Return the colour scale of `kind` for the values present, which a legend lists in the fixed order."""
     fixed = COLOURS.get(kind, {})
     present = set(values)
     known = [value for value in fixed if value in present]
@@ -156,7 +156,7 @@ def colours(kind: str, values: Iterable[str]) -> alt.Scale:
 
 
 def shapes(kind: str, colours: alt.Scale) -> alt.Scale:
-    """A shape for each value of a colour scale: values of unlike colour that are drawn together have unlike shapes.
+    """Return a shape for each value of a colour scale: values of different colour drawn together have different shapes.
 
     It belongs to the preset, or else to the colour, so that it is as fixed as that; neighbours in `OTHERS` never share
     one.
@@ -169,10 +169,10 @@ def shapes(kind: str, colours: alt.Scale) -> alt.Scale:
     return alt.Scale(domain=colours["domain"], range=found)
 
 
-def of_presets(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
-    """Colours and shapes of series, given by name with their presets.
+def preset_scales(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
+    """Return colours and shapes of series, given by name with their presets.
 
-    The first series of a preset has its shape; others that share its colour take shapes nobody has.
+    The first series of a preset has its shape; others that share its colour take unused shapes.
     """
     names = sorted(series, key=lambda name: (list({**PRESETS, series[name]: ""}).index(series[name]), natural(name)))
     own = {preset(name)[1] for name in series.values()}
@@ -188,7 +188,7 @@ def of_presets(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
 
 
 def _stripes(page: str, many: int = 5) -> dict[str, Any]:
-    """Upright stripes in the colour of the page, which leave that of a bar between them: the sign of a prediction."""
+    """Return upright stripes in the colour of the page over a bar: the sign of a prediction."""
     stops = [
         {"offset": round((stripe + at) / many, 4), "color": colour}
         for stripe in range(many)
@@ -198,9 +198,9 @@ def _stripes(page: str, many: int = 5) -> dict[str, Any]:
 
 
 def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
-    """The Vega-Lite configuration of every chart: `c` are the colours of what is no data, such as `LIGHT`.
+    """Return the Vega-Lite configuration of every chart: `c` are the colours of frames and text, such as `LIGHT`.
 
-    Where the page shows through, ``paper`` is the colour that it has.
+    Where the page shows through, ``paper`` is its colour.
     """
     text = {"labelColor": c["soft"], "titleColor": c["ink"], "labelFontSize": 11, "titleFontSize": 12}
     return {
@@ -244,7 +244,7 @@ def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
 
 
 def print_config(*, legend_columns: int = 0) -> dict[str, Any]:
-    """The configuration of charts on paper: lengths in points, text of 8, legends above one another."""
+    """Return the configuration of charts on paper: lengths in points, text of 8, legends above one another."""
     c = config()
     text = {"labelFontSize": 8, "titleFontSize": 8, "labelColor": LIGHT["ink"]}
     return {

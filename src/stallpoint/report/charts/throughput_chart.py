@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, shapes
-from stallpoint.report.charts.labels import at_place, estimate, label, leading_first, most, rows
+from stallpoint.report.charts.labels import estimate, label, largest_row, leading_first, placement_in_words, rows
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import number
 
@@ -18,7 +18,7 @@ LABELS = "datum.value < 1e4 ? format(datum.value, '~g') : format(datum.value, '~
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A panel for each measure (and hardware entry), a line for each network."""
+    """Draw a panel for each measure (and hardware entry), a line for each network."""
     frame = _measures(tables)
     tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "basis": "basis",
             "shown": "(90 % interval)"}  # fmt: skip
@@ -26,13 +26,13 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def y_axis() -> alt.Y:
-    """One for panels of unlike quantities, each on a logarithmic scale of its own."""
+    """Return an axis for panels of different quantities, each with its own logarithmic scale."""
     axis = alt.Axis(labelExpr=LABELS, tickCount=5)
     return alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=axis)
 
 
 def fastest(tables: Tables, table: str) -> pd.DataFrame:
-    """The rows of `table` of the fastest curve of each network and hardware, each curve's name as ``series``."""
+    """Return the rows of `table` of the fastest curve of each network and hardware, each curve's name as ``series``."""
     frame = rows(tables, table, CELLS)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     if frame.empty:
@@ -42,7 +42,7 @@ def fastest(tables: Tables, table: str) -> pd.DataFrame:
 
 
 def _measures(tables: Tables) -> pd.DataFrame:
-    """The three measures of the fastest curve of each network and hardware, as measured and as predicted."""
+    """Return the three measures of the fastest curve of each network and hardware, measured and predicted."""
     leads = fastest(tables, "predictions")
     found = [
         one.assign(basis=basis)
@@ -57,7 +57,7 @@ def _measures(tables: Tables) -> pd.DataFrame:
 
 
 def _of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
-    """A frame for each measure; the ends of what falls with the iteration time change places."""
+    """Return a frame for each measure; ends of quantities that fall with the iteration time are swapped."""
     time = {end: leads[f"{basis}_iteration{end}"] for end in ("", "_low", "_high")}
     swapped = {"": "", "_low": "_high", "_high": "_low"}
     more = leads["ranks"] / leads.groupby(["network", "hardware"])["ranks"].transform("min")
@@ -73,7 +73,7 @@ def _of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
 
 
 def finding(tables: Tables) -> str:
-    """What a sample costs on the most measured workers, beside the fewest, where that differs most."""
+    """Return the cost of a sample on the most measured workers over that on the fewest, where it differs most."""
     frame = _measures(tables).query("basis == 'measured'")
     cost = frame[frame["measure"] == MEASURES[2]].sort_values("ranks")
     curves = cost.groupby(["network", "hardware"])
@@ -82,8 +82,8 @@ def finding(tables: Tables) -> str:
     known = pd.DataFrame(ends).reset_index().query("ranks > 1")
     if known.empty:
         return ""
-    worst = most(known.assign(ratio=known["last"] / known["first"]), "ratio")
-    ratio, place = number(worst["ratio"], 2), at_place(worst)
+    worst = largest_row(known.assign(ratio=known["last"] / known["first"]), "ratio")
+    ratio, placement = number(worst["ratio"], 2), placement_in_words(worst)
     if ratio == "1":
-        return f"{worst['network']}: a sample costs as many node-hours at {place} as on the fewest"
-    return f"{worst['network']}: a sample costs {ratio} times the node-hours at {place}"
+        return f"{worst['network']}: a sample costs as many node-hours at {placement} as on the fewest"
+    return f"{worst['network']}: a sample costs {ratio} times the node-hours at {placement}"

@@ -1,4 +1,4 @@
-"""What more workers gain in time to a target, beside what they gain in throughput."""
+"""Speedup in time to a target and in throughput."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
-from stallpoint.report.charts.labels import AXES, arrange, estimate, leading_first, most, rows
+from stallpoint.report.charts.labels import AXES, arrange, estimate, largest_row, leading_first, rows
 from stallpoint.text import number
 
 CELLS = (
@@ -15,12 +15,12 @@ CELLS = (
 )
 THROUGHPUT, TIME = "throughput", "time to the target"
 SPEEDUPS = {THROUGHPUT: "throughput_speedup", TIME: "speedup"}
-"""Columns of the table, by what they are the speedup of."""
+"""Columns of the table, by the quantity of the speedup."""
 STEPS = ["steps_storage", "steps_sync", "recipe", "target"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Two lines for each curve and target: both speedups, relative to the fewest workers."""
+    """Draw two lines for each curve and target: both speedups, relative to the fewest workers."""
     frame = _speedups(tables)
     y = axes.ratio_y(axes.reach(frame), "speedup over the fewest workers")
     colours = alt.Scale(domain=[THROUGHPUT, TIME], range=[theme.GREY, theme.BLUE])
@@ -33,11 +33,11 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def finding(tables: Tables) -> str:
-    """Both speedups of the curve and target where they lie farthest apart, on its most workers."""
+    """Return both speedups of the curve and target where they are farthest apart, on its most workers."""
     frame = _speedups(tables)
     last = frame[frame["ranks"] == frame.groupby("panel")["ranks"].transform("max")]
     both = last.pivot_table(index=["panel", "network", "ranks"], columns="series", values="value").reset_index()
-    worst = most(both.assign(apart=both[THROUGHPUT] / both[TIME]), "apart")
+    worst = largest_row(both.assign(apart=both[THROUGHPUT] / both[TIME]), "apart")
     return (
         f"{worst['network']}: on {worst['ranks']} {axes.workers(frame)}, {number(worst[THROUGHPUT], 2)} times the "
         f"throughput makes {number(worst[TIME], 2)} times the speed to the target"
@@ -48,7 +48,7 @@ def _speedups(tables: Tables) -> pd.DataFrame:
     times = rows(tables, "time_to_accuracy", CELLS)
     key = [*AXES, *STEPS]
     times = times[times["speedup"].notna()].sort_values([*key, "ranks"], kind="stable")
-    # Where neither B nor the workers change a step, time to the target gains what throughput gains.
+    # Where the steps depend on neither B nor workers, time to the target and throughput gain the same.
     differ = times.groupby(key)[["global_batch", "steps_ranks"]].transform("nunique").max(axis=1) > 1
     times = times[differ]
     if times.empty:

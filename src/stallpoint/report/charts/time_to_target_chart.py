@@ -1,4 +1,4 @@
-"""Time to a target against workers, by preset: as trained, and as steps times iteration time."""
+"""Time to a target against workers, by preset: measured, and as steps times iteration time."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pandas as pd
 
 from stallpoint.models.answers.time_to_accuracy import FASTEST, NOT_REACHED
 from stallpoint.report.charts import NoData, Tables, axes, shapes
-from stallpoint.report.charts.labels import at_place, estimate, rows
+from stallpoint.report.charts.labels import estimate, placement_in_words, rows
 from stallpoint.text import number
 
 CELLS = "convergence cells that reach their target"
 RACE = ["network", "hardware", "storage", "target"]
-PLACE = ["workers_per_node", "ranks"]
+PLACEMENT = ["workers_per_node", "ranks"]
 LINES = (replace(shapes.MEASURED, opacity=0.6), shapes.PREDICTED)
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A line for each preset, which takes its best recipe and B at each place."""
+    """Draw a line for each preset, with its best recipe and B at each placement."""
     trained = best(tables)
     every = pd.concat([trained, _known(tables, trained)])
     y = axes.log10_y(axes.reach(every), "time to the target [s]")
@@ -29,12 +29,12 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def best(tables: Tables) -> pd.DataFrame:
-    """Of each preset at each place the recipe and B that reached the target first."""
+    """Return of each preset at each placement the recipe and B that reached the target first."""
     frame = rows(tables, "target_times", CELLS)
     frame = frame[frame["verdict"] != NOT_REACHED]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    order = [*RACE, *PLACE, "sync"]
+    order = [*RACE, *PLACEMENT, "sync"]
     frame = frame.sort_values([*order, "time"], kind="stable").drop_duplicates(order)
     why = [
         row["verdict"] if row["verdict"] == FASTEST else
@@ -42,34 +42,36 @@ def best(tables: Tables) -> pd.DataFrame:
         f"{number(row['longer_steps'], 3)} times as long"
         for row in frame.to_dict("records")
     ]  # fmt: skip
-    way = frame["recipe"] + ", B = " + frame["batch"].astype(str)
+    configuration = frame["recipe"] + ", B = " + frame["batch"].astype(str)
     return estimate(
-        frame.assign(basis="measured", panel=_panel(frame), series=frame["sync"], way=way, why=why), "time", "s"
+        frame.assign(basis="measured", panel=_panel(frame), series=frame["sync"], way=configuration, why=why),
+        "time",
+        "s",
     )
 
 
 def finding(tables: Tables) -> str:
-    """What is fastest at each number of workers."""
+    """Return the fastest at each number of workers."""
     frame = best(tables)
     first = frame[(frame[RACE] == frame.iloc[0][RACE]).all(axis=1) & (frame["verdict"] == FASTEST)]
-    said = [
-        f"{row['series']} on {at_place(row)} ({number(row['time'], 2)} s)"
+    winners = [
+        f"{row['series']} on {placement_in_words(row)} ({number(row['time'], 2)} s)"
         for row in first.sort_values("ranks").to_dict("records")
     ]
-    return f"{first.iloc[0]['network']} is fastest at the target with {', '.join(said)}"
+    return f"{first.iloc[0]['network']} is fastest at the target with {', '.join(winners)}"
 
 
 def _known(tables: Tables, trained: pd.DataFrame) -> pd.DataFrame:
-    """Steps times iteration time, of the best B of each preset at each number of workers."""
+    """Return steps times iteration time, of the best B of each preset at each number of workers."""
     found = tables.get("time_to_accuracy")
     if found is None or found.empty:
         return trained.iloc[:0]
     found = estimate(found, "time", "s")
     found = found.assign(storage=found["steps_storage"], basis="predicted", series=found["sync"])
-    order = [*RACE, *PLACE, "sync"]
+    order = [*RACE, *PLACEMENT, "sync"]
     found = found.sort_values([*order, "value"], kind="stable").drop_duplicates(order)
-    way = found["recipe"] + ", B = " + found["global_batch"].astype(str)
-    found = found.assign(panel=_panel(found), way=way, why="steps · iteration time")
+    configuration = found["recipe"] + ", B = " + found["global_batch"].astype(str)
+    found = found.assign(panel=_panel(found), way=configuration, why="steps · iteration time")
     return found[found["panel"].isin(trained["panel"])]
 
 

@@ -1,4 +1,4 @@
-"""How much of its devices and of the link each network's fastest curve uses, where it was measured."""
+"""Utilisation of devices and link by each network's fastest curve, where it was measured."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, shapes
-from stallpoint.report.charts.labels import at_place, estimate, most
+from stallpoint.report.charts.labels import estimate, largest_row, placement_in_words
 from stallpoint.report.charts.throughput_chart import CELLS, fastest, y_axis
 from stallpoint.text import number
 
 FLOPS, LINK = "model FLOP/s of a worker", "bandwidth of the gradients"
 MEASURES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
-"""Measure -> column, and the unit where nothing is rated."""
+"""Measure -> column, and the unit without a rating."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A panel for each measure (and hardware entry), a line for each network."""
+    """Draw a panel for each measure (and hardware entry), a line for each network."""
     frame = _measures(tables).assign(basis="measured")
     tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "shown": "(90 % interval)"}
     return shapes.curves(frame, axes.ranks_x(frame), y_axis(), tips, [shapes.MEASURED], colour="network", own=["y"])
 
 
 def _measures(tables: Tables) -> pd.DataFrame:
-    """Both measures of the fastest curve of each network and hardware, in percent where the hardware is rated."""
+    """Return both measures of the fastest curve of each network and hardware, in percent where the hardware is
+    rated."""
     leads = fastest(tables, "utilisation")
     found = [_of(leads, measure).assign(measure=measure) for measure in MEASURES]
     frame = pd.concat([one for one in found if len(one)] or found)
@@ -36,7 +37,7 @@ def _measures(tables: Tables) -> pd.DataFrame:
 
 
 def _of(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Rated and unrated hardware have units of their own."""
+    """Return one measure; rated and unrated hardware have different units."""
     column, scale, unit = MEASURES[measure]
     rated = leads[f"{column}_share"].notna()
     shares = estimate(leads[rated], f"{column}_share", " %", 100).assign(unit="% of rated")
@@ -44,10 +45,10 @@ def _of(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """The lowest share of the rated FLOP/s on the most workers."""
+    """Return the lowest share of the rated FLOP/s on the most workers."""
     frame = _measures(tables).query("measure == @FLOPS and unit == '% of rated'")
     if frame.empty:
         return ""
     last = frame[frame["ranks"] == frame.groupby(["network", "hardware"])["ranks"].transform("max")]
-    least = most(last.assign(unused=-last["value"]), "unused")
-    return f"{least['network']}: {number(least['value'])} % of the rated FLOP/s on {at_place(least)}"
+    least = largest_row(last.assign(unused=-last["value"]), "unused")
+    return f"{least['network']}: {number(least['value'])} % of the rated FLOP/s on {placement_in_words(least)}"

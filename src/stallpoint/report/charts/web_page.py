@@ -1,4 +1,4 @@
-"""A chart as a web page of its own that opens from disk without network, and the libraries that draw it there."""
+"""A chart as a web page of its own that opens from disk without network, and its libraries."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from stallpoint.records.atomic import atomic
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that Altair writes, as vl-convert names it."""
 _GIVEN = "window.vegaEmbed = vegaEmbed;"
-"""What the libraries give to a page."""
+"""Names that the libraries give to a page."""
 _KEPT = Path(__file__).parent / "__pycache__"
-"""Where the libraries are kept once they are put together."""
+"""Cache of the joined libraries."""
 
 _PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
@@ -41,14 +41,14 @@ _PAGE = Template("""<!DOCTYPE html>
 
 
 def page(spec: Mapping[str, Any], title: str) -> str:
-    """The page of a chart in Vega-Lite."""
-    # No tag may stand in a script element, not even inside a text.
+    """Return the page of a chart in Vega-Lite."""
+    # A script element must not contain a tag, even inside a text.
     text = json.dumps(spec).replace("<", "\\u003c")
     return _PAGE.substitute(title=escape(title), libraries=libraries(), spec=text)
 
 
 def empty_page(title: str, missing: str) -> str:
-    """The page of a chart of nothing: what it would show, and which cells of the study are missing."""
+    """Return the page of an empty chart: its contents, and the missing cells of the study."""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title></head>\n'
         f"<body><h1>{escape(title)}</h1><p>Nothing to draw: {escape(missing)}.</p></body>\n</html>\n"
@@ -57,10 +57,10 @@ def empty_page(title: str, missing: str) -> str:
 
 @cache
 def libraries() -> str:
-    """Vega-Embed with all it needs, as one script.
+    """Return Vega-Embed with all it needs, as one script.
 
-    Putting it together takes longer than drawing a chart, so it is kept beside Python's own compiled files, where there
-    is a place to write, under the version it was made with. `InputError` where the package that has them is missing.
+    Joining it takes longer than drawing a chart, so it is cached by version with Python's own compiled files, where
+    that is writable. Raises `InputError` where the package that has them is missing.
     """
     try:
         kept = _KEPT / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"

@@ -1,4 +1,4 @@
-"""What other clusters would gain (what if), at a few numbers of workers."""
+"""Gains of other clusters (what if), at a few numbers of workers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pandas as pd
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
 from stallpoint.report.charts.labels import (
     arrange,
-    at_place,
     estimate,
+    largest_row,
     leading_first,
-    most,
+    placement_in_words,
     rows,
     with_interval,
 )
@@ -22,7 +22,8 @@ SHOWN = 3
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """For each scenario the gain in throughput over the measured cluster on as many workers, the best one first."""
+    """Draw for each scenario the gain in throughput over the measured cluster on as many workers, the best one
+    first."""
     frame = _gains(tables)
     counted = axes.workers(frame)
     x = _axis(frame)
@@ -33,7 +34,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _gains(tables: Tables) -> pd.DataFrame:
-    """Gains of all scenarios but the measured cluster itself, at the numbers of workers shown."""
+    """Return gains of all scenarios but the measured cluster itself, at the numbers of workers shown."""
     table = rows(tables, "what_if", "what_if in the study, or train cells with scaling strong or weak")
     frame = estimate(leading_first(arrange(table, single=True), tables), "gain", "times")
     frame = frame[frame["scenario"] != BASELINE]
@@ -47,7 +48,7 @@ def _some(counts: list[int]) -> list[int]:
 
 
 def _axis(frame: pd.DataFrame) -> alt.X:
-    """A log2 axis of the gain that holds every interval."""
+    """Return a log2 axis of the gain that holds every interval."""
     domain = axes.log_domain([*frame["value"], *frame["low"], *frame["high"], 1])
     axis = alt.Axis(values=axes.log2_ticks(domain), labelExpr="'×' + format(datum.value, '~g')")
     title = f"gain on as many {axes.workers(frame)} (predicted)"
@@ -55,11 +56,11 @@ def _axis(frame: pd.DataFrame) -> alt.X:
 
 
 def finding(tables: Tables) -> str:
-    """The scenario that gains most on the most workers shown of the fastest curves."""
+    """Return the scenario that gains most on the most workers shown of the fastest curves."""
     frame = _gains(tables).query("lead")
     sure = frame[(frame["ranks"] == frame["ranks"].max()) & (frame["low"] > 1)]
     if sure.empty:
         return "No scenario gains for sure: every interval holds ×1"
-    best = most(sure, "value")
+    best = largest_row(sure, "value")
     gains = f"{best['scenario']} gains most, {best['value']:.1f} times"
-    return f"{best['network']}: {gains} at {at_place(best)} (predicted)"
+    return f"{best['network']}: {gains} at {placement_in_words(best)} (predicted)"

@@ -1,4 +1,4 @@
-"""The papers' figures and tables, regenerated from a study: one entry for each exhibit.
+"""The papers' figures and tables, regenerated from a study: a registry of exhibits.
 
 Importing the registry is cheap; an exhibit's module is imported when it is made. What the papers say in words and
 numbers of an exhibit is data (``resources/published/*-exhibits.yaml``); docs/papers.md is the list for readers.
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Missing(LookupError):
-    """The study lacks what an exhibit is made of; the message names the cells that would give it."""
+    """The study lacks the data of an exhibit; the message names the cells that would give it."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """What exhibits are made of."""
+    """Data of exhibits."""
 
     tables: Mapping[str, pd.DataFrame]
     """Model tables and tidy tables by name, with the columns of `stallpoint.records.tables`."""
@@ -32,7 +32,7 @@ class Material:
     """The files of ``resources/published`` that `Paper.files` names, by their stem."""
 
     def renamed(self, networks: Mapping[str, str]) -> Material:
-        """Return it with networks under other names; a network stands for those that had its new name."""
+        """Return the material with networks renamed; rows of networks that already have a new name are dropped."""
 
         def table(frame: pd.DataFrame) -> pd.DataFrame:
             present = [name for name in networks if "network" in frame and (frame["network"] == name).any()]
@@ -44,18 +44,18 @@ class Material:
 
 @dataclass(frozen=True)
 class Made:
-    """An exhibit as this study gives it."""
+    """An exhibit made from this study."""
 
     content: alt.TopLevelMixin | Typeset
     missing: tuple[str, ...] = ()
-    """Cells without which a part of the original has no counterpart."""
+    """Cells that parts of the original lack here."""
     shown: str = ""
-    """What of the study it shows, where there was a choice."""
+    """Chosen part of the study, where there was a choice."""
 
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One figure or table of a paper."""
+    """A figure or table of a paper."""
 
     number: str
     """As the paper counts it: ``Fig. 3``, ``Table II``."""
@@ -66,22 +66,22 @@ class Exhibit:
     maker: str
     """``module.function`` of this package; empty for an exhibit that waits."""
     tables: tuple[str, ...]
-    """Names of the tables it is made from."""
+    """Names of its tables."""
     differs: str
-    """What differs from the original, or what it waits for."""
+    """Differences from the original, or what it waits for."""
 
     @property
     def module(self) -> str:
-        """The module that makes it; empty for an exhibit that waits."""
+        """Return the module that makes it; empty for an exhibit that waits."""
         return self.maker and f"{__name__}.{self.maker.rpartition('.')[0]}_exhibit"
 
     @property
     def kind(self) -> Literal["figure", "table"]:
-        """Figures are pictures, tables are texts."""
+        """Return ``figure`` (pictures) or ``table`` (texts)."""
         return "figure" if self.number.startswith("Fig") else "table"
 
     def make(self, material: Material) -> Made:
-        """The exhibit from a study; raises `Missing` (or `charts.NoData`) when there is nothing to show."""
+        """Make the exhibit from a study; raise `Missing` (or `charts.NoData`) when there is nothing to show."""
         if not self.maker:
             raise Missing(self.differs)
         made: Made = getattr(import_module(self.module), self.maker.rpartition(".")[2])(material)
@@ -95,24 +95,24 @@ class Paper:
     name: str
     authors: str
     files: tuple[str, ...]
-    """Files of ``resources/published`` that hold its numbers; what it says of its exhibits is the first."""
+    """Files of ``resources/published`` with its numbers; the first has its statements on exhibits."""
     exhibits: tuple[Exhibit, ...]
     networks: Mapping[str, str] = field(default_factory=dict)
-    """Networks that are the paper's, by its name for them, where a study's differs."""
+    """The paper's networks, by its names for them, where a study's differ."""
 
     @property
-    def said(self) -> str:
-        """Stem of the file that holds what it says of its exhibits."""
+    def statements_file(self) -> str:
+        """Return the stem of the file with its statements on exhibits."""
         return self.files[0].partition(".")[0]
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The modules that make its exhibits."""
+        """Return the modules that make its exhibits."""
         return tuple(dict.fromkeys(exhibit.module for exhibit in self.exhibits if exhibit.module))
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of all tables that its exhibits are made from."""
+        """Return the names of all tables of its exhibits."""
         return tuple(dict.fromkeys(table for exhibit in self.exhibits for table in exhibit.tables))
 
 

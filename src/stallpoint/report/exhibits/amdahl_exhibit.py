@@ -1,4 +1,4 @@
-"""What non-scaling layers leave of the speedup, by Amdahl's law (Keuper & Pfreundt, Fig. 12)."""
+"""Speedup limit by non-scaling layers, by Amdahl's law (Keuper & Pfreundt, Fig. 12)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stallpoint.models.base.measured import MATRIX_LAYERS
 from stallpoint.report.charts import amdahl_chart, axes, marks, shapes, theme
 from stallpoint.report.charts.shapes import Line
 from stallpoint.report.exhibits import Made, Material
-from stallpoint.report.exhibits.of_study import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
+from stallpoint.report.exhibits.study_material import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
 from stallpoint.text import number
 
 CELLS = "train cells with scaling: compute at three mini-batches or more"
@@ -17,7 +17,7 @@ NODES = [2**power for power in range(9)]
 
 
 def figure(material: Material) -> Made:
-    """A line for each network: solid with our serial fraction, dashed with the paper's."""
+    """Return a line for each network: solid with our serial fraction, dashed with the paper's."""
     theirs = material.tables["paper_figures"].query("figure == 12").drop_duplicates(["network", "nodes"])
     published = theirs[["network", "nodes"]].assign(value=theirs["speedup"], basis="published", fraction="")
     missing: tuple[str, ...]
@@ -45,14 +45,16 @@ def figure(material: Material) -> Made:
 
 
 def _fractions(material: Material) -> pd.DataFrame:
-    """For each network and hardware the part of the time that does not fall with b, in layers without products.
+    """Return for each network and hardware the part of the time that does not fall with b, in layers without products.
 
     That is the sum over their types of share at the largest b times serial fraction (docs/models/compute.md).
     """
     fits = rows(material, "amdahl", KEUPER_NETWORKS, CELLS, keep={"basis": "compute"})
     fits = fits[~fits["layer_type"].isin([*MATRIX_LAYERS, "all"]) & fits["serial_fraction"].notna()]
     times = rows(material, "layer_scaling", KEUPER_NETWORKS, CELLS)
-    whole = times[times["worker_batch"] == times.groupby(["network", "hardware"])["worker_batch"].transform("max")]
-    both = fits.merge(whole, on=["network", "hardware", "layer_type"])
+    largest_batch = times[
+        times["worker_batch"] == times.groupby(["network", "hardware"])["worker_batch"].transform("max")
+    ]
+    both = fits.merge(largest_batch, on=["network", "hardware", "layer_type"])
     part = (both["serial_fraction"] * both["share"]).groupby([both["network"], both["hardware"]]).sum()
     return part.rename("serial_fraction").reset_index()

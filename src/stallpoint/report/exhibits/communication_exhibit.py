@@ -9,7 +9,7 @@ from stallpoint.report.charts import NoData, Tables, axes, labels, marks, paper_
 from stallpoint.report.charts.communication_chart import CELLS as COMMUNICATING
 from stallpoint.report.charts.communication_chart import COMPUTE, EXPOSED
 from stallpoint.report.exhibits import Made, Material
-from stallpoint.report.exhibits.of_study import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
+from stallpoint.report.exhibits.study_material import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
 from stallpoint.text import number
 
 CELLS = "train cells with scaling: strong on two nodes or more"
@@ -20,7 +20,7 @@ TIMES = {"communication": "communication", "exposed_communication": EXPOSED}
 
 
 def figure(material: Material) -> Made:
-    """Ours above, theirs from published parameters below."""
+    """Return ours above, theirs from published parameters below."""
     theirs = material.tables["paper_figures"]
     theirs = theirs[theirs["hardware"].isin(THEIR_CLUSTER)]
     published = _marked(material, paper_times_chart.draw({"paper_figures": theirs}))
@@ -42,11 +42,11 @@ def _marked(material: Material, chart: alt.FacetChart) -> alt.FacetChart:
 
 
 def _by_nodes(tables: Tables) -> alt.FacetChart:
-    """Ours as lines: seconds of one iteration that go into computing, communicating, and waiting for communication."""
+    """Return ours as lines: seconds of one iteration computing, communicating, and waiting for communication."""
     predictions = labels.rows(tables, "predictions", COMMUNICATING)
     predictions = predictions[predictions["scaling"] != "compute"]
     times = pd.concat([_times(predictions, basis) for basis in ("measured", "predicted")])
-    # A single worker does not communicate; zero has no place on a logarithmic axis.
+    # A single worker does not communicate; a logarithmic axis has no zero.
     times = times[times["value"] > 0]
     if not (times["time"] == "communication").any():
         raise NoData(f"no {COMMUNICATING}")
@@ -71,7 +71,7 @@ def _by_nodes(tables: Tables) -> alt.FacetChart:
 
 
 def _times(predictions: pd.DataFrame, basis: str) -> pd.DataFrame:
-    """Median over storages and prefetch depths, with their range, one row for each kind of time."""
+    """Return the median over storages and prefetch depths, with their range, one row for each kind of time."""
     compute = predictions[[f"{basis}_{part}" for part in COMPUTE]].sum(axis=1, skipna=False)
     wide = predictions[CURVE].assign(
         compute=compute, **{shown: predictions[f"{basis}_{name}"] for name, shown in TIMES.items()}

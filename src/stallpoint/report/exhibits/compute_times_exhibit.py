@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.report.exhibits import Made, Material
-from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, StudyMachine, lacking, machines, rows
+from stallpoint.report.exhibits.study_material import KEUPER_NETWORKS, StudyMachine, lacking, machines, rows
 from stallpoint.report.typeset import Typeset
 
 FILE = "keuper-2016-exhibits"
@@ -17,7 +17,7 @@ CELLS = "train cells on nodes: 1"
 
 
 def table(material: Material) -> Made:
-    """A row for each network and compute unit, theirs first."""
+    """Return a row for each network and compute unit, theirs first."""
     frame = rows(material, "predictions", KEUPER_NETWORKS, CELLS, keep={"ranks": 1})
     frame = frame[frame["measured_iteration"].notna()]
     found = machines(material)

@@ -23,7 +23,7 @@ CURVE = ["network", "hardware", "storage", "sync", "recipe", "nodes", "ranks"]
 
 
 def figure(material: Material) -> Made:
-    """A line for each run; a panel for each network, hardware and recipe. Published: where theirs end."""
+    """Return a line for each run; a panel for each network, hardware and recipe. Published: the final values."""
     frame, missing, shown = _chosen(material, "convergence", "validation_accuracy")
     frame = frame.assign(
         value=100 * frame["validation_accuracy"],
@@ -42,7 +42,7 @@ def figure(material: Material) -> Made:
 
 
 def table(material: Material) -> Made:
-    """A row for each mini-batch, theirs first; ours with the interval over seeds."""
+    """Return a row for each mini-batch, theirs first; ours with the interval over seeds."""
     frame, missing, shown = _chosen(material, "convergence_runs", "best_accuracy")
     evaluations = material.tables["convergence"]
     steps = evaluations.groupby("cell")["step"].max()
@@ -70,7 +70,8 @@ def table(material: Material) -> Made:
 
 
 def _chosen(material: Material, name: str, value: str) -> tuple[pd.DataFrame, tuple[str, ...], str]:
-    """Rows of the best trials of AlexNet, or of whatever else was trained; what is missing then, and what is shown.
+    """Return rows of the best trials of AlexNet, or of another trained network; what is missing then, and what is
+    shown.
 
     Only curves of two mini-batches or more are taken.
     """
@@ -88,7 +89,7 @@ def _chosen(material: Material, name: str, value: str) -> tuple[pd.DataFrame, tu
 
 
 def _published(material: Material) -> pd.DataFrame:
-    """Their mini-batches with speedup, step size and accuracy in per cent."""
+    """Return their mini-batches with speedup, step size and accuracy in per cent."""
     entry = material.published[FILE]["large_batches"]
     rows = pd.DataFrame(entry["rows"])
     return rows.assign(
@@ -122,7 +123,7 @@ def _ours(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _mean(runs: pd.DataFrame) -> tuple[float, float, int]:
-    """Mean accuracy in per cent, its standard error and degrees of freedom."""
+    """Return mean accuracy in per cent, its standard error and degrees of freedom."""
     values = 100 * runs["best_accuracy"]
     error = float(values.std() / math.sqrt(len(values))) if len(values) > 1 else math.nan
     return float(values.mean()), error, len(values) - 1

@@ -8,7 +8,7 @@ import pandas as pd
 from stallpoint.records.tables import SERIES
 from stallpoint.report.charts import layer_share_chart, marks, theme
 from stallpoint.report.exhibits import Made, Material, Missing
-from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, lacking, rows
+from stallpoint.report.exhibits.study_material import KEUPER_NETWORKS, lacking, rows
 from stallpoint.text import number
 
 DATA = "data"
@@ -17,10 +17,10 @@ POINT = [*(column.name for column in SERIES), "nodes", "ranks"]
 
 
 def figure(material: Material) -> Made:
-    """Stacked shares by mini-batch, largest left; a panel for each network, hardware and storage.
+    """Return stacked shares by mini-batch, largest left; a panel for each network, hardware and storage.
 
-    Of several presets and prefetch depths the one with the fewest mini-batches read ahead is shown: there the data
-    layer is seen best. Storages are compared at the same.
+    Of several presets and prefetch depths the one with the fewest mini-batches read ahead is shown, where the data
+    layer is most visible; the same for all storages.
     """
     layers = rows(material, "layer_predictions", KEUPER_NETWORKS, CELLS, keep={"scaling": "strong"})
     chosen = _comparable(layers)
@@ -42,7 +42,7 @@ def figure(material: Material) -> Made:
 
 
 def _comparable(layers: pd.DataFrame) -> pd.DataFrame:
-    """For each network and hardware the preset, prefetch depth and B measured with the most storages."""
+    """Return for each network and hardware the preset, prefetch depth and B measured with the most storages."""
     same = ["network", "hardware", "prefetch", "sync", "batch"]
     counts = layers.groupby(same)["storage"].nunique().rename("storages").reset_index()
     counts = counts[counts["storages"] > 1].sort_values(
@@ -54,7 +54,7 @@ def _comparable(layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bars(frame: pd.DataFrame) -> alt.FacetChart:
-    """The data layer first, in grey."""
+    """Return the bars, the data layer first, in grey."""
     colour = marks.colour(frame, "layer_type")
     known = dict(zip(colour["scale"]["domain"], colour["scale"]["range"], strict=True))
     colour_of = {DATA: theme.GREY, **{name: known[name] for name in known if name != DATA}}

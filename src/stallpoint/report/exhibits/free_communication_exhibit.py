@@ -11,22 +11,22 @@ from stallpoint.report.charts import axes, marks, shapes, theme
 from stallpoint.report.charts.labels import estimate
 from stallpoint.report.charts.shapes import Line
 from stallpoint.report.exhibits import Made, Material, Missing
-from stallpoint.report.exhibits.of_study import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
+from stallpoint.report.exhibits.study_material import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
 from stallpoint.text import number
 
 CELLS = "train cells with scaling: compute at falling batch"
 SPEEDUP = "speedup over one node"
 BAND = replace(shapes.MEASURED, intervals="band")
-LEAST_POINTS = 3
-"""Node counts that a mini-batch B must be measured at to be a curve."""
+MIN_NODE_COUNTS = 3
+"""Measured node counts that make a curve of a mini-batch B."""
 
 
 def default_batch(material: Material) -> Made:
-    """Fig. 4: B is the largest mini-batch measured on each hardware."""
+    """Return Fig. 4: B is the largest mini-batch measured on each hardware."""
     frame = _times(material)
     curves = estimate(frame, "speedup").assign(panel=frame["network"], basis="measured", series=frame["hardware"])
     curves["nodes"] = curves.groupby(["network", "hardware"])["worker_batch"].transform("max") / curves["worker_batch"]
-    curves = _whole(curves)
+    curves = _integer_node_counts(curves)
     ideal = marks.ideal_rows(curves, "nodes")
     y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], SPEEDUP)
     tips = {"hardware": "hardware", "nodes": "nodes", "worker_batch": "b [samples]", "shown": "speedup (90 %)"}
@@ -38,11 +38,11 @@ def default_batch(material: Material) -> Made:
 
 
 def larger_batches(material: Material) -> Made:
-    """Fig. 11: every mini-batch of which fractions were measured is a B, and each network a colour."""
+    """Return Fig. 11: every mini-batch with measured fractions is a B, and each network a colour."""
     frame = _times(material)
     curves = pd.concat([_curves(times) for _, times in frame.groupby(["network", "hardware"])], ignore_index=True)
     if curves.empty or curves.groupby("network")["global_batch"].nunique().max() < 2:
-        raise Missing(f"no {CELLS} such that two mini-batches B have {LEAST_POINTS} node counts n = B/b each")
+        raise Missing(f"no {CELLS} such that two mini-batches B have {MIN_NODE_COUNTS} node counts n = B/b each")
     ends = curves.loc[curves.groupby(["panel", "network", "global_batch"])["nodes"].idxmax()].assign(basis="end")
     x, y = axes.nodes_x(curves), axes.ratio_y([*curves["value"], *curves["nodes"]], SPEEDUP)
     drawn = pd.concat([curves, ends, marks.ideal_rows(curves.assign(series=""), "nodes")])
@@ -59,17 +59,16 @@ def _times(material: Material) -> pd.DataFrame:
     return frame.sort_values(["network", "hardware", "worker_batch"], kind="stable")
 
 
-def _whole(curves: pd.DataFrame) -> pd.DataFrame:
-    """Only mini-batches that a whole number of nodes has."""
+def _integer_node_counts(curves: pd.DataFrame) -> pd.DataFrame:
     return curves[curves["nodes"] % 1 == 0].astype({"nodes": int})
 
 
 def _curves(times: pd.DataFrame) -> pd.DataFrame:
-    """For each B the speedup at the measured b that divide it: its time over theirs."""
+    """Return for each B the speedup at the measured b that divide it: its time over theirs."""
     pairs = times.merge(times[["network", "hardware", "worker_batch", "seconds"]], on=["network", "hardware"])
     pairs = pairs.assign(nodes=pairs["worker_batch_x"] / pairs["worker_batch_y"], global_batch=pairs["worker_batch_x"])
-    pairs = _whole(pairs[(pairs["nodes"] >= 1) & np.isfinite(pairs["seconds_x"] / pairs["seconds_y"])])
-    pairs = pairs[pairs.groupby("global_batch")["nodes"].transform("nunique") >= LEAST_POINTS]
+    pairs = _integer_node_counts(pairs[(pairs["nodes"] >= 1) & np.isfinite(pairs["seconds_x"] / pairs["seconds_y"])])
+    pairs = pairs[pairs.groupby("global_batch")["nodes"].transform("nunique") >= MIN_NODE_COUNTS]
     value = pairs["seconds_x"] / pairs["seconds_y"]
     return pairs.assign(
         panel=pairs["hardware"], basis="measured", value=value, shown=[number(v) for v in value],

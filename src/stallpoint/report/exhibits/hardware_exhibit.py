@@ -1,4 +1,4 @@
-"""The hardware, what it is and how fast it was (Shi et al., Table II)."""
+"""The hardware and its measured rates (Shi et al., Table II)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pandas as pd
 from stallpoint.models.terms.matrix_products import in_precision, machine
 from stallpoint.records.origins import in_words
 from stallpoint.report.exhibits import Made, Material, Missing
-from stallpoint.report.exhibits.of_study import environments, machines
+from stallpoint.report.exhibits.study_material import environments, machines
 from stallpoint.report.typeset import Typeset
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.text import number
@@ -17,7 +17,7 @@ UNKNOWN = "not measured"
 
 
 def table(material: Material) -> Made:
-    """A row for each property; a column for each of their clusters and of our hardware entries."""
+    """Return a row for each property; a column for each of their clusters and of our hardware entries."""
     published = material.published[FILE]["hardware"]
     shown = pd.DataFrame(published["rows"]).T.rename_axis("hardware").reset_index()
     found = machines(material)
@@ -35,7 +35,7 @@ def table(material: Material) -> Made:
 
 
 def _ours(material: Material, hardware: str, row: str) -> str:
-    """One cell of the table as text."""
+    """Return a cell of the table as text."""
     nodes = environments(material, hardware)
     entry = machines(material)[hardware]
     first = nodes.iloc[0] if len(nodes) else None
@@ -56,7 +56,7 @@ def _ours(material: Material, hardware: str, row: str) -> str:
 
 
 def _fits(material: Material, hardware: str) -> pd.DataFrame:
-    """The fits of all-reduces in single places: the piece of the largest messages of each scheme."""
+    """Return the fits of all-reduces at single placements: the piece of the largest messages of each scheme."""
     fits = material.tables["communication"]
     fits = fits[(fits["hardware"] == hardware) & (fits["operation"] == ALL_REDUCE)]
     fits = fits[(fits["fit"] == "place") & (fits["beta"] > 0)]
@@ -64,7 +64,7 @@ def _fits(material: Material, hardware: str) -> pd.DataFrame:
 
 
 def _links(fits: pd.DataFrame) -> list[str]:
-    """The fastest scheme of each place."""
+    """Return the fastest scheme of each placement."""
     best = fits.sort_values("beta").drop_duplicates(["nodes", "ranks"]).sort_values(["nodes", "ranks"])
     return [
         f"all-reduce of {fit['ranks']} workers, nodes: {fit['nodes']} {_speed(1 / fit['beta'])}"
@@ -73,7 +73,7 @@ def _links(fits: pd.DataFrame) -> list[str]:
 
 
 def _memory(material: Material, hardware: str) -> float | None:
-    """Bytes per second of STREAM's triad by most threads; else that at which sgemm cells read a large matrix."""
+    """Return the rate of STREAM's triad by most threads, B/s; else that of sgemm cells reading a large matrix."""
     rates = _copy_rates(material, hardware)
     if len(triad := rates[rates["copy"] == "triad"]):
         return float(triad["bytes_per_second"].max())
@@ -88,7 +88,7 @@ def _copy_rates(material: Material, hardware: str) -> pd.DataFrame:
 
 
 def _copied(material: Material, hardware: str) -> list[str]:
-    """Copies between the memories of host and devices."""
+    """Return copies between the memories of host and devices."""
     rates = _copy_rates(material, hardware)
     between = rates[rates["copy"].isin(["host to device", "device to host", "device to device"])]
     return [f"{rate['copy']} {_speed(rate['bytes_per_second'])}" for rate in between.to_dict("records")]

@@ -11,9 +11,9 @@ from stallpoint.report.exhibits import Made, Material
 from stallpoint.strategies.presets import PRESETS
 
 GPUS = 4
-MESSAGES = [Message((layer,), seconds) for layer, seconds in ((2, 2), (1, 2), (0, 1))]
-COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), messages=MESSAGES, update=1)
-"""Made up: the paper's figure has no durations."""
+ALL_REDUCES = [Message((layer,), seconds) for layer, seconds in ((2, 2), (1, 2), (0, 1))]
+COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), collectives=ALL_REDUCES, update=1)
+"""Invented: the paper's figure has no durations."""
 CALLED = {"disk": "disk", "copy stream": "copy", "compute stream": "GPU"}
 RESOURCES = ("network", "update", *(f"{name} {gpu}" for gpu in range(GPUS) for name in CALLED))
 COMPUTING, COMMUNICATION = "computing task", "communication task"
@@ -23,7 +23,7 @@ ROW = 19
 
 
 def numbered() -> dict[str, str]:
-    """Our names of the tasks and the paper's, T0 to T43."""
+    """Return our names of the tasks and the paper's, T0 to T43."""
     of_gpus = ["read of 0", "copy of 0", *(f"forward {layer} of 0" for layer in (1, 2, 3))]
     of_gpus += [f"backward {layer} of 0" for layer in (3, 2, 1)]
     names = [f"{task} on {gpu}" for task in of_gpus for gpu in range(GPUS)]
@@ -33,17 +33,17 @@ def numbered() -> dict[str, str]:
 
 
 def job() -> tuple[list[Task], Schedule]:
-    """The tasks that the figure shows, of wait-free back-propagation with reading ahead, and when each runs."""
+    """Return the tasks of the figure, of wait-free back-propagation with reading ahead, and their schedule."""
     written = iteration_tasks([COSTS] * GPUS, PRESETS["wfbp"].preset, prefetch=True)
     names = numbered()
     return [task for task in written if task.name in names], schedule(written)
 
 
 def figure(material: Material) -> Made:
-    """Bars from start to end on a row for each resource, and a line for each edge."""
+    """Return bars from start to end on a row for each resource, and a line for each edge."""
     tasks, times = job()
     names = numbered()
-    rows = {resource: place for place, resource in enumerate(RESOURCES)}
+    rows = {resource: position for position, resource in enumerate(RESOURCES)}
     bars = pd.DataFrame([
         {
             "task": names[task.name], "name": task.name, "kind": KINDS[task.kind], "row": rows[task.stream] + 0.1,
@@ -53,13 +53,13 @@ def figure(material: Material) -> Made:
         }
         for task in tasks
     ])  # fmt: skip
-    place = bars.set_index("name")
+    position = bars.set_index("name")
     edges = pd.DataFrame([
         {
-            "from": place.at[before, "end"], "to": place.at[task.name, "start"],
-            "above": place.at[before, "middle"], "below": place.at[task.name, "middle"],
+            "from": position.at[before, "end"], "to": position.at[task.name, "start"],
+            "above": position.at[before, "middle"], "below": position.at[task.name, "middle"],
         }
-        for task in tasks for before in task.after if before in place.index
+        for task in tasks for before in task.after if before in position.index
     ])  # fmt: skip
     return Made(_drawn(bars, edges))
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from stallpoint.report.charts import layer_share_chart, layer_speedup_chart
 from stallpoint.report.exhibits import Made, Material, Missing
-from stallpoint.report.exhibits.of_study import (
+from stallpoint.report.exhibits.study_material import (
     BY_BATCH,
     KEUPER_NETWORKS,
     StudyMachine,
@@ -36,12 +36,12 @@ class Figure:
     exhibit: str
     choose: Choice
     wanted: str
-    """The hardware that it takes, as a study says it."""
+    """The hardware that it shows, in words."""
     drawings: Sequence[Drawing]
     networks: Sequence[str] = KEUPER_NETWORKS
 
     def __call__(self, material: Material) -> Made:
-        """The charts of the layers there, one below the other."""
+        """Return the charts of the layers there, one below the other."""
         chosen = self.choose(machines(material))
         if not chosen:
             raise Missing(f"no {CELLS} of {' and '.join(self.networks)} on {self.wanted}")
@@ -68,7 +68,7 @@ def _cpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
 
 
 def _other_cpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
-    """Many-core CPUs, or else all that differ from the first."""
+    """Return many-core CPUs, or else all that differ from the first."""
     cpus = _cpus(found)
     many = [machine for machine in cpus if any(word in machine.processor.lower() for word in MANY_CORE)]
     return many or cpus[1:]
@@ -84,7 +84,7 @@ def _gpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
 
 
 def _untuned(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
-    """GPUs without cuDNN, or else CPUs without oneDNN."""
+    """Return GPUs without cuDNN, or else CPUs without oneDNN."""
     untuned = [machine for machine in found.values() if not machine.tuned]
     return [machine for machine in untuned if machine.device == "cuda"] or untuned
 

@@ -1,4 +1,4 @@
-"""The exhibits of a paper as files, with an index that says of each what it shows, what differs and what is missing.
+"""The exhibits of a paper as files, with an index of what each shows, how it differs and what is missing.
 
 Figures become ``fig-03.html``, ``.svg``, ``.pdf`` and ``.png``, tables ``table-1.csv``, ``.tex`` and ``.md``. An
 exhibit for which the study has no data has no file: the index names the cells that would give it.
@@ -18,23 +18,23 @@ from stallpoint.report import typeset
 from stallpoint.report.charts import NoData
 from stallpoint.report.charts.render import FORMATS, to_spec, write
 from stallpoint.report.exhibits import Exhibit, Material, Missing, Paper
-from stallpoint.report.exhibits.of_study import said
+from stallpoint.report.exhibits.study_material import statements
 from stallpoint.report.typeset import Typeset
 
 INDEX = "index.json"
 WHOLE, PARTLY, ABSENT = "made", "partly", "missing"
 Entry: TypeAlias = dict[str, Any]
-"""What the index says of an exhibit; as JSON."""
+"""Entry of the index for an exhibit; as JSON."""
 
 
 def published(files: Iterable[Path]) -> dict[str, Any]:
-    """Files of ``resources/published`` by name: YAML as data, others as text."""
+    """Return files of ``resources/published`` by name: YAML as data, others as text."""
     texts = {file: file.read_text(encoding="utf-8") for file in files}
     return {file.stem: yaml.safe_load(text) if file.suffix == ".yaml" else text for file, text in texts.items()}
 
 
 def make(paper: Paper, material: Material, folder: Path) -> None:
-    """Write every exhibit of `paper`, ``index.json`` and ``index.md`` to `folder`; it appears whole or not at all."""
+    """Write every exhibit of `paper`, ``index.json`` and ``index.md`` to `folder`, atomically."""
     material = material.renamed(paper.networks)
     with atomic(folder) as scratch:
         scratch.mkdir()
@@ -45,7 +45,7 @@ def make(paper: Paper, material: Material, folder: Path) -> None:
 
 
 def _entry(paper: Paper, exhibit: Exhibit, material: Material, folder: Path) -> Entry:
-    texts = said(material, paper.said, exhibit.name)
+    texts = statements(material, paper.statements_file, exhibit.name)
     entry: Entry = {
         "number": exhibit.number, "name": exhibit.name, "kind": exhibit.kind, "title": exhibit.title,
         "differs": exhibit.differs, "published": [{key: one[key] for key in ("says", "source")} for one in texts],

@@ -1,4 +1,4 @@
-"""What the DAG model predicts from: sizes, bandwidths and times (Shi et al., Table V)."""
+"""Inputs of the DAG model: sizes, bandwidths and times (Shi et al., Table V)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pandas as pd
 from stallpoint.records.origins import in_words
 from stallpoint.records.tables import SERIES
 from stallpoint.report.exhibits import Made, Material, Missing
-from stallpoint.report.exhibits.of_study import SHI_NETWORKS, lacking, rows
+from stallpoint.report.exhibits.study_material import SHI_NETWORKS, lacking, rows
 from stallpoint.report.typeset import Typeset
 
 CELLS = "train cells on two workers or more that communicate"
@@ -32,7 +32,7 @@ MEANING = (
 
 
 def table(material: Material) -> Made:
-    """A row for each curve, at the fewest workers that communicate."""
+    """Return a row for each curve, at the fewest workers that communicate."""
     frame = rows(material, "predictions", SHI_NETWORKS, CELLS)
     communicates = (frame["predicted_communication"] > 0) | (frame["measured_communication"] > 0)
     frame = frame[(frame["ranks"] > 1) & ~frame["extrapolated"].astype(bool) & communicates]
@@ -53,7 +53,8 @@ def table(material: Material) -> Made:
 
 
 def _storage(material: Material) -> pd.DataFrame:
-    """Bandwidth of shuffled reads by one reader as cold as could be, whence it came, and the size of a sample."""
+    """Return the bandwidth of shuffled reads by one reader from the coldest source, that source, and the size of a
+    sample."""
     rates = material.tables["storage_rates"]
     rates = rates[(rates["order"] == "shuffled") & (rates["readers"] == 1)].sort_values("resident", kind="stable")
     rates = rates.drop_duplicates(["storage", "hardware", "nodes"])

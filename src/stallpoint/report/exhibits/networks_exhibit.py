@@ -1,4 +1,4 @@
-"""Properties of the networks, theirs beside ours (Keuper & Pfreundt, Table II; Shi et al., Table IV)."""
+"""Properties of the networks, theirs and ours (Keuper & Pfreundt, Table II; Shi et al., Table IV)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 import pandas as pd
 
 from stallpoint.report.exhibits import Made, Material
-from stallpoint.report.exhibits.of_study import KEUPER_NETWORKS, SHI_NETWORKS, lacking, rows
 from stallpoint.report.exhibits.published import compare
+from stallpoint.report.exhibits.study_material import KEUPER_NETWORKS, SHI_NETWORKS, lacking, rows
 from stallpoint.report.typeset import Typeset
 
 CELLS = "cells (of any kind)"
 
 
 def keuper(material: Material) -> Made:
-    """Table II; mini-batches are the global ones."""
+    """Return Table II; mini-batches are the global ones."""
     return _made(material, "keuper-2016-table-ii", KEUPER_NETWORKS, "global_batch", "tab:keuper-2016-table-2")
 
 
 def shi(material: Material) -> Made:
-    """Table IV; mini-batches are those of one worker."""
+    """Return Table IV; mini-batches are those of one worker."""
     return _made(material, "shi-2018-table-iv", SHI_NETWORKS, "worker_batch", "tab:shi-2018-table-4")
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from stallpoint.records.tables import MACHINE
 from stallpoint.report.charts import sgemm_chart
 from stallpoint.report.exhibits import Made, Material
-from stallpoint.report.exhibits.of_study import BY_BATCH, KEUPER_NETWORKS, rows, with_published
+from stallpoint.report.exhibits.study_material import BY_BATCH, KEUPER_NETWORKS, rows, with_published
 from stallpoint.report.typeset import Typeset
 
 FILE = "keuper-2016-exhibits"
@@ -15,7 +15,7 @@ CELLS = "sgemm cells"
 
 
 def table(material: Material) -> Made:
-    """Table III: each layer's product with numbers in place of the letters, at the largest b measured."""
+    """Return Table III: each layer's product with numbers in place of the letters, at the largest b measured."""
     frame = rows(material, "sgemm", KEUPER_NETWORKS, CELLS)
     frame = frame[(frame["layer_type"] != MACHINE) & (frame["layer"] != sgemm_chart.REFERENCE)]
     frame = frame[frame["worker_batch"] == frame.groupby("network")["worker_batch"].transform("max")]
@@ -49,7 +49,7 @@ def table(material: Material) -> Made:
 
 
 def figure(material: Material) -> Made:
-    """Fig. 9: the reference product of one network's cells on each hardware; it is the same for all."""
+    """Return Fig. 9: the reference product of one network's cells on each hardware; it is the same for all."""
     frame = rows(material, "sgemm_speedup", KEUPER_NETWORKS, CELLS, keep={"layer": sgemm_chart.REFERENCE})
     first = frame.groupby("hardware")["network"].transform("min")
     frame = frame[frame["network"] == first]

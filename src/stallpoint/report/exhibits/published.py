@@ -1,4 +1,4 @@
-"""Published tables of network properties beside ours, each difference with its explanation.
+"""Published tables of network properties and ours, each difference with its explanation.
 
 The published values and the explanations are data (``resources/published``); ours are computed from the networks
 themselves and the study.
@@ -16,31 +16,31 @@ import pandas as pd
 from stallpoint.measure import STEP_SIZE
 
 PASSES = 3
-"""Work of a forward and a backward pass over that of a forward pass: back-propagation multiplies twice as much, for
-the gradients of the weights and for those of the layer's input."""
+"""Work of a forward and a backward pass over that of a forward pass: back-propagation multiplies twice as much, for the
+gradients of the weights and of the layer's input."""
 UNEXPLAINED = "not explained"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What our values of one network are computed from."""
+    """Inputs of our values for one network."""
 
     layers: pd.DataFrame
     """Its rows of `tables.NETWORK_LAYERS`."""
     batches: Sequence[int]
-    """The mini-batches that the study trains it with: global ones, or a worker's, as the published one is."""
+    """The study's mini-batches: global ones, or a worker's, as the published one."""
     runs: pd.DataFrame
     """Its rows of `tables.CONVERGENCE_RUNS`."""
     published: Mapping[str, float]
     """The published values by property."""
 
     def of_type(self, layer_type: str) -> pd.DataFrame:
-        """The rows of its layers of one type."""
+        """Return the rows of its layers of one type."""
         return self.layers[self.layers["layer_type"] == layer_type]
 
 
 def _exaflop(facts: Facts) -> float:
-    """Multiplications and additions for the published number of samples."""
+    """Return multiplications and additions for the published number of samples."""
     samples = facts.published["iterations to convergence"] * facts.published["default batch size"]
     return 2 * PASSES * float(facts.layers["multiply_adds"].sum()) * samples / 1e18
 
@@ -56,7 +56,6 @@ def _distance(batch: float) -> Callable[[float], float]:
 
 
 def _nearest(name: str) -> Callable[[Facts], float]:
-    """Of the study's mini-batches the one nearest to theirs, the property `name`."""
     return lambda facts: min(facts.batches, key=_distance(facts.published[name]), default=math.nan)
 
 
@@ -116,7 +115,7 @@ def _rounded(value: float, digits: int) -> float:
 
 
 def shown(value: float | None, digits: int) -> str:
-    """A value with one digit more than it was published with; a dash where there is none."""
+    """Return a value with one digit more than the published one; a dash where there is none."""
     if value is None or math.isnan(value):
         return "-"
     return f"{float(f'{value:.{digits + 1}g}'):,.10g}"
@@ -126,7 +125,8 @@ HEAD = ("property", "network", "published", "ours", "why it differs")
 
 
 def texts(comparison: pd.DataFrame) -> list[tuple[str, ...]]:
-    """The comparison as text, a tuple of the columns of `HEAD` for each row; properties in the published order."""
+    """Return the comparison as text, a tuple of the columns of `HEAD` for each row; properties in the published
+    order."""
     order = {name: place for place, name in enumerate(PROPERTIES)}
     rows = sorted(comparison.to_dict("records"), key=lambda row: (order[row["property"]], row["network"]))
     return [
@@ -142,7 +142,7 @@ def texts(comparison: pd.DataFrame) -> list[tuple[str, ...]]:
 
 
 def to_markdown(comparison: pd.DataFrame) -> str:
-    """The comparison as a page of its own."""
+    """Return the comparison as a page of its own."""
     if comparison.empty:
         return "None of the study's networks has published values to compare with.\n"
     lines = ["| " + " | ".join(cells) + " |" for cells in (HEAD, ("---",) * len(HEAD), *texts(comparison))]

@@ -12,13 +12,13 @@ from stallpoint.report.charts import axes, marks, shapes, speedup_chart
 from stallpoint.report.charts.labels import AXES, arrange, estimate
 from stallpoint.report.charts.shapes import Line
 from stallpoint.report.exhibits import Made, Material, Missing
-from stallpoint.report.exhibits.of_study import (
+from stallpoint.report.exhibits.study_material import (
     BY_NODES,
     KEUPER_NETWORKS,
     SHI_NETWORKS,
     lacking,
     rows,
-    said,
+    statements,
     with_published,
 )
 
@@ -29,7 +29,7 @@ WORKERS, SPEEDUP = "workers (GPUs)", "speedup over the fewest workers"
 
 
 def strong(material: Material) -> Made:
-    """Fig. 1 of Keuper & Pfreundt: the study's own chart, of strong scaling alone."""
+    """Return Fig. 1 of Keuper & Pfreundt: the study's own chart, of strong scaling only."""
     cells = f"{STRONG} on two nodes or more"
     frame = rows(material, "predictions", KEUPER_NETWORKS, cells, keep={"scaling": "strong"})
     chart = with_published(material, "fig-01", speedup_chart.draw({"predictions": frame}), BY_NODES)
@@ -37,7 +37,7 @@ def strong(material: Material) -> Made:
 
 
 def one_machine(material: Material) -> Made:
-    """Fig. 2: the part of the curves inside a node."""
+    """Return Fig. 2: the part of the curves inside a node."""
     cells = f"{WEAK} on nodes: 1, with workers_per_node: 1, 2, 4"
     frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak", "nodes": 1})
     frame = frame[frame["measured_iteration"].notna()]
@@ -48,7 +48,7 @@ def one_machine(material: Material) -> Made:
 
 
 def several_machines(material: Material) -> Made:
-    """Fig. 3: full nodes over one of them, whatever its number of workers."""
+    """Return Fig. 3: full nodes over one of them, with any number of workers."""
     cells = f"{WEAK} on nodes: 1, 2, 4"
     frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak"})
     frame = frame[frame["ranks"] == frame["nodes"] * frame["workers_per_node"]]
@@ -59,7 +59,7 @@ def several_machines(material: Material) -> Made:
 
 
 def predicted(material: Material) -> Made:
-    """Fig. 4: where prediction and measurement are both known."""
+    """Return Fig. 4: points with both prediction and measurement."""
     cells = f"{WEAK} (or strong) on several nodes, of layers, all-reduce and storage that were measured"
     frame = rows(material, "predictions", SHI_NETWORKS, cells)
     known = frame[frame["measured_speedup"].notna() & frame["predicted_speedup"].notna()]
@@ -77,8 +77,8 @@ def predicted(material: Material) -> Made:
 
 
 def _errors(frame: pd.DataFrame, material: Material) -> str:
-    """Mean errors of the iteration time beside the published ones."""
-    theirs = {entry["network"]: entry["error"] for entry in said(material, FILE, "fig-04")}
+    """Return our mean errors of the iteration time and the published ones."""
+    theirs = {entry["network"]: entry["error"] for entry in statements(material, FILE, "fig-04")}
     ours = frame["error"].abs().groupby(frame["network"]).mean().dropna()
     texts = [f"{network} {100 * error:.1f} % (theirs {100 * theirs[network]:.1f} %)" for network, error in ours.items()]
     return f"mean error of predicted iteration times, all presets: {', '.join(texts)}" if texts else ""
@@ -89,7 +89,8 @@ def _speedups(frame: pd.DataFrame, bases: Sequence[str]) -> pd.DataFrame:
 
 
 def _over_fewest(frame: pd.DataFrame) -> pd.DataFrame:
-    """Measured throughput over that on the fewest of these rows of each curve, with the interval of the time alone."""
+    """Return measured throughput over that on the fewest of these rows of each curve, with the interval of the time
+    only."""
     seconds = "measured_iteration"
     frame = frame[frame[seconds].notna()].sort_values([*AXES, "ranks"], kind="stable")
     rate = frame["global_batch"] / frame[seconds]
@@ -101,7 +102,6 @@ def _over_fewest(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_several(curves: pd.DataFrame) -> pd.DataFrame:
-    """Only the series that have two counts of workers or more."""
     return curves[curves.groupby(list(AXES))["ranks"].transform("nunique") > 1]
 
 

@@ -1,11 +1,11 @@
-"""The software that was measured with (Shi et al., Table III)."""
+"""Software versions (Shi et al., Table III)."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from stallpoint.report.exhibits import Made, Material, Missing
-from stallpoint.report.exhibits.of_study import environments, machines
+from stallpoint.report.exhibits.study_material import environments, machines
 from stallpoint.report.typeset import Typeset
 
 FILE = "shi-2018-exhibits"
@@ -24,11 +24,11 @@ OURS = {
 }
 """Row -> column of `tables.ENVIRONMENTS`."""
 LIBRARY = {"cuda": "cuDNN", "cpu": "oneDNN"}
-"""Device -> row of the library that it computes with, unless that is turned off."""
+"""Device -> row of its compute library, unless that is turned off."""
 
 
 def table(material: Material) -> Made:
-    """A row for each piece of software; a column for each of their clusters and of our hardware entries."""
+    """Return a row for each piece of software; a column for each of their clusters and of our hardware entries."""
     published = material.published[FILE]["software"]
     theirs: dict[str, dict[str, str]] = published["rows"]
     found = machines(material)
@@ -48,7 +48,7 @@ def table(material: Material) -> Made:
 
 
 def _ours(nodes: pd.DataFrame, row: str, off: str) -> str:
-    """The versions on the `nodes` of a hardware entry, where the library of row `off` is turned off."""
+    """Return the versions on the `nodes` of a hardware entry, where the library of row `off` is turned off."""
     if row not in OURS or nodes.empty:
         return "\N{EN DASH}"
     versions = sorted({str(version).split(",")[0] for version in nodes[OURS[row]]} - {""})

@@ -1,4 +1,4 @@
-"""The trace of one iteration of AlexNet (Shi et al., Table VI), theirs beside ours."""
+"""The trace of one iteration of AlexNet (Shi et al., Table VI), theirs and ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 from stallpoint.inputs.layer_trace import TracedLayer, from_text
 from stallpoint.models.base.measured import PLACELESS
 from stallpoint.report.exhibits import Made, Material
-from stallpoint.report.exhibits.of_study import rows
+from stallpoint.report.exhibits.study_material import rows
 from stallpoint.report.typeset import Typeset
 
 FILE = "shi-2018-table-vi"
@@ -22,7 +22,7 @@ POINT = [*PLACELESS, "nodes", "ranks"]
 
 
 def table(material: Material) -> Made:
-    """Layers in forward order, matched by name; microseconds and bytes as in the files."""
+    """Return layers in forward order, matched by name; microseconds and bytes as in the files."""
     run, point = _run(rows(material, "layer_times", ["alexnet"], CELLS))
     (theirs,) = from_text(material.published[FILE], f"{FILE}.txt")
     waits = material.tables["predictions"].merge(point, on=POINT)["measured_data"]
@@ -47,14 +47,14 @@ def table(material: Material) -> Made:
     )
     caption = "Layer-wise times of one iteration of AlexNet."
     shown = shown.astype({column: "Int64" for column in columns if column.endswith("size")})
-    sent = shown.loc[shown["name"] != "data", f"{OURS} comm."]
-    missing = () if (sent > 0).any() else (f"no {CELLS} of alexnet: {OURS} comm. is empty",)
+    communication = shown.loc[shown["name"] != "data", f"{OURS} comm."]
+    missing = () if (communication > 0).any() else (f"no {CELLS} of alexnet: {OURS} comm. is empty",)
     return Made(Typeset(shown, caption, "tab:shi-2018-table-6", units, {}, notes), missing, shown=which)
 
 
 def _run(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Layers of the run nearest to theirs: one that communicates, on two workers, weak before strong, overlapping
-    before naive."""
+    """Return layers of the run nearest to theirs: one that communicates, on two workers, weak before strong,
+    overlapping before naive."""
     for wanted in (frame["ranks"] > 1, frame.groupby(POINT)["all_reduce_start"].transform("count") > 0):
         frame = frame[wanted.loc[frame.index]] if wanted.loc[frame.index].any() else frame
     points = frame[POINT].drop_duplicates().assign(
@@ -81,11 +81,11 @@ def _published(layer: TracedLayer) -> dict[str, float]:
 
 
 def _order(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
-    """Every layer once: ours in their order, and before each of them what only the paper has."""
-    left = list(theirs)
+    """Return every layer once: ours in their order, each after the paper's own ones before it."""
+    remaining = list(theirs)
     for name in ours:
-        if name in left:
-            yield from left[: left.index(name)]
-            left = left[left.index(name) + 1 :]
+        if name in remaining:
+            yield from remaining[: remaining.index(name)]
+            remaining = remaining[remaining.index(name) + 1 :]
         yield name
-    yield from left
+    yield from remaining

@@ -1,4 +1,4 @@
-"""The answer at a glance: one sentence, what it rests on, and a card for each network and hardware entry."""
+"""The answer at a glance: one sentence, its grounds, and a card for each network and hardware entry."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stallpoint.findings.conclusions.answer_findings import (
 )
 from stallpoint.findings.conclusions.answers import Answer, Conclusions
 from stallpoint.findings.conclusions.conclusion_words import count
-from stallpoint.findings.conclusions.target_words import lead
+from stallpoint.findings.conclusions.target_findings import lead
 from stallpoint.findings.conclusions.trust_findings import (
     warnings,
 )
@@ -36,14 +36,14 @@ KEY = (
     '<p class="key"><span class="measured">measured</span><span class="predicted">predicted, nobody measured it</span>'
     '<span class="ideal">ideal</span><span class="stall">stalling point with its 90 % interval</span></p>'
 )
-MOST_SENTENCES = 6
-"""Answers that are told above the cards."""
-BESIDE = (HELP, MACHINE, TRUST)
-"""What a card says elsewhere, or in short."""
+MAX_SENTENCES = 6
+"""Number of answers stated above the cards."""
+ELSEWHERE = (HELP, MACHINE, TRUST)
+"""Kinds that a card states elsewhere, or in short."""
 
 
 def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str, Spec]]:
-    """The section, and the specs of its charts by name."""
+    """Return the section, and the specs of its charts by name."""
     answers, warned = conclusions["answers"], "".join(_warnings(conclusions))
     if not answers:
         nothing = "No scaling curve was measured: the study has no train cell with scaling strong or weak that ran."
@@ -57,22 +57,23 @@ def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str,
         found = [answer_findings(one, conclusions) for one in here]
         cards.append(_card(name, here, found))
         sentences.append(_sentence(found[0][VERDICT], name_hardware=len(conclusions["machines"]) > 1))
-    more = f" And {len(sentences) - MOST_SENTENCES} more below." if len(sentences) > MOST_SENTENCES else ""
-    told = f'<p class="lead">{" ".join(sentences[:MOST_SENTENCES])}{more}</p>{_targets(conclusions)}'
-    return Section("answer", "Answer", f'{told}{warned}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
+    more = f" And {len(sentences) - MAX_SENTENCES} more below." if len(sentences) > MAX_SENTENCES else ""
+    text = f'<p class="lead">{" ".join(sentences[:MAX_SENTENCES])}{more}</p>{_targets(conclusions)}'
+    return Section("answer", "Answer", f'{text}{warned}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
 
 
 def _targets(conclusions: Conclusions) -> str:
-    """What reached each target first, and where time to it stalls: the page shows that of the first that is chosen."""
+    """Return what reached each target first, and where time to it stalls; the page shows the first chosen one's."""
     if not (found := conclusions["targets"]):
         return ""
-    told = " ".join(f"<span{belongs_to(one)}>{escape(lead(one))}.</span>" for one in found)
+    text = " ".join(f"<span{belongs_to(one)}>{escape(lead(one))}.</span>" for one in found)
     every = f" (one of {count(len(found), 'target')})" if len(found) > 1 else ""
-    return f'<p class="target"><a href="#targets">Time to accuracy</a>{every}: {told}</p>'
+    return f'<p class="target"><a href="#targets">Time to accuracy</a>{every}: {text}</p>'
 
 
 def places(answers: Sequence[Answer]) -> dict[tuple[str, str, int], list[Answer]]:
-    """The answers on each card, by network, hardware entry and B that answers for itself; a network's side by side."""
+    """Return the answers on each card, by network, hardware entry and B with its own verdict; a network's side by
+    side."""
     order = list(dict.fromkeys(one["network"] for one in answers))
     found: dict[tuple[str, str, int], list[Answer]] = {}
     for one in sorted(answers, key=lambda answer: order.index(answer["network"])):
@@ -86,7 +87,6 @@ def _sentence(one: Finding, *, name_hardware: bool) -> str:
 
 
 def _belongs_to_card(one: Finding) -> str:
-    """A card is of a network on a hardware entry, whatever it reads from."""
     return belongs_to({**one.about, "storage": ""})
 
 
@@ -95,7 +95,7 @@ def _card(name: str, answers: Sequence[Answer], found: Sequence[Mapping[str, Fin
     title = f"{subject(answers[0])} on {answers[0]['hardware']}"
     curves = sum(one["curves"] for one in answers)
     over = "nodes" if all(one["workers_per_node"] == 1 for one in answers) else "workers"
-    fastest = f", the {verdict_chart.MOST_CURVES} fastest" if curves > verdict_chart.MOST_CURVES else ""
+    fastest = f", the {verdict_chart.MAX_CURVES} fastest" if curves > verdict_chart.MAX_CURVES else ""
     return (
         f'<article class="card"{_belongs_to_card(first[VERDICT])}><h3>{escape(title)}</h3>{_answer(first)}'
         f'<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
@@ -106,10 +106,10 @@ def _card(name: str, answers: Sequence[Answer], found: Sequence[Mapping[str, Fin
 
 
 def _answer(found: Mapping[str, Finding]) -> str:
-    """What was measured of one scaling and storage, by the fastest curve; then what is predicted."""
+    """Return the measurement of one scaling and storage, by the fastest curve; then the prediction."""
     headline = found[HEADLINE]
     source = f' <span class="tag">{headline.evidence}</span>' if headline.evidence else ""
-    lines = [found[kind] for kind in CARD if kind in found and kind not in BESIDE]
+    lines = [found[kind] for kind in CARD if kind in found and kind not in ELSEWHERE]
     texts = "".join(f"<p>{f'<b>{one.label}</b> ' if one.label else ''}{escape(one.words)}</p>" for one in lines)
     return (
         f'<div class="verdict {escape(found[VERDICT].verdict)}"{belongs_to(headline.about)}>'
@@ -119,7 +119,7 @@ def _answer(found: Mapping[str, Finding]) -> str:
 
 
 def _further(found: Mapping[str, Finding]) -> str:
-    """Another scaling or storage of the same card, on one line."""
+    """Return another scaling or storage of the same card, on one line."""
     verdict = found[VERDICT]
     gain = f": {found[GAIN].words}" if verdict.value is not None and WITHHELD not in found else ""
     return (
@@ -129,7 +129,7 @@ def _further(found: Mapping[str, Finding]) -> str:
 
 
 def _warnings(conclusions: Conclusions) -> Iterator[str]:
-    """What it was measured on, and what a reader has to know before trusting it, each with a link to more."""
+    """Return the machines measured, and what qualifies the answers, each with a link to more."""
     texts = [(f"{at['hardware']}: {machine_in_words(at)}", "environment") for at in conclusions["machines"]]
     texts += [(one.words, one.kind) for one in warnings(conclusions)]
     for text, anchor in texts:

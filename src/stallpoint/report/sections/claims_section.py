@@ -13,12 +13,12 @@ from stallpoint.report.html import Section
 
 COLUMNS = ("verdict", "claim", "numbers", "source and chart")
 BADGES = {HOLDS: "holds", FAILS: "refuted", UNCLEAR: "undecided", UNTESTED: "waits for"}
-FOLDED, MOST = 3, 60
-"""Combinations shown without unfolding, and at all: however large a study is, its page stays small."""
+FOLDED, MAX_COMBINATIONS = 3, 60
+"""Combinations shown without unfolding, and in total: the page stays small for any study."""
 
 
 def claims_section(judged: Sequence[Mapping[str, Any]]) -> Section:
-    """The counts, and below each paper's counts a table to unfold; charts are linked as ``#<chart>``."""
+    """Return the counts, and below each paper's counts a table to unfold; charts are linked as ``#<chart>``."""
     papers = dict.fromkeys(claim["paper"] for claim in judged)
     tables = (_paper(paper, [claim for claim in judged if claim["paper"] == paper]) for paper in papers)
     text = f'<p class="soft">{escape(CAPTION)}</p><p>{_counts(judged)}</p>{"".join(tables)}'
@@ -38,7 +38,7 @@ def _counts(judged: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _table(claims: Sequence[Mapping[str, Any]]) -> str:
-    """Tested claims with their verdicts first; then those that wait, by what they wait for."""
+    """Return tested claims with their verdicts first; then the waiting ones, by what they wait for."""
     tested = [claim for claim in claims if claim["verdict"] != UNTESTED]
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in COLUMNS)
     rows = "".join(map(_row, sorted(tested, key=lambda claim: VERDICTS.index(claim["verdict"]))))
@@ -51,7 +51,6 @@ def _table(claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _missing(claim: Mapping[str, Any]) -> str:
-    """What the study lacks to test it; the first of several."""
     return next((entry["missing"] for entry in claim["combinations"] if entry["missing"]), "its table")
 
 
@@ -84,10 +83,11 @@ def _row(claim: Mapping[str, Any]) -> str:
 
 
 def _numbers(claim: Mapping[str, Any]) -> str:
-    """What decides, then each combination; many are folded."""
+    """Return what decides, then each combination; many are folded."""
     found = [escape(text) for texts in combinations(claim) for text in texts]
     lead = f'<span class="soft">{escape(decides(claim))}</span><br>' if decides(claim) else ""
     if len(found) <= FOLDED:
         return lead + "<br>".join(found)
-    more = [f"and {len(found) - MOST} more, in claims.parquet"] if len(found) > MOST else []
-    return f"{lead}<details><summary>each of {len(found)}</summary>{'<br>'.join(found[:MOST] + more)}</details>"
+    more = [f"and {len(found) - MAX_COMBINATIONS} more, in claims.parquet"] if len(found) > MAX_COMBINATIONS else []
+    shown = "<br>".join(found[:MAX_COMBINATIONS] + more)
+    return f"{lead}<details><summary>each of {len(found)}</summary>{shown}</details>"

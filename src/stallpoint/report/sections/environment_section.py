@@ -1,4 +1,4 @@
-"""The machines and the software that the study really used."""
+"""Machines and software used by the study."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ PROPERTIES = {
     "git_dirty": "uncommitted changes",
     "slurm_job_id": "Slurm jobs",
 }
-"""Columns of the table ``environments`` that are summed up, and what they are called."""
-MOST_VALUES = 6
+"""Columns of the table ``environments`` that are summarised, and their titles."""
+MAX_VALUES = 6
 
 
 def environment(tables: Tables) -> Section:
-    """A column for each hardware entry, a row for each property, with every value that occurred."""
+    """Return a column for each hardware entry, a row for each property, with every value that occurred."""
     runs, environments = tables.get("runs"), tables.get("environments")
     if runs is None or environments is None or environments.empty:
         return Section("environment", "Environment", paragraph("No job recorded its environment."))
@@ -63,16 +63,14 @@ def environment(tables: Tables) -> Section:
 
 
 def _mib(size: float) -> str:
-    """Bytes in MiB; empty where they are not known."""
     return "" if pd.isna(size) else f"{size / 2**20:g} MiB"
 
 
 def _ghz(clock: float) -> str:
-    """Hz in GHz; empty where it is not known."""
     return "" if pd.isna(clock) else f"{clock / 1e9:g} GHz"
 
 
 def _values(values: pd.Series[Any]) -> str:
     texts = sorted({str(value) for value in values.dropna()} - {""}, key=theme.natural)
-    more = f" and {len(texts) - MOST_VALUES} more" if len(texts) > MOST_VALUES else ""
-    return ", ".join(texts[:MOST_VALUES]) + more
+    more = f" and {len(texts) - MAX_VALUES} more" if len(texts) > MAX_VALUES else ""
+    return ", ".join(texts[:MAX_VALUES]) + more

@@ -13,14 +13,14 @@ from stallpoint.report.charts.labels import FILTERS
 from stallpoint.report.charts.render import Spec, finding, missing, spec
 from stallpoint.report.html import Section, downloads, paragraph
 
-MOST_ROWS = 4000
+MAX_CHART_ROWS = 4000
 """Rows of a chart on the page: it grows with the number of charts, not of rows."""
 
 
 def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
-    """A section for each topic, and the specs that the page's script draws into its empty places.
+    """Return a section for each topic, and the specs that the page's script draws.
 
-    Charts of nothing are named in one line at the end of the last section, a topic without any has no section.
+    Empty charts are named in one line at the end of the last section; a topic without charts has no section.
     """
     specs: dict[str, Spec] = {}
     sections: list[Section] = []
@@ -28,12 +28,12 @@ def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
     for topic, charts in groupby(CHARTS.values(), lambda chart: chart.topic):
         figures = []
         for chart in charts:
-            drawn, left_out = bounded(spec(chart.name, tables))
+            drawn, omitted = bounded(spec(chart.name, tables))
             if why := missing(drawn):
                 empty.append(f"{chart.title} ({why})")
                 continue
             specs[chart.name] = drawn
-            figures.append(_figure(chart, finding(drawn), left_out))
+            figures.append(_figure(chart, finding(drawn), omitted))
         if figures:
             sections.append(Section("topic-" + topic.lower().replace(" ", "-"), topic, "\n".join(figures)))
     if empty:
@@ -42,14 +42,14 @@ def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
     return sections, specs
 
 
-def _figure(chart: Chart, said: str, left_out: int) -> str:
-    """A place for the chart; its heading says what was found, where there is a finding."""
+def _figure(chart: Chart, heading_text: str, omitted: int) -> str:
+    """Return the element of a chart; its heading is the finding, where there is one."""
     name, title = chart.name, escape(chart.title)
-    heading = f'<p class="kicker">{title}</p><h3>{escape(said)}</h3>' if said else f"<h3>{title}</h3>"
+    heading = f'<p class="kicker">{title}</p><h3>{escape(heading_text)}</h3>' if heading_text else f"<h3>{title}</h3>"
     more = (
-        f" {left_out:,} panels are left out of this page, which would grow too large; figures/{name}.html and the "
+        f" {omitted:,} panels are left out of this page, which would grow too large; figures/{name}.html and the "
         f"tables ({', '.join(f'{_folder(table)}/{table}.parquet' for table in chart.tables)}) hold them all."
-        if left_out
+        if omitted
         else ""
     )
     return (
@@ -67,18 +67,18 @@ def _folder(table: str) -> str:
     return "tables" if any(table == tidy.name for tidy in TIDY_TABLES) else "models"
 
 
-def bounded(chart: Spec, most: int = MOST_ROWS) -> tuple[Spec, int]:
-    """`chart` with whole panels of at most `most` rows together, and how many panels that leaves out.
+def bounded(chart: Spec, max_rows: int = MAX_CHART_ROWS) -> tuple[Spec, int]:
+    """Return `chart` with whole panels of at most `max_rows` rows together, and how many panels that omits.
 
     Panels are taken in turn from every network, hardware and storage, so that some of each stay.
     """
     rows = pd.DataFrame([row for rows in chart["datasets"].values() for row in rows])
-    if len(rows) <= most or "panel" not in rows:
+    if len(rows) <= max_rows or "panel" not in rows:
         return chart, 0
     owners = [name for name in FILTERS if name in rows]
     panels = rows.groupby("panel", sort=False).agg({**dict.fromkeys(owners, "first"), "panel": "size"})
     turn = panels.groupby(owners, dropna=False).cumcount() if owners else pd.Series(0, index=panels.index)
     in_turn = panels["panel"].loc[turn.sort_values(kind="stable").index].cumsum()
-    kept = set(in_turn.index[in_turn <= most]) or {in_turn.index[0]}
+    kept = set(in_turn.index[in_turn <= max_rows]) or {in_turn.index[0]}
     datasets = {key: [row for row in rows if row.get("panel") in kept] for key, rows in chart["datasets"].items()}
     return {**chart, "datasets": datasets}, len(panels) - len(kept)

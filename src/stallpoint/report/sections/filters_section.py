@@ -10,7 +10,7 @@ from stallpoint.report.charts.theme import natural
 
 
 def filters(tables: Tables) -> str:
-    """A group of boxes for each axis that takes several values in any table."""
+    """Return a group of boxes for each axis that takes several values in any table."""
     groups = "".join(_group(name, values) for name, values in _choices(tables).items() if len(values) > 1)
     return (
         f'<form id="filters" aria-label="Filters"{"" if groups else " hidden"}>{groups}'
@@ -19,7 +19,7 @@ def filters(tables: Tables) -> str:
 
 
 def _choices(tables: Tables) -> dict[str, list[str]]:
-    """The values that each axis takes in any table."""
+    """Return the values of each axis in any table."""
     found = {
         name: {str(value) for frame in tables.values() if name in frame for value in frame[name].dropna().unique()}
         for name in FILTERS

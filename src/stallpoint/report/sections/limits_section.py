@@ -1,4 +1,4 @@
-"""How far to trust what is shown: the cost of timing, and cells that were not measured."""
+"""Limits of trust: the cost of timing, and cells that were not measured."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import instrumentation
 from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings
-from stallpoint.report.html import Section, of_cell, paragraph, table
+from stallpoint.report.html import Section, axes_of_cell, paragraph, table
 from stallpoint.study.study import Excluded
 
 
 def timing(entries: Sequence[Mapping[str, Any]]) -> Section:
-    """What the timing cost and whether layers add up, with warnings first."""
+    """Return the cost of timing and whether layers add up, with warnings first."""
     found = instrumentation(entries)
     html = paragraph("No training job ran.")
     if found.rows:
@@ -24,8 +24,8 @@ def timing(entries: Sequence[Mapping[str, Any]]) -> Section:
     return Section("timing", found.title, html)
 
 
-def not_measured(conclusions: Conclusions, left_out: Sequence[Excluded]) -> Section:
-    """Cells imported and cells that could not run, and combinations left out, by reason with one example each."""
+def not_measured(conclusions: Conclusions, excluded: Sequence[Excluded]) -> Section:
+    """Return imported cells, cells that could not run, and excluded combinations, by reason with one example each."""
     blocks = []
     if imported := conclusions["imported"]:
         blocks += [
@@ -34,7 +34,7 @@ def not_measured(conclusions: Conclusions, left_out: Sequence[Excluded]) -> Sect
             table(
                 ["cell", "files"],
                 [[row["cell"], row["source"]] for row in imported],
-                [of_cell(row["cell"]) for row in imported],
+                [axes_of_cell(row["cell"]) for row in imported],
             ),
         ]
     if failed := conclusions["failed"]:
@@ -43,14 +43,14 @@ def not_measured(conclusions: Conclusions, left_out: Sequence[Excluded]) -> Sect
             table(
                 ["cell", "reason"],
                 [[row["cell"], row["reason"]] for row in failed],
-                [of_cell(row["cell"]) for row in failed],
+                [axes_of_cell(row["cell"]) for row in failed],
             ),
         ]
-    if left_out:
-        examples = {entry.reason: entry.axes for entry in reversed(left_out)}
+    if excluded:
+        examples = {entry.reason: entry.axes for entry in reversed(excluded)}
         rows = [
             [reason, str(count), ", ".join(f"{axis} {value}" for axis, value in examples[reason].items())]
-            for reason, count in Counter(entry.reason for entry in left_out).items()
+            for reason, count in Counter(entry.reason for entry in excluded).items()
         ]
         blocks += ["<h3>Left out of the matrix</h3>", table(["reason", "combinations", "such as"], rows)]
     everything = paragraph("None: every cell of the study ran, and nothing was left out.")

@@ -1,4 +1,4 @@
-"""What each network is made of, and what was published of it beside ours."""
+"""Layers of each network, and its published properties with ours."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NETWORK_HEAD = [
     "multiply-adds of a sample's forward pass",
     "layer types",
 ]
-MOST_TYPES = 6
+MAX_TYPES = 6
 
 
 def networks(tables: Tables) -> Section:
-    """Size of each network, from the table ``network_layers``, and ``published`` where there is one."""
+    """Return the size of each network, from the table ``network_layers``, and ``published`` where there is one."""
     layers, published = tables.get("network_layers"), tables.get("published")
     if layers is None or layers.empty:
         return Section("networks", "Networks", paragraph("No network was described."))
@@ -38,16 +38,16 @@ def networks(tables: Tables) -> Section:
 
 
 def _rows(layers: pd.DataFrame) -> tuple[list[list[str]], list[dict[str, str]]]:
-    """A row for each network, and whose it is."""
+    """Return a row for each network, and its name."""
     found = {str(name): rows for name, rows in layers.groupby("network", sort=False)}
     return [_network(name, rows) for name, rows in found.items()], [{"network": name} for name in found]
 
 
 def _network(name: str, layers: pd.DataFrame) -> list[str]:
-    """One network's row; a dash for what traces do not tell of it."""
+    """Return one network's row; a dash where traces lack the value."""
     totals = layers[["parameters", "gradient_bytes", "multiply_adds"]].sum(min_count=1)
     parameters, size, work = totals.astype(float)
-    types = ", ".join(f"{count} {kind}" for kind, count in Counter(layers["layer_type"]).most_common(MOST_TYPES))
+    types = ", ".join(f"{count} {kind}" for kind, count in Counter(layers["layer_type"]).most_common(MAX_TYPES))
     return [
         name,
         str(len(layers)),

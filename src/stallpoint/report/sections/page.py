@@ -1,4 +1,4 @@
-"""The page that holds the sections: template, style, scripts, font and packed data, all in one text."""
+"""The page around the sections: template, style, scripts, font and packed data, in one text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FONT = f"Inter, {theme.FONT}"
 
 
 def page(study: str, lead: str, filters: str, sections: Sequence[Section], **data: object) -> str:
-    """The whole page; `data` are what its scripts draw from, by name."""
+    """Return the page; `data` are the inputs of its scripts, by name."""
     return Template(_asset("page.html").decode()).substitute(
         study=escape(study),
         lead=escape(lead),
@@ -54,7 +54,7 @@ GROUPS = {
 
 
 def _group(name: str, sections: Sequence[Section]) -> str:
-    """A group of the menu; empty where the page has none of its sections."""
+    """Return a group of the menu; empty where the page has none of its sections."""
     links = [f'<a href="#{one.id}">{escape(one.title)}</a>' for one in sections if one.id in GROUPS[name]]
     return f"<div><b>{escape(name)}</b>{''.join(links)}</div>" if links else ""
 
@@ -64,12 +64,11 @@ def _html(section: Section) -> str:
 
 
 def _asset(name: str) -> bytes:
-    """A file of this package."""
     return files(__package__).joinpath("assets", name).read_bytes()
 
 
 def _colours() -> str:
-    """The colours of the charts as variables, which the style of the page uses too; printed pages are light."""
+    """Return the colours of the charts as variables, which the style of the page uses too; printed pages are light."""
     light, dark = _variables(theme.LIGHT), _variables(theme.DARK)
     return f":root {{ {light} }}\n@media screen {{ :root[data-theme=dark] {{ {dark} }} }}"
 
@@ -79,7 +78,7 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 
 def _configs() -> dict[str, object]:
-    """How charts look on the page, whose colours are variables, and in a file."""
+    """Return how charts look on the page, whose colours are variables, and in a file."""
     variables = {name: f"var(--{name})" for name in theme.LIGHT}
     return {
         "page": theme.config({**variables, "page": "transparent", "paper": variables["page"]}, font=FONT),
@@ -88,7 +87,7 @@ def _configs() -> dict[str, object]:
 
 
 def _data(name: str, value: object) -> str:
-    """JSON, compressed (a large study's charts repeat themselves twentyfold) and as base64, free of any tag."""
+    """Return JSON, compressed (a large study's charts repeat themselves twentyfold) and as base64, free of any tag."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     return f'<script type="application/gzip" id="{name}">{packed}</script>'

@@ -1,4 +1,4 @@
-"""The papers' exhibits in the report: pictures and tables with what differs, and what is missing for the others."""
+"""The papers' exhibits in the report: pictures and tables with their differences, and what the others lack."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from stallpoint.report.html import Section, paragraph, table
 STATUS = {"made": "", "partly": "in part", ABSENT: "missing"}
 
 
-def papers_section(folders: Sequence[Path], beside: Path) -> Section:
-    """All papers' exhibits, from the folders that `papers.make` wrote; links are relative to `beside`.
+def papers_section(folders: Sequence[Path], base_folder: Path) -> Section:
+    """Return all papers' exhibits, from the folders that `papers.make` wrote; links are relative to `base_folder`.
 
     Pictures are in the page itself, files behind links.
     """
-    text = "\n".join(_paper(folder, beside) for folder in folders) or paragraph("No paper's exhibit was made.")
+    text = "\n".join(_paper(folder, base_folder) for folder in folders) or paragraph("No paper's exhibit was made.")
     return Section("papers", "Figures and tables of the papers", text)
 
 
-def _paper(folder: Path, beside: Path) -> str:
+def _paper(folder: Path, base_folder: Path) -> str:
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     entries: list[Entry] = index["exhibits"]
     made = sum(entry["status"] != ABSENT for entry in entries)
     head = f"<h3>{escape(index['authors'])}: {made} of {len(entries)} exhibits from this study</h3>"
-    return "\n".join([head, *(_exhibit(entry, folder, beside) for entry in entries)])
+    return "\n".join([head, *(_exhibit(entry, folder, base_folder) for entry in entries)])
 
 
-def _exhibit(entry: Entry, folder: Path, beside: Path) -> str:
-    """A fold for each exhibit: closed, with its state in the line that opens it."""
+def _exhibit(entry: Entry, folder: Path, base_folder: Path) -> str:
+    """Return a fold for each exhibit: closed, with its state in the line that opens it."""
     status = STATUS[entry["status"]]
     line = f"{escape(entry['number'])}: {escape(entry['title'])}" + (f" <em>({status})</em>" if status else "")
     texts = [
@@ -44,7 +44,7 @@ def _exhibit(entry: Entry, folder: Path, beside: Path) -> str:
     notes = "".join(f"<li>{name}: {escape(text)}</li>" for name, text in texts if text)
     return (
         f'<details class="exhibit" id="{folder.name}-{entry["name"]}"><summary>{line}</summary>'
-        f"{_content(entry, folder)}<ul>{notes}</ul>{_links(entry['files'], folder, beside)}</details>"
+        f"{_content(entry, folder)}<ul>{notes}</ul>{_links(entry['files'], folder, base_folder)}</details>"
     )
 
 
@@ -61,7 +61,7 @@ def _content(entry: Entry, folder: Path) -> str:
     return f'<p><img alt="{alternative}" style="{style}" src="data:image/svg+xml;base64,{picture}"></p>'
 
 
-def _links(files: Sequence[str], folder: Path, beside: Path) -> str:
-    base = folder.relative_to(beside).as_posix()
+def _links(files: Sequence[str], folder: Path, base_folder: Path) -> str:
+    base = folder.relative_to(base_folder).as_posix()
     links = ", ".join(f'<a href="{base}/{file}">{file}</a>' for file in files)
     return f"<p>Files: {links}</p>" if links else ""

@@ -1,6 +1,6 @@
-"""What would help each curve, ranked, with the cell that would confirm it ready to be pasted into the study.
+"""Remedies for each curve, ranked, with the cell that would confirm one, ready to be pasted into the study.
 
-Shown are the first that help; what is undecided, or does not help, is folded below, in a line that counts it.
+The first that help are shown; undecided and useless ones are folded below, in a line that counts them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.findings.conclusions.answer_findings import MOST_HELPS
+from stallpoint.findings.conclusions.answer_findings import MAX_REMEDIES
 from stallpoint.findings.conclusions.answers import Conclusions, competing, leading
 from stallpoint.findings.conclusions.conclusion_words import (
     REMEDIES_HEAD,
@@ -37,24 +37,24 @@ CAPTION = (
 
 
 def remedies(conclusions: Conclusions) -> Section:
-    """A table for each curve, open for those that answer; curves that nothing would help have none."""
+    """Return a table for each curve, open for those that answer; curves without remedies have none."""
     found = conclusions["curves"]
-    told = [curve for curve in found if curve["remedies"]]
-    if not told:
+    shown_curves = [curve for curve in found if curve["remedies"]]
+    if not shown_curves:
         return Section("remedies", "What would help", paragraph("No remedy is predicted to help."))
     names = dict(zip(map(id, found), label(pd.DataFrame(found), list(AXES)), strict=True))
     answering = {id(leading(alike)) for alike in competing(found)}
-    told.sort(key=lambda curve: id(curve) not in answering)
-    blocks = "".join(_curve(curve, names[id(curve)], shown=id(curve) in answering) for curve in told)
+    shown_curves.sort(key=lambda curve: id(curve) not in answering)
+    blocks = "".join(_curve(curve, names[id(curve)], shown=id(curve) in answering) for curve in shown_curves)
     return Section("remedies", "What would help", paragraph(CAPTION) + blocks)
 
 
 def _curve(curve: Mapping[str, Any], name: str, *, shown: bool) -> str:
     entries: Sequence[Mapping[str, Any]] = curve["remedies"]
-    first = [entry for entry in entries if entry["verdict"] == HELPS][:MOST_HELPS]
+    first = [entry for entry in entries if entry["verdict"] == HELPS][:MAX_REMEDIES]
     others = [entry for entry in entries if entry not in first]
-    told = f"{named_in_words(first[0])}, {gained_in_words(first[0])}" if first else "nothing is sure to help"
-    summary = f"{name}, {at_count(curve, entries[0]['ranks'])}: {told}"
+    headline = f"{named_in_words(first[0])}, {gained_in_words(first[0])}" if first else "nothing is sure to help"
+    summary = f"{name}, {at_count(curve, entries[0]['ranks'])}: {headline}"
     counts = Counter(entry["verdict"] for entry in others)
     kinds = listed([f"{many} {verdict}" for verdict, many in counts.items()])
     more = f"<details><summary>{count(len(others), 'other')}: {escape(kinds)}</summary>{_table(others)}</details>"
@@ -66,7 +66,7 @@ def _curve(curve: Mapping[str, Any], name: str, *, shown: bool) -> str:
 
 
 def _table(entries: Sequence[Mapping[str, Any]]) -> str:
-    """The remedies, and below them their cells."""
+    """Return the remedies, and below them their cells."""
     cells = "".join(map(_cell, entries))
     return table(REMEDIES_HEAD, [remedy_in_words(entry) for entry in entries]) + cells
 

@@ -22,7 +22,7 @@ SLIDERS = {
 
 
 def sliders(tables: Tables) -> tuple[list[Section], list[dict[str, Any]]]:
-    """The section, none without the table, and the curves as the script takes them."""
+    """Return the section, none without the table, and the curves for the script."""
     grid = tables.get("what_if_grid")
     if grid is None or grid.empty:
         return [], []
@@ -39,9 +39,9 @@ def sliders(tables: Tables) -> tuple[list[Section], list[dict[str, Any]]]:
     return [Section("sliders", "What if, by sliders", html)], curves
 
 
-def _slider(name: str, title: str, least: float, most: float) -> str:
+def _slider(name: str, title: str, low: float, high: float) -> str:
     return (
-        f'<label><span>{escape(title)}</span><input type="range" name="{name}" min="{least}" max="{most}" step="0.01" '
+        f'<label><span>{escape(title)}</span><input type="range" name="{name}" min="{low}" max="{high}" step="0.01" '
         f'value="0"><output name="{name}-shown">× 1</output></label>'
     )
 
@@ -52,7 +52,7 @@ def _menu(batches: list[float]) -> str:
 
 
 def _curve(rows: pd.DataFrame) -> dict[str, Any]:
-    """One curve: its name, the ticks of each axis, and for each mini-batch and worker count the times in order."""
+    """Return a curve: its name, the ticks of each axis, and for each mini-batch and worker count the times in order."""
     first = rows.iloc[0]
     points = [
         {

@@ -1,4 +1,4 @@
-"""How sure the answers are: how visits ended, how narrow intervals are, what was disturbed, and the A/A controls."""
+"""Certainty of the answers: how visits ended, how narrow intervals are, what was disturbed, and A/A controls."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.findings.conclusions.alike import alike_in_words
 from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.conclusions.trust_findings import ENDED, disturbed_in_words, mistrusted
+from stallpoint.findings.conclusions.trust_findings import ENDED, disturbed_in_words, equal_presets_in_words, mistrusted
 from stallpoint.report.charts.labels import AXES, label
 from stallpoint.report.html import Section, paragraph, table
 from stallpoint.study.dry_run import nodes_and_workers
@@ -18,7 +17,7 @@ from stallpoint.text import interval, number
 
 
 def sure(conclusions: Conclusions) -> Section:
-    """The section; it says so where nothing was visited."""
+    """Return the section; without visits it says so."""
     if not any(conclusions[name] for name in ("ended", "curves", "disturbances", "controls")):
         return Section("sure", "How sure this is", paragraph("Nothing was visited."))
     blocks = [
@@ -125,7 +124,7 @@ def _slow_nodes(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _controls(conclusions: Conclusions) -> Iterator[str]:
     yield "<h3>A/A controls</h3>"
     for entry in conclusions["alike"]:
-        yield paragraph(f"{alike_in_words(entry)}.")
+        yield paragraph(f"{equal_presets_in_words(entry)}.")
     rows = conclusions["controls"]
     if not rows:
         yield paragraph("None: no two cells on one worker do the same.")

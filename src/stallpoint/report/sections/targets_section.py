@@ -1,4 +1,4 @@
-"""What reaches each target first on how many workers, and why; and where more save no time, beside throughput."""
+"""The first to reach each target on how many workers, and why; and where more save no time, next to throughput."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from html import escape
 import pandas as pd
 
 from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.conclusions.target_findings import CURVE, FACTORS
-from stallpoint.findings.conclusions.target_words import STALLING, STALLING_HEAD, lead, stalling_rows
+from stallpoint.findings.conclusions.target_findings import CURVE, FACTORS, STALLING, STALLING_HEAD, lead, stalling_rows
 from stallpoint.models.answers.time_to_accuracy import FASTEST
 from stallpoint.report.charts import Tables
 from stallpoint.report.charts.labels import with_interval
@@ -26,7 +25,7 @@ TIMES = {"time": "s", "predicted": "s"}
 
 
 def targets(conclusions: Conclusions, tables: Tables) -> list[Section]:
-    """One section, with a table for each target that was reached; none where there is none."""
+    """Return a section with a table for each reached target; none without one."""
     if not conclusions["targets"]:
         return []
     ways, blocks = best(tables), [paragraph(CAPTION)]
@@ -39,7 +38,7 @@ def targets(conclusions: Conclusions, tables: Tables) -> list[Section]:
 
 
 def _table(ways: pd.DataFrame) -> str:
-    """Of one target: at each number of workers what is faster stands first."""
+    """Return the table of a target: at each number of workers the fastest first."""
     ways = ways.sort_values(["ranks", "time"], kind="stable")
     fastest = ways["verdict"] == FASTEST
     estimates = [

@@ -24,7 +24,7 @@ class Pipeline(Strategy):
     )
     own = ("micro_batches",)
     training = "measure.synchronisation.pipeline_stages:Stage.begin"
-    iteration = "models.iteration.of_stages:OfStages"
+    iteration = "models.iteration.pipeline_iteration:PipelineIteration"
     independent = False
     first_reads = True
     calibrates = False

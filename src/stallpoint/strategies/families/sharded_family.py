@@ -60,7 +60,7 @@ class Sharded(Strategy):
     )
     own = ("blocks", "gather_ahead", "reshard")
     training = "measure.synchronisation.fsdp:FullySharded.begin"
-    iteration = "models.iteration.of_shards:OfShards"
+    iteration = "models.iteration.sharded_iteration:ShardedIteration"
     in_blocks = True
     no_target = _NO_TARGET
     operations: tuple[str, ...] = (ALL_GATHER, REDUCE_SCATTER)

@@ -21,7 +21,7 @@ class SplitOutputs(Strategy):
     )
     own = ()
     training = "measure.synchronisation.outputs:SplitLayers.begin"
-    iteration = "models.iteration.of_outputs:OfOutputs"
+    iteration = "models.iteration.tensor_parallel_iteration:TensorParallelIteration"
     independent = False
     calibrates = False
     no_target = "splits the outputs of layers, and runs to a target evaluate and save whole ones; ddp learns the same"

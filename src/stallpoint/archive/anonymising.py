@@ -19,22 +19,21 @@ from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.paths import is_file
 
 _COMMAND = ("run", "launch")
-"""What a command of the user's is started by: texts that can name paths."""
+"""How a user's command begins: texts that can name paths."""
 
 
 def without_names(rows: pa.Table, table: str, names: Names) -> pa.Table:
-    """Rows of the table called `table`: texts that can hold names are changed, everything else is as it was."""
+    """Return rows of the table called `table` with names replaced in texts that can hold them."""
     for column, change in _columns(names).get(table, {}).items():
-        place = rows.schema.get_field_index(column)
+        column_index = rows.schema.get_field_index(column)
         texts = rows[column].to_pylist()
         changed = {text: change(text) for text in dict.fromkeys(texts) if text}
         values = pa.array([changed.get(text, text) for text in texts], rows.schema.field(column).type)
-        rows = rows.set_column(place, rows.schema.field(column), values)
+        rows = rows.set_column(column_index, rows.schema.field(column), values)
     return rows
 
 
 def _columns(names: Names) -> dict[str, dict[str, Callable[[str], str]]]:
-    """Columns that can hold names, by table, and what leaves them out."""
     return {
         RUNS.name: {"reason": names.text, "source": names.text, "settings": lambda text: _settings(text, names)},
         ENVIRONMENTS.name: {"node": names.node, "mpi_library": names.text, "mpi_parameters": names.text},
@@ -46,7 +45,7 @@ def _columns(names: Names) -> dict[str, dict[str, Callable[[str], str]]]:
 
 
 def copy_records(source: Path, target: Path, names: Names | None) -> None:
-    """Copy the files of one cell; a file that holds names is written again without them."""
+    """Copy the files of one cell; a file that holds names is rewritten without them."""
     target.mkdir(parents=True)
     for file in sorted(source.glob("*.parquet")):
         if names and file.stem in _columns(names):
@@ -59,12 +58,13 @@ def copy_records(source: Path, target: Path, names: Names | None) -> None:
 
 
 def cell_without_names(cell: Cell, names: Names) -> Cell:
-    """The cell with the paths it holds replaced."""
+    """Return the cell with its paths replaced."""
     return cell_from_json(_settings(cell.to_json(), names))
 
 
 def _settings(text: str, names: Names) -> str:
-    """A cell as JSON with its paths replaced; what the study calls its entries is the author's own word."""
+    """Return a cell as JSON with its paths replaced; the study's names of its entries are the author's choice and
+    stay."""
     cell = json.loads(text)
     if "storage_path" in cell:
         cell["storage_path"] = names.path(cell["storage_path"])
@@ -79,13 +79,13 @@ def _settings(text: str, names: Names) -> str:
 
 
 def _build(source: str, names: Names) -> str:
-    """``FILE.py:FUNCTION`` with the path of the file replaced; a module stays as it is."""
+    """Return ``FILE.py:FUNCTION`` with the path of the file replaced; a module stays as it is."""
     file, colon, function = source.rpartition(":")
     return f"{names.path(file)}{colon}{function}" if file.endswith(".py") else source
 
 
 def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """A study's configuration with every path in it replaced, as cells and records have them."""
+    """Return a study's configuration with every path replaced, as in cells and records."""
     changed: dict[str, Any] = deepcopy(dict(config))
     for entry in changed["storage"].values():
         entry |= {key: names.path(entry[key]) for key in ("path", "stage_to") if key in entry}

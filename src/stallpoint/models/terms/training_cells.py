@@ -1,4 +1,4 @@
-"""What training cells measured, reduced to what models ask for: records of any length are read a few cells at a time.
+"""Training cells reduced to what models need: records of any length are read a few cells at a time.
 
 Rows of layers are by far the most: layers x iterations x ranks of every cell. Models need them whole of no cell: their
 sum over ranks (`over_ranks`), each layer of every iteration of one worker alone, the messages that several workers
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.models.base.checks import refuse
+from stallpoint.models.base.frames import refuse
 from stallpoint.models.base.measured import POINT, STEP, kept, over_ranks
 from stallpoint.models.base.statistics import Reals, groups
 from stallpoint.models.terms.observed import Sending, sending
@@ -30,10 +30,10 @@ COLUMNS: Mapping[Table, Sequence[str] | None] = {
     ),
     INTERVENED: None,
 }  # fmt: skip
-"""Tables that grow with iterations, ranks and layers, and what is read of each (None: all columns)."""
+"""Tables that grow with iterations, ranks and layers, and the columns read of each (None: all)."""
 LAYER = tuple(column.name for column in records.LAYER)
 OF_RANK = ("forward", "backward", "all_reduce_start", "all_reduce_end")
-"""What of a layer is measured on rank 0."""
+"""Columns of a layer that are measured on rank 0."""
 
 
 @dataclass(frozen=True)
@@ -63,35 +63,35 @@ class MeasuredBatch:
 
 
 @dataclass(frozen=True)
-class Trainings:
-    """Any number of training cells; warm-up and disturbed iterations left out."""
+class TrainingCells:
+    """Training cells, without warm-up and disturbed iterations."""
 
     steps: pd.DataFrame
-    """A row for each iteration, as `over_ranks` gives them."""
+    """A row for each iteration, from `over_ranks`."""
     networks: Mapping[str, Layers]
-    alone: Mapping[str, MeasuredBatch]
-    """Cells on one rank, by their names."""
+    isolated: Mapping[str, MeasuredBatch]
+    """Cells on one rank, by name."""
     sending: Mapping[str, Sending]
-    """Cells whose ranks sent each other messages, by their names."""
+    """Cells whose ranks sent each other messages, by name."""
     first_ranks: pd.DataFrame
     """A row for each layer of each cell, with the columns of `POINT` and `LAYER`: means over the iterations of rank 0,
     all-reduces since the start of the backward pass."""
 
-    def of(self, cells: Collection[str]) -> Trainings:
-        """Those that are among `cells`."""
+    def of(self, cells: Collection[str]) -> TrainingCells:
+        """Return those among `cells`."""
         cells = frozenset(cells)
         steps = self.steps[self.steps["cell"].isin(cells)]
         return replace(
             self,
             steps=steps,
-            alone={name: cell for name, cell in self.alone.items() if name in cells},
+            isolated={name: cell for name, cell in self.isolated.items() if name in cells},
             sending={name: cell for name, cell in self.sending.items() if name in cells},
             first_ranks=self.first_ranks[self.first_ranks["cell"].isin(cells)],
         )
 
 
-def trainings(iterations: pd.DataFrame, layers: pd.DataFrame) -> Trainings:
-    """Reduce rows of these tables, all of some cells. Raises `InputError` for a time below 0."""
+def reduced_cells(iterations: pd.DataFrame, layers: pd.DataFrame) -> TrainingCells:
+    """Reduce rows of these tables, all of the same cells; raise `InputError` for a time below 0."""
     refuse(layers, "layers", ["forward", "backward"], may_lack=True)
     refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
     counted, of_layers = kept(iterations), kept(layers)
@@ -99,26 +99,26 @@ def trainings(iterations: pd.DataFrame, layers: pd.DataFrame) -> Trainings:
     named = iterations.drop_duplicates("cell").set_index("cell")["network"]
     first = {str(named[cell]): rows for cell, rows in reversed(of_cell.items()) if cell in named}
     cells = [(name, rows, of_cell[name]) for name, rows in groups(counted, "cell") if name in of_cell]
-    sent = {name: sending(rows, there) for name, rows, there in cells if rows["ranks"].iloc[0] > 1}
-    return Trainings(
+    communicating = {name: sending(rows, there) for name, rows, there in cells if rows["ranks"].iloc[0] > 1}
+    return TrainingCells(
         steps=over_ranks(counted, of_layers),
         networks={network: _layers(rows) for network, rows in first.items()},
-        alone={name: _alone(name, rows, there) for name, rows, there in cells if rows["ranks"].iloc[0] == 1},
-        sending={name: cell for name, cell in sent.items() if cell is not None},
+        isolated={name: _isolated(name, rows, there) for name, rows, there in cells if rows["ranks"].iloc[0] == 1},
+        sending={name: cell for name, cell in communicating.items() if cell is not None},
         first_ranks=_first_ranks(counted, of_layers),
     )
 
 
-def joined(parts: Iterable[Trainings]) -> Trainings:
-    """All of them, of which each has other cells."""
+def joined(parts: Iterable[TrainingCells]) -> TrainingCells:
+    """Return the union of disjoint parts."""
     first, *others = parts
     if not others:
         return first
     every = [first, *others]
-    return Trainings(
+    return TrainingCells(
         steps=pd.concat([part.steps for part in every]).sort_values(list(STEP), ignore_index=True),
         networks={name: known for part in reversed(every) for name, known in part.networks.items()},
-        alone={name: cell for part in every for name, cell in part.alone.items()},
+        isolated={name: cell for part in every for name, cell in part.isolated.items()},
         sending={name: cell for part in every for name, cell in part.sending.items()},
         first_ranks=pd.concat([part.first_ranks for part in every], ignore_index=True),
     )
@@ -133,7 +133,7 @@ def _layers(rows: pd.DataFrame) -> Layers:
     )
 
 
-def _alone(name: str, iterations: pd.DataFrame, layers: pd.DataFrame) -> MeasuredBatch:
+def _isolated(name: str, iterations: pd.DataFrame, layers: pd.DataFrame) -> MeasuredBatch:
     table = layers.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
     rows = iterations.set_index("iteration").reindex(table.index)
     first = iterations.iloc[0]

@@ -1,4 +1,4 @@
-"""An iteration of workers that have a share of the outputs of some layers: passes wait for what these take."""
+"""An iteration of workers that each compute a share of some layers' outputs: passes wait for the inputs of these."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import numpy as np
 
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration import timeline as timelines
-from stallpoint.models.iteration.replicas import Replicas, Sent, slowness
+from stallpoint.models.iteration.replicas import Buckets, Replicas, slowness
 from stallpoint.models.iteration.timeline import Timeline
 from stallpoint.models.terms.compute import Times
-from stallpoint.models.terms.effects import Effects, Messages
+from stallpoint.models.terms.effects import CollectiveTimes, Effects
 from stallpoint.strategies.options import ALL_GATHER, REDUCE_SCATTER
 
 
-class OfOutputs(Replicas):
-    """See `Replicas`."""
+class TensorParallelIteration(Replicas):
+    """As `Replicas`."""
 
     def times(self, without: frozenset[str] = frozenset()) -> Times | None:
-        """Of split layers the largest share, with the samples of all workers; where their times at B are not known,
-        they grow with the samples."""
+        """Return computing times; split layers have the largest share, with the samples of all workers.
+
+        Where their times at B are unknown, they grow with the samples.
+        """
         times, shares = self.of_one(self.point.worker_batch, without), self._shares()
         if times is None or not shares:
             return times
@@ -32,44 +34,44 @@ class OfOutputs(Replicas):
         self,
         times: Times,
         reading: Ensemble,
-        of_messages: Messages,
-        gathered: Messages,
-        exchanged: Messages,
-        sent: Sent,
-        learned: Effects,
+        collectives: CollectiveTimes,
+        gathered: CollectiveTimes,
+        exchanged: CollectiveTimes,
+        buckets: Buckets,
+        calibrated: Effects,
     ) -> Timeline:
-        """See `Replicas`."""
-        costs = self.costs(times, reading, of_messages, sent, learned, np.zeros(1 + REPLICATES))
-        forward = slowness(learned, waits=True)[..., None] * times.forward_steps * learned.forward[:, None]
-        gathers, scatters = np.split(learned.waited_for(exchanged).T, 2)
+        """As in `Replicas`."""
+        costs = self.costs(times, reading, collectives, buckets, calibrated, np.zeros(1 + REPLICATES))
+        forward = slowness(calibrated, waits=True)[..., None] * times.forward_steps * calibrated.forward[:, None]
+        gathers, scatters = np.split(calibrated.waited_for(exchanged).T, 2)
         costs = replace(
             costs,
-            copy=times.host_to_device + self.taken_over(learned),
+            copy=times.host_to_device + self.taken_over(calibrated),
             forward=np.moveaxis(forward, -1, 0),
             gathered=dict(zip(self._taken(), zip(gathers, scatters, strict=True), strict=True)),
         )
-        return timelines.split(costs, self.preset, prefetch=self.prefetch)
+        return timelines.tensor_parallel(costs, self.preset, prefetch=self.prefetch)
 
     def summed_bytes(self) -> list[int]:
-        """Of the layers that all workers have."""
+        """Return the gradient bytes of the layers that all workers hold."""
         split = self._shares()
         return [0 if layer in split else size for layer, size in enumerate(super().summed_bytes())]
 
-    def exchanged(self) -> Messages:
-        """The all-gathers of what layers take, then the reduce-scatters of its gradients."""
+    def exchanged(self) -> CollectiveTimes:
+        """Return the all-gathers of the layers' inputs, then the reduce-scatters of their gradients."""
         sizes = [self.point.global_batch * size for size in self._taken().values()]
-        gathers, scatters = (self.messages(sizes, operation) for operation in (ALL_GATHER, REDUCE_SCATTER))
+        gathers, scatters = (self.collectives(sizes, operation) for operation in (ALL_GATHER, REDUCE_SCATTER))
         return gathers.and_then(scatters)
 
     def _taken(self) -> dict[int, int]:
         return self.cuts.gathered if self.cuts else {}
 
     def _shares(self) -> dict[int, float]:
-        """What the worker with most outputs has of those of each split layer."""
+        """Return the share of each split layer's outputs of the worker with most."""
         ranks, split = self.point.ranks, self.cuts.split if self.cuts else {}
         return {layer: -(-outputs // ranks) / outputs for layer, outputs in split.items()}
 
     def _kept(self, shares: dict[int, float]) -> float:
-        """The part of all weights that a worker has with these shares of layers."""
+        """Return the part of all weights that a worker holds, given its `shares` of layers."""
         sizes = self.layers.gradient_bytes
         return 1 - float(sum(sizes[layer] * (1 - share) for layer, share in shares.items()) / max(1, sizes.sum()))

@@ -1,4 +1,4 @@
-"""Archives of other studies as further hardware: what a study names under ``archives``, and how records come in."""
+"""Archives of other studies as hardware of this one: entries under ``archives``, and the import of their records."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from stallpoint.study.completeness import Incomplete, Record
 from stallpoint.study.study import Archive
 
 SMALL = 16 * 2**20
-"""Bytes up to which a member may be compressed to any size."""
-MOST_COMPRESSED = 200
-"""Times that a larger member may grow; records are compressed already, and grow less than tenfold."""
+"""Bytes up to which any compression ratio of a member is accepted."""
+MAX_EXPANSION = 200
+"""Largest ratio of a larger member; records are compressed already, and grow less than tenfold."""
 
 
 def further(config: Mapping[str, Any]) -> tuple[Archive, ...]:
-    """The archives that a study names; `InputError` names the entry that cannot be taken.
+    """Return the archives that a study names; raise `InputError` naming an unusable entry.
 
-    In an unpacked archive they lie among the results already, as they were unpacked.
+    In an unpacked archive they lie among the results already, unpacked.
     """
     archives = []
     for position, entry in enumerate(config["archives"]):
@@ -50,7 +50,6 @@ def further(config: Mapping[str, Any]) -> tuple[Archive, ...]:
 
 
 def _taken(name: str, path: Path, index: Index) -> Archive:
-    """The archive as its index describes it, with hardware as it is called here."""
     return Archive(
         name=name,
         path=path,
@@ -63,7 +62,7 @@ def _taken(name: str, path: Path, index: Index) -> Archive:
 
 
 def _check(archives: Sequence[Archive], config: Mapping[str, Any]) -> None:
-    """Raise `InputError` where two would go by one name."""
+    """Raise `InputError` where two have one name."""
     owners = dict.fromkeys(config["hardware"], "the study")
     presets: dict[str, Any] = dict(config["presets"])
     networks: dict[str, Any] = dict(config["networks"])
@@ -90,7 +89,7 @@ def _check(archives: Sequence[Archive], config: Mapping[str, Any]) -> None:
 
 @contextmanager
 def opened(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
-    """The zip `path`; `InputError` says what is wrong with it, whatever is read."""
+    """Open the zip `path`; raise `InputError` naming its defect, also while reading."""
     try:
         with zipfile.ZipFile(path) as file:
             yield file
@@ -105,7 +104,7 @@ def opened(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
 
 
 def read_zip_index(path: Path, where: str) -> Index:
-    """The index of the archive `path`."""
+    """Return the index of the archive `path`."""
     with opened(path, where) as file:
         _check_sizes(file, where)
         names = set(file.namelist())
@@ -115,17 +114,16 @@ def read_zip_index(path: Path, where: str) -> Index:
 
 
 def _check_sizes(file: zipfile.ZipFile, where: str) -> None:
-    """Refuse members that would fill memory or disk, before any of them is read."""
     for member in file.infolist():
-        if member.file_size > SMALL and member.file_size > MOST_COMPRESSED * max(1, member.compress_size):
+        if member.file_size > SMALL and member.file_size > MAX_EXPANSION * max(1, member.compress_size):
             raise InputError(
-                f"{where}: {member.filename} would be {member.file_size:,} bytes, {MOST_COMPRESSED} times its size in "
+                f"{where}: {member.filename} would be {member.file_size:,} bytes, {MAX_EXPANSION} times its size in "
                 "the archive and more: it is no record of a study"
             )
 
 
 def unpack(name: str, path: Path, folder: Path) -> None:
-    """Write the records of the archive `path` to `folder`, as further hardware that `name` stands before."""
+    """Write the records of the archive `path` to `folder`, as hardware prefixed by `name`."""
     where = f"archive {path}"
     index = read_zip_index(path, where)
     ours = index.with_prefix(name)
@@ -165,12 +163,12 @@ def _check_record(folder: Path, cell: Cell, where: str) -> None:
 
 
 def record_folders(folder: Path) -> list[Path]:
-    """The folders with the records of an unpacked archive."""
-    return [folder / place for place in read_index(folder).cells]
+    """Return the folders with the records of an unpacked archive."""
+    return [folder / column for column in read_index(folder).cells]
 
 
 def verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:
-    """Function that reads a member and holds it against the archive's checksums."""
+    """Return a function that reads a member and checks it against the archive's checksums."""
     lines = file.read(CHECKSUMS).decode(errors="replace").splitlines()
     sums = {member: digest for digest, _, member in (line.partition("  ") for line in lines)}
 
@@ -191,10 +189,10 @@ def verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:
 
 
 def _take(data: bytes, was: Cell, cell: Cell, target: Path, where: str) -> None:
-    """Write one record of the cell `was` as one of `cell`, which is the same on hardware of another name."""
+    """Write one record of the cell `was` as one of `cell`, the same on hardware of another name."""
     table = TABLES.get(target.stem)
     if table is None:
-        raise InputError(f"{where}: no record of this program")
+        raise InputError(f"{where}: stallpoint writes no record of this name; the archive was changed")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
     with open_file(table, target) as file:
@@ -206,7 +204,7 @@ def _take(data: bytes, was: Cell, cell: Cell, target: Path, where: str) -> None:
         (settings,) = rows["settings"].to_pylist()
         changes["settings"] = json.dumps({**json.loads(settings), "hardware": cell.hardware}, separators=(",", ":"))
     for name in set(changes) & set(rows.column_names):
-        place = rows.schema.get_field_index(name)
+        column = rows.schema.get_field_index(name)
         values = pa.repeat(pa.scalar(changes[name], rows.schema.field(name).type), rows.num_rows)
-        rows = rows.set_column(place, rows.schema.field(name), values)
+        rows = rows.set_column(column, rows.schema.field(name), values)
     write(table, rows, target)

@@ -1,4 +1,4 @@
-"""The strip of the whole study's time: visits in the order of their turns, the sentinel, disturbed iterations."""
+"""The study's time: visits in order, the sentinel, disturbed iterations."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ CELLS = "cells that were visited"
 WIDTH, ROW = 640, 26
 SENTINEL_ROWS = 4
 """Height of the sentinel's lane, in rows of the others."""
-LEAST_REACH = 1.0
-"""Doublings that the sentinel's lane shows at least, up and down."""
-LEAST_PAUSE = 1.0
-"""Minutes without a visit that are left out."""
+MIN_REACH = 1.0
+"""Smallest range of the sentinel's lane, doublings up and down."""
+MIN_PAUSE = 1.0
+"""Minutes without a visit that are cut out."""
 _VISIT = ["cell", "visit"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """A panel for each hardware entry, with lanes below each other on one axis of time."""
+    """Draw a panel for each hardware entry, with lanes below each other on one axis of time."""
     visits = _placed(rows(tables, "visits", CELLS))
     first = visits[visits["rank"] == 0]
     ends, disturbed = _sentinels(visits, first), _disturbed(tables, first)
@@ -51,7 +51,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -> alt.LayerChart:
-    """All marks on one axis of time; `labels` stand beside the lanes, at their places."""
+    """Return all marks on one axis of time; `labels` name the lanes, at their positions."""
     span = alt.Scale(domain=[0, float(f"{frame['end'].max():.5g}")], nice=False)
     x = alt.X("start:Q", title="time since the first visit, pauses left out [min]", scale=span)
     texts = {f"{place:.3f}": text for place, text in labels.items()}
@@ -64,7 +64,7 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
         domain=False,
     )
     y = alt.Y("place:Q", title=None, scale=alt.Scale(domain=domain, nice=False, zero=False), axis=axis)
-    # Reasons are named by the axis.
+    # The axis names the reasons.
     named = set(frame.loc[frame["basis"] == "visit", "what"])
     kinds = theme.colours("turn", frame["what"].dropna())
     legend = alt.Legend(title=None, values=[kind for kind in kinds["domain"] if kind in named])
@@ -98,7 +98,7 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
 
 
 def _placed(visits: pd.DataFrame) -> pd.DataFrame:
-    """Visits with ``start`` and ``end`` in minutes since the hardware entry's first one, and what tooltips say."""
+    """Return visits with ``start`` and ``end`` in minutes since the hardware entry's first one, and their tooltips."""
     began = pd.to_datetime(visits["started"], utc=True)
     visits = visits.assign(start=(began - began.min()).dt.total_seconds() / 60)
     visits["start"] -= _pauses(visits)
@@ -112,26 +112,28 @@ def _placed(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pauses(visits: pd.DataFrame) -> pd.Series:
-    """For each visit what lies before its hardware entry's first one, and the pauses between jobs since, in minutes."""
+    """Return for each visit the time before its hardware entry's first one, and the pauses between jobs since, in
+    minutes."""
     found = []
     for _, here in visits.sort_values("start").groupby("hardware"):
         ended = (here["start"] + here["duration"] / 60).cummax().shift(fill_value=0.0)
         gap = here["start"] - ended
-        pauses = gap.where(gap > LEAST_PAUSE, 0.0)
+        pauses = gap.where(gap > MIN_PAUSE, 0.0)
         pauses.iloc[0] = gap.iloc[0]
         found.append(pauses.cumsum())
     return pd.concat(found)
 
 
 def _name(path: str) -> str:
-    """A cell as readers say it, less the hardware entry, which names the panel: ``train, alexnet, nodes 2, ...``."""
+    """Return a cell in words, without the hardware entry, which names the panel: ``train, alexnet, nodes 2, ...``."""
     kind, *axes = path.split("/")
     named = [axis.replace("~", " ").removeprefix("network ") for axis in axes if not axis.startswith("hardware~")]
     return ", ".join([kind, *named])
 
 
 def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
-    """For each visit before and after it the sentinel over its median: the median rank and the range of ranks."""
+    """Return for each visit before and after it the sentinel over its median: the median rank and the range of
+    ranks."""
     ratios, found = sentinels(visits), []
     for when, at in (("before", "start"), ("after", "end")):
         ratio = ratios[when]
@@ -148,7 +150,7 @@ def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
 
 
 def _disturbed(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
-    """A row for each visit and reason, in the middle of the visit, with the number of iterations."""
+    """Return a row for each visit and reason, in the middle of the visit, with the number of iterations."""
     table = tables.get("disturbances")
     columns = ["hardware", "of", "nodes", "visit", "start", "what", "lane", "reason", "iterations"]
     if table is None or table.empty:
@@ -160,17 +162,17 @@ def _disturbed(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
 
 
 def _reach(ends: pd.DataFrame) -> tuple[float, float]:
-    """Doublings below and above the usual speed that are shown."""
+    """Return the doublings shown below and above the usual speed."""
     logs = np.log2(ends[["low", "high"]].to_numpy(dtype=float).ravel())
-    return (max(LEAST_REACH, -logs.min(initial=0.0) * 1.05), max(LEAST_REACH, logs.max(initial=0.0) * 1.05))
+    return (max(MIN_REACH, -logs.min(initial=0.0) * 1.05), max(MIN_REACH, logs.max(initial=0.0) * 1.05))
 
 
 def _lanes(
     first: pd.DataFrame, disturbed: pd.DataFrame, reach: tuple[float, float]
 ) -> tuple[dict[str, float], dict[float, str]]:
-    """Places of lanes from below: disturbed by each reason, the sentinel at its usual speed, visits by nodes.
+    """Return positions of lanes from below: disturbed by each reason, the sentinel at its usual speed, visits by nodes.
 
-    And the texts of the axis beside them.
+    And the labels of the axis.
     """
     present = set(disturbed["what"])
     reasons = [reason for reason in REASONS if reason in present]

@@ -1,4 +1,4 @@
-"""An iteration through the stages of a pipeline, by the parts of the mean stage; what is left of it is the bubble."""
+"""An iteration through pipeline stages, split into the parts of the mean stage; the rest is the bubble."""
 
 from __future__ import annotations
 
@@ -19,54 +19,61 @@ from stallpoint.strategies.options import SEND_RECEIVE
 from stallpoint.study.workers import Placement
 
 
-class OfStages(Replicas):
-    """See `Replicas`; times are those of all layers for all micro-batches, which the stages share."""
+class PipelineIteration(Replicas):
+    """As `Replicas`; times are sums over the layers and micro-batches, which the stages share."""
 
     @property
     def batch(self) -> tuple[int, int]:
-        """All samples, in micro-batches."""
+        """Return all samples, in micro-batches."""
         return self.point.global_batch, self.preset.micro_batches
 
     @property
     def reads(self) -> tuple[Placement, int]:
-        """The first worker, all samples."""
+        """The first worker reads all samples."""
         return (1, 1), self.point.global_batch
 
-    def predicted(self, base: Measured, times: Times, reading: Ensemble, learned: Effects) -> Predicted:
-        """Messages take what they do on idle workers, among as many as there are. Exposed are those of the stage that
-        receives least, as measured."""
+    def predicted(self, base: Measured, times: Times, reading: Ensemble, calibrated: Effects) -> Predicted:
+        """Messages take their time on idle workers, at the point's worker count.
+
+        Exposed are, as in measurements, those of the stage that receives least.
+        """
         assert self.cuts, "where it is not known how to cut, nothing is predicted"
-        layers, stages, count = self.layers, self.point.ranks, self.preset.micro_batches
-        starts = self.cuts.starts(stages)
+        layers, stage_count, count = self.layers, self.point.ranks, self.preset.micro_batches
+        starts = self.cuts.starts(stage_count)
         sizes = [
             self.point.global_batch // count * (self.cuts.activation_bytes[start - 1] or 0) for start in starts[1:]
         ]
-        messages = self.messages(sizes, SEND_RECEIVE)
-        passes = [times.forward_steps * learned.forward[:, None], times.backward_steps * learned.backward[:, None]]
+        transfers = self.collectives(sizes, SEND_RECEIVE)
+        passes = [
+            times.forward_steps * calibrated.forward[:, None],
+            times.backward_steps * calibrated.backward[:, None],
+        ]
         forward, backward = (np.add.reduceat(of_layers, starts, axis=-1).T for of_layers in passes)
-        update, nothing = times.update * learned.update, np.zeros(1 + REPLICATES)
+        update, nothing = times.update * calibrated.update, np.zeros(1 + REPLICATES)
         weights = np.add.reduceat(layers.gradient_bytes, starts) / max(1, layers.gradient_bytes.sum())
-        received = [nothing, *messages.isolated.T, nothing]
+        received = [nothing, *transfers.isolated.T, nothing]
         costs = [
             taskgraph.StageCosts(
-                forward[place] / count, backward[place] / count, stages * weights[place] * update,
-                activations=received[place], gradients=received[place + 1],
+                forward[stage] / count, backward[stage] / count, stage_count * weights[stage] * update,
+                activations=received[stage], gradients=received[stage + 1],
             )
-            for place in range(stages)
+            for stage in range(stage_count)
         ]  # fmt: skip
         seconds, waits = timelines.pipelined(reading, times.host_to_device, costs, self.preset, prefetch=self.prefetch)
         exposed = count * np.min(np.add(received[:-1], received[1:]), axis=0)
         known = {
-            "data_wait": waits / stages,
-            "host_to_device": times.host_to_device / stages,
+            "data_wait": waits / stage_count,
+            "host_to_device": times.host_to_device / stage_count,
             "forward": forward.mean(axis=0),
             "backward": backward.mean(axis=0),
             "exposed_communication": exposed,
             "update": update,
         }
-        of_layers = times.layers_forward * learned.forward[:, None] + times.layers_backward * learned.backward[:, None]
+        of_layers = (
+            times.layers_forward * calibrated.forward[:, None] + times.layers_backward * calibrated.backward[:, None]
+        )
         isolated = self._isolated(times, [])
-        mean_stage = {field.name: getattr(isolated, field.name) / stages for field in fields(IsolatedComputing)}
+        mean_stage = {field.name: getattr(isolated, field.name) / stage_count for field in fields(IsolatedComputing)}
         return Predicted(
             self.point,
             self.strategy.equation(prefetch=self.prefetch),
@@ -75,13 +82,13 @@ class OfStages(Replicas):
                 iteration_time=seconds,
                 straggling=seconds - sum(known.values()),
                 communication=exposed,
-                matrix=matrix_seconds(layers, of_layers / stages),
-                fully_connected=fully_connected_seconds(layers, of_layers / stages),
+                matrix=matrix_seconds(layers, of_layers / stage_count),
+                fully_connected=fully_connected_seconds(layers, of_layers / stage_count),
                 **known,
             ),
             reading,
-            latency_share(messages, messages.isolated, messages.isolated),
+            latency_share(transfers, transfers.isolated, transfers.isolated),
             IsolatedComputing(**{**mean_stage, "update": isolated.update}),  # which is a share of it already
-            2 * count * messages.isolated.sum(-1),
+            2 * count * transfers.isolated.sum(-1),
             waiting=self.waiting,
         )

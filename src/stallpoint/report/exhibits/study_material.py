@@ -1,4 +1,4 @@
-"""What exhibits ask of a study: which networks, machines and devices it has, and how to say what it lacks."""
+"""Inputs of exhibits from a study: its networks, machines and devices, and words for missing ones."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from stallpoint.report.exhibits import Material, Missing
 KEUPER_NETWORKS = ("alexnet", "googlenet")
 SHI_NETWORKS = ("alexnet", "googlenet", "resnet50")
 KEUPER_SAYS = "keuper-2016-exhibits"
-"""The file of what Keuper & Pfreundt say of their exhibits."""
+"""File with Keuper & Pfreundt's statements on their exhibits."""
 BY_NODES, BY_BATCH = ("nodes", "nodes", "nodes"), ("batch", "worker_batch", axes.BATCH)
-"""Axes with places that they name."""
+"""Axes with positions that they name."""
 
 
 @dataclass(frozen=True)
 class StudyMachine:
-    """A hardware entry of the study: what is known of the nodes it ran on."""
+    """A hardware entry of the study: known properties of its nodes."""
 
     hardware: str
     device: str
     workers_per_node: int
     processor: str
-    """Model of the GPU, or of the CPU where that computes; the entry's name where no job recorded it."""
+    """Model of the GPU, or of a computing CPU; the entry's name where no job recorded it."""
     tuned: bool
-    """Whether it computes with its library of kernels, cuDNN or oneDNN; so do imported ones."""
+    """Whether it computes with its kernel library, cuDNN or oneDNN; imported ones do."""
 
 
 def machines(material: Material) -> dict[str, StudyMachine]:
-    """The hardware entries that ran or were imported, by name."""
+    """Return the hardware entries that ran or were imported, by name."""
     runs = material.tables["runs"]
     runs = runs[runs["status"] == "ok"].sort_values(["hardware", "cell"], kind="stable")
     environments = material.tables["environments"].drop_duplicates("cell").set_index("cell")
@@ -54,7 +54,7 @@ def machines(material: Material) -> dict[str, StudyMachine]:
 
 
 def environments(material: Material, hardware: str) -> pd.DataFrame:
-    """What the jobs of a hardware entry recorded of their nodes."""
+    """Return what the jobs of a hardware entry recorded of their nodes."""
     runs, found = material.tables["runs"], material.tables["environments"]
     return found[found["cell"].isin(runs.loc[runs["hardware"] == hardware, "cell"])]
 
@@ -62,7 +62,7 @@ def environments(material: Material, hardware: str) -> pd.DataFrame:
 def rows(
     material: Material, table: str, networks: Collection[str], cells: str, *, keep: Mapping[str, Any] | None = None
 ) -> pd.DataFrame:
-    """Rows of a table for these networks (and values of other columns); raises `Missing` that asks for `cells`."""
+    """Return rows of a table for these networks (and values of other columns); raise `Missing` asking for `cells`."""
     frame = material.tables.get(table)
     if frame is None or frame.empty:
         raise Missing(f"no {cells} of {' or '.join(networks)}")
@@ -75,21 +75,21 @@ def rows(
 
 
 def lacking(frame: pd.DataFrame, networks: Iterable[str], cells: str) -> tuple[str, ...]:
-    """A text for each of the paper's networks that the frame does not hold."""
+    """Return a text for each of the paper's networks missing from the frame."""
     present = set(frame["network"])
     return tuple(f"no {cells} of {network}" for network in networks if network not in present)
 
 
-def said(material: Material, file: str, exhibit: str) -> list[dict[str, Any]]:
-    """What the paper says of an exhibit."""
+def statements(material: Material, file: str, exhibit: str) -> list[dict[str, Any]]:
+    """Return the paper's statements on an exhibit."""
     entries: list[dict[str, Any]] = material.published[file]["exhibits"].get(exhibit) or []
     return entries
 
 
 def _marks(
-    entry: Mapping[str, Any], place: float | list[float], x: alt.X, axis: str, y_title: str | None
+    entry: Mapping[str, Any], position: float | list[float], x: alt.X, axis: str, y_title: str | None
 ) -> Iterator[alt.Chart]:
-    ends = place if isinstance(place, list) else [place, place]
+    ends = position if isinstance(position, list) else [position, position]
     tip = alt.Tooltip("says:N", title="published")
     data = pd.DataFrame([{axis: ends[0], "until": ends[1], "value": entry.get("speedup"), "says": entry["says"]}])
     chart = alt.Chart(data)
@@ -109,14 +109,14 @@ def _marks(
 def with_published(
     material: Material, exhibit: str, chart: alt.FacetChart, axis: tuple[str, str, str], y_title: str | None = None
 ) -> alt.FacetChart:
-    """The chart with what Keuper & Pfreundt say of the exhibit, behind what is measured.
+    """Return the chart with Keuper & Pfreundt's statements on the exhibit, behind the measurements.
 
-    Grey bands and lines stand at places on its `axis` (their field, ours, and its title), crosses where the speedup is
-    given as well. They have data of their own, so that every panel shows them.
+    Grey bands and lines stand at positions on its `axis` (their field, ours, and its title), crosses where the speedup
+    is given as well. Their data are separate, so that every panel shows them.
     """
     field, ours, title = axis
     x = alt.X(f"{ours}:Q", title=title)
-    entries = said(material, KEUPER_SAYS, exhibit)
+    entries = statements(material, KEUPER_SAYS, exhibit)
     layers = [one for entry in entries if field in entry for one in _marks(entry, entry[field], x, ours, y_title)]
     layered: alt.FacetChart = chart.copy(deep=True)
     layered.spec.layer = [*layers, *layered.spec.layer]

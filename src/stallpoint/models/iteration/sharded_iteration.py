@@ -1,0 +1,87 @@
+"""An iteration with sharded weights: passes gather each block, and wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from stallpoint.models import taskgraph
+from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.iteration import timeline as timelines
+from stallpoint.models.iteration.replicas import Buckets, Replicas, message_tasks, slowness
+from stallpoint.models.iteration.timeline import Timeline
+from stallpoint.models.terms import effects
+from stallpoint.models.terms.compute import Times
+from stallpoint.models.terms.effects import CollectiveTimes, Effects, IsolatedTimes
+from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+
+
+class ShardedIteration(Replicas):
+    """As `Replicas`."""
+
+    def isolated(self, buckets: Buckets) -> IsolatedTimes | None:
+        """As in `Replicas`, but passes that overlap gathers have the length of the task graph: the known slowdown by
+        gathers is not calibrated twice."""
+        times, isolated = self.times(), super().isolated(buckets)
+        if not buckets or times is None or isolated is None:
+            return isolated
+        gathered, reading = self.gathered(buckets), np.zeros(1 + REPLICATES)
+        known = effects.AS_CO_RUN if gathered.co_run else effects.NONE
+        costs = self._costs(times, reading, isolated.collectives, gathered, buckets, known)
+        passes = timelines.sharded(costs, self.preset, prefetch=True, blocks=[])
+        return replace(isolated, forward=passes.forward, backward=passes.backward, gathered=gathered)
+
+    def timeline(
+        self,
+        times: Times,
+        reading: Ensemble,
+        collectives: CollectiveTimes,
+        gathered: CollectiveTimes,
+        exchanged: CollectiveTimes,
+        buckets: Buckets,
+        calibrated: Effects,
+    ) -> Timeline:
+        """As in `Replicas`."""
+        if not buckets:
+            return super().timeline(times, reading, collectives, gathered, exchanged, buckets, calibrated)
+        costs = self._costs(times, reading, collectives, gathered, buckets, calibrated)
+        return timelines.sharded(costs, self.preset, prefetch=self.prefetch, blocks=range(len(buckets) - 1, -1, -1))
+
+    def summed(self, sizes: Sequence[int]) -> CollectiveTimes:
+        """Return reduce-scatters within the groups that hold all weights, and all-reduces between the groups."""
+        nodes, workers = self.point.placement
+        group = self.strategy.group(self.point.placement)
+        shards = self.collectives(sizes, REDUCE_SCATTER, group)
+        if group == (nodes, workers):
+            return shards
+        # Each worker of a node sends its share; together these are the message, over the link of the node.
+        return shards + self.collectives(sizes, ALL_REDUCE, (nodes, 1))
+
+    def gathered(self, buckets: Buckets) -> CollectiveTimes:
+        """Return the all-gathers of each message's weights."""
+        return self.collectives(self.sizes(buckets), ALL_GATHER, self.strategy.group(self.point.placement))
+
+    def _costs(
+        self,
+        times: Times,
+        reading: Ensemble,
+        collectives: CollectiveTimes,
+        gathered: CollectiveTimes,
+        buckets: Buckets,
+        calibrated: Effects,
+    ) -> taskgraph.ShardedCosts:
+        """Return the times of each layer in one pass, of the mean worker and of the slowest."""
+        factor = slowness(calibrated, waits=True)[..., None] / self.preset.accumulate
+        blocks = [sorted(members) for members in buckets]
+        gathering = replace(calibrated, co_running=calibrated.gathering, after=calibrated.gathering)
+        return taskgraph.ShardedCosts(
+            read=reading,
+            copy=times.host_to_device + self.taken_over(calibrated),
+            forward=np.moveaxis(factor * times.forward_steps * calibrated.forward[:, None], -1, 0),
+            backward=np.moveaxis(factor * times.backward_steps * calibrated.backward[:, None], -1, 0),
+            gathers=message_tasks(blocks, gathered, gathering)[::-1],
+            reduces=message_tasks(blocks, collectives, calibrated)[::-1],
+            update=times.update * calibrated.update,
+        )
