@@ -22,7 +22,7 @@ GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
 """Parts of pages that docs/hooks.py writes."""
 PAGES = ("README.md", "CONTRIBUTING.md", "config/README.md")
 """Pages outside of docs/."""
-NEWCOMER = ("README.md", "docs/tutorial.md", "docs/exchange.md")
+NEWCOMER = ("README.md", "docs/tutorial.md", "docs/own-numbers.md")
 """What a newcomer reads before a result of one's own, with the longest symptom."""
 WORDS, NEWCOMER_WORDS, DRAWN = 40_000, 5_000, 60
 
