@@ -95,7 +95,8 @@ def _replays(
     """Replays of the iterations in the middle of the trace, as many as `MOST_STARTED` allows but one at least; for each
     slowdown of the host."""
     counts = np.bincount(found.of(started.launch) + 1, minlength=len(found.seconds) + 1)[1:]
-    many = int(np.clip(MOST_STARTED // max(1, int(counts.max(initial=0))), 1, len(counts)))
+    most = max(1, int(counts.max(initial=0)) * len(slowdowns))
+    many = int(np.clip(MOST_STARTED // most, 1, len(counts)))
     first = (len(counts) - many) // 2
     own = found.part(first, first + many)
     # What was started in the iteration before is what the first one waits for.
