@@ -15,7 +15,7 @@ from paired import Figure, Timing
 from slow_nodes import NotHere, slow_nodes
 
 from stallpoint.explain import other_worker_counts
-from stallpoint.explain.clocks import least_seconds
+from stallpoint.explain.clocks import min_seconds
 from stallpoint.explain.rank import Rank, read_ranks
 from stallpoint.models.base.statistics import estimate
 
@@ -73,4 +73,4 @@ def _ranks(folder: Path) -> list[Rank]:
 def _predicted(rank: Rank, ranks: list[Rank]) -> tuple[float, float, float]:
     """Seconds of an iteration on many nodes, with its 90 % interval, from a rank's trace and what others tell of it."""
     together = [rank.collectives, *(one.collectives for one in ranks if one is not rank)]
-    return estimate(other_worker_counts.learn(rank, least=least_seconds(together)[0]).iteration(MANY))
+    return estimate(other_worker_counts.learn(rank, least=min_seconds(together)[0]).iteration(MANY))

@@ -16,7 +16,7 @@ from stallpoint.text import number
 
 FLOOR_SECONDS = 1e-3
 """Time that no message should take for its latency."""
-ALIKE = 0.05
+EQUAL = 0.05
 BREAK = 1.5
 """Factor by which bandwidth falls from one size to a larger one where something breaks."""
 LARGE, ENOUGH = 1 << 20, 16 << 20
@@ -94,7 +94,7 @@ class Measured:
 
     def _floor(self, sizes: Sequence[int]) -> tuple[int, int] | None:
         for low in sizes:
-            same = [size for size in sizes if size >= low and abs(self.seconds[size] / self.seconds[low] - 1) < ALIKE]
+            same = [size for size in sizes if size >= low and abs(self.seconds[size] / self.seconds[low] - 1) < EQUAL]
             if self.seconds[low] > FLOOR_SECONDS and same[-1] >= 4 * low:
                 return low, same[-1]
         return None
@@ -120,10 +120,10 @@ def duration(seconds: float) -> str:
 
 def measured(runs: Sequence[AllReduceRun]) -> list[Measured]:
     """Return the runs by how many ranks and nodes they have, the fewest first."""
-    together: defaultdict[tuple[str, int, int], list[AllReduceRun]] = defaultdict(list)
+    by_program: defaultdict[tuple[str, int, int], list[AllReduceRun]] = defaultdict(list)
     for run in runs:
-        together[run.program, run.ranks or 0, len(set(run.hosts))].append(run)
-    return [Measured(found) for _, found in sorted(together.items(), key=lambda one: one[0][1:])]
+        by_program[run.program, run.ranks or 0, len(set(run.hosts))].append(run)
+    return [Measured(found) for _, found in sorted(by_program.items(), key=lambda one: one[0][1:])]
 
 
 def answers(runs: Sequence[AllReduceRun], *, link: str = "", expected: LinkRate | None = None) -> Iterator[Finding]:

@@ -51,7 +51,7 @@ def explain_files(names: Sequence[str], options: Options) -> Explanation:
             found.records.setdefault(name, []).append((path, record))
         inputs.append(Input(str(path), tuple(records)))
     answers = [finding for question in QUESTIONS for finding in question(found, options)]
-    return Explanation(inputs, _together(answers))
+    return Explanation(inputs, _joined(answers))
 
 
 def _paths(names: Sequence[str]) -> list[Path]:
@@ -88,14 +88,14 @@ def _of_logs(found: Found, options: Options) -> Iterator[Finding]:
     counts = options.workers or tuple(log.workers or 0 for _, log in logs)
     unknown = [str(path) for (path, _), count in zip(logs, counts, strict=True) if not count]
     if unknown:
-        said = "; ".join(
+        words = "; ".join(
             f"{path.name}: {number(log.value)} {'s an iteration' if log.seconds else log.unit}"
             for path, log in logs[:4]
         )
         yield Finding(
             "rates",
             f"training log{'s' if len(logs) > 1 else ''} of {logs[0][1].program}",
-            said,
+            words,
             UNDECIDED,
             evidence="logged",
             ask=(
@@ -155,27 +155,27 @@ def _of_key_averages(found: Found, _: Options) -> Iterator[Finding]:
         table: list[KeyAverage] = rows
         on_device = any(row.device_seconds for row in table)
         took = {row.name: row.device_seconds if on_device else row.cpu_seconds for row in table}
-        whole = sum(took.values()) or 1.0
-        sent = sum(seconds for name, seconds in took.items() if any(word in name.lower() for word in SENDING))
+        total = sum(took.values()) or 1.0
+        communication = sum(seconds for name, seconds in took.items() if any(word in name.lower() for word in SENDING))
         first = sorted(took, key=lambda name: -took[name])[:3]
-        largest = ", ".join(f"{name[:40]} {100 * took[name] / whole:.0f} %" for name in first)
+        largest = ", ".join(f"{name[:40]} {100 * took[name] / total:.0f} %" for name in first)
         where = "the device's" if on_device else "the CPU's"
         causes = (
             (
                 Cause(
                     "communication",
                     "communication (transfer and waiting for other ranks, not told apart)",
-                    round(sent / whole, 3),
+                    round(communication / total, 3),
                     "of a sum over operators",
                 ),
             )
-            if sent / whole > 0.1
+            if communication / total > 0.1
             else ()
         )
         yield Finding(
             "trace",
             f"key_averages in {path.name}",
-            f"{100 * sent / whole:.0f} % of {where} time is communication",
+            f"{100 * communication / total:.0f} % of {where} time is communication",
             evidence="a sum, which does not say what hides what",
             causes=causes,
             fits=largest,
@@ -189,12 +189,12 @@ def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
     from stallpoint.explain.rank import read_ranks
     from stallpoint.explain.trace_answers import explain, sentences
 
-    told = explain(
+    explained = explain(
         read_ranks(found.traces, options.workers[0] if len(options.workers) == 1 else None),
         batch=int(options.batch) if options.batch else None,
         threshold=options.threshold,
     )
-    for one in told:
+    for one in explained:
         subject = f"{one['file']}: rank {one['rank']} of {one['world_size']}"
         if not one["iterations"]:
             yield Finding("trace", subject, "no iterations were found", UNDECIDED, notes=tuple(one["notes"][:2]))
@@ -202,11 +202,11 @@ def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
         first, *others = sentences(one)
         stalling = (one["predicted"] or {}).get("stalling")
         seconds = one["seconds"] or {}
-        whole = one["iteration_seconds"]
+        total = one["iteration_seconds"]
         causes = tuple(
-            Cause(name, _words(name), round(seconds[name] / whole, 3))
+            Cause(name, _words(name), round(seconds[name] / total, 3))
             for name in sorted(seconds, key=lambda name: -seconds[name])
-            if name != "compute" and seconds[name] > 0.02 * whole
+            if name != "compute" and seconds[name] > 0.02 * total
         )
         verdict = stalling["verdict"] if stalling else UNDECIDED
         workers = float(stalling["workers"]) if stalling else None
@@ -244,23 +244,23 @@ QUESTIONS: tuple[Callable[[Found, Options], Iterator[Finding]], ...] = (
 """What is said of the records, in the order of the answers."""
 
 
-def _together(answers: list[Finding]) -> list[Finding]:
+def _joined(answers: list[Finding]) -> list[Finding]:
     """Return the answers; rates take over what a log beside them says of the link that they may be limited by."""
     links = [one for one in answers if one.kind in ("link", "transport")]
     slow = [cause for one in links for cause in one.causes if cause.name not in ("break",)]
     if not links:
         return answers
-    said = slow[0].words if slow else f"{links[0].subject}: {links[0].words}"
+    words = slow[0].words if slow else f"{links[0].subject}: {links[0].words}"
     which = "the log beside it names the link" if slow else "the log beside it names no slow link"
     return [
-        replace(one, causes=tuple(_with_link(cause, which, said) for cause in one.causes))
+        replace(one, causes=tuple(_with_link(cause, which, words) for cause in one.causes))
         if one.kind == "rates"
         else one
         for one in answers
     ]
 
 
-def _with_link(cause: Cause, which: str, said: str) -> Cause:
+def _with_link(cause: Cause, which: str, words: str) -> Cause:
     if cause.name not in ("shared_limit", "contention", "between_nodes", "node_boundary", "workers"):
         return cause
-    return replace(cause, evidence="; ".join(filter(None, (cause.evidence, f"{which}: {said}"))))
+    return replace(cause, evidence="; ".join(filter(None, (cause.evidence, f"{which}: {words}"))))

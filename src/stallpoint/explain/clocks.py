@@ -37,38 +37,38 @@ def shared(ranks: Sequence[Collectives]) -> list[npt.NDArray[np.int64]]:
     A group's collectives of an iteration are started on all of its ranks in the same order. Where a rank lacks some,
     as its profiler lost them, the others' are still known by one another.
     """
-    numbers = [np.full(len(sent), -1) for sent in ranks]
+    numbers = [np.full(len(collectives), -1) for collectives in ranks]
     rows: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
-    for rank, sent in enumerate(ranks):
-        for place in np.argsort(sent.place, kind="stable").tolist():
-            rows[int(sent.iteration[place]), sent.group[place]].setdefault(rank, []).append(place)
+    for rank, collectives in enumerate(ranks):
+        for index in np.argsort(collectives.index, kind="stable").tolist():
+            rows[int(collectives.iteration[index]), collectives.group[index]].setdefault(rank, []).append(index)
     count = 0
     for of_rank in rows.values():
-        alike = {rank: tuple(_sent(ranks[rank], at) for at in places) for rank, places in of_rank.items()}
-        usual, times = Counter(alike.values()).most_common(1)[0]
+        signatures = {rank: tuple(_signature(ranks[rank], at) for at in places) for rank, places in of_rank.items()}
+        usual, times = Counter(signatures.values()).most_common(1)[0]
         size = max(int(ranks[rank].group_size[places].max()) for rank, places in of_rank.items())
         if times < 2 or 0 < size < len(of_rank):
             continue
         for rank, places in of_rank.items():
-            if alike[rank] == usual:
+            if signatures[rank] == usual:
                 numbers[rank][places] = np.arange(count, count + len(places))
         count += len(usual)
     return numbers
 
 
-def _sent(sent: Collectives, at: int) -> tuple[str, int]:
+def _signature(collectives: Collectives, at: int) -> tuple[str, int]:
     """Kind and bytes; of an exchange the kind alone, as each rank may hand in another part."""
-    kind = sent.kind[at]
-    return kind, UNKNOWN if kind in (ALL_TO_ALL, SEND_RECEIVE) else int(sent.bytes[at])
+    kind = collectives.kind[at]
+    return kind, UNKNOWN if kind in (ALL_TO_ALL, SEND_RECEIVE) else int(collectives.bytes[at])
 
 
-def least_seconds(ranks: Sequence[Collectives]) -> list[Reals]:
+def min_seconds(ranks: Sequence[Collectives]) -> list[Reals]:
     """What each collective took on the rank that came last, which waited for none, s; infinite where that is not
     known; [ranks][collectives]."""
     return _of_all(ranks, np.minimum, np.inf)
 
 
-def most_seconds(ranks: Sequence[Collectives]) -> list[Reals]:
+def max_seconds(ranks: Sequence[Collectives]) -> list[Reals]:
     """What each took on the rank that came first; below 0, and infinite, where that is not known."""
     return _of_all(ranks, np.maximum, -np.inf)
 
@@ -76,15 +76,15 @@ def most_seconds(ranks: Sequence[Collectives]) -> list[Reals]:
 def _of_all(ranks: Sequence[Collectives], chosen: np.ufunc, nothing: float) -> list[Reals]:
     numbers = shared(ranks)
     found = np.full(1 + max((int(own.max(initial=-1)) for own in numbers), default=-1), nothing)
-    for own, sent in zip(numbers, ranks, strict=True):
-        chosen.at(found, own[own >= 0], sent.seconds[own >= 0])
+    for own, collectives in zip(numbers, ranks, strict=True):
+        chosen.at(found, own[own >= 0], collectives.seconds[own >= 0])
     return [np.where(own >= 0, found[own] if len(found) else nothing, nothing) for own in numbers]
 
 
 def clocks(ranks: Sequence[Collectives]) -> list[Clock]:
     """Each rank's clock beside the first one's, by way of other ranks where the two share too little."""
     numbers = shared(ranks)
-    ends = [sent.start + sent.seconds for sent in ranks]
+    ends = [collectives.start + collectives.seconds for collectives in ranks]
     found: list[Clock | None] = [Clock(0.0, 0.0), *[None] * (len(ranks) - 1)]
     reached = [0] if ranks else []
     for known in reached:

@@ -81,11 +81,11 @@ def shares(events: Events) -> Mapping[str, float] | None:
     if not len(device.events):
         return None
     computing, communicating = device.computing, device.communicating
-    whole = float(device.events.end.max() - device.events.start.min())
-    busy, compute, sent = length(device.busy), length(computing), length(communicating)
-    parts = {"idle": whole - busy, "compute": compute, "non_compute": busy - compute}
-    overlap = 100 * length(both(communicating, computing)) / sent if sent else 0.0
-    return {name: 100 * seconds / whole if whole else 0.0 for name, seconds in parts.items()} | {"overlap": overlap}
+    total = float(device.events.end.max() - device.events.start.min())
+    busy, compute, communicated = length(device.busy), length(computing), length(communicating)
+    parts = {"idle": total - busy, "compute": compute, "non_compute": busy - compute}
+    overlap = 100 * length(both(communicating, computing)) / communicated if communicated else 0.0
+    return {name: 100 * seconds / total if total else 0.0 for name, seconds in parts.items()} | {"overlap": overlap}
 
 
 def last_step(events: Events) -> float:

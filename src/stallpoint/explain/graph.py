@@ -76,7 +76,7 @@ def graphs(
     A collective's duration is looked up by its place among `started`.
     """
     trace = _Trace(events, found, started)
-    return ([trace.graph(place, slowdown) for slowdown in slowdowns] for place in range(len(found.seconds)))
+    return ([trace.graph(index, slowdown) for slowdown in slowdowns] for index in range(len(found.seconds)))
 
 
 class _Trace:
@@ -86,17 +86,17 @@ class _Trace:
         self._found, self._started = found, started
         self._iteration = found.of(started.launch)
         self._main = _main_thread(events)
-        self._latency, self._turn = _overheads(started)
+        self._latency, self._gap = _overheads(started)
         self._of_lane = [np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)]
         self._before = _waits_between_lanes(events, found, started)
-        _add_full_device(self._before, started, self._latency, self._turn)
+        _add_full_device(self._before, started, self._latency, self._gap)
         self._points = sorted(self._all_points(events), key=lambda point: point.time)
         self._times = np.array([point.time for point in self._points])
         self._clocks = _working_clocks(events, started)
 
     def _all_points(self, events: Events) -> Iterator[_Point]:
-        for place, (time, thread) in enumerate(zip(self._started.launch, self._started.by, strict=True)):
-            yield _Point(float(time), int(thread), starts=[place])
+        for index, (time, thread) in enumerate(zip(self._started.launch, self._started.by, strict=True)):
+            yield _Point(float(time), int(thread), starts=[index])
         yield from _synchronising(events, self._started)
         yield from _backward_threads(events, self._main)
         if not len(self._started) or (self._started.events.kind == MARK).any():
@@ -106,7 +106,7 @@ class _Trace:
         """The graph of the iteration at a place, of a host that works so many times as long as traced."""
         begin, end = self._found.host_begin[iteration], self._found.host_end[iteration]
         building = _Building(
-            self._started, begin, self._last_before(iteration), self._latency, self._turn, self._clocks, slowdown
+            self._started, begin, self._last_before(iteration), self._latency, self._gap, self._clocks, slowdown
         )
         first, last = np.searchsorted(self._times, [begin - _ROUNDING, end + _ROUNDING])
         # What starts something comes before it, and what waits for something after it.
@@ -116,8 +116,8 @@ class _Trace:
             starts = self._iteration[point.starts[0]] if point.starts else None
             if starts == iteration or (starts is None and begin + _SAME < point.time <= end + _SAME):
                 order.append((point.time, 0 if point.starts else 2, point))
-        for place in range(*np.searchsorted(self._started.launch, [begin, end])):
-            order.append((max(self._started.launch[place], self._started.events.start[place]), 1, int(place)))
+        for index in range(*np.searchsorted(self._started.launch, [begin, end])):
+            order.append((max(self._started.launch[index], self._started.events.start[index]), 1, int(index)))
         for _, _, one in sorted(order, key=lambda entry: entry[:2]):
             if isinstance(one, _Point):
                 building.add_point(one)
@@ -137,12 +137,12 @@ class _Building:
     """The graph of an iteration while its nodes are added in the order in which they were traced."""
 
     def __init__(
-        self, started: Started, begin: float, earlier: set[int], latency: float, turn: float,
+        self, started: Started, begin: float, earlier: set[int], latency: float, gap: float,
         clocks: Mapping[int, _WorkingClock], slowdown: float,
     ) -> None:  # fmt: skip
         self.nodes: list[Node] = []
         self._started, self._begin, self._earlier = started, begin, earlier
-        self._latency, self._turn = latency, turn
+        self._latency, self._gap = latency, gap
         self._clocks, self._slowdown = clocks, slowdown
         self._tasks: dict[int, int] = {}  # node of each task
         self._callers: dict[int, int] = {}  # node of the point that started each task
@@ -163,22 +163,22 @@ class _Building:
         self._callers |= dict.fromkeys(point.starts, len(self.nodes))
         self.nodes.append(Node(HOST, 0.0, after))
 
-    def add_task(self, place: int, before: Iterable[int]) -> None:
+    def add_task(self, index: int, before: Iterable[int]) -> None:
         """Add what was started."""
-        lane = _stream(self._started, place)
-        after = [(self._callers[place], self._latency), (self._lanes.get(lane, -1 - lane), self._turn)]
+        lane = _stream(self._started, index)
+        after = [(self._callers[index], self._latency), (self._lanes.get(lane, -1 - lane), self._gap)]
         after += self._ended(before, 0.0)
-        self._tasks[place] = self._lanes[lane] = len(self.nodes)
-        key = place if self._started.communicates[place] else -1
-        self.nodes.append(Node(lane, float(self._started.events.seconds[place]), after, key))
+        self._tasks[index] = self._lanes[lane] = len(self.nodes)
+        key = index if self._started.communicates[index] else -1
+        self.nodes.append(Node(lane, float(self._started.events.seconds[index]), after, key))
 
     def _ended(self, places: Iterable[int], seconds: float) -> Iterator[tuple[int, float]]:
         """What comes after tasks; of those that earlier iterations started only the last of each lane is known."""
-        for place in places:
-            if place in self._tasks:
-                yield self._tasks[place], seconds
-            elif place in self._earlier:
-                yield -1 - _stream(self._started, place), seconds
+        for index in places:
+            if index in self._tasks:
+                yield self._tasks[index], seconds
+            elif index in self._earlier:
+                yield -1 - _stream(self._started, index), seconds
 
 
 class _WorkingClock:
@@ -190,9 +190,9 @@ class _WorkingClock:
 
     def at(self, moment: float) -> float:
         """What it shows at a moment."""
-        place = bisect_right(self._begins, moment)
-        over = max(0.0, self._ends[place - 1] - moment) if place else 0.0
-        return float(moment - self._stood[place] + over)
+        index = bisect_right(self._begins, moment)
+        over = max(0.0, self._ends[index - 1] - moment) if index else 0.0
+        return float(moment - self._stood[index] + over)
 
 
 def _working_clocks(events: Events, started: Started) -> dict[int, _WorkingClock]:
@@ -206,8 +206,8 @@ def _working_clocks(events: Events, started: Started) -> dict[int, _WorkingClock
     return {thread: _WorkingClock(own) for thread, own in full.items() if len(own)}
 
 
-def _stream(started: Started, place: int) -> int:
-    return HOST + 1 + int(started.lane[place])
+def _stream(started: Started, index: int) -> int:
+    return HOST + 1 + int(started.lane[index])
 
 
 def _main_thread(events: Events) -> int:
@@ -233,13 +233,13 @@ def _overheads(started: Started) -> tuple[float, float]:
         done[own] = np.append(-np.inf, ends[own[:-1]])
     idle = (starts - started.launch)[started.launch >= done]
     latency = max(0.0, float(np.median(idle))) if len(idle) else 0.0
-    turns = []
+    gaps = []
     for lane in np.unique(started.lane):
         own = np.flatnonzero(started.lane == lane)
         between = starts[own[1:]] - ends[own[:-1]]
         # What waits longer than a call's start takes waits for something else.
-        turns.append(between[(started.launch[own[1:]] < ends[own[:-1]]) & (between <= latency)])
-    every = np.concatenate(turns) if turns else np.empty(0)
+        gaps.append(between[(started.launch[own[1:]] < ends[own[:-1]]) & (between <= latency)])
+    every = np.concatenate(gaps) if gaps else np.empty(0)
     return latency, max(0.0, float(np.median(every))) if len(every) else 0.0
 
 
@@ -252,17 +252,17 @@ def _waits_between_lanes(events: Events, found: Iterations, started: Started) ->
     reached = {lane: np.maximum.accumulate(ends[places]) for lane, places in by_lane.items()}
     before: dict[int, list[int]] = defaultdict(list)
 
-    def waits_for(place: int, moment: float) -> None:
+    def waits_for(index: int, moment: float) -> None:
         """What was recorded before `moment` had ended when it began: the last such task of every other lane."""
         for other, places in by_lane.items():
-            done = int(np.searchsorted(reached[other], starts[place] + _ROUNDING, side="right"))
+            done = int(np.searchsorted(reached[other], starts[index] + _ROUNDING, side="right"))
             at = min(int(np.searchsorted(launched[other], moment)), done) - 1
-            if other != started.lane[place] and at >= 0:
-                before[place].append(int(places[at]))
+            if other != started.lane[index] and at >= 0:
+                before[index].append(int(places[at]))
 
     if not len(waits):
-        for place, moment in _after_collectives(found, started):
-            waits_for(place, moment)
+        for index, moment in _after_collectives(found, started):
+            waits_for(index, moment)
     for thread in np.unique(waits.thread):
         own, moments = np.flatnonzero(started.by == thread), waits.start[waits.thread == thread]
         following = np.searchsorted(started.launch[own], moments)
@@ -272,41 +272,41 @@ def _waits_between_lanes(events: Events, found: Iterations, started: Started) ->
     return before
 
 
-def _add_full_device(before: dict[int, list[int]], started: Started, latency: float, turn: float) -> None:
+def _add_full_device(before: dict[int, list[int]], started: Started, latency: float, gap: float) -> None:
     """Kernels that had no place on the device until one of another lane ended, or all but ended: they come after it."""
     kernels, starts, ends = started.events.kind == KERNEL, started.events.start, started.events.end
     free = np.full(len(started), -np.inf)
     for lane in np.unique(started.lane):
         own = np.flatnonzero(started.lane == lane)
         free[own[1:]] = ends[own[:-1]]
-    could = np.maximum(started.launch + latency, free + turn)
-    for place, others in before.items():
-        could[place] = max(could[place], *ends[others]) if others else could[place]
-    overhead = max(latency + turn, _ROUNDING)
+    could = np.maximum(started.launch + latency, free + gap)
+    for index, others in before.items():
+        could[index] = max(could[index], *ends[others]) if others else could[index]
+    overhead = max(latency + gap, _ROUNDING)
     fills = kernels & started.computes
     computing = {int(lane): np.flatnonzero(fills & (started.lane == lane)) for lane in np.unique(started.lane)}
-    for place in np.flatnonzero(kernels & (starts - could > overhead)).tolist():
-        moment, full = starts[place], []
+    for index in np.flatnonzero(kernels & (starts - could > overhead)).tolist():
+        moment, full = starts[index], []
         for lane, own in computing.items():
             # Of a lane only the last two that began before can have filled the device until then.
-            last = int(np.searchsorted(starts[own], moment)) if lane != started.lane[place] else 0
+            last = int(np.searchsorted(starts[own], moment)) if lane != started.lane[index] else 0
             for other in own[max(0, last - 2) : last].tolist():
                 nearly = ends[other] - _TAIL * started.events.seconds[other]
-                if nearly <= moment and ends[other] >= max(moment - overhead, could[place] + overhead):
+                if nearly <= moment and ends[other] >= max(moment - overhead, could[index] + overhead):
                     full.append((float(ends[other]), other))
         if full:
-            before[place].append(min(full)[1])
+            before[index].append(min(full)[1])
 
 
 def _after_collectives(found: Iterations, started: Started) -> Iterator[tuple[int, float]]:
     """Collectives, and the first that computes after an iteration's last one; each with the moment of its start."""
     iteration = found.of(started.launch)
     on_device = started.events.kind != MARK
-    for place in np.flatnonzero(started.communicates & on_device):
-        yield int(place), float(started.launch[place])
-    sent = np.flatnonzero(started.communicates & on_device & (iteration >= 0))
+    for index in np.flatnonzero(started.communicates & on_device):
+        yield int(index), float(started.launch[index])
+    collectives = np.flatnonzero(started.communicates & on_device & (iteration >= 0))
     computing = np.flatnonzero(started.computes)
-    last = sent[np.append(np.diff(iteration[sent]) != 0, True)] if len(sent) else sent
+    last = collectives[np.append(np.diff(iteration[collectives]) != 0, True)] if len(collectives) else collectives
     for following in np.searchsorted(computing, last):
         if following < len(computing):
             yield int(computing[following]), float(started.launch[computing[following]])
@@ -319,19 +319,19 @@ def _synchronising(events: Events, started: Started) -> Iterator[_Point]:
     copied = {int(started.events.correlation[at]): at for at in np.flatnonzero(started.events.kind == COPY)}
     lanes = [np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)]
     lasts = [np.searchsorted(started.launch[lane], calls.start, side="right") - 1 for lane in lanes]
-    for place, (begin, end) in enumerate(zip(calls.start, calls.end, strict=True)):
-        own = copied.get(int(calls.correlation[place]))
-        if waits[place]:
-            awaited = [int(of[last[place]]) for of, last in zip(lanes, lasts, strict=True) if last[place] >= 0]
+    for index, (begin, end) in enumerate(zip(calls.start, calls.end, strict=True)):
+        own = copied.get(int(calls.correlation[index]))
+        if waits[index]:
+            awaited = [int(of[last[index]]) for of, last in zip(lanes, lasts, strict=True) if last[index] >= 0]
         else:
             awaited = [] if own is None else [int(own)]
         awaited = [at for at in awaited if ends[at] <= end + _ROUNDING]
         if awaited:
-            left = max(0.0, float(end - max(begin, ends[awaited].max())))
-            thread = int(calls.thread[place])
-            if waits[place]:
+            lag = max(0.0, float(end - max(begin, ends[awaited].max())))
+            thread = int(calls.thread[index])
+            if waits[index]:
                 yield _Point(float(begin), thread)
-            yield _Point(float(end), thread, leaves=left, awaits=awaited)
+            yield _Point(float(end), thread, leaves=lag, awaits=awaited)
 
 
 def _backward_threads(events: Events, main: int) -> Iterator[_Point]:
@@ -366,13 +366,13 @@ def _pauses(events: Events, started: Started, main: int) -> Iterator[_Point]:
     long = pauses > _PAUSE * np.median(pauses) if len(pauses) else np.empty(0, np.bool_)
     done = started.events.end
     order = np.argsort(done, kind="stable")
-    sent = order[started.communicates[order]]
-    firsts, lasts = (np.searchsorted(done[sent], moments[long], side="right") for moments in (begins, ends))
+    collectives = order[started.communicates[order]]
+    firsts, lasts = (np.searchsorted(done[collectives], moments[long], side="right") for moments in (begins, ends))
     for begin, end, first, last in zip(begins[long], ends[long], firsts, lasts, strict=True):
-        if first < last and end - done[sent[last - 1]] <= _TAIL * (end - begin):
-            left = float(end - done[sent[last - 1]])
+        if first < last and end - done[collectives[last - 1]] <= _TAIL * (end - begin):
+            lag = float(end - done[collectives[last - 1]])
             yield _Point(float(begin), main)
-            yield _Point(float(end), main, leaves=left, awaits=[int(at) for at in sorted(sent[first:last])])
+            yield _Point(float(end), main, leaves=lag, awaits=[int(at) for at in sorted(collectives[first:last])])
     # By the end of each lane's tasks, which follow one another.
     of_lane = [order[started.lane[order] == lane] for lane in np.unique(started.lane)]
     lanes = [(places, done[places]) for places in of_lane]

@@ -73,75 +73,82 @@ class Groups:
     """Which collectives all of these take part in, [collectives]."""
 
 
-def groups(sent: Collectives, found: Iterations, phases: Phases, workers: int) -> Groups:
+def groups(collectives: Collectives, found: Iterations, phases: Phases, workers: int) -> Groups:
     """The groups of one of so many workers."""
     of: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
-    for place, (name, size) in enumerate(zip(sent.group, sent.group_size.tolist(), strict=True)):
+    for index, (name, size) in enumerate(zip(collectives.group, collectives.group_size.tolist(), strict=True)):
         # Where no group has a name, those that exchange are not taken for those that reduce.
-        of[name, size, not name and sent.kind[place] in (SEND_RECEIVE, ALL_TO_ALL)].append(place)
-    told = tuple(
-        _group(name, size, np.array(places), sent, found, phases, workers) for (name, size, _), places in of.items()
+        of[name, size, not name and collectives.kind[index] in (SEND_RECEIVE, ALL_TO_ALL)].append(index)
+    every = tuple(
+        _group(name, size, np.array(places), collectives, found, phases, workers)
+        for (name, size, _), places in of.items()
     )
-    data = [group for group in told if group.parallelism == DATA]
+    data = [group for group in every if group.parallelism == DATA]
     # Norms and losses may be summed among other ranks as well: gradients are most of the bytes.
-    most = max(data, key=lambda group: group.bytes, default=None)
-    sharded = any(sent.kind[place] in (ALL_GATHER, REDUCE_SCATTER) for group in data for place in group.places)
-    chosen = np.zeros(len(sent), np.bool_)
-    if most is not None and (replicating := _replicating(most, data, sent, workers)):
+    largest = max(data, key=lambda group: group.bytes, default=None)
+    sharded = any(collectives.kind[index] in (ALL_GATHER, REDUCE_SCATTER) for group in data for index in group.places)
+    chosen = np.zeros(len(collectives), np.bool_)
+    if largest is not None and (replicating := _replicating(largest, data, collectives, workers)):
         chosen[replicating.places] = True
-        return Groups(told, replicating.size, most.size, sharded, chosen)
-    replicas = workers if most is None or most.size < 1 else most.size
+        return Groups(every, replicating.size, largest.size, sharded, chosen)
+    replicas = workers if largest is None or largest.size < 1 else largest.size
     for group in data:
         chosen[group.places] = group.size in (replicas, -1)
-    return Groups(told, replicas, 1, sharded, chosen)
+    return Groups(every, replicas, 1, sharded, chosen)
 
 
-def _replicating(sharding: Group, data: list[Group], sent: Collectives, workers: int) -> Group | None:
+def _replicating(sharding: Group, data: list[Group], collectives: Collectives, workers: int) -> Group | None:
     """The group that all-reduces what `sharding` has reduced and scattered; None where there is no hybrid sharding.
 
     More workers are then more replicas: shards stay within a node (Zhao et al. 2023, *PyTorch FSDP*, section 3.2.2).
     """
-    scattered = sum(max(0, int(sent.bytes[at])) for at in sharding.places if sent.kind[at] == REDUCE_SCATTER)
+    scattered = sum(
+        max(0, int(collectives.bytes[at])) for at in sharding.places if collectives.kind[at] == REDUCE_SCATTER
+    )
     for group in data:
-        whole = group.size * sharding.size
-        if group is sharding or min(group.size, sharding.size) < 2 or workers % whole:
+        ranks = group.size * sharding.size
+        if group is sharding or min(group.size, sharding.size) < 2 or workers % ranks:
             continue
-        reduced = sum(int(sent.bytes[at]) for at in group.places if sent.kind[at] == ALL_REDUCE)
+        reduced = sum(int(collectives.bytes[at]) for at in group.places if collectives.kind[at] == ALL_REDUCE)
         if scattered and reduced >= _GRADIENTS * scattered / sharding.size:
             return group
     return None
 
 
 def _group(
-    name: str, size: int, places: npt.NDArray[np.int64], sent: Collectives, found: Iterations, phases: Phases,
+    name: str, size: int, places: npt.NDArray[np.int64], collectives: Collectives, found: Iterations, phases: Phases,
     workers: int,
 ) -> Group:  # fmt: skip
-    bytes_ = np.maximum(sent.bytes[places], 0) if (sent.bytes[places] >= 0).any() else np.ones(len(places))
-    parallelism = _told(sent.purpose[places[0]]) or _shown(places, bytes_, sent, found, phases, size in (workers, -1))
+    bytes_ = (
+        np.maximum(collectives.bytes[places], 0) if (collectives.bytes[places] >= 0).any() else np.ones(len(places))
+    )
+    parallelism = _stated(collectives.purpose[places[0]]) or _shown(
+        places, bytes_, collectives, found, phases, size in (workers, -1)
+    )
     return Group(name, size, parallelism, places, float(bytes_.sum()))
 
 
-def _told(purpose: str) -> str:
+def _stated(purpose: str) -> str:
     words = set(re.split(r"[^a-z]+", purpose.lower()))
     return next((parallelism for parallelism, known in _WORDS if words & known), UNTOLD)
 
 
 def _shown(
-    places: npt.NDArray[np.int64], sizes: npt.NDArray[np.float64], sent: Collectives, found: Iterations,
+    places: npt.NDArray[np.int64], sizes: npt.NDArray[np.float64], collectives: Collectives, found: Iterations,
     phases: Phases, of_all: bool,
 ) -> str:  # fmt: skip
-    kinds = np.array([sent.kind[place] for place in places])
+    kinds = np.array([collectives.kind[index] for index in places])
     if (kinds == SEND_RECEIVE).all():
         # NCCL's kernel for it serves an all-to-all as well.
-        return PIPELINE if sent.told[places].all() else UNTOLD
+        return PIPELINE if collectives.requested[places].all() else UNTOLD
     if sizes[kinds == ALL_TO_ALL].sum() > sizes.sum() / 2:
         return EXCHANGE
     sums = np.isin(kinds, (ALL_REDUCE, REDUCE_SCATTER))
     if not sums.any():
         return DATA if of_all and (kinds == ALL_GATHER).any() else UNTOLD
-    iteration = sent.iteration[places]
+    iteration = collectives.iteration[places]
     backward = found.begin[iteration] + phases.backward_start[iteration]
     if np.isnan(backward).all():
         return DATA if of_all else UNTOLD
-    forward = sums & (sent.start[places] < backward)
+    forward = sums & (collectives.start[places] < backward)
     return TENSOR if sizes[forward].sum() >= _ACTIVATIONS * sizes[sums].sum() else DATA

@@ -144,7 +144,7 @@ def _profiled_runs(cell: ImportedTrainCell) -> Iterator[Recorder]:
     for number, file in enumerate(cell.files):
         rank = profiled.profiled_rank(file, None if alone else cell.ranks)
         keep = Recorder(cell, number)
-        for index, iteration in enumerate(profiled.iterations(rank, file, alone=alone)):
+        for index, iteration in enumerate(profiled.iterations(rank, file, isolated=alone)):
             which = {"iteration": index, "warmup": index < cell.warmup}
             keep.add(ITERATIONS, **which, start=iteration.start, **iteration.phases, **unwatched)
             keep.add(LAYERS, **which, **iteration.layers, **NOT_SHARDED)
@@ -154,7 +154,7 @@ def _profiled_runs(cell: ImportedTrainCell) -> Iterator[Recorder]:
 def _profiled_messages(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """One row for each all-reduce of the traced run."""
     keep = Recorder(cell, rank=0)
-    found = profiled.messages([profiled.profiled_rank(file, cell.ranks) for file in cell.files])
+    found = profiled.all_reduce_rows([profiled.profiled_rank(file, cell.ranks) for file in cell.files])
     keep.add(COLLECTIVES, **found, **ALL_REDUCES)
     yield keep
 

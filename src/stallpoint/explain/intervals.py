@@ -41,11 +41,11 @@ def _length_until(intervals: Intervals, moments: npt.NDArray[np.float64]) -> Sec
     if not len(intervals):
         return np.zeros(len(moments))
     before = np.concatenate([[0.0], np.cumsum(intervals[:, 1] - intervals[:, 0])])
-    place = np.searchsorted(intervals[:, 0], moments, side="right")
-    last = np.maximum(place - 1, 0)
+    index = np.searchsorted(intervals[:, 0], moments, side="right")
+    last = np.maximum(index - 1, 0)
     # Of the last one that has begun, what is not over yet is taken off.
     over = np.maximum(intervals[last, 1] - moments, 0.0)
-    return np.asarray(before[place] - np.where(place > 0, over, 0.0))
+    return np.asarray(before[index] - np.where(index > 0, over, 0.0))
 
 
 def both(one: Intervals, other: Intervals) -> Intervals:
@@ -70,6 +70,6 @@ def _inside(intervals: Intervals, moments: npt.NDArray[np.float64]) -> Moments:
     """Whether each moment is at the start of an interval or within it."""
     if not len(intervals):
         return np.zeros(len(moments), np.bool_)
-    place = np.searchsorted(intervals[:, 0], moments, side="right") - 1
-    inside: Moments = (place >= 0) & (moments < intervals[np.maximum(place, 0), 1])
+    index = np.searchsorted(intervals[:, 0], moments, side="right") - 1
+    inside: Moments = (index >= 0) & (moments < intervals[np.maximum(index, 0), 1])
     return inside

@@ -68,9 +68,9 @@ class Iterations:
 
     def of(self, moments: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         """Place of the iteration in which the host did something at each moment; -1 where that is none."""
-        place = np.searchsorted(self.host_begin, moments, side="right") - 1
-        inside = (place >= 0) & (moments < self.host_end[np.maximum(place, 0)])
-        return np.where(inside, place, -1)
+        index = np.searchsorted(self.host_begin, moments, side="right") - 1
+        inside = (index >= 0) & (moments < self.host_end[np.maximum(index, 0)])
+        return np.where(inside, index, -1)
 
     def followed(self, started: Started) -> Iterations:
         """The same, on the device where the host runs ahead of it: from the first kernel that an iteration started in
@@ -151,14 +151,14 @@ def seconds_by_cause(events: Events, found: Iterations) -> Mapping[str, npt.NDAr
 
 def _of_device(device: Device, events: Events) -> dict[str, Intervals]:
     computing = device.computing
-    sent = without(device.communicating, computing)
-    moved = without(without(device.busy, computing), sent)
-    left = device.busy
+    communication = without(device.communicating, computing)
+    moved = without(without(device.busy, computing), communication)
+    taken = device.busy
     loading, waiting, operators = _host(events)
-    found = {"compute": computing, "exposed_communication": sent, "copy": moved}
+    found = {"compute": computing, "exposed_communication": communication, "copy": moved}
     for name, when in (("data_wait", loading), ("host_wait", waiting), ("launch", operators)):
-        found[name] = without(when, left)
-        left = union(*np.concatenate([left, when]).T)
+        found[name] = without(when, taken)
+        taken = union(*np.concatenate([taken, when]).T)
     return found
 
 
@@ -194,9 +194,9 @@ def _of_host(host: Events) -> dict[str, Intervals]:
     sends = host.called(_GLOO)
     operators = (host.kind == OPERATOR) & ~sends
     computing = union(host.start[operators], host.end[operators])
-    sent = without(union(host.start[sends], host.end[sends]), computing)
+    communication = without(union(host.start[sends], host.end[sends]), computing)
     loads = host.called(LOADING) & (host.kind == MARK)
-    loading = without(without(union(host.start[loads], host.end[loads]), computing), sent)
+    loading = without(without(union(host.start[loads], host.end[loads]), computing), communication)
     nothing = np.empty((0, 2))
-    found = {"compute": computing, "exposed_communication": sent, "data_wait": loading}
+    found = {"compute": computing, "exposed_communication": communication, "data_wait": loading}
     return found | dict.fromkeys(("copy", "host_wait", "launch"), nothing)

@@ -44,13 +44,13 @@ def _lacking(rank: Rank) -> Iterator[str]:
             f"its replay is {number(100 * abs(off), 2)} % {'longer' if off > 0 else 'shorter'} than what was traced, "
             f"and at most {number(100 * MAX_REPLAY_ERROR)} % is believed"
         )
-    sent, among_all = rank.collectives, rank.groups.data
+    collectives, among_all = rank.collectives, rank.groups.data
     if rank.workers < 2:
         yield "it says of no second worker (--workers, where the file does not say how many there were)"
-    if rank.groups.replicas < 2 or not any(sent.kind[at] in _DATA_PARALLEL for at in np.flatnonzero(among_all)):
+    if rank.groups.replicas < 2 or not any(collectives.kind[at] in _DATA_PARALLEL for at in np.flatnonzero(among_all)):
         yield "no all-reduce among replicas of the model was traced"
-    reduced = np.array([kind in ROUNDS for kind in sent.kind], np.bool_) & among_all
-    if (sent.bytes[reduced] < 0).any():
+    reduced = np.array([kind in ROUNDS for kind in collectives.kind], np.bool_) & among_all
+    if (collectives.bytes[reduced] < 0).any():
         yield (
             "it does not say how large its all-reduces are (for NCCL PyTorch 2.2 or newer does, and torch.profiler "
             "with record_shapes=True; for Gloo that alone)"
@@ -58,7 +58,7 @@ def _lacking(rank: Rank) -> Iterator[str]:
     if any(group.parallelism in (EXCHANGE, EXPERT) and group.size in (UNKNOWN, rank.workers)
            for group in rank.groups.groups):  # fmt: skip
         yield "all workers exchange with all, and how long that takes among others no trace says"
-    counts = np.bincount(sent.iteration[reduced], minlength=count)[list(rank.replays)]
+    counts = np.bincount(collectives.iteration[reduced], minlength=count)[list(rank.replays)]
     if reduced.any() and not np.bincount(counts).argmax():
         yield "most iterations send nothing"
 

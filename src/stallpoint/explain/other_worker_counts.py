@@ -47,7 +47,7 @@ ERROR = Scatter(0.043, 6.0)
 """How far predictions of other worker counts were off: the six of the benchmark `own-traces` (docs/traces.md)."""
 
 
-class NotTold(LookupError):
+class NotIdentifiable(LookupError):
     """The trace does not hold what a prediction needs; `reasons` say what."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ class NotTold(LookupError):
 
 
 @dataclass(frozen=True)
-class Messages:
+class IterationCollectives:
     """The collectives of one iteration in the order of starting, as `Cycle` has them; [collectives] each."""
 
     rounds: Reals
@@ -77,7 +77,7 @@ class Link:
 
     alpha: Ensemble
     beta: Ensemble
-    told_by: str = ""
+    source: str = ""
     """`LOG`, `COUNTS`, `RANKS` or `ONE_RANK`."""
     trees: bool | None = None
     """Whether messages went up and down trees, and not round a ring; None where one worker count does not tell."""
@@ -112,24 +112,24 @@ class Transfers:
     workers: Reals
     """Replicas among which each was sent."""
     rounds: Reals
-    """As in `CollectiveTimes`."""
+    """As in `IterationCollectives`."""
     bytes: Reals
-    """As in `CollectiveTimes`."""
+    """As in `IterationCollectives`."""
     seconds: Reals
     """What each took, as long as on the rank that waited least."""
-    told: npt.NDArray[np.bool_]
+    without_waiting: npt.NDArray[np.bool_]
     """Whether that rank is known; if not, the time may hold waiting."""
 
     @classmethod
     def of(cls, rank: Rank, least: Reals | None = None) -> Transfers:
         """Those of known size in a trace; `least` as in `learn`."""
-        sent, workers = rank.collectives, rank.groups.replicas
+        collectives, workers = rank.collectives, rank.groups.replicas
         rounds, sizes = _rounds(rank), _bytes(rank)
-        least = np.full(len(sent), np.inf) if least is None else least
-        own = (rounds > 0) & (sent.bytes >= 0)
-        told = np.isfinite(least[own])
-        taken = np.minimum(sent.seconds, least)[own]
-        return cls(np.full(int(own.sum()), float(workers)), rounds[own], sizes[own], taken, told)
+        least = np.full(len(collectives), np.inf) if least is None else least
+        own = (rounds > 0) & (collectives.bytes >= 0)
+        without_waiting = np.isfinite(least[own])
+        taken = np.minimum(collectives.seconds, least)[own]
+        return cls(np.full(int(own.sum()), float(workers)), rounds[own], sizes[own], taken, without_waiting)
 
     def __add__(self, other: Transfers) -> Transfers:
         """Both, one after the other."""
@@ -142,14 +142,14 @@ class Transfers:
 
 
 def _rounds(rank: Rank) -> Reals:
-    """Of each collective of a trace, as in `CollectiveTimes`."""
+    """Of each collective of a trace, as in `IterationCollectives`."""
     return np.array([ROUNDS.get(kind, 0) for kind in rank.collectives.kind], np.float64) * rank.groups.data
 
 
 def _bytes(rank: Rank) -> Reals:
-    """Of each collective of a trace, as in `CollectiveTimes`."""
-    whole = [rank.groups.replicas if kind == ALL_GATHER else 1.0 for kind in rank.collectives.kind]
-    return np.asarray(rank.collectives.bytes * np.array(whole))
+    """Of each collective of a trace, as in `IterationCollectives`."""
+    factors = [rank.groups.replicas if kind == ALL_GATHER else 1.0 for kind in rank.collectives.kind]
+    return np.asarray(rank.collectives.bytes * np.array(factors))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Known:
     """Ranks of a replica that have mini-batches of their own."""
     sharded: bool
     """Whether parameters are gathered in the trace (FSDP)."""
-    together: bool
+    shares_link: bool
     """Whether collectives share the link with one another, as those of Gloo's two threads do."""
     seconds: Reals
     """Iterations as traced, [iterations]."""
@@ -185,7 +185,7 @@ class Known:
     """Their forward passes, s; not a number where the trace does not tell, [iterations]."""
     replays: Sequence[Sequence[Cycle]]
     """Of each iteration by hosts that may be, [hosts][iterations]."""
-    messages: Sequence[Messages]
+    iteration_collectives: Sequence[IterationCollectives]
     link: Link
     drawn: npt.NDArray[np.int64]
     """The host and the iteration that each replicate stands for, [2, 1 + REPLICATES]."""
@@ -199,29 +199,33 @@ class Known:
     def iterations(self, cases: Sequence[tuple[int, Change]]) -> Reals:
         """The same of several counts and changes at once, [cases, 1 + REPLICATES]."""
         found = np.empty((len(cases), 1 + REPLICATES))
-        for host, place in np.unique(self.drawn, axis=1).T.tolist():
-            own = (self.drawn == [[host], [place]]).all(0)
-            sent, replayed = self.messages[place], self.replays[host][place]
-            usual = self._cost(sent, self.workers, own, Change())
+        for host, index in np.unique(self.drawn, axis=1).T.tolist():
+            own = (self.drawn == [[host], [index]]).all(0)
+            collectives, replayed = self.iteration_collectives[index], self.replays[host][index]
+            usual = self._cost(collectives, self.workers, own, Change())
             with np.errstate(divide="ignore", invalid="ignore"):
                 # Without waiting: as on the rank that came last, else no longer than the link takes.
-                took = np.where(np.isfinite(sent.least), sent.least, sent.seconds)[:, None] / usual
-                told = np.where(np.isfinite(sent.least)[:, None], took, np.minimum(took, 1.0))
-                told = np.where(usual > 0, told, 1.0)
-            waited = np.where(sent.rounds[:, None] > 0, np.maximum(sent.seconds[:, None] - told * usual, 0.0), 0.0)
-            stays = np.where(sent.rounds > 0, 0.0, sent.seconds)[:, None]
-            before = self.seconds[place] - replayed.iteration(stays + told * usual + waited)
+                took = np.where(np.isfinite(collectives.least), collectives.least, collectives.seconds)[:, None] / usual
+                factor = np.where(np.isfinite(collectives.least)[:, None], took, np.minimum(took, 1.0))
+                factor = np.where(usual > 0, factor, 1.0)
+            waited = np.where(
+                collectives.rounds[:, None] > 0, np.maximum(collectives.seconds[:, None] - factor * usual, 0.0), 0.0
+            )
+            stays = np.where(collectives.rounds > 0, 0.0, collectives.seconds)[:, None]
+            before = self.seconds[index] - replayed.iteration(stays + factor * usual + waited)
             at_once = max(1, _AT_ONCE // max(1, usual.size))
             for first in range(0, len(cases), at_once):
                 some = cases[first : first + at_once]
-                there = [told * self._cost(_changed(sent, change), p, own, change) for p, change in some]
-                waits = [waited * (~_merged(sent, change)[:, None] & (p > 1)) for p, change in some]
+                there = [factor * self._cost(_changed(collectives, change), p, own, change) for p, change in some]
+                waits = [waited * (~_merged(collectives, change)[:, None] & (p > 1)) for p, change in some]
                 after = replayed.iteration(stays[:, None] + np.stack(there, 1) + np.stack(waits, 1))
                 for row, (p, change) in enumerate(some):
                     if change.sharded and p > 1:
                         # All-gather and reduce-scatter of the backward pass take the all-reduce's place.
-                        gathers = there[row][sent.all_reduces][::-1] / 2
-                        after[row] += _gathering(gathers, sent.bytes[sent.all_reduces][::-1], self.forward[place])
+                        gathers = there[row][collectives.all_reduces][::-1] / 2
+                        after[row] += _gathering(
+                            gathers, collectives.bytes[collectives.all_reduces][::-1], self.forward[index]
+                        )
                 found[first : first + at_once, own] = before + after
         return np.asarray(found * np.stack([self._error(p) for p, _ in cases]))
 
@@ -239,19 +243,21 @@ class Known:
         deviation = np.sqrt((USUAL.freedom * USUAL.deviation**2 + own) / freedom / count)
         return _scattered(Scatter(float(deviation), freedom), "few", count, *key)
 
-    def _cost(self, sent: Messages, workers: int, replicates: npt.NDArray[np.bool_], change: Change) -> Reals:
+    def _cost(
+        self, collectives: IterationCollectives, workers: int, replicates: npt.NDArray[np.bool_], change: Change
+    ) -> Reals:
         """Seconds of transfers, [collectives, replicates]."""
         if workers < 2:
-            return np.zeros((len(sent.bytes), int(replicates.sum())))
+            return np.zeros((len(collectives.bytes), int(replicates.sum())))
         p = np.array(float(workers))
         trees = self.trees[replicates] & (workers != self.workers or bool(self.link.trees))
         latency, bandwidth = (
             np.where(trees, of_tree(p), of_ring(p)) / 2
             for of_tree, of_ring in ((TREE.latency, RING.latency), (TREE.bandwidth, RING.bandwidth))
         )
-        moved = change.bytes / change.bandwidth * sent.bytes[:, None]
+        moved = change.bytes / change.bandwidth * collectives.bytes[:, None]
         round_trip = self.link.alpha[replicates] * latency + self.link.beta[replicates] * bandwidth * moved
-        return np.asarray(sent.rounds[:, None] * round_trip)
+        return np.asarray(collectives.rounds[:, None] * round_trip)
 
 
 def _scattered(by: Scatter, *key: object) -> Ensemble:
@@ -266,26 +272,26 @@ MAX_ERROR = 1.0
 """Largest logarithm of an error: Student's t has rare draws that nobody believes."""
 
 
-def _merged(sent: Messages, change: Change) -> npt.NDArray[np.bool_]:
+def _merged(collectives: IterationCollectives, change: Change) -> npt.NDArray[np.bool_]:
     """Which all-reduces go with the next one."""
-    merged = np.zeros(len(sent.bytes), np.bool_)
-    own = np.flatnonzero(sent.all_reduces)
+    merged = np.zeros(len(collectives.bytes), np.bool_)
+    own = np.flatnonzero(collectives.all_reduces)
     if change.pairs:
         merged[own[0 : len(own) - 1 : 2]] = True
     return merged
 
 
-def _changed(sent: Messages, change: Change) -> Messages:
+def _changed(collectives: IterationCollectives, change: Change) -> IterationCollectives:
     """The collectives with pairs of all-reduces merged, where they are to be."""
-    merged = np.flatnonzero(_merged(sent, change))
+    merged = np.flatnonzero(_merged(collectives, change))
     if not len(merged):
-        return sent
-    own = np.flatnonzero(sent.all_reduces)
-    sizes, rounds = sent.bytes.copy(), sent.rounds.copy()
+        return collectives
+    own = np.flatnonzero(collectives.all_reduces)
+    sizes, rounds = collectives.bytes.copy(), collectives.rounds.copy()
     for first, second in zip(merged, own[1::2], strict=True):
         sizes[second] += sizes[first]
         rounds[first] = 0.0
-    return replace(sent, bytes=sizes, rounds=rounds)
+    return replace(collectives, bytes=sizes, rounds=rounds)
 
 
 def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
@@ -312,47 +318,52 @@ def learn(
     traced: int | None = None,
     elsewhere: Sequence[Transfers] = (),
 ) -> Known:
-    """Learn from the collectives of a data-parallel training; raises `NotTold` where the trace lacks what that needs.
+    """Learn from the collectives of a data-parallel training; `NotIdentifiable` where the trace lacks what that needs.
 
     `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took,
     `traced` of them (None: of all where `least` is given, else of one). `elsewhere` are the same training's transfers
     among other numbers of workers.
     """
     if lacks := lacking(rank):
-        raise NotTold(lacks)
-    sent, workers, among_all = rank.collectives, rank.groups.replicas, rank.groups.data
+        raise NotIdentifiable(lacks)
+    collectives, workers, among_all = rank.collectives, rank.groups.replicas, rank.groups.data
     rounds, sizes = _rounds(rank), _bytes(rank)
-    transfers = np.full(len(sent), np.inf) if least is None else least
-    counts = np.bincount(sent.iteration[rounds > 0], minlength=len(rank.iterations.seconds))
+    transfers = np.full(len(collectives), np.inf) if least is None else least
+    counts = np.bincount(collectives.iteration[rounds > 0], minlength=len(rank.iterations.seconds))
     usual = int(np.bincount(counts[list(rank.replays)]).argmax())
-    chosen = [place for place in rank.replays if counts[place] == usual]
-    kinds = np.array(sent.kind)
-    messages = []
-    order = np.argsort(sent.place)
-    for place in chosen:
-        at = order[np.searchsorted(sent.place, rank.replays[place].keys, sorter=order)]
-        messages.append(
-            Messages(
-                rounds[at], sizes[at], sent.seconds[at], transfers[at], (kinds[at] == ALL_REDUCE) & (rounds[at] > 0)
+    chosen = [index for index in rank.replays if counts[index] == usual]
+    kinds = np.array(collectives.kind)
+    iteration_collectives = []
+    order = np.argsort(collectives.index)
+    for index in chosen:
+        at = order[np.searchsorted(collectives.index, rank.replays[index].keys, sorter=order)]
+        iteration_collectives.append(
+            IterationCollectives(
+                rounds[at],
+                sizes[at],
+                collectives.seconds[at],
+                transfers[at],
+                (kinds[at] == ALL_REDUCE) & (rounds[at] > 0),
             )
         )
     turns, moved = (
-        np.concatenate([getattr(of, name)[of.rounds > 0] for of in messages]) for name in ("rounds", "bytes")
+        np.concatenate([getattr(of, name)[of.rounds > 0] for of in iteration_collectives])
+        for name in ("rounds", "bytes")
     )
-    seconds = np.concatenate([np.minimum(of.seconds, of.least)[of.rounds > 0] for of in messages])
+    seconds = np.concatenate([np.minimum(of.seconds, of.least)[of.rounds > 0] for of in iteration_collectives])
     random = generator(seed, "trace", len(seconds), float(seconds.sum()))
-    without_waiting = np.isfinite(np.concatenate([of.least[of.rounds > 0] for of in messages]))
+    without_waiting = np.isfinite(np.concatenate([of.least[of.rounds > 0] for of in iteration_collectives]))
     own = Transfers(np.full(len(turns), float(workers)), turns, moved, seconds, without_waiting)
-    rings = all(name == "RING" for name, of_it in zip(sent.algorithm, rounds > 0, strict=True) if of_it)
+    rings = all(name == "RING" for name, of_it in zip(collectives.algorithm, rounds > 0, strict=True) if of_it)
     if link is None:
-        latency = _most_latency(sent.where(among_all), workers)
-        several = sum((other for other in elsewhere if len(other.told)), own)
+        latency = _max_latency(collectives.where(among_all), workers)
+        several = sum((other for other in elsewhere if len(other.without_waiting)), own)
         laws = (RING,) if rings or not rank.on_device or several is own else (RING, TREE)
         link = _link(several, laws, latency, random)
-        share = 1 if link.told_by == ONE_RANK else traced or rank.workers
+        share = 1 if link.source == ONE_RANK else traced or rank.workers
         link = link.doubted(share / rank.workers, len(chosen))
-        if link.told_by == RANKS and several is not own:
-            link = replace(link, told_by=COUNTS)
+        if link.source == RANKS and several is not own:
+            link = replace(link, source=COUNTS)
         else:
             link = replace(link, trees=None)  # which one worker count does not tell
     trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
@@ -365,14 +376,25 @@ def learn(
     # The host as traced, where nothing else is known; of a device that is never idle, any host that may be.
     hosts = (*rank.other_hosts, rank.replays)
     host = np.append(0, random.integers(len(hosts), size=REPLICATES) if len(hosts) > 1 else np.zeros(REPLICATES, int))
-    replays = [[of[place] for place in chosen] for of in hosts]
-    together = _overlap(sent, rounds > 0)
+    replays = [[of[index] for index in chosen] for of in hosts]
+    shares_link = _overlap(collectives, rounds > 0)
     forward = rank.phases.forward[chosen]
     each = rank.workers // workers
     groups = rank.groups
     drawn = np.stack([host, picked])
     return Known(
-        workers, each, groups.shards, groups.sharded, together, took, forward, replays, messages, link, drawn, trees
+        workers,
+        each,
+        groups.shards,
+        groups.sharded,
+        shares_link,
+        took,
+        forward,
+        replays,
+        iteration_collectives,
+        link,
+        drawn,
+        trees,
     )
 
 
@@ -381,38 +403,38 @@ _ENOUGH = 0.5  # of the messages, of which it is known what the last rank took: 
 _SCATTER = 0.01  # of a message's time, beside what it waits
 
 
-def _most_latency(sent: Collectives, workers: int) -> float:
+def _max_latency(collectives: Collectives, workers: int) -> float:
     """The most that a round's latency can be, s: no collective can have ended sooner."""
-    groups = np.where(sent.group_size > 1, sent.group_size, workers)
-    rounds = np.array([ROUNDS.get(kind, 0) for kind in sent.kind]) * (groups - 1)
-    return float((sent.seconds[rounds > 0] / rounds[rounds > 0]).min())
+    groups = np.where(collectives.group_size > 1, collectives.group_size, workers)
+    rounds = np.array([ROUNDS.get(kind, 0) for kind in collectives.kind]) * (groups - 1)
+    return float((collectives.seconds[rounds > 0] / rounds[rounds > 0]).min())
 
 
 def _link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, random: np.random.Generator) -> Link:
     """α and β of the law that is nearest to the transfers; a round's latency is at most `latency`, s."""
-    if of.told.mean() < _ENOUGH:
-        return replace(_frontier(of, latency, random), told_by=ONE_RANK)
-    known = of.where(of.told)
+    if of.without_waiting.mean() < _ENOUGH:
+        return replace(_frontier(of, latency, random), source=ONE_RANK)
+    known = of.where(of.without_waiting)
     found = [_fitted(known, law, random) for law in laws]
     off = []
     for law, link in zip(laws, found, strict=True):
         seconds = _design(known, law) @ [link.alpha[0], link.beta[0]]
         off.append(float(np.square(seconds / known.seconds - 1).sum()))
     best = int(np.argmin(off))
-    return replace(found[best], told_by=RANKS, trees=laws[best] is TREE)
+    return replace(found[best], source=RANKS, trees=laws[best] is TREE)
 
 
-def _frontier(of: Transfers, most: float, random: np.random.Generator) -> Link:
+def _frontier(of: Transfers, max_latency: float, random: np.random.Generator) -> Link:
     """α and β of a ring that lies below all messages and nearest to them.
 
     Waiting is taken to be exponentially distributed: replicates are drawn by what each α then leaves to wait for.
     """
     (turns, moved), seconds = _design(of, RING).T, of.seconds
-    tried = np.linspace(0, most, _STEPS)
+    tried = np.linspace(0, max_latency, _STEPS)
     # Of those alike the shortest alone can touch the frontier.
-    alike, place = np.unique(np.stack([turns, moved]), axis=1, return_inverse=True)
+    alike, index = np.unique(np.stack([turns, moved]), axis=1, return_inverse=True)
     shortest = np.full(alike.shape[1], np.inf)
-    np.minimum.at(shortest, place.ravel(), seconds)
+    np.minimum.at(shortest, index.ravel(), seconds)
     slopes = np.array([max(0.0, float(((shortest - alike[0] * alpha) / alike[1]).min())) for alpha in tried])
     waiting = np.maximum(seconds.mean() - turns.mean() * tried - moved.mean() * slopes, 0.0)
     usual = waiting.min() + _SCATTER * seconds.mean()
@@ -425,8 +447,10 @@ def link_of(rows: Sequence[AllReduce], workers: int, seed: int = 0) -> Link:
     """α and β of a ring from another program's log of all-reduces, as `_fitted`."""
     sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
     count = len(rows)
-    sent = Transfers(np.full(count, float(workers)), np.full(count, 2.0), sizes, seconds, np.ones(count, np.bool_))
-    return replace(_fitted(sent, RING, generator(seed, "log", count)), told_by=LOG)
+    collectives = Transfers(
+        np.full(count, float(workers)), np.full(count, 2.0), sizes, seconds, np.ones(count, np.bool_)
+    )
+    return replace(_fitted(collectives, RING, generator(seed, "log", count)), source=LOG)
 
 
 def _design(of: Transfers, law: ReductionLaw) -> Reals:
@@ -456,7 +480,7 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
     Speedups are those over one replica.
     """
     counts = worker_counts(known.workers)
-    changes = {name: change for name, change in CHANGES.items() if _can_be_told(known, change)}
+    changes = {name: change for name, change in CHANGES.items() if _identifiable(known, change)}
     cases = [(p, Change()) for p in counts] + [(counts[-1], change) for change in changes.values()]
     found = known.iterations(cases)
     seconds = dict(zip(counts, found, strict=False))
@@ -465,7 +489,7 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
     gains = {p: np.log(rates[2 * p] / rates[p])[1:] for p in line if 2 * p in rates}
     stall = Stall.of(gains, 2 * max(gains), threshold)
     verdict, workers = stall.verdict
-    most = max(seconds)
+    largest = max(seconds)
     return {
         "unit": "samples/s" if batch else "worker iterations/s",
         "workers": [
@@ -480,21 +504,21 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
             "probabilities": {p * known.each: of for p, of in stall.probabilities.items()},
         },
         "what_if": [
-            {"change": name, **columns("throughput_factor", known.few_iterations(name) * seconds[most] / changed)}
+            {"change": name, **columns("throughput_factor", known.few_iterations(name) * seconds[largest] / changed)}
             for name, changed in zip(changes, found[len(counts) :], strict=True)
         ],
         "link": {
             **columns("alpha_seconds", known.link.alpha), **columns("beta_seconds_per_byte", known.link.beta),
-            "told_by": known.link.told_by,
+            "source": known.link.source,
         },
-        "what_if_workers": most * known.each, "replica_workers": known.each,
+        "what_if_workers": largest * known.each, "replica_workers": known.each,
         "batch_workers": known.each // known.shards,
     }  # fmt: skip
 
 
-def _overlap(sent: Collectives, chosen: npt.NDArray[np.bool_]) -> bool:
+def _overlap(collectives: Collectives, chosen: npt.NDArray[np.bool_]) -> bool:
     """Whether one of them begins while another one is under way."""
-    start, end = sent.start[chosen], sent.start[chosen] + sent.seconds[chosen]
+    start, end = collectives.start[chosen], collectives.start[chosen] + collectives.seconds[chosen]
     return bool((start[1:] < np.maximum.accumulate(end)[:-1] - _ROUNDING).any())
 
 
@@ -502,11 +526,11 @@ _ROUNDING = 1e-6
 """Seconds by which two that follow one another may seem to overlap."""
 
 
-def _can_be_told(known: Known, change: Change) -> bool:
+def _identifiable(known: Known, change: Change) -> bool:
     """What changes which messages there are: not where they share the link, as others would share it otherwise."""
-    if known.together and (change.sharded or change.pairs):
+    if known.shares_link and (change.sharded or change.pairs):
         return False
-    all_reduces = min(int(sent.all_reduces.sum()) for sent in known.messages)
+    all_reduces = min(int(collectives.all_reduces.sum()) for collectives in known.iteration_collectives)
     if change.sharded:
         return all_reduces > 0 and not known.sharded and bool(np.isfinite(known.forward).all())
     return not change.pairs or (all_reduces > 1 and not known.sharded)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.errors import InputError
-from stallpoint.explain.clocks import least_seconds
+from stallpoint.explain.clocks import min_seconds
 from stallpoint.explain.layer_types import OTHER
 from stallpoint.explain.rank import Rank
 from stallpoint.explain.trace_collectives import ALL_REDUCE
@@ -67,23 +67,23 @@ def profiled_rank(file: str, ranks: int | None = None) -> Rank:
     return rank
 
 
-def iterations(rank: Rank, file: str, *, alone: bool = False) -> Iterator[ProfiledIteration]:
+def iterations(rank: Rank, file: str, *, isolated: bool = False) -> Iterator[ProfiledIteration]:
     """The iterations of the rank that send what most do; the others are no iterations of the same training.
 
-    `alone`: without what was sent, and the time in which nothing else was done.
+    `isolated`: without what was sent, and the time in which nothing else was done.
     """
-    sent = _all_reduces(rank)
-    usual = tuple(int(size) for size in rank.collectives.bytes[sent[_usual(rank, sent)]])
+    collectives = _all_reduces(rank)
+    usual = tuple(int(size) for size in rank.collectives.bytes[collectives[_usual(rank, collectives)]])
     if min(usual, default=0) < 0:
         raise InputError(f"{file}: it does not say how large its all-reduces are")
-    for place in range(len(rank.iterations.seconds)):
-        own = sent[place]
+    for index in range(len(rank.iterations.seconds)):
+        own = collectives[index]
         same = tuple(int(size) for size in rank.collectives.bytes[own]) == usual
-        known = bool(np.isfinite(rank.phases.backward[place]))
+        known = bool(np.isfinite(rank.phases.backward[index]))
         if same and known:
-            begin = float(rank.iterations.begin[place] - rank.iterations.begin[0])
-            found = ProfiledIteration(begin, _phases(rank, place), _layers(rank, place, own))
-            yield _unsent(found) if alone else found
+            begin = float(rank.iterations.begin[index] - rank.iterations.begin[0])
+            found = ProfiledIteration(begin, _phases(rank, index), _layers(rank, index, own))
+            yield _unsent(found) if isolated else found
 
 
 def _unsent(of: ProfiledIteration) -> ProfiledIteration:
@@ -94,24 +94,24 @@ def _unsent(of: ProfiledIteration) -> ProfiledIteration:
     return replace(of, phases=of.phases | nothing | {"iteration_time": rest}, layers=of.layers | never | unsent)
 
 
-def layer_names(messages: int) -> list[str]:
-    """Names of the layers of a trace with so many messages, in forward order."""
-    return [FIRST, *(f"bucket{number}" for number in range(messages, 0, -1))]
+def layer_names(count: int) -> list[str]:
+    """Names of the layers of a trace with so many buckets, in forward order."""
+    return [FIRST, *(f"bucket{number}" for number in range(count, 0, -1))]
 
 
 def layers_of(file: str) -> list[TracedLayer]:
     """The layers of a trace and the bytes that they send, without times."""
     rank = profiled_rank(file)
-    sent = _all_reduces(rank)
-    sizes = rank.collectives.bytes[sent[_usual(rank, sent)]]
-    sent_by = zip(layer_names(len(sizes)), [0, *sizes[::-1].tolist()], strict=True)
-    return [TracedLayer(name, 0.0, gradient_bytes=size) for name, size in sent_by]
+    collectives = _all_reduces(rank)
+    sizes = rank.collectives.bytes[collectives[_usual(rank, collectives)]]
+    carried = zip(layer_names(len(sizes)), [0, *sizes[::-1].tolist()], strict=True)
+    return [TracedLayer(name, 0.0, gradient_bytes=size) for name, size in carried]
 
 
-def messages(ranks: Sequence[Rank]) -> dict[str, list[Any]]:
+def all_reduce_rows(ranks: Sequence[Rank]) -> dict[str, list[Any]]:
     """Columns of `tables.COLLECTIVES`: the first rank's all-reduces, as long as on the rank that waited least."""
     own = ranks[0]
-    took = np.minimum(own.collectives.seconds, least_seconds([rank.collectives for rank in ranks])[0])
+    took = np.minimum(own.collectives.seconds, min_seconds([rank.collectives for rank in ranks])[0])
     places = np.concatenate(_all_reduces(own))
     sizes = own.collectives.bytes[places]
     seen: Counter[int] = Counter()
@@ -124,53 +124,53 @@ def messages(ranks: Sequence[Rank]) -> dict[str, list[Any]]:
 
 def _all_reduces(rank: Rank) -> list[Places]:
     """Places of each iteration's all-reduces among all replicas, in the order of sending."""
-    sent = rank.collectives
-    chosen = np.array([kind == ALL_REDUCE for kind in sent.kind], np.bool_) & rank.groups.data
-    order = np.argsort(sent.place, kind="stable")
-    return [order[(chosen & (sent.iteration == at))[order]] for at in range(len(rank.iterations.seconds))]
+    collectives = rank.collectives
+    chosen = np.array([kind == ALL_REDUCE for kind in collectives.kind], np.bool_) & rank.groups.data
+    order = np.argsort(collectives.index, kind="stable")
+    return [order[(chosen & (collectives.iteration == at))[order]] for at in range(len(rank.iterations.seconds))]
 
 
-def _usual(rank: Rank, sent: Sequence[Places]) -> int:
+def _usual(rank: Rank, collectives: Sequence[Places]) -> int:
     """An iteration that sends what most do."""
-    sizes = [tuple(rank.collectives.bytes[own].tolist()) for own in sent]
+    sizes = [tuple(rank.collectives.bytes[own].tolist()) for own in collectives]
     return sizes.index(Counter(sizes).most_common(1)[0][0])
 
 
-def _phases(rank: Rank, place: int) -> dict[str, float]:
+def _phases(rank: Rank, index: int) -> dict[str, float]:
     phases = rank.phases
     return {
-        "data_wait": float(phases.data_wait[place]),
-        "host_to_device": float(phases.copy[place]),
-        "forward": float(phases.forward[place]),
-        "backward": float(phases.backward[place]),
-        "exposed_communication": float(phases.exposed[place]),
-        "update": float(phases.update[place]),
-        "iteration_time": float(rank.iterations.seconds[place]),
-        "read": float(phases.data_wait[place]),
+        "data_wait": float(phases.data_wait[index]),
+        "host_to_device": float(phases.copy[index]),
+        "forward": float(phases.forward[index]),
+        "backward": float(phases.backward[index]),
+        "exposed_communication": float(phases.exposed[index]),
+        "update": float(phases.update[index]),
+        "iteration_time": float(rank.iterations.seconds[index]),
+        "read": float(phases.data_wait[index]),
         "decode": 0.0,
-        "communication": float(phases.communication[place]),
+        "communication": float(phases.communication[index]),
         "loss": float("nan"),
     }
 
 
-def _layers(rank: Rank, place: int, own: Places) -> dict[str, list[Any]]:
-    begin, sent, phases = rank.iterations.begin[place], rank.collectives, rank.phases
-    first, last = phases.backward_start[place], phases.backward_start[place] + phases.backward[place]
-    ready = np.maximum.accumulate(np.clip(sent.ready[own] - begin, first, last))
+def _layers(rank: Rank, index: int, own: Places) -> dict[str, list[Any]]:
+    begin, collectives, phases = rank.iterations.begin[index], rank.collectives, rank.phases
+    first, last = phases.backward_start[index], phases.backward_start[index] + phases.backward[index]
+    ready = np.maximum.accumulate(np.clip(collectives.ready[own] - begin, first, last))
     backward = np.diff(np.concatenate([[first], ready, [last]]))
     count = len(own)
-    start = sent.start[own] - begin
-    sizes = [0, *sent.bytes[own][::-1].tolist()]
+    start = collectives.start[own] - begin
+    sizes = [0, *collectives.bytes[own][::-1].tolist()]
     return {
         "layer_index": list(range(count + 1)),
         "layer": layer_names(count),
         "layer_type": [OTHER] * (count + 1),
-        "forward": [float(phases.forward[place]), *[0.0] * count],
+        "forward": [float(phases.forward[index]), *[0.0] * count],
         "backward": backward[::-1].tolist(),
         "gradient_bytes": sizes,
         "gradient_ready": [None, *ready[::-1].tolist()],
         "all_reduce_start": [None, *start[::-1].tolist()],
-        "all_reduce_end": [None, *(start + sent.seconds[own])[::-1].tolist()],
+        "all_reduce_end": [None, *(start + collectives.seconds[own])[::-1].tolist()],
         "bucket": [-1, *range(count - 1, -1, -1)],
         "bucket_bytes": sizes,
     }

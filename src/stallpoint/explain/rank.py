@@ -32,7 +32,7 @@ class Rank:
     started: Started
     collectives: Collectives
     replays: Mapping[int, Cycle]
-    """Of iterations by their place: of all, or of as many as `MOST_STARTED` allows."""
+    """Of iterations by their place: of all, or of as many as `MAX_STARTED` allows."""
     other_hosts: Sequence[Mapping[int, Cycle]]
     """The same with hosts that work as long as `FASTER_HOSTS` says: where the device is never idle."""
     phases: Phases
@@ -48,14 +48,14 @@ class Rank:
             return None
         started = Started.of(trace.events)
         found = found.followed(started) if trace.computing else found
-        sent = collectives(trace.events, started, found)
+        communicated = collectives(trace.events, started, found)
         causes = seconds_by_cause(trace.events, found)
         hosts = FASTER_HOSTS if on_device(started.events).any() and _never_idle(causes, found) else ()
         replays, *others = _replays(trace.events, found, started, (1.0, *hosts)) if trace.computing else [{}]
-        parts = phases(trace.events, found, started, sent, causes)
-        workers = max(trace.world_size, int(sent.group_size.max(initial=1)))
-        among = groups(sent, found, parts, workers)
-        return cls(trace, found, causes, started, sent, replays, others, parts, workers, among)
+        parts = phases(trace.events, found, started, communicated, causes)
+        workers = max(trace.world_size, int(communicated.group_size.max(initial=1)))
+        among = groups(communicated, found, parts, workers)
+        return cls(trace, found, causes, started, communicated, replays, others, parts, workers, among)
 
     @property
     def on_device(self) -> bool:
@@ -73,7 +73,7 @@ class Rank:
         return self.iterations.seconds[list(self.replays)]
 
 
-MOST_STARTED = 100_000
+MAX_STARTED = 100_000
 """What was started in the iterations that are replayed: each takes a kilobyte of a graph, and there may be millions."""
 
 
@@ -92,11 +92,11 @@ def _never_idle(causes: Mapping[str, npt.NDArray[np.float64]], found: Iterations
 def _replays(
     events: Events, found: Iterations, started: Started, slowdowns: Sequence[float]
 ) -> list[dict[int, Cycle]]:  # fmt: skip
-    """Replays of the iterations in the middle of the trace, as many as `MOST_STARTED` allows but one at least; for each
+    """Replays of the iterations in the middle of the trace, as many as `MAX_STARTED` allows but one at least; for each
     slowdown of the host."""
     counts = np.bincount(found.of(started.launch) + 1, minlength=len(found.seconds) + 1)[1:]
-    most = max(1, int(counts.max(initial=0)) * len(slowdowns))
-    many = int(np.clip(MOST_STARTED // most, 1, len(counts)))
+    busiest = max(1, int(counts.max(initial=0)) * len(slowdowns))
+    many = int(np.clip(MAX_STARTED // busiest, 1, len(counts)))
     first = (len(counts) - many) // 2
     own = found.part(first, first + many)
     # What was started in the iteration before is what the first one waits for.
@@ -107,10 +107,10 @@ def _replays(
     window = events.where((events.end >= begin) & (events.start <= end)) if many < len(counts) else events
     local = started.part(int(low), int(high))
     replays: list[dict[int, Cycle]] = [{} for _ in slowdowns]
-    for place, of_hosts in enumerate(graphs(window, own, local, slowdowns), first):
+    for index, of_hosts in enumerate(graphs(window, own, local, slowdowns), first):
         for of_host, nodes in zip(replays, of_hosts, strict=True):
             one = cycle(nodes)
-            of_host[place] = replace(one, keys=one.keys + low)
+            of_host[index] = replace(one, keys=one.keys + low)
     return replays
 
 

@@ -69,7 +69,7 @@ class Curve:
         return sorted(self.rates)
 
     @property
-    def whole_node(self) -> int | None:
+    def full_node(self) -> int | None:
         """Workers of one full node, where that is known and within reach."""
         return int(self.per_node) if self.per_node and self.per_node >= 1 else None
 
@@ -95,10 +95,10 @@ class Curve:
 
     def _away(self, count: int) -> float:
         """Return how far a worker's rate is from that between its neighbours."""
-        place = self.counts.index(count)
-        if place in (0, len(self.counts) - 1):
+        index = self.counts.index(count)
+        if index in (0, len(self.counts) - 1):
             return 0.0
-        below, above = self.counts[place - 1], self.counts[place + 1]
+        below, above = self.counts[index - 1], self.counts[index + 1]
         part = math.log(count / below) / math.log(above / below)
         logs = [math.log(self.rates[one] / one) for one in (below, count, above)]
         return abs(logs[1] - (1 - part) * logs[0] - part * logs[2])
@@ -106,8 +106,8 @@ class Curve:
     @cached_property
     def stall(self) -> int | None:
         """The smallest count after which no larger one gains `threshold` a doubling; None where the last still does."""
-        for place, count in enumerate(self.counts[:-1]):
-            if all(self.gain(count, later) < 1 + self.threshold for later in self.counts[place + 1 :]):
+        for index, count in enumerate(self.counts[:-1]):
+            if all(self.gain(count, later) < 1 + self.threshold for later in self.counts[index + 1 :]):
                 return count
         return None
 
@@ -292,12 +292,12 @@ _NAMES = {
 
 def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding:
     """Return the finding of a series that can be read in two ways."""
-    said = []
+    compared = []
     for name, curve in series.readings.items():
         first, last = curve.counts[0], curve.counts[-1]
         times = curve.rates[last] / curve.rates[first]
-        alone = "one" if first == 1 else f"{first}"
-        said.append(f"{_NAMES[name]}, {last} are {number(times)} times as fast as {alone}")
+        base = "one" if first == 1 else f"{first}"
+        compared.append(f"{_NAMES[name]}, {last} are {number(times)} times as fast as {base}")
     verdicts = {curve.verdict for curve in series.readings.values()}
     verdict = verdicts.pop() if len(verdicts) == 1 else UNDECIDED
     stalls = [curve.stall for curve in series.readings.values()]
@@ -306,7 +306,7 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
         headline = f"stops getting faster at {low}" + ("" if low == high else f" or {high}") + f" {series.counted}"
         workers = _workers(low, low, high)
     else:
-        headline, workers = f"it depends: {'; '.join(said)}", {}
+        headline, workers = f"it depends: {'; '.join(compared)}", {}
     curves = list(series.readings.values())
     values = [row.value or 0.0 for row in series.rows]
     return Finding(
@@ -379,11 +379,11 @@ def _shown(curve: Curve) -> list[int]:
 
 def _odd(curve: Curve) -> str:
     odd = curve.odd or 0
-    place = curve.counts.index(odd)
+    index = curve.counts.index(odd)
     steep = [(a, b) for a, b in pairwise(curve.counts) if odd in (a, b)]
     start, end = max(steep, key=lambda pair: curve.gain(*pair))
     times = curve.rates[end] / curve.rates[start]
-    slow = place < len(curve.counts) - 1 and odd == start
+    slow = index < len(curve.counts) - 1 and odd == start
     what = "was slower than it need be, or ran" if slow else "ran"
     return (
         f"{end} are {number(times)} times as fast as {start}: workers alone do not do that, so {odd} {what} with other "
@@ -395,7 +395,7 @@ def _gap(series: Series, curve: Curve) -> str:
     counts = curve.counts
     if len(counts) == 2:
         where = f"{2 * counts[-1]}"
-        if curve.whole_node and counts[0] <= curve.whole_node < counts[1]:
+        if curve.full_node and counts[0] <= curve.full_node < counts[1]:
             return (
                 f"a rate on {where} {series.counted}: a loss that comes once, at the first node boundary, then "
                 f"stays; one "
@@ -408,9 +408,9 @@ def _gap(series: Series, curve: Curve) -> str:
 
 def _probe(series: Series, curve: Curve, stall: int) -> str:
     """Return the command that tells a link from a server."""
-    if not curve.whole_node:
+    if not curve.full_node:
         return "how many workers a node has (--workers-per-node), and whether one server or file system feeds all"
-    nodes = math.ceil(stall / curve.whole_node)
+    nodes = math.ceil(stall / curve.full_node)
     few = f"{max(nodes, 2)} and {2 * max(nodes, 2)} nodes"
     return f"time an all-reduce of the gradients' size on {few}:  all_reduce_perf -b 64M -e 256M -f 2"
 
@@ -422,7 +422,7 @@ def _causes(series: Series, curve: Curve) -> Iterator[Cause]:
 
 
 def _losses(series: Series, curve: Curve) -> Iterator[Cause]:
-    counts, node = curve.counts, curve.whole_node
+    counts, node = curve.counts, curve.full_node
     if curve.stall is not None and curve.verdict != SCALES:
         yield _saturated(curve, curve.stall)
         return
@@ -476,7 +476,7 @@ def _losses(series: Series, curve: Curve) -> Iterator[Cause]:
 
 def _saturated(curve: Curve, stall: int) -> Cause:
     """Return the cause where every worker added takes as much as it gives."""
-    node = curve.whole_node
+    node = curve.full_node
     nodes = "" if not node or stall <= node else f" ({math.ceil(stall / node)} nodes)"
     lost = round(1 - curve.efficiency(curve.counts[-1]), 3)
     last = curve.counts[-1]
@@ -565,7 +565,7 @@ def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -
     gain = at["predicted"] / curve.rates[last] - 1
     ends = f"{number(at['lower'])} to {number(at['upper'])}"
     beyond = f"{2 * last}: {number(at['predicted'])} {series.unit} ({ends}), a gain of {100 * gain:.0f} %"
-    if (node := curve.whole_node) and last <= node < 2 * last:
+    if (node := curve.full_node) and last <= node < 2 * last:
         asks.append(f"a rate on 2 nodes ({2 * node} {series.counted}): nothing that is measured crosses the network")
     points = (
         *found.points,

@@ -78,8 +78,8 @@ def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
     tasks = script.number("--ntasks-per-node")
     bound = "--gpu-bind" in script.asked or "--gpus-per-task" in script.asked
     for command in _runs(script):
-        told = command.option("--gpu-bind", "--gpus-per-task") is not None
-        if command.launchers == ["srun"] and gpus and gpus > 1 and tasks and tasks > 1 and not bound and not told:
+        stated = command.option("--gpu-bind", "--gpus-per-task") is not None
+        if command.launchers == ["srun"] and gpus and gpus > 1 and tasks and tasks > 1 and not bound and not stated:
             yield Cause(
                 "gpu_bind",
                 f"line {command.line}: no --gpu-bind: every task may be far from the GPU that it takes; write  srun "

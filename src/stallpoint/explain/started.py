@@ -55,9 +55,9 @@ class Started:
 def _by_calls(events: Events, of_device: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArray[np.int32]]:
     """What ran on a device whose call on the host is known, and when and by which thread it was called."""
     calls = events.where((events.kind == CALL) & (events.correlation >= 0))
-    place = _first_places(calls.correlation, of_device.correlation)
-    known = place >= 0
-    return of_device.where(known), calls.start[place[known]], calls.thread[place[known]]
+    index = _first_places(calls.correlation, of_device.correlation)
+    known = index >= 0
+    return of_device.where(known), calls.start[index[known]], calls.thread[index[known]]
 
 
 def _first_places(known: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -65,8 +65,8 @@ def _first_places(known: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -
     if not len(known):
         return np.full(len(wanted), UNKNOWN)
     order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-    return np.where(known[order][place] == wanted, order[place], UNKNOWN)
+    index = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    return np.where(known[order][index] == wanted, order[index], UNKNOWN)
 
 
 def _on_host(events: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArray[np.int32]]:
@@ -75,8 +75,8 @@ def _on_host(events: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArr
     operators = events.where((events.kind == OPERATOR) & events.called(_STARTS_COLLECTIVE))
     launch, by = marks.start.copy(), marks.thread.copy()
     following = 0
-    for place, start in enumerate(marks.start):
+    for index, start in enumerate(marks.start):
         if following < len(operators) and operators.start[following] <= start:
-            launch[place], by[place] = operators.start[following], operators.thread[following]
+            launch[index], by[index] = operators.start[following], operators.thread[following]
             following += 1
     return marks, launch, by

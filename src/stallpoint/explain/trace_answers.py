@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.explain import other_worker_counts
-from stallpoint.explain.clocks import Clock, clocks, least_seconds, most_seconds
+from stallpoint.explain.clocks import Clock, clocks, max_seconds, min_seconds
 from stallpoint.explain.device_activity import shares
 from stallpoint.explain.groups import DATA, Group
 from stallpoint.explain.iterations import CAUSES, MARKED, PERIODIC, blocked_by
@@ -43,60 +43,60 @@ def explain(
     """
     sizes = {rank.groups.replicas for _, rank in ranks if rank and rank.groups.replicas > 1}
     links = {size: other_worker_counts.link_of(log, size) for size in sizes} if log else {}
-    beside = _beside(ranks)
-    sent = _sent(ranks, beside)
+    others = _other_ranks(ranks)
+    transfers = _transfers(ranks, others)
     return [
         _of_trace(
-            trace, rank, beside.get(place), links.get(rank.groups.replicas) if rank else None,
-            [of for count, of in sent.items() if rank and count != rank.groups.replicas], batch, threshold,
+            trace, rank, others.get(index), links.get(rank.groups.replicas) if rank else None,
+            [of for count, of in transfers.items() if rank and count != rank.groups.replicas], batch, threshold,
         )
-        for place, (trace, rank) in enumerate(ranks)
+        for index, (trace, rank) in enumerate(ranks)
     ]  # fmt: skip
 
 
-def _sent(
-    ranks: Sequence[tuple[Trace, Rank | None]], beside: Mapping[int, _Beside]
+def _transfers(
+    ranks: Sequence[tuple[Trace, Rank | None]], others: Mapping[int, _OtherRanks]
 ) -> dict[int, other_worker_counts.Transfers]:
     """What was sent among each number of replicas, by the first rank of each."""
     found: dict[int, other_worker_counts.Transfers] = {}
-    for place, (_, rank) in enumerate(ranks):
+    for index, (_, rank) in enumerate(ranks):
         if rank and rank.groups.replicas > 1 and rank.groups.replicas not in found:
-            least = beside[place].least if place in beside else None
+            least = others[index].least if index in others else None
             found[rank.groups.replicas] = other_worker_counts.Transfers.of(rank, least)
     return found
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _OtherRanks:
     """A rank beside others of the same training."""
 
     ranks: int
     least: npt.NDArray[np.float64]
-    """As `least_seconds` gives it, [collectives]."""
-    most: npt.NDArray[np.float64]
+    """As `min_seconds` gives it, [collectives]."""
+    largest: npt.NDArray[np.float64]
     clock: Clock
 
 
-def _beside(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _Beside]:
+def _other_ranks(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _OtherRanks]:
     """Those of which there are several, by their places; ranks of as many workers are of one training."""
-    together: dict[int, list[tuple[int, Trace, Rank]]] = defaultdict(list)
-    for place, (trace, rank) in enumerate(ranks):
+    by_workers: dict[int, list[tuple[int, Trace, Rank]]] = defaultdict(list)
+    for index, (trace, rank) in enumerate(ranks):
         if rank:
-            together[rank.workers].append((place, trace, rank))
+            by_workers[rank.workers].append((index, trace, rank))
     found = {}
-    for members in together.values():
-        sent = [rank.collectives for _, _, rank in members]
+    for members in by_workers.values():
+        collectives = [rank.collectives for _, _, rank in members]
         if len(members) > 1:
             zero = members[0][1].began
-            each = zip(members, least_seconds(sent), most_seconds(sent), clocks(sent), strict=True)
-            for (place, trace, _), least, most, clock in each:
+            each = zip(members, min_seconds(collectives), max_seconds(collectives), clocks(collectives), strict=True)
+            for (index, trace, _), least, largest, clock in each:
                 absolute = Clock(clock.ahead + trace.began - zero, clock.spread)
-                found[place] = _Beside(len(members), least, most, absolute)
+                found[index] = _OtherRanks(len(members), least, largest, absolute)
     return found
 
 
 def _of_trace(
-    trace: Trace, rank: Rank | None, beside: _Beside | None,
+    trace: Trace, rank: Rank | None, others: _OtherRanks | None,
     link: other_worker_counts.Link | None, elsewhere: Sequence[other_worker_counts.Transfers],
     batch: int | None, threshold: float,
 ) -> dict[str, Any]:  # fmt: skip
@@ -104,7 +104,7 @@ def _of_trace(
     of_device = shares(events) if trace.computing else None
     if of_device is None and trace.computing:
         notes.append("no kernel of a device was traced: there are no shares of a device's time")
-    told: dict[str, Any] = {
+    explained: dict[str, Any] = {
         "file": trace.path.name, "rank": trace.rank, "world_size": rank.workers if rank else trace.world_size,
         "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "blocked_by": [],
         "never_idle": bool(rank and rank.other_hosts), "shares": of_device,
@@ -113,31 +113,31 @@ def _of_trace(
     }  # fmt: skip
     if rank is None:
         notes.append("no iterations were found: no ProfilerStep, no Optimizer.step, and nothing that is periodic")
-        return told
-    found, sent = rank.iterations, rank.collectives
+        return explained
+    found, collectives = rank.iterations, rank.collectives
     if found.found_by != MARKED:
         parts = ", and may be parts of one" if found.found_by == PERIODIC else ""
         notes.append(f"iterations are told apart by {found.found_by}{parts}, as no ProfilerStep is marked")
-    told |= {
+    explained |= {
         "iterations": len(found.seconds),
         "iteration_seconds": float(np.median(found.seconds)),
-        "collectives": _table(sent, len(found.seconds)),
+        "collectives": _table(collectives, len(found.seconds)),
         "groups": [_group(group, len(found.seconds)) for group in rank.groups.groups],
-        "missing_ranks": rank.workers - (beside.ranks if beside else 1),
+        "missing_ranks": rank.workers - (others.ranks if others else 1),
     }
     if found.ahead:
         notes.append("the host runs ahead of the device, which it does not wait for: iterations are the device's")
-    if beside:
-        told |= _waits(rank, beside)
-        if not told["waits"]:
+    if others:
+        explained |= _waits(rank, others)
+        if not explained["waits"]:
             notes.append("no collectives are the same on the ranks that are traced: clocks and waiting are not told")
-        if beside.ranks < rank.workers:
+        if others.ranks < rank.workers:
             notes.append(
-                f"{beside.ranks} of {rank.workers} ranks are traced: what they wait for the others is taken for sending"
+                f"{others.ranks} of {rank.workers} ranks are traced: what they wait for the others is taken for sending"
             )
     if not trace.computing:
-        return told
-    told |= {
+        return explained
+    explained |= {
         "replayed_seconds": float(np.median(rank.replayed)),
         "seconds": {name: float(np.median(of)) for name, of in rank.causes.items()},
         "blocked_by": [
@@ -146,25 +146,25 @@ def _of_trace(
         ],
     }
     try:
-        told["predicted"] = other_worker_counts.predictions(
+        explained["predicted"] = other_worker_counts.predictions(
             other_worker_counts.learn(
-                rank, link, beside.least if beside else None, traced=beside.ranks if beside else 1, elsewhere=elsewhere
+                rank, link, others.least if others else None, traced=others.ranks if others else 1, elsewhere=elsewhere
             ),
             batch,
             threshold,
         )
-    except other_worker_counts.NotTold as reason:
+    except other_worker_counts.NotIdentifiable as reason:
         notes.append(f"nothing is predicted: {reason}")
-        return told | {"lacks": reason.reasons}
+        return explained | {"lacks": reason.reasons}
     stay = Counter(
         f"{kind or 'unnamed'} of {_words(group)}"
         for group in rank.groups.groups
-        for kind in {sent.kind[place] for place in group.places}
+        for kind in {collectives.kind[index] for index in group.places}
         if kind not in ROUNDS or not rank.groups.data[group.places].all()
     )
     if stay:
         notes.append(f"predictions leave these collectives as they were traced: {', '.join(sorted(stay))}")
-    return told
+    return explained
 
 
 def _group(group: Group, iterations: int) -> dict[str, Any]:
@@ -183,36 +183,45 @@ _WAITED = 10e-6
 """Seconds from which on ranks are said to have waited."""
 
 
-def _waits(rank: Rank, beside: _Beside) -> dict[str, Any]:
+def _waits(rank: Rank, others: _OtherRanks) -> dict[str, Any]:
     """What an iteration's collectives waited for other ranks, how often this rank came last, and its clock."""
-    sent, known = rank.collectives, np.isfinite(beside.least)
+    collectives, known = rank.collectives, np.isfinite(others.least)
     if not known.any():
         return {}
     waited = np.bincount(
-        sent.iteration[known], (sent.seconds - beside.least)[known], minlength=len(rank.iterations.seconds)
+        collectives.iteration[known],
+        (collectives.seconds - others.least)[known],
+        minlength=len(rank.iterations.seconds),
     )
-    clock = {"ahead_seconds": beside.clock.ahead, "spread_seconds": beside.clock.spread}
-    some = known & (beside.most > beside.least + _WAITED)
-    last = float((sent.seconds <= beside.least + _WAITED / 2)[some].mean()) if some.any() else 0.0
+    clock = {"ahead_seconds": others.clock.ahead, "spread_seconds": others.clock.spread}
+    some = known & (others.largest > others.least + _WAITED)
+    last = float((collectives.seconds <= others.least + _WAITED / 2)[some].mean()) if some.any() else 0.0
     return {
         "waits": {
             "seconds": float(np.median(waited)),
             "last": last,
-            "share": float(waited.sum() / sent.seconds[known].sum()),
+            "share": float(waited.sum() / collectives.seconds[known].sum()),
         },
         "clock": {name: value if np.isfinite(value) else None for name, value in clock.items()},
     }
 
 
-def _table(sent: Collectives, iterations: int) -> list[dict[str, Any]]:
+def _table(collectives: Collectives, iterations: int) -> list[dict[str, Any]]:
     """Collectives of one kind, size and algorithm: how many in an iteration, and their times."""
-    alike = defaultdict(list)
-    keys = zip(sent.kind, sent.algorithm, sent.protocol, sent.bytes, sent.group_size, strict=True)
-    for place, key in enumerate(keys):
-        alike[key].append(place)
+    equal = defaultdict(list)
+    keys = zip(
+        collectives.kind,
+        collectives.algorithm,
+        collectives.protocol,
+        collectives.bytes,
+        collectives.group_size,
+        strict=True,
+    )
+    for index, key in enumerate(keys):
+        equal[key].append(index)
     rows = []
-    for (kind, algorithm, protocol, size, ranks), places in sorted(alike.items()):
-        seconds = sent.seconds[places]
+    for (kind, algorithm, protocol, size, ranks), places in sorted(equal.items()):
+        seconds = collectives.seconds[places]
         rows.append({
             "kind": kind, "algorithm": algorithm or None, "protocol": protocol or None,
             "bytes": int(size) if size >= 0 else None, "group_size": int(ranks) if ranks > 0 else None,
@@ -222,20 +231,20 @@ def _table(sent: Collectives, iterations: int) -> list[dict[str, Any]]:
     return rows
 
 
-def in_words(told: Iterable[dict[str, Any]]) -> str:
+def in_words(explained: Iterable[dict[str, Any]]) -> str:
     """The same for people, as Markdown."""
-    ranks = list(told)
+    ranks = list(explained)
     return "\n\n".join([*across(ranks), *(block for one in ranks for block in _blocks(one))]) + "\n"
 
 
-def across(told: Sequence[dict[str, Any]]) -> Iterable[str]:
+def across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
     """Of the ranks of each worker count which comes last, and how much of their communication is waiting for others."""
-    for size in dict.fromkeys(one["world_size"] for one in told):
-        yield from _across([one for one in told if one["world_size"] == size])
+    for size in dict.fromkeys(one["world_size"] for one in explained):
+        yield from _across([one for one in explained if one["world_size"] == size])
 
 
-def _across(told: Sequence[dict[str, Any]]) -> Iterable[str]:
-    known = [one for one in told if one["waits"]]
+def _across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
+    known = [one for one in explained if one["waits"]]
     if len(known) < 2:
         return
     last = max(known, key=lambda one: float(one["waits"]["last"]))
@@ -256,10 +265,10 @@ def _blocks(one: dict[str, Any]) -> Iterable[str]:
         yield sentence(one)
     if one["seconds"]:
         rows = [(cause(one, name), one["seconds"][name]) for name in CAUSES]
-        whole = one["iteration_seconds"]
-        yield "\n".join(f"- {what}: {_ms(seconds)}, {number(100 * seconds / whole, 2)} %" for what, seconds in rows)
+        total = one["iteration_seconds"]
+        yield "\n".join(f"- {what}: {_ms(seconds)}, {number(100 * seconds / total, 2)} %" for what, seconds in rows)
     yield from blocked(one)
-    yield from beside_others(one)
+    yield from other_ranks_in_words(one)
     if one["shares"]:
         yield "Device: " + ", ".join(f"{name} {number(value)} %" for name, value in one["shares"].items())
     if one["predicted"]:
@@ -311,7 +320,7 @@ def link(found: dict[str, Any]) -> str:
         other_worker_counts.COUNTS: "by what was sent on several numbers of workers",
         other_worker_counts.RANKS: "by the rank that came last",
         other_worker_counts.ONE_RANK: "at most, as one rank's communication is transfer and waiting, not told apart",
-    }[of["told_by"]]  # fmt: skip
+    }[of["source"]]  # fmt: skip
     return f"Link: α {interval(alpha, 1e6, ' µs')} a round, β {interval(beta, 1e9, ' ns')} a byte; {why}."
 
 
@@ -340,20 +349,20 @@ _BLOCKED = 0.01
 """Part of an iteration from which on a call that blocks the host is named."""
 
 
-def beside_others(one: dict[str, Any]) -> Iterable[str]:
+def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
     """What other ranks and groups of ranks tell."""
     if one["waits"]:
         last = f"{number(100 * one['waits']['last'], 2)} % of the collectives in which any rank waits"
         yield f"Collectives wait {_ms(one['waits']['seconds'])} of it for other ranks; this one comes last to {last}."
     if any(group["parallelism"] not in (None, DATA) for group in one["groups"]):
-        told = sorted(
+        named = sorted(
             {
                 f"{group['parallelism']} ({group['size'] or '?'} ranks)"
                 for group in one["groups"]
                 if group["parallelism"]
             }
         )
-        yield f"Parallelism: {', '.join(told)}."
+        yield f"Parallelism: {', '.join(named)}."
 
 
 def sentences(one: dict[str, Any]) -> Iterable[str]:
@@ -362,14 +371,14 @@ def sentences(one: dict[str, Any]) -> Iterable[str]:
         return
     if not one["seconds"]:
         yield sentence(one)
-        yield from beside_others(one)
+        yield from other_ranks_in_words(one)
         return
-    whole = one["iteration_seconds"]
-    most = max((name for name in CAUSES if name != "compute"), key=lambda name: one["seconds"][name])
-    computing, lost = (f"{number(100 * one['seconds'][name] / whole, 2)} %" for name in ("compute", most))
-    yield (f"{sentence(one)} {computing} of it is computing; most of the rest ({lost}): {cause(one, most)}.")
+    total = one["iteration_seconds"]
+    largest = max((name for name in CAUSES if name != "compute"), key=lambda name: one["seconds"][name])
+    computing, lost = (f"{number(100 * one['seconds'][name] / total, 2)} %" for name in ("compute", largest))
+    yield (f"{sentence(one)} {computing} of it is computing; most of the rest ({lost}): {cause(one, largest)}.")
     yield from blocked(one)
-    yield from beside_others(one)
+    yield from other_ranks_in_words(one)
     if one["predicted"]:
         each, rows = one["predicted"]["replica_workers"], one["predicted"]["workers"]
         first = "one" if each == 1 else f"one replica, {each} workers"

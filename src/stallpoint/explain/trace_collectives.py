@@ -47,7 +47,7 @@ class Collectives:
     """Place of the iteration in which the host started it."""
     kind: tuple[str, ...]
     """As NCCL names its functions, e.g. `ALL_REDUCE`; empty where neither a name nor its arguments tell."""
-    told: npt.NDArray[np.bool_]
+    requested: npt.NDArray[np.bool_]
     """Whether that is what was asked for, and not a kernel that serves several: send and receive is all-to-all too."""
     algorithm: tuple[str, ...]
     """``RING``, ``TREE``, ...; empty where the name does not tell."""
@@ -67,7 +67,7 @@ class Collectives:
     """s."""
     seconds: npt.NDArray[np.float64]
     """How long it took, waiting for other ranks included."""
-    place: npt.NDArray[np.int64]
+    index: npt.NDArray[np.int64]
     """Place among `Started`."""
 
     def __len__(self) -> int:
@@ -86,28 +86,32 @@ class Collectives:
 def collectives(events: Events, started: Started, found: Iterations) -> Collectives:
     """The collectives that were started in one of the iterations."""
     iteration = found.of(started.launch)
-    place = np.flatnonzero(started.communicates & (iteration >= 0))
-    place = place[np.argsort(started.events.start[place], kind="stable")]
-    own = started.events.where(place)
-    names, sent = own.text(own.name), own.sent
-    around = _around(events, started.launch[place], started.by[place])
-    asked = [_kind(one.collective) or kind for one, (kind, _) in zip(sent, around, strict=True)]
+    index = np.flatnonzero(started.communicates & (iteration >= 0))
+    index = index[np.argsort(started.events.start[index], kind="stable")]
+    own = started.events.where(index)
+    names, payloads = own.text(own.name), own.each_payload
+    around = _around(events, started.launch[index], started.by[index])
+    asked = [_kind(one.collective) or kind for one, (kind, _) in zip(payloads, around, strict=True)]
     kinds = [kind or _kind(name) for kind, name in zip(asked, names, strict=True)]
-    sizes = [_bytes(one) if one.elements >= 0 else _bytes(more) for one, (_, more) in zip(sent, around, strict=True)]
+    sizes = [
+        _bytes(one) if one.elements >= 0 else _bytes(more) for one, (_, more) in zip(payloads, around, strict=True)
+    ]
     return Collectives(
-        iteration=iteration[place],
+        iteration=iteration[index],
         kind=tuple(kinds),
-        told=np.array([bool(one) or kind != SEND_RECEIVE for one, kind in zip(asked, kinds, strict=True)], np.bool_),
+        requested=np.array(
+            [bool(one) or kind != SEND_RECEIVE for one, kind in zip(asked, kinds, strict=True)], np.bool_
+        ),
         algorithm=tuple(_first(_ALGORITHM, name) for name in names),
         protocol=tuple(_first(_PROTOCOL, name) for name in names),
         bytes=np.array(sizes, np.int64),
-        group_size=np.array([one.group_size for one in sent], np.int64),
-        group=tuple(one.group for one in sent),
-        purpose=tuple(one.purpose for one in sent),
-        ready=_ready(started)[place],
+        group_size=np.array([one.group_size for one in payloads], np.int64),
+        group=tuple(one.group for one in payloads),
+        purpose=tuple(one.purpose for one in payloads),
+        ready=_ready(started)[index],
         start=own.start,
         seconds=own.seconds,
-        place=place,
+        index=index,
     )
 
 
@@ -123,17 +127,17 @@ def _around(
         own = np.flatnonzero(marks.thread == thread)
         mine = np.flatnonzero(threads == thread)
         lasts = np.searchsorted(marks.start[own], moments[mine], side="right")
-        for place, last in zip(mine.tolist(), lasts.tolist(), strict=True):
-            within = [at for at in own[max(0, last - _DEPTH) : last][::-1] if ends[at] >= moments[place]]
+        for index, last in zip(mine.tolist(), lasts.tolist(), strict=True):
+            within = [at for at in own[max(0, last - _DEPTH) : last][::-1] if ends[at] >= moments[index]]
             kind = next(filter(None, (kinds[int(marks.name[at])] for at in within)), "")
-            said = (marks.messages[marks.message[at]] for at in within)
-            found[place] = kind, next((one for one in said if one.elements >= 0), NOTHING)
+            payloads = (marks.payloads[marks.message[at]] for at in within)
+            found[index] = kind, next((one for one in payloads if one.elements >= 0), NOTHING)
     return found
 
 
-def _bytes(sent: Message) -> int:
-    size = VALUE_BYTES.get(sent.dtype.lower().removeprefix("c10::"), UNKNOWN)
-    return size * sent.elements if size > 0 and sent.elements >= 0 else UNKNOWN
+def _bytes(payloads: Message) -> int:
+    size = VALUE_BYTES.get(payloads.dtype.lower().removeprefix("c10::"), UNKNOWN)
+    return size * payloads.elements if size > 0 and payloads.elements >= 0 else UNKNOWN
 
 
 def _kind(name: str) -> str:

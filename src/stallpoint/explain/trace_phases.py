@@ -41,28 +41,28 @@ class Phases:
 
 
 def phases(
-    events: Events, found: Iterations, started: Started, sent: Collectives, causes: Mapping[str, Reals]
+    events: Events, found: Iterations, started: Started, collectives: Collectives, causes: Mapping[str, Reals]
 ) -> Phases:
     """The phases of each iteration."""
     backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
     # Events stand by their starts, what was started by its launch, and collectives by their starts.
     ends = backward.end
     firsts, lasts = (np.searchsorted(backward.start, moments) for moments in (found.host_begin, found.host_end))
-    order = np.argsort(sent.iteration, kind="stable")
-    of_iteration = np.split(order, np.searchsorted(sent.iteration[order], np.arange(1, len(found.seconds))))
+    order = np.argsort(collectives.iteration, kind="stable")
+    of_iteration = np.split(order, np.searchsorted(collectives.iteration[order], np.arange(1, len(found.seconds))))
     columns: dict[str, list[float]] = {name: [] for name in Phases.__dataclass_fields__}
-    for place, (begin, end) in enumerate(zip(found.begin, found.end, strict=True)):
-        own = slice(firsts[place], lasts[place])
-        at = of_iteration[place]
-        waits, copies = float(causes["data_wait"][place]), float(causes["copy"][place])
-        spans = union(sent.start[at], sent.start[at] + sent.seconds[at])
+    for index, (begin, end) in enumerate(zip(found.begin, found.end, strict=True)):
+        own = slice(firsts[index], lasts[index])
+        at = of_iteration[index]
+        waits, copies = float(causes["data_wait"][index]), float(causes["copy"][index])
+        spans = union(collectives.start[at], collectives.start[at] + collectives.seconds[at])
         first = last = np.nan
         if len(backward.start[own]):
             first, last = _computed(started, float(backward.start[own].min()), float(ends[own].max()))
         first, last = max(first - begin, waits + copies), min(last, end) - begin
-        done = sent.start[at] + sent.seconds[at]
-        all_sent = float(done[sent.ready[at] <= last + begin + _LATE].max(initial=-np.inf))
-        exposed = max(0.0, min(all_sent, end) - begin - last) if np.isfinite(all_sent) else 0.0
+        done = collectives.start[at] + collectives.seconds[at]
+        last_end = float(done[collectives.ready[at] <= last + begin + _LATE].max(initial=-np.inf))
+        exposed = max(0.0, min(last_end, end) - begin - last) if np.isfinite(last_end) else 0.0
         values = {
             "data_wait": waits, "copy": copies, "forward": first - waits - copies, "backward_start": first,
             "backward": last - first, "exposed": exposed, "update": end - begin - last - exposed,

@@ -220,12 +220,12 @@ class _NcclTests(_Reader):
 
     def _check_ranks(self) -> None:
         numbers = [number for number, _, _ in self._devices]
-        together = len(set(numbers))
-        if not numbers or together == len(numbers) == (self._ranks or together):
+        joined = len(set(numbers))
+        if not numbers or joined == len(numbers) == (self._ranks or joined):
             return
-        alone = f", though {len(numbers)} processes started: built without MPI?" if together == 1 else ""
+        hint = f", though {len(numbers)} processes started: built without MPI?" if joined == 1 else ""
         wanted = f"; nodes × workers_per_node are {self._ranks}" if self._ranks else "; build nccl-tests with MPI=1"
-        raise ValueError(f"{together} rank(s) took part{alone}{wanted}")
+        raise ValueError(f"{joined} rank(s) took part{hint}{wanted}")
 
     def _measurement(self, line: str) -> Iterator[AllReduce]:
         fields = line.split()
@@ -332,13 +332,13 @@ PROFILER = "profiler"
 """The format of what is no log, but a profiler's traces (`profiled`)."""
 
 
-_MOST = 1e15
+_MAX = 1e15
 """No size in bytes and no time in µs is as large: a petabyte, thirty years."""
 
 
 def _number(text: str, column: str, *, least: float = 0) -> float:
     value = read_number(text)
-    if not least <= value <= _MOST:
+    if not least <= value <= _MAX:
         raise ValueError(f"{column} is {text!r}, expected is a number")
     return value
 

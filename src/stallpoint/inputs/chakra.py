@@ -61,8 +61,8 @@ def recognised(head: bytes) -> bool:
     if _JSON.match(head):
         return True
     try:
-        size, place = varint(head, 0, len(head))
-        for number, value in fields(head, (place, place + size)):
+        size, offset = varint(head, 0, len(head))
+        for number, value in fields(head, (offset, offset + size)):
             if number not in (1, 2) or not isinstance(value, tuple):
                 return False
             if value[1] >= len(head):
@@ -71,7 +71,7 @@ def recognised(head: bytes) -> bool:
         return False
     except IndexError:  # within a number
         return True
-    return place + size <= len(head)
+    return offset + size <= len(head)
 
 
 _JSON = re.compile(
@@ -166,10 +166,10 @@ def _in_protobuf(data: bytes) -> Iterator[_Node]:
 def _in_json(text: str) -> Iterator[_Node]:
     """Nodes of messages one after another, as protobuf's library writes them in JSON (numbers of 64 bits are texts), or
     of one object that lists them, as PyTorch does."""
-    place = 0
-    while place < len(text):
-        message, place = _DECODER.raw_decode(text, place)
-        place = len(text) - len(text[place:].lstrip())
+    offset = 0
+    while offset < len(text):
+        message, offset = _DECODER.raw_decode(text, offset)
+        offset = len(text) - len(text[offset:].lstrip())
         for row in message.get("nodes", [message] if "id" in message else ()):
             of = {name.replace("_", "").lower(): value for name, value in row.items()}
             type_ = of.get("type", 0)
@@ -203,8 +203,8 @@ def _node(data: bytes, span: Span) -> _Node:
             elif number in (_CONTROL, _DATA):
                 (node.control if number == _CONTROL else node.data).extend(integers(data, value))
             elif number == _ATTRIBUTE:
-                name, said = _attribute(data, value)
-                node.attributes[name] = said
+                name, held = _attribute(data, value)
+                node.attributes[name] = held
             elif number == _INPUTS:
                 node.inputs = next((_text(data, of) for at, of in fields(data, value) if at == 1 and _is_span(of)), "")
         elif number in (_CONTROL, _DATA):
@@ -231,18 +231,18 @@ def _text(data: bytes, span: int | Span) -> str:
 def _attribute(data: bytes, span: Span) -> tuple[str, Any]:
     """Name and value; lists are left out."""
     name = ""
-    said: Any = None
+    held: Any = None
     for number, value in fields(data, span):
         if isinstance(value, int):
             # Integers of 64 bits, of which those below 0 have their upper half; zigzag in sint32 and sint64.
-            said = (value >> 1) ^ -(value & 1) if number in (15, 17) else value - (value >> 63 << 64)
+            held = (value >> 1) ^ -(value & 1) if number in (15, 17) else value - (value >> 63 << 64)
         elif number == 1:
             name = _text(data, value)
         elif number == 29:
-            said = _text(data, value)
+            held = _text(data, value)
         elif number in _FIXED:
-            (said,) = struct.unpack_from(_FIXED[number], data, value[0])
-    return name, said
+            (held,) = struct.unpack_from(_FIXED[number], data, value[0])
+    return name, held
 
 
 _FIXED = {3: "<d", 5: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"}
@@ -261,12 +261,12 @@ def _scheduled(nodes: dict[int, _Node]) -> dict[int, float]:
 
     Nodes that depend on one another in a circle are not among them.
     """
-    left = {at: {one for one in node.data if one in nodes} for at, node in nodes.items()}
+    missing = {at: {one for one in node.data if one in nodes} for at, node in nodes.items()}
     followers: dict[int, list[int]] = defaultdict(list)
-    for at, before in left.items():
+    for at, before in missing.items():
         for one in before:
             followers[one].append(at)
-    ready = [at for at, before in left.items() if not before]
+    ready = [at for at, before in missing.items() if not before]
     heapq.heapify(ready)
     earliest = dict.fromkeys(nodes, 0.0)
     free: dict[tuple[str, int], float] = defaultdict(float)
@@ -278,8 +278,8 @@ def _scheduled(nodes: dict[int, _Node]) -> dict[int, float]:
         free[node.lane] = end = starts[at] + node.duration
         for one in followers[at]:
             earliest[one] = max(earliest[one], end)
-            left[one].discard(at)
-            if not left[one]:
+            missing[one].discard(at)
+            if not missing[one]:
                 heapq.heappush(ready, one)
     return starts
 

@@ -10,7 +10,7 @@ from stallpoint.inputs.events import BYTE, CALL, KERNEL, UNKNOWN, Columns, Messa
 
 
 @dataclass(frozen=True)
-class Sent:
+class Collective:
     """A collective, or a message from rank to rank, on one rank; times in µs."""
 
     kind: str
@@ -33,18 +33,18 @@ class Sent:
         return f"ncclKernel_{'SendRecv' if self.kind in ('Send', 'Recv') else self.kind}{how}({self.bytes} bytes)"
 
 
-def trace_of(path: Path, rank: int, sent: list[Sent], notes: list[str]) -> Trace:
+def trace_of(path: Path, rank: int, collectives: list[Collective], notes: list[str]) -> Trace:
     """The trace of one rank; `InputError` where nothing was sent. Each communicator has a stream."""
-    if not sent:
+    if not collectives:
         raise InputError(f"{path}: no collective is recorded")
     columns = Columns()
-    for number, one in enumerate(sent):
+    for number, one in enumerate(collectives):
         columns.add_row(CALL, f"nccl{one.kind}", one.called, 0.0, "host", correlation=number)
         columns.add_row(
             KERNEL, one.name, one.start, one.end - one.start, one.group, stream=columns.threads[one.group],
             correlation=number, message=Message(one.kind, one.bytes, one.group_size, BYTE, one.group),
         )  # fmt: skip
-    world_size = max(one.group_size for one in sent)
+    world_size = max(one.group_size for one in collectives)
     if world_size < 1:
         notes.append("the file does not say how many workers there were")
     notes.append("only communication was traced: what computing hides of it, and other worker counts, is not told")

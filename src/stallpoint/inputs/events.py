@@ -55,9 +55,9 @@ class Events:
     correlation: npt.NDArray[np.int64]
     """The same for a call and what it starts on a device."""
     message: npt.NDArray[np.int32]
-    """Place among `messages`, of which the first is nothing."""
+    """Place among `payloads`, of which the first is nothing."""
     texts: tuple[str, ...]
-    messages: tuple[Message, ...]
+    payloads: tuple[Message, ...]
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -73,12 +73,12 @@ class Events:
 
     def text(self, column: npt.NDArray[np.int32]) -> list[str]:
         """What a column of places among `texts` says."""
-        return [self.texts[place] for place in column]
+        return [self.texts[index] for index in column]
 
     @property
-    def sent(self) -> list[Message]:
+    def each_payload(self) -> list[Message]:
         """What each of them sends."""
-        return [self.messages[place] for place in self.message]
+        return [self.payloads[index] for index in self.message]
 
     def called(self, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
         """Which have a name that the pattern is found in."""
@@ -133,7 +133,7 @@ class Columns:
     """The columns of events while they are read, a piece at a time."""
 
     def __init__(self) -> None:
-        self.texts, self.threads, self.messages = Codes({"": 0}), Codes(), Codes({NOTHING: 0})
+        self.texts, self.threads, self.payloads = Codes({"": 0}), Codes(), Codes({NOTHING: 0})
         self._pieces: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _TYPES}
         self._rows: list[tuple[Any, ...]] = []
         self._count = 0
@@ -153,7 +153,7 @@ class Columns:
     ) -> None:  # fmt: skip
         """Add one event; times in any unit."""
         self._rows.append((
-            kind, self.texts[name], start, seconds, self.threads[thread], stream, correlation, self.messages[message],
+            kind, self.texts[name], start, seconds, self.threads[thread], stream, correlation, self.payloads[message],
         ))  # fmt: skip
         if len(self._rows) >= _PIECE:
             self._flush()
@@ -170,14 +170,14 @@ class Columns:
         order = np.argsort(starts, kind="stable")
         in_order = bool((order[:-1] < order[1:]).all())
         first = float(starts[order[0]])
-        whole: dict[str, npt.NDArray[Any]] = {"start": starts}
+        merged: dict[str, npt.NDArray[Any]] = {"start": starts}
         for name in list(self._pieces):
-            whole[name] = np.concatenate(self._pieces.pop(name))
+            merged[name] = np.concatenate(self._pieces.pop(name))
         if not in_order:
             # Column by column: a trace of 10 million events shall not stand in memory twice.
-            for name in whole:
-                whole[name] = whole[name][order]
-        whole["start"] -= first
-        whole["start"] *= unit
-        whole["seconds"] *= unit
-        return Events(**whole, texts=tuple(self.texts), messages=tuple(self.messages)), first * unit
+            for name in merged:
+                merged[name] = merged[name][order]
+        merged["start"] -= first
+        merged["start"] *= unit
+        merged["seconds"] *= unit
+        return Events(**merged, texts=tuple(self.texts), payloads=tuple(self.payloads)), first * unit

@@ -35,7 +35,7 @@ CATEGORIES = {
 }  # fmt: skip
 """Categories of events that are kept, in lower case -> their kinds: those since 2022, those before, and those of other
 devices that mean the same."""
-_LEFT_OUT = frozenset({
+_EXCLUDED = frozenset({
     "python_function", "overhead", "cuda_sync", "gpu_user_annotation", "trace", "external_correlation",
     "cpu_instant_event", "cuda_profiler_range", "mtia_insight", "collective_comm", "",
 })  # fmt: skip
@@ -50,7 +50,7 @@ class _Kinds(dict[str, int]):
 
     def __missing__(self, category: str) -> int:
         written = category.lower()
-        self[category] = kind = CATEGORIES.get(written, _NONE if written in _LEFT_OUT else UNKNOWN)
+        self[category] = kind = CATEGORIES.get(written, _NONE if written in _EXCLUDED else UNKNOWN)
         return kind
 
 
@@ -123,10 +123,10 @@ def recognised(head: bytes) -> bool:
 def read(path: Path) -> list[Trace]:
     """The trace in the file; `InputError` where there is none. What is cut off or broken is left out and noted."""
     notes: list[str] = []
-    pieces = _pieces(path, notes)
-    head = next(pieces)
+    chunks = _chunks(path, notes)
+    head = next(chunks)
     columns, bad, seen, strange = Columns(), 0, 0, Counter[str]()
-    for events in pieces:
+    for events in chunks:
         seen += len(events)
         bad += _add(columns, events)
         strange.update(event.cat for event in events if event.ph == "X" and _KINDS[event.cat] == UNKNOWN)
@@ -136,13 +136,13 @@ def read(path: Path) -> list[Trace]:
     if bad:
         notes.append(f"{bad} events without a time, or of a duration below 0, are left out")
     if not len(columns):
-        said = f" ({notes[-1]})" if strange else ""
+        values = f" ({notes[-1]})" if strange else ""
         raise InputError(
-            f"{path}: no event of a profiler among {seen}{said}; expected is a trace of torch.profiler (Kineto)"
+            f"{path}: no event of a profiler among {seen}{values}; expected is a trace of torch.profiler (Kineto)"
         )
     info = head.get("distributedInfo")
     rank, world_size = (
-        _whole(info.get(name)) if isinstance(info, dict) else UNKNOWN for name in ("rank", "world_size")
+        _integer(info.get(name)) if isinstance(info, dict) else UNKNOWN for name in ("rank", "world_size")
     )
     if rank < 0:
         rank = rank_of(path, notes)
@@ -153,7 +153,7 @@ def read(path: Path) -> list[Trace]:
     return [Trace(path, rank, max(world_size, 1), found, tuple(notes), began)]
 
 
-def _pieces(path: Path, notes: list[str]) -> Iterator[Any]:
+def _chunks(path: Path, notes: list[str]) -> Iterator[Any]:
     """First what stands before the events, as a dictionary; then lists of events."""
     try:
         with opened(path) as file:
@@ -241,14 +241,14 @@ def _events(text: bytes) -> list[_Event] | None:
 
 def _strict(event: _Loose) -> _Event:
     """The event as its fields should be; not a number, or below 0, where a time is none."""
-    said = event.args if isinstance(event.args, dict) else {}
+    values = event.args if isinstance(event.args, dict) else {}
     args: dict[str, Any] = {}
     for field in msgspec.structs.fields(_ArgsWithInputs):
-        value = said.get(field.encode_name)
+        value = values.get(field.encode_name)
         if field.name in ("shapes", "types"):
             args[field.name] = msgspec.Raw(msgspec.json.encode(value))
         else:
-            args[field.name] = _text(value) if field.type is str else _whole(value)
+            args[field.name] = _text(value) if field.type is str else _integer(value)
     return _EventWithInputs(
         _text(event.ph), _text(event.cat), _text(event.name), _real(event.ts), _real(event.dur), str(event.pid),
         str(event.tid), _ArgsWithInputs(**args),
@@ -303,7 +303,7 @@ def _add(columns: Columns, events: list[_Event]) -> int:
             "stream": [own.stream for own in args],
             "correlation": [own.correlation for own in args],
             "message": [
-                columns.messages[_message(own)] if own.collective or own.elements != UNKNOWN else 0 for own in args
+                columns.payloads[_message(own)] if own.collective or own.elements != UNKNOWN else 0 for own in args
             ],
         },
     )
@@ -348,7 +348,7 @@ def _real(value: Any) -> float:
         return float("nan")
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     if isinstance(value, int) and abs(value) < 2**63:
         return value
     return int(value) if isinstance(value, str) and value.isdigit() and len(value) < 19 else UNKNOWN

@@ -22,7 +22,7 @@ from stallpoint.text import read_number
 LAYER_TRACE = "layers"
 """The name of the layout in the configuration."""
 COLUMNS = ("Id", "Name", "Forward", "Backward", "Comm.", "Size")
-_MOST = 1e15
+_MAX = 1e15
 """No time in µs and no size in bytes is as large: thirty years, a petabyte."""
 
 
@@ -67,15 +67,15 @@ def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
         if not fields or fields[0].startswith("#") or fields[0].lower() == "id":
             continue
         with _named(path, number):
-            place, layer = _layer(fields)
-            if place == 0 and count:
+            index, layer = _layer(fields)
+            if index == 0 and count:
                 _complete(layers, first, count)
                 first = first or layers
-            elif place != 0 and (not count or place != len(layers)):
+            elif index != 0 and (not count or index != len(layers)):
                 follows = f"{len(layers)} or 0 follows" if count else "an iteration begins with 0"
-                raise ValueError(f"id {place}, but {follows}")
-            _check(place, layer, first)
-        if place == 0:
+                raise ValueError(f"id {index}, but {follows}")
+            _check(index, layer, first)
+        if index == 0:
             if count:
                 yield TracedIteration(layers[0].forward, layers[1:])
             layers, count = [], count + 1
@@ -98,9 +98,9 @@ def _named(path: str, line: int) -> Iterator[None]:
 
 
 def _lines(iteration: TracedIteration) -> Iterator[str]:
-    for place, layer in enumerate([TracedLayer("data", iteration.data_wait), *iteration.layers]):
+    for index, layer in enumerate([TracedLayer("data", iteration.data_wait), *iteration.layers]):
         times = (f"{1e6 * seconds:.6g}" for seconds in (layer.forward, layer.backward, layer.communication))
-        yield "\t".join([str(place), layer.name, *times, str(layer.gradient_bytes)])
+        yield "\t".join([str(index), layer.name, *times, str(layer.gradient_bytes)])
 
 
 def _layer(fields: Sequence[str]) -> tuple[int, TracedLayer]:
@@ -109,35 +109,35 @@ def _layer(fields: Sequence[str]) -> tuple[int, TracedLayer]:
         raise ValueError(f"{len(fields)} columns, expected are {len(COLUMNS)}: {', '.join(COLUMNS)}")
     values = dict(zip(COLUMNS, fields, strict=True))
     forward, backward, communication = (_microseconds(values[name], name) for name in COLUMNS[2:5])
-    return _whole(values["Id"], "Id"), TracedLayer(
-        values["Name"], forward, backward, communication, _whole(values["Size"], "Size")
+    return _integer(values["Id"], "Id"), TracedLayer(
+        values["Name"], forward, backward, communication, _integer(values["Size"], "Size")
     )
 
 
 def _microseconds(text: str, column: str) -> float:
     """Seconds from a text in microseconds."""
     value = read_number(text)
-    if not 0 <= value <= _MOST:
+    if not 0 <= value <= _MAX:
         raise ValueError(f"{column} is {text!r}, expected is a time in microseconds")
     return value / 1e6
 
 
-def _whole(text: str, column: str) -> int:
+def _integer(text: str, column: str) -> int:
     value = read_number(text) if text.isascii() and text.isdigit() else math.nan
-    if not value <= _MOST:
+    if not value <= _MAX:
         raise ValueError(f"{column} is {text!r}, expected is a whole number")
     return int(text)
 
 
-def _check(place: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None:
+def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None:
     """Raise `ValueError` unless the layer fits the layout and the first iteration, where that is not its own."""
-    if place == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
+    if index == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
     if layer.communication and not layer.gradient_bytes:
         raise ValueError(f"layer {layer.name} communicates, but the size of its gradients is 0")
     if not first:
         return
-    there = first[place] if place < len(first) else None
+    there = first[index] if index < len(first) else None
     if there is None or (there.name, there.gradient_bytes) != (layer.name, layer.gradient_bytes):
         expected = f"{there.name} of {there.gradient_bytes} bytes" if there else "no further layer"
         raise ValueError(f"{layer.name} of {layer.gradient_bytes} bytes, but the first iteration has {expected} here")

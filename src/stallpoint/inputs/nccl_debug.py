@@ -49,8 +49,8 @@ class NcclLog:
 
 def recognised(document: Document) -> bool:
     """Whether NCCL says in it what it uses."""
-    said = re.compile(r"NCCL INFO .*(NET/|Using network|Channel \d| nranks |set by environment)")
-    return any(said.search(line) for line in document.lines)
+    pattern = re.compile(r"NCCL INFO .*(NET/|Using network|Channel \d| nranks |set by environment)")
+    return any(pattern.search(line) for line in document.lines)
 
 
 def read(document: Document) -> NcclLog:
@@ -61,14 +61,14 @@ def read(document: Document) -> NcclLog:
         if found:
             if host := found.groupdict().get("host"):
                 log.hosts.add(host)
-            for name in _said(log, found["text"], found["level"]):
+            for name in _facts(log, found["text"], found["level"]):
                 log.lines.setdefault(name, number)
         elif version := re.match(r"N?R?CCL version ([\w.+-]+)", line):
             log.version = version[1]
     return log
 
 
-def _said(log: NcclLog, text: str, level: str) -> Iterator[str]:
+def _facts(log: NcclLog, text: str, level: str) -> Iterator[str]:
     """Take over what a message says, and yield the names of what was said."""
     if level == "WARN":
         log.warnings.append(text[:120])

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.communication_traces import Sent, trace_of
+from stallpoint.inputs.communication_traces import Collective, trace_of
 from stallpoint.inputs.events import Trace
 from stallpoint.inputs.trace_files import opened
 
@@ -31,7 +31,7 @@ def recognised(head: bytes) -> bool:
 def read(path: Path) -> list[Trace]:
     """The trace of each rank in a file; `InputError` where it does not say when collectives began."""
     notes: list[str] = []
-    of_rank: dict[int, list[Sent]] = defaultdict(list)
+    of_rank: dict[int, list[Collective]] = defaultdict(list)
     dropped: dict[tuple[int, str], int] = {}
     untimed = 0
     for header, line in _lines(path, notes):
@@ -40,9 +40,9 @@ def read(path: Path) -> list[Trace]:
             dropped[rank, group] = int(stats.get("coll_dropped_total", 0)) + int(stats.get("p2p_dropped_total", 0))
         for what in ("coll", "p2p"):
             if isinstance(one := line.get(f"{what}_perf"), dict):
-                sent = _sent(what, one, header)
-                untimed += sent is None
-                of_rank[rank] += [sent] if sent else []
+                collective = _collective(what, one, header)
+                untimed += collective is None
+                of_rank[rank] += [collective] if collective else []
     if untimed and not any(of_rank.values()):
         raise InputError(
             f"{path}: it does not say when its {untimed} collectives began; NCCL_INSPECTOR_DUMP_VERBOSE=1 lets the "
@@ -55,7 +55,7 @@ def read(path: Path) -> list[Trace]:
     notes.append("messages of fewer than NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES (8192 unless set) are not recorded")
     if not of_rank:
         raise InputError(f"{path}: no collective is recorded")
-    return [trace_of(path, rank, sent, list(notes)) for rank, sent in sorted(of_rank.items())]
+    return [trace_of(path, rank, collective, list(notes)) for rank, collective in sorted(of_rank.items())]
 
 
 def _lines(path: Path, notes: list[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -83,7 +83,7 @@ def _lines(path: Path, notes: list[str]) -> Iterator[tuple[dict[str, Any], dict[
         notes.append(f"{broken} lines that are no record are left out")
 
 
-def _sent(what: str, one: dict[str, Any], header: dict[str, Any]) -> Sent | None:
+def _collective(what: str, one: dict[str, Any], header: dict[str, Any]) -> Collective | None:
     """The collective or message; None where the line does not say when it was. Kernels run in channels."""
     try:
         times = one["event_trace_ts"]
@@ -97,4 +97,4 @@ def _sent(what: str, one: dict[str, Any], header: dict[str, Any]) -> Sent | None
     if end < start or start <= 0:
         return None
     how = str(one.get("coll_algo", "")), str(one.get("coll_proto", ""))
-    return Sent(str(one[what]), min(called, start), start, end, size, str(header["id"]), ranks, *how)
+    return Collective(str(one[what]), min(called, start), start, end, size, str(header["id"]), ranks, *how)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.communication_traces import Sent, trace_of
+from stallpoint.inputs.communication_traces import Collective, trace_of
 from stallpoint.inputs.events import UNKNOWN, Trace
 from stallpoint.inputs.trace_files import opened
 
@@ -52,7 +52,7 @@ class _Open:
 def read(path: Path) -> list[Trace]:
     """The trace of each rank in a file; `InputError` where nothing was sent."""
     notes: list[str] = []
-    of_rank: dict[int, list[Sent]] = defaultdict(list)
+    of_rank: dict[int, list[Collective]] = defaultdict(list)
     now: _Open | None = None
     by_host = 0
     for event in _events(path, notes):
@@ -63,17 +63,17 @@ def read(path: Path) -> list[Trace]:
             now.channels.append(float(event["ts"]))
         elif now and category in ("COLL", "P2P") and phase == "e":
             by_host += not now.channels
-            if one := _sent(now, float(event["ts"])):
+            if one := _collective(now, float(event["ts"])):
                 of_rank[int(now.args.get("Rank", 0))].append(one)
             now = None
     if by_host:
         notes.append(f"{by_host} collectives have the host's times, as no channel of their kernel was recorded")
     if not of_rank:
         raise InputError(f"{path}: no collective is recorded")
-    return [trace_of(path, rank, sent, list(notes)) for rank, sent in sorted(of_rank.items())]
+    return [trace_of(path, rank, collectives, list(notes)) for rank, collectives in sorted(of_rank.items())]
 
 
-def _sent(one: _Open, ended: float) -> Sent | None:
+def _collective(one: _Open, ended: float) -> Collective | None:
     kind = str(one.args.get("Datatype", "")).lower().removeprefix("nccl")
     count = one.args.get("Count")
     size = count * VALUE_BYTES[kind] if isinstance(count, int) and kind in VALUE_BYTES else UNKNOWN
@@ -81,7 +81,9 @@ def _sent(one: _Open, ended: float) -> Sent | None:
     if not start <= end:
         return None
     how = (str(one.args.get(name, "")) for name in ("Algorithm", "Protocol"))
-    return Sent(one.name, min(one.called, start), start, end, size, str(one.args.get("CommHash", "")), UNKNOWN, *how)
+    return Collective(
+        one.name, min(one.called, start), start, end, size, str(one.args.get("CommHash", "")), UNKNOWN, *how
+    )
 
 
 def _events(path: Path, notes: list[str]) -> Iterator[dict[str, Any]]:

@@ -93,13 +93,13 @@ class _Report:
         with_device = [process for process in used if process in self._devices] or used
         if not with_device:
             raise InputError(f"{self._path}: no kernel and no mark of a program")
-        return [self._trace(process, place) for place, process in enumerate(with_device)]
+        return [self._trace(process, index) for index, process in enumerate(with_device)]
 
-    def _trace(self, process: int, place: int) -> Trace:
+    def _trace(self, process: int, index: int) -> Trace:
         notes = [*self._notes, "the file does not say how many workers there were"]
-        rank = rank_of(self._path, notes, place) if place == 0 else place
-        if place:
-            notes.append(f"the file does not say its rank; taken is {place}, by its device among those of the report")
+        rank = rank_of(self._path, notes, index) if index == 0 else index
+        if index:
+            notes.append(f"the file does not say its rank; taken is {index}, by its device among those of the report")
         events, began = self._of_process[process].events(1e-9)
         return Trace(self._path, rank, 1, events, tuple(notes), self._epoch() + began)
 
@@ -188,5 +188,5 @@ def _size_at(call: tuple[int, int] | None, sizes: Sizes) -> int:
         return UNKNOWN
     thread, moment = call
     own = sizes[thread]
-    place = int(np.searchsorted(own[:, 0], moment, side="right")) - 1
-    return int(own[place, 2]) if place >= 0 and moment <= own[place, 1] else UNKNOWN
+    index = int(np.searchsorted(own[:, 0], moment, side="right")) - 1
+    return int(own[index, 2]) if index >= 0 and moment <= own[index, 1] else UNKNOWN

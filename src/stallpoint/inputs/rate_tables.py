@@ -199,10 +199,10 @@ def recognised(document: Document) -> bool:
 
 def _headed(grid: _Grid) -> int | None:
     """Return the place of the row with the headings; None where there is none."""
-    for place, (_, cells) in enumerate(grid.rows[:40]):
+    for index, (_, cells) in enumerate(grid.rows[:40]):
         kinds = [_kind(cell) for cell in cells]
         if len(cells) >= 2 and ("workers" in kinds or "nodes" in kinds) and not any(map(_is_number, cells)):
-            return place
+            return index
     return None
 
 
@@ -220,8 +220,8 @@ EXPECTED = (
 def read(document: Document) -> Rates:
     """Return the rates in the table; `InputError` names the line, what was expected, and how to write it."""
     for grid in _grids(document):
-        if (place := _headed(grid)) is not None:
-            return _Table(document, grid, place).rates()
+        if (index := _headed(grid)) is not None:
+            return _Table(document, grid, index).rates()
     raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
 
 
@@ -262,10 +262,10 @@ class _Table:
                 f"{self.document.path}: no rows below the heading of line {self.line}; one for each count is expected"
             )
         words = " ".join(
-            [self.headings[place] for place in values] + [self._cell(cells, values[0]) for _, cells in self.body[:3]]
+            [self.headings[index] for index in values] + [self._cell(cells, values[0]) for _, cells in self.body[:3]]
         )
         seconds = kind if kind in ("iteration", "epoch") else ""
-        of = EACH if _PER_WORKER.search(" ".join(self.headings[place] for place in values)) else ""
+        of = EACH if _PER_WORKER.search(" ".join(self.headings[index] for index in values)) else ""
         if re.search(r"total|aggregate|global|all", first, re.I) and not of:
             of = ALL
         unit = unit_in(words) or ("samples/s" if "sample" in first.lower() or kind == "rate" else "")
@@ -274,15 +274,15 @@ class _Table:
     def _value_columns(self) -> list[int]:
         """Return the columns with rates: those whose heading says so, else all that hold numbers (one series each)."""
         for kind in ("rate", "iteration", "epoch"):
-            if found := [place for place, one in enumerate(self.kinds) if one == kind]:
-                best = [place for place in found if self.headings[place] == "samples_per_second"]
+            if found := [index for index, one in enumerate(self.kinds) if one == kind]:
+                best = [index for index in found if self.headings[index] == "samples_per_second"]
                 return best or found
         found = [
-            place
-            for place, kind in enumerate(self.kinds)
+            index
+            for index, kind in enumerate(self.kinds)
             if not kind
-            and not re.search(r"efficien|speed|loss|acc|mem|%|tflop|mfu|second", self.headings[place], re.I)
-            and any(self._readable(cells, place) for _, cells in self.body)
+            and not re.search(r"efficien|speed|loss|acc|mem|%|tflop|mfu|second", self.headings[index], re.I)
+            and any(self._readable(cells, index) for _, cells in self.body)
         ]
         if not found:
             raise self.document.error(
@@ -290,16 +290,16 @@ class _Table:
             )
         return found
 
-    def _readable(self, cells: Sequence[str], place: int) -> bool:
+    def _readable(self, cells: Sequence[str], index: int) -> bool:
         try:
-            number_in(self._cell(cells, place), decimal_comma=self.decimal_comma)
+            number_in(self._cell(cells, index), decimal_comma=self.decimal_comma)
         except ValueError:
             return False
         return True
 
     @staticmethod
-    def _cell(cells: Sequence[str], place: int) -> str:
-        return cells[place] if place < len(cells) else ""
+    def _cell(cells: Sequence[str], index: int) -> str:
+        return cells[index] if index < len(cells) else ""
 
     def _counted(self) -> str:
         if "workers" not in self.kinds:
@@ -319,21 +319,21 @@ class _Table:
         if batch is None and (whole := self._optional(number, cells, "global_batch")):
             batch = whole / workers
         name = self._series(cells, values)
-        for place in values:
-            series = name if len(values) == 1 else " ".join(filter(None, (name, self.headings[place])))
-            yield RateRow(series, workers, self._rate(number, cells, place), per_node, batch, number)
+        for index in values:
+            series = name if len(values) == 1 else " ".join(filter(None, (name, self.headings[index])))
+            yield RateRow(series, workers, self._rate(number, cells, index), per_node, batch, number)
 
     def _series(self, cells: Sequence[str], values: Sequence[int]) -> str:
-        named = [place for place, kind in enumerate(self.kinds) if kind == "series"]
+        named = [index for index, kind in enumerate(self.kinds) if kind == "series"]
         if not named:
-            others = [place for place, kind in enumerate(self.kinds) if not kind and place not in values]
-            named = [place for place in others if not any(self._readable(row, place) for _, row in self.body)]
-        words = " ".join(filter(None, (self._cell(cells, place) for place in named)))
+            others = [index for index, kind in enumerate(self.kinds) if not kind and index not in values]
+            named = [index for index in others if not any(self._readable(row, index) for _, row in self.body)]
+        words = " ".join(filter(None, (self._cell(cells, index) for index in named)))
         return re.sub(r"[*`]", "", words) if words or len(values) > 1 else self.document.path.stem
 
     def _count(self, number: int, cells: Sequence[str], kind: str) -> int:
-        place = self.kinds.index(kind)
-        text = self._cell(cells, place)
+        index = self.kinds.index(kind)
+        text = self._cell(cells, index)
         try:
             value = number_in(text, decimal_comma=self.decimal_comma)
         except ValueError:
@@ -341,18 +341,18 @@ class _Table:
         if value != int(value) or not 1 <= value <= MAX_WORKERS:
             raise self.document.error(
                 number,
-                f"{self.headings[place]} is {text[:40] or 'empty'}; a whole number from 1 on is expected, such as 8",
+                f"{self.headings[index]} is {text[:40] or 'empty'}; a whole number from 1 on is expected, such as 8",
             )
         return int(value)
 
     def _optional(self, number: int, cells: Sequence[str], kind: str) -> float | None:
         if kind not in self.kinds:
             return None
-        place = self.kinds.index(kind)
-        text = self._cell(cells, place)
+        index = self.kinds.index(kind)
+        text = self._cell(cells, index)
         if MISSING.fullmatch(text):
             return None
-        return self._positive(number, text, self.headings[place], "or nothing if unknown")
+        return self._positive(number, text, self.headings[index], "or nothing if unknown")
 
     def _positive(self, number: int, text: str, heading: str, otherwise: str) -> float:
         try:
@@ -363,18 +363,18 @@ class _Table:
             raise self.document.error(number, f"{heading} is {text[:40]}; a positive number is expected, {otherwise}")
         return value
 
-    def _rate(self, number: int, cells: Sequence[str], place: int) -> float | None:
-        text = self._cell(cells, place).strip().strip("*`")
+    def _rate(self, number: int, cells: Sequence[str], index: int) -> float | None:
+        text = self._cell(cells, index).strip().strip("*`")
         if MISSING.fullmatch(text):
             if text.strip("-–— "):
                 self.notes.append(f"line {number}: {text[:40]} is no rate")
             return None
-        value = self._positive(number, text, self.headings[place], "or nothing (or OOM) where nothing was measured")
-        milli = self.kinds[place] == "iteration" and (
-            re.search(r"\bms\b|millisec", self.headings[place].replace("_", " "), re.I) or re.search(r"\d ?ms\b", text)
+        value = self._positive(number, text, self.headings[index], "or nothing (or OOM) where nothing was measured")
+        milli = self.kinds[index] == "iteration" and (
+            re.search(r"\bms\b|millisec", self.headings[index].replace("_", " "), re.I) or re.search(r"\d ?ms\b", text)
         )
-        minutes = self.kinds[place] == "epoch" and re.search(
-            r"\bmin(utes)?\b", self.headings[place].replace("_", " "), re.I
+        minutes = self.kinds[index] == "epoch" and re.search(
+            r"\bmin(utes)?\b", self.headings[index].replace("_", " "), re.I
         )
         if minutes and ":" not in text:
             return value * 60
@@ -383,7 +383,7 @@ class _Table:
 
 def unknown(document: Document, known: str) -> InputError:
     """Return the error of a text that no reader knows: what its first line lacks of a table, or what is known."""
-    number, line = next((place, line) for place, line in enumerate(document.raw_lines, start=1) if line.strip())
+    number, line = next((index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip())
     tabular = len(document.lines) > 1 and re.search(r"[,;|\t]", line)
     if tabular and any(_kind(cell) not in ("", "series") for grid in _grids(document) for cell in grid.rows[0][1]):
         return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")

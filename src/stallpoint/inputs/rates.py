@@ -41,8 +41,8 @@ def _checked(path: Path, text: pd.DataFrame) -> pd.DataFrame:
     rates: pd.DataFrame = text.assign(**{name: _numbers(path, text[name]) for name in COLUMNS[1:]})
     workers = rates["workers"]
     _refuse(path, text["series"] == "", text["series"], "a name is expected")
-    whole = (workers == workers.round()) & workers.between(1, MAX_WORKERS)
-    _refuse(path, ~whole, text["workers"], f"a whole number from 1 on is expected, up to {MAX_WORKERS:,}")
+    integer = (workers == workers.round()) & workers.between(1, MAX_WORKERS)
+    _refuse(path, ~integer, text["workers"], f"a whole number from 1 on is expected, up to {MAX_WORKERS:,}")
     for name in COLUMNS[2:]:
         else_what = "to predict it" if name == "samples_per_second" else "if unknown"
         wrong = rates[name].notna() & ~rates[name].between(MIN_RATE, MAX_RATE)
@@ -87,5 +87,5 @@ def _refuse(path: Path, wrong: pd.Series[bool], text: pd.Series[str], expected: 
     if wrong.any():
         line = int(wrong.index.to_numpy()[wrong.to_numpy().argmax()])
         more = f" (and {wrong.sum() - 1} more such rows)" if wrong.sum() > 1 else ""
-        said = str(text.loc[line])[:40] or "empty"
-        raise InputError(f"{path}, line {line}: {text.name} is {said}; {expected}{more}")
+        cell = str(text.loc[line])[:40] or "empty"
+        raise InputError(f"{path}, line {line}: {text.name} is {cell}; {expected}{more}")

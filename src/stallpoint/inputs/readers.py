@@ -43,7 +43,7 @@ class Reader:
     recognised: Callable[[Document, Hints], bool]
     read: Callable[[Document, Hints], Any]
     """The record in a text that is recognised; `InputError` names the line that is wrong."""
-    beside: bool = False
+    shares_file: bool = False
     """Whether others may stand in the same file."""
 
 
@@ -64,16 +64,16 @@ READERS: dict[str, Reader] = {
         "nccl-tests, rccl-tests, OSU or Intel MPI Benchmarks",
         lambda of, _: bool(all_reduce_logs.recognised(of)),
         _runs,
-        beside=True,
+        shares_file=True,
     ),
     "nccl-debug": Reader(
-        "NCCL_DEBUG=INFO", lambda of, _: nccl_debug.recognised(of), lambda of, _: nccl_debug.read(of), beside=True
+        "NCCL_DEBUG=INFO", lambda of, _: nccl_debug.recognised(of), lambda of, _: nccl_debug.read(of), shares_file=True
     ),
     "training-log": Reader(
         "a training log",
         lambda of, hints: training_logs.recognised(of, hints.pattern),
         lambda of, hints: training_logs.read(of, hints.pattern),
-        beside=True,
+        shares_file=True,
     ),
     "key-averages": Reader(
         "a key_averages table", lambda of, _: key_averages.recognised(of), lambda of, _: key_averages.read(of)
@@ -106,9 +106,9 @@ def read(path: Path, hints: Hints) -> dict[str, Any]:
         raise InputError(f"{path}: empty; {known()}")
     found: dict[str, Any] = {}
     for name, reader in READERS.items():
-        if (not found or reader.beside) and reader.recognised(document, hints):
+        if (not found or reader.shares_file) and reader.recognised(document, hints):
             found[name] = reader.read(document, hints)
-            if not reader.beside:
+            if not reader.shares_file:
                 break
     if not found:
         raise rate_tables.unknown(document, known())

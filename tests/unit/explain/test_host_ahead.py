@@ -148,7 +148,7 @@ def test_ranks_tell_the_link_as_closely_as_their_iterations_do(tmp_path: Path) -
     for told in explain(read_ranks(files)):
         link = told["predicted"]["link"]
         low, high = (link[f"beta_seconds_per_byte_{end}"] for end in ("low", "high"))
-        assert link["told_by"] == "ranks"
+        assert link["source"] == "ranks"
         assert link["beta_seconds_per_byte"] == pytest.approx(BETA, rel=1e-3)
         assert 0.02 < (high - low) / BETA < 0.5
         assert "not told apart" not in in_words([told])

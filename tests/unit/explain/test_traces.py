@@ -158,7 +158,7 @@ def test_pieces_are_cut_between_events_however_it_is_written(
     assert len(whole) == len(in_pieces) == len(Planted().trace()["traceEvents"])
     for name in ("start", "seconds", "correlation"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(in_pieces, name))
-    assert whole.sent == in_pieces.sent
+    assert whole.each_payload == in_pieces.each_payload
     assert whole.text(whole.name) == in_pieces.text(in_pieces.name)
 
 
@@ -197,7 +197,7 @@ def test_numbers_that_are_no_json_and_texts_for_numbers_are_read(tmp_path: Path)
     path.write_text(json.dumps(trace))
     found, usual = read(path).events, read(Planted().write(tmp_path / "usual.json")).events
     np.testing.assert_array_equal(found.start, usual.start)
-    assert {one.group_size for one in found.sent} == {4, -1}
+    assert {one.group_size for one in found.each_payload} == {4, -1}
 
 
 def test_events_of_negative_duration_are_counted_out(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_traces_of_several_worker_counts_tell_the_law_of_their_messages(law: str
             files[-1].write_text(text)
     told = explain(read_ranks(files))
     for one in told:
-        assert one["predicted"]["link"]["told_by"] == "worker counts"
+        assert one["predicted"]["link"]["source"] == "worker counts"
         assert one["predicted"]["link"]["alpha_seconds"] == pytest.approx(1e-3, rel=0.05)
     most = next(one for one in told if one["world_size"] == 8)["predicted"]
     at = {row["workers"]: row for row in most["workers"]}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from planted_traces import ALPHA, BETA, Planted
 
 from stallpoint.explain import other_worker_counts
-from stallpoint.explain.clocks import least_seconds
+from stallpoint.explain.clocks import min_seconds
 from stallpoint.explain.other_worker_counts import CHANGES, Change, learn, link_of
 from stallpoint.explain.rank import Rank, read_ranks
 from stallpoint.explain.trace_answers import explain
@@ -49,7 +49,7 @@ def test_an_iteration_is_given_back(
 
 def test_of_a_long_trace_the_middle_is_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = Planted(iterations=20)
-    monkeypatch.setattr("stallpoint.explain.rank.MOST_STARTED", 50)  # of 10 in an iteration
+    monkeypatch.setattr("stallpoint.explain.rank.MAX_STARTED", 50)  # of 10 in an iteration
     rank = rank_of(planted, tmp_path)
     assert list(rank.replays) == [7, 8, 9, 10, 11]
     np.testing.assert_allclose(rank.replayed, planted.seconds(), rtol=1e-4)
@@ -63,7 +63,7 @@ def test_a_straggler_elsewhere_is_told_apart_by_the_ranks_that_wait(tmp_path: Pa
         rank_of(Planted(rank=number, waits=waits, message_bytes=size), tmp_path, f"{number}.json")
         for number, waits in enumerate((3e-3, 0.0))
     )
-    known = learn(waiting, least=least_seconds([waiting.collectives, last.collectives])[0])
+    known = learn(waiting, least=min_seconds([waiting.collectives, last.collectives])[0])
     assert known.link.alpha[0] == pytest.approx(ALPHA, rel=1e-3)
     assert known.link.beta[0] == pytest.approx(BETA, rel=1e-3)
     expected = Planted(waits=3e-3, message_bytes=size)
@@ -74,10 +74,10 @@ def test_a_straggler_elsewhere_is_told_apart_by_the_ranks_that_wait(tmp_path: Pa
 def test_ranks_that_sent_other_messages_tell_nothing_of_each_other(tmp_path: Path) -> None:
     one = rank_of(Planted(rank=0), tmp_path, "0.json")
     other = rank_of(Planted(rank=1, message_bytes=(1_000_000,)), tmp_path, "1.json")
-    (least, _) = least_seconds([one.collectives, other.collectives])
+    (least, _) = min_seconds([one.collectives, other.collectives])
     assert least is not None
     assert np.isinf(least).all()
-    assert np.isinf(least_seconds([one.collectives])[0]).all()
+    assert np.isinf(min_seconds([one.collectives])[0]).all()
 
 
 def test_buckets_twice_as_large_go_when_their_second_half_is_ready(tmp_path: Path) -> None:
