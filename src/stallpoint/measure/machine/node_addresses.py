@@ -7,15 +7,22 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Interface, IPv6Interface
+from pathlib import Path
+from typing import TypeAlias
 
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 """Linux: the IPv4 address and the netmask of an interface."""
+_IPV6 = Path("/proc/net/if_inet6")
+"""Linux: a line for each IPv6 address: the address, index, length of the prefix, scope and flags in hex, the name."""
+Interface: TypeAlias = IPv4Interface | IPv6Interface
 
 
-def addresses() -> dict[str, IPv4Interface]:
-    """IPv4 addresses of this node by the name of the network interface, the loopback last."""
-    found = {}
+def addresses() -> dict[str, Interface]:
+    """Address of each network interface of this node by its name: IPv4 first, then IPv6 where there is no other, then
+    the loopback."""
+    other = _ipv6(_IPV6.read_text() if _IPV6.exists() else "")
+    found: dict[str, Interface] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
@@ -24,13 +31,24 @@ def addresses() -> dict[str, IPv4Interface]:
                     socket.inet_ntoa(fcntl.ioctl(any_socket, what, request)[20:24])
                     for what in (_SIOCGIFADDR, _SIOCGIFNETMASK)
                 )
+                found[name] = IPv4Interface(f"{address}/{mask}")
             except OSError:  # an interface that is down or has no IPv4 address
-                continue
-            found[name] = IPv4Interface(f"{address}/{mask}")
-    return dict(sorted(found.items(), key=lambda item: item[1].is_loopback))
+                if name in other:
+                    found[name] = other[name]
+    return dict(sorted(found.items(), key=lambda item: (item[1].is_loopback, item[1].version)))
 
 
-def chosen(found: Mapping[str, IPv4Interface], variables: Mapping[str, str]) -> dict[str, IPv4Interface]:
+def _ipv6(text: str) -> dict[str, IPv6Interface]:
+    """The first address of each interface that leads beyond its link, or is the loopback, of the text of `_IPV6`."""
+    found: dict[str, IPv6Interface] = {}
+    for words in map(str.split, text.splitlines()):
+        one = IPv6Interface((bytes.fromhex(words[0]), int(words[2], 16)))
+        if not one.ip.is_link_local:
+            found.setdefault(words[5], one)
+    return found
+
+
+def chosen(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict[str, Interface]:
     """Interfaces that the site's variables allow; all of them where the variables say nothing.
 
     `GLOO_SOCKET_IFNAME` lists names. `NCCL_SOCKET_IFNAME` lists beginnings of names; names behind ``=``; and what is
@@ -48,7 +66,7 @@ def chosen(found: Mapping[str, IPv4Interface], variables: Mapping[str, str]) -> 
     return {name: one for name, one in found.items() if (name in matched) != excluded}
 
 
-def common_network(nodes: Sequence[Mapping[str, IPv4Interface]], *, same_node: bool) -> list[str]:
+def common_network(nodes: Sequence[Mapping[str, Interface]], *, same_node: bool) -> list[str]:
     """For each node the name of its interface in the first network that all have; empty where there is none.
 
     `nodes` are the nodes' `addresses`. Ranks of one node meet on its loopback. An address that two nodes have (bridges

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from stallpoint.errors import CannotRun, reason
 from stallpoint.measure.launched import first_process, ranks_on_node, ranks_started
 from stallpoint.measure.machine import trial_all_reduce
 from stallpoint.measure.machine.available_memory import limits
-from stallpoint.measure.machine.node_addresses import addresses, chosen, common_network
+from stallpoint.measure.machine.node_addresses import Interface, addresses, chosen, common_network
 from stallpoint.measure.machine.sensors import cpu_list
 from stallpoint.measure.machine.usable_cores import quota_of_cgroups
 from stallpoint.records.disturbances import members
@@ -77,7 +76,7 @@ class Node:
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     ask: Ask = output_of
     cpus: frozenset[int] = field(default_factory=lambda: frozenset(os.sched_getaffinity(0)))
-    interfaces: Mapping[str, IPv4Interface] = field(default_factory=addresses)
+    interfaces: Mapping[str, Interface] = field(default_factory=addresses)
 
     def text(self, path: str) -> str:
         """Return the text of a file; empty where it cannot be read."""
@@ -202,7 +201,7 @@ def slurm(node: Node, library: str) -> Check:
     return Check("Slurm", got, f"{wanted} for this MPI", advice, WRONG)
 
 
-def meeting(node: Node, nodes: Sequence[Mapping[str, IPv4Interface]]) -> Check:
+def meeting(node: Node, nodes: Sequence[Mapping[str, Interface]]) -> Check:
     """Tell at which interface ranks would meet; `nodes` are the allowed addresses of each, this node's first."""
     loopback = [name for name, one in node.interfaces.items() if one.is_loopback]
     outer = [name for name in node.interfaces if name not in loopback]
@@ -434,7 +433,7 @@ def _world(ranks: int) -> tuple[str | None, str, World | None]:
         return library, str(error), None
 
 
-def _all_reduced(node: Node, world: World | None, allowed: Sequence[Mapping[str, IPv4Interface]]) -> Check:
+def _all_reduced(node: Node, world: World | None, allowed: Sequence[Mapping[str, Interface]]) -> Check:
     if not _installed("torch"):
         return Check("all-reduce", "not measured", "", f"needs PyTorch: {_MEASURE}", UNKNOWN)
     if world is None:

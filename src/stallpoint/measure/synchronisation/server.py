@@ -92,8 +92,9 @@ class Server:
         self._listener: socket.socket | None = None
 
     def listen(self, host: str, token: bytes) -> int:
-        """Listen for workers and return the port. Connections without `token` are the socket is closed."""
-        self._listener = socket.create_server((host, 0), backlog=self._rules.workers)
+        """Listen for workers and return the port. Connections without `token` are closed."""
+        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+        self._listener = socket.create_server((host, 0), family=family, backlog=self._rules.workers)
         port: int = self._listener.getsockname()[1]
         self._threads.append(threading.Thread(target=self._accept, args=(self._listener, token), daemon=True))
         self._threads[0].start()
