@@ -65,7 +65,7 @@ class LogHandler(LogHandlerBase):
         self.measuring = terminal.Measuring({})
         self.logs: dict[Path, int] = {}
         self.phases: set[str] = set()
-        self.failed = self.interrupted = self.finished = self.idle = False
+        self.failed = self.interrupted = self.finished = self.idle = self.full = False
         self.rules: dict[int, str] = {}
         self.queue = slurm_queue.Queue()
         self.clusters: dict[int, str] = {}
@@ -77,6 +77,7 @@ class LogHandler(LogHandlerBase):
         self.busy = threading.Lock()
         os.environ[CAUSES] = "" if self.snakemakes else "log"
         if not self.snakemakes:
+            logging.raiseExceptions = False  # Snakemake's own log on a full disk: else a traceback for each line of it
             signal.signal(ENDING, signal.default_int_handler)
             # Snakemake's own, where a resource depends on the size of inputs to come: nobody can act on it.
             warnings.filterwarnings("ignore", "coroutine 'InputFiles.*was never awaited", RuntimeWarning)
@@ -118,7 +119,11 @@ class LogHandler(LogHandlerBase):
             self._hear(record.getMessage())
         elif record.levelno >= logging.WARNING and not terminal.is_noise(message := record.getMessage()):
             self.failed |= record.levelno >= logging.ERROR
-            self._print(message)
+            if not terminal.is_of_full_disk(message):
+                self._print(message)
+            elif not self.full:
+                self.full = True
+                self._print(terminal.DISK_FULL)
 
     def _open(self, jobs: dict[str, int]) -> None:
         """Say what is measured, unless this run is about something else."""

@@ -1,6 +1,6 @@
 """Cells that die while they are measured, each in a way of its own.
 
-Where the variable ``DYING`` holds JSON, path of a cell, or its last part -> way (one of `WAYS`), the last rank of such
+Where the variable ``DYING`` holds JSON, path of a cell, or a part of it -> way (one of `WAYS`), the last rank of such
 a cell dies before it measures anything, while the others begin (`forked.change`).
 """
 
@@ -40,7 +40,7 @@ def plant() -> None:
         job._GRACE = 0.2
 
         def dying(cell: Any, world: Any, keep: Any) -> None:
-            way = ways.get(cell.path, ways.get(cell.path.rpartition("/")[2]))
+            way = next((way for part, way in ways.items() if part in cell.path), "")
             if way and world.rank == world.size - 1:
                 WAYS[way][0]()
             measured(kind)(cell, world, keep)

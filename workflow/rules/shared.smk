@@ -10,6 +10,7 @@ import stallpoint
 from stallpoint.archive.comparison.comparison_files import files_of
 from stallpoint.errors import InputError
 from stallpoint.strategies.families import PREDICTED_BY
+from stallpoint.study.configuration import check_keys
 from stallpoint.study.sources import sources_of
 
 # Where the workflow is, if that is a folder: one that is deployed from a Git host is fetched file by file.
@@ -18,6 +19,15 @@ LIBRARY = Path(stallpoint.__file__).parent
 
 # Rules use the Python that Snakemake itself runs in, also on nodes and when its environment is not activated.
 shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+
+
+def checked(file):
+    """The configuration file, if it can be read at all: Snakemake's own reader ends in a traceback."""
+    try:
+        check_keys(Path(file))
+    except InputError as error:
+        raise WorkflowError(str(error)) from None
+    return file
 
 
 def file_of_workflow(path):

@@ -119,7 +119,7 @@ class _Visit:
         agreement = self.world.comm.Dup()  # separate from the messages of ranks that are still measuring
         with Interruption(self._save_rows) as interruption:
             rows: dict[str, bytes] = {}
-            problem = _attempt(lambda: rows.update(self._measured(measure)))
+            problem = _attempt(lambda: rows.update(self._rows(measure)))
             if not all_arrive(agreement, _GRACE if problem else math.inf):
                 self._end_this_rank(problem)
             if self._ended(agreement.allgather(problem)):
@@ -131,9 +131,13 @@ class _Visit:
             self._ended(agreement.allgather(problem))
         agreement.Free()  # processes make many visits, and some libraries have only two thousand communicators
 
-    def _measured(self, measure: Measure) -> dict[str, bytes]:
-        """Prepare this process as the cell asks, record its environment, and measure; return this rank's rows by
-        table."""
+    def _rows(self, measure: Measure) -> dict[str, bytes]:
+        """Measure, and return this rank's rows by table."""
+        self._measure(measure)
+        return {table.name: _to_bytes(self.recorder.arrow(table)) for table in kind_of(self.cell).tables[1:]}
+
+    def _measure(self, measure: Measure) -> None:
+        """Prepare this process as the cell asks, record its environment, and measure."""
         if self.cell.device == "cuda":
             environment.choose_gpu(self.world)
         torch.set_num_threads(self.cell.threads_per_worker)
@@ -162,7 +166,6 @@ class _Visit:
             product_before=before["product_seconds"], product_after=after["product_seconds"],
             all_reduce_before=before["all_reduce_seconds"], all_reduce_after=after["all_reduce_seconds"],
         )  # fmt: skip
-        return {table.name: _to_bytes(self.recorder.arrow(table)) for table in kind_of(self.cell).tables[1:]}
 
     def _write(self, parts: Mapping[str, Sequence[bytes]]) -> None:
         """Write the rows of all ranks, in the order of the ranks."""

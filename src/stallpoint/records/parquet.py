@@ -82,13 +82,25 @@ def open_file(
     except _DAMAGE as error:
         raise InputError(f"{path}: truncated or not a Parquet file ({error}); {again}") from None
     if version != str(SCHEMA_VERSION):
-        raise InputError(f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}; {again}")
+        raise InputError(
+            f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}; "
+            f"{_all_again(path) or again}, or use the version that wrote it"
+        )
     expected = {column.name: column.type for column in table.columns}
     if wrong := sorted(set(types) ^ set(expected) if needed is None else set(needed) - set(types)):
         raise InputError(f"{path}: no record of {table.name}: missing or unknown columns {wrong}; {again}")
     if wrong := [f"{name} ({types[name]})" for name in expected if types.get(name, expected[name]) != expected[name]]:
         raise InputError(f"{path}: no record of {table.name}: columns of another type {wrong}; {again}")
     return file
+
+
+def _all_again(path: Path) -> str:
+    """What measures a study anew of which a record is of an older version: all of its records are."""
+    parts = path.parts
+    if "results" not in parts[:-2]:
+        return ""
+    study = Path(*parts[: parts.index("results") + 2])
+    return f"rm -r {study / 'visits'} {study / 'raw'} and run again"
 
 
 def read(table: Table, path: Path) -> pa.Table:

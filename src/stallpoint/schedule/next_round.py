@@ -42,7 +42,10 @@ class Round:
 def added(results: Path) -> list[dict[str, Any]]:
     """The cells that earlier rounds added; raises `InputError` for a file that has none."""
     file = results / FILE
-    if not file.exists():
+    try:
+        if not file.exists():
+            return []
+    except (OSError, ValueError):  # no name of a study, as is said when it is checked
         return []
     try:
         found = yaml.safe_load(file.read_text())

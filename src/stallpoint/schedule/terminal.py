@@ -198,6 +198,18 @@ def closing(seconds: float | None, headline: Sequence[str], report: str) -> Iter
         yield f"Report: {report}"
 
 
+DISK_FULL = (
+    "! the disk is full, or the quota used up: make space, and the same command goes on; what was finished is kept"
+)
+"""Said once, in place of all that Snakemake says of its own files that it cannot write."""
+_FULL = re.compile(r"\[Errno (27|28|122)\]|No space left on device|Disk quota exceeded|File too large")
+
+
+def is_of_full_disk(message: str) -> bool:
+    """Whether Snakemake says that a disk takes no more."""
+    return _FULL.search(message) is not None
+
+
 def is_noise(message: str) -> bool:
     """Whether Snakemake says something that nobody has to act on, or that was said better."""
     return any(part in message for part in _NOISE)
@@ -209,6 +221,7 @@ _NOISE = (
     "Removing output files of failed job",
     "Trying to restart job",
     "CalledProcessError in file",
+    "Ignore corrupted or currently written metadata record",  # of a run that was killed, or found no space: made again
     # Snakemake's Slurm plugin, wherever no account is named; where one is needed, sbatch says so.
     "No SLURM account given",
     "not able to get a SLURM account",

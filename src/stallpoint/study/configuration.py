@@ -44,12 +44,25 @@ def load_yaml(text: str, where: str) -> Any:
 
 
 def check_keys(file: Path) -> None:
-    """Check a file for repeated keys only; other problems are left to its reader."""
-    with suppress(yaml.YAMLError, OSError, UnicodeDecodeError):
-        load_yaml(file.read_text(encoding="utf-8"), str(file))
+    """Check a file for repeated keys, and for what ends its reader in a traceback; other problems are left to that."""
+    with suppress(yaml.YAMLError, OSError):
+        try:
+            load_yaml(file.read_text(encoding="utf-8"), str(file))
+        except InputError:
+            raise
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        except RecursionError:
+            raise InputError(f"{file}: lists or mappings that lie too deep in each other") from None
+        except ValueError as error:  # an integer of thousands of digits, a date that is none
+            raise InputError(f"{file}: {error}") from None
 
 
-def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int]) -> None:
+def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tuple[int, ...] = ()) -> None:
+    """Refuse keys that a mapping has twice, and aliases of what they are a part of (whose id is in `around`)."""
+    if id(node) in around:
+        assert node
+        raise InputError(f"{where}, line {node.start_mark.line + 1}: what begins here holds an alias of itself")
     if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
         return
     seen.add(id(node))
@@ -63,7 +76,7 @@ def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int]) -> None:
             lines[name] = line
     parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
     for part in parts:
-        _refuse_twice(part, where, seen)
+        _refuse_twice(part, where, seen, (*around, id(node)))
 
 
 def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:

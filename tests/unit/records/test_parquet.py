@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
 from stallpoint.records import parquet
-from stallpoint.records.tables import FLAG, ITERATIONS, LAYERS, REAL, TEXT, Table, columns
+from stallpoint.records.seal import seal
+from stallpoint.records.tables import FLAG, ITERATIONS, LAYERS, REAL, RUNS, SCHEMA_VERSION, TEXT, Table, columns
 
 CELLS = ["a", "b", "c", "d"]
 
@@ -74,3 +76,20 @@ def test_a_line_makes_a_column_and_a_quantity_with_an_interval_three() -> None:
 def test_a_line_that_makes_no_column_is_an_error(line: str) -> None:
     with pytest.raises((KeyError, ValueError)):
         list(columns(line))
+
+
+@pytest.mark.parametrize(
+    ("place", "helps"),
+    [("results/tiny/visits/a", "rm -r {0}/results/tiny/visits {0}/results/tiny/raw"), ("b", "delete it")],
+)
+def test_a_record_of_another_version_says_what_helps(tmp_path: Path, place: str, helps: str) -> None:
+    table = RUNS
+    file = tmp_path / place / "runs.parquet"
+    file.parent.mkdir(parents=True)
+    old = table.schema.with_metadata({**(table.schema.metadata or {}), b"stallpoint_schema": b"3"})
+    pq.write_table(old.empty_table(), file)
+    seal(file)
+    with pytest.raises(InputError) as error:
+        parquet.read(table, file)
+    assert f"{file}: schema version 3, this program reads {SCHEMA_VERSION}; " in str(error.value)
+    assert helps.format(tmp_path) in str(error.value)

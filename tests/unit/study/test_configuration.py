@@ -36,6 +36,24 @@ def test_a_key_that_is_there_twice_is_named_with_both_lines(text: str, says: str
         load_yaml(text, "file")
 
 
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"a: \xff\n", "not UTF-8 (byte 3); save it as UTF-8"),
+        (b"a:\n  b: &x\n    c: *x\n", "line 2: what begins here holds an alias of itself"),
+        (b"a: " + 5000 * b"[" + 5000 * b"]", "too deep in each other"),
+        (b"a: " + 5000 * b"9", "4300 digits"),
+    ],
+)
+def test_what_readers_end_in_a_traceback_of_is_said_in_a_sentence(tmp_path: Path, data: bytes, says: str) -> None:
+    (tmp_path / "study.yaml").write_bytes(data)
+    with pytest.raises(InputError) as error:
+        check_keys(tmp_path / "study.yaml")
+    assert says in str(error.value)
+    assert str(error.value).startswith(str(tmp_path / "study.yaml"))
+    assert len(str(error.value)) < 300
+
+
 def test_the_same_key_elsewhere_and_entries_used_twice_are_fine() -> None:
     text = "a: &x {b: 1}\nc: {b: 2, d: *x}\ne: {<<: *x, f: 1}\n1: {}\n'1': {}\n"
     assert load_yaml(text, "file") == yaml.safe_load(text)
