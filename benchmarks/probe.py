@@ -34,8 +34,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import profile
 
 import stallpoint
-from stallpoint.measure.probe import Probe, probe_files
-from stallpoint.measure.probe.probe import SECONDS_AT_ONCE
+from stallpoint.measure.probe import probe_files
+from stallpoint.measure.probe.probe import SECONDS_AT_ONCE, Probe
 from stallpoint.measure.probe.probe_box import diagnose
 from stallpoint.networks import find
 

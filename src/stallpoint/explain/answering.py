@@ -12,7 +12,7 @@ from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, s
 from stallpoint.explain.explanation import Explanation, Input
 from stallpoint.explain.rate_answers import Options
 from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, Cause, Finding
-from stallpoint.inputs import readers
+from stallpoint.inputs import probe_records, readers, study_results
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.inputs.batch_scripts import BatchScript
 from stallpoint.inputs.key_averages import KeyAverage
@@ -22,7 +22,7 @@ from stallpoint.inputs.training_logs import LoggedRate
 from stallpoint.text import number
 
 MAX_FILES = 1000
-TRACE = "trace"
+TRACE, STUDY, PROBE = "trace", "study", "probe"
 
 
 @dataclass
@@ -31,6 +31,8 @@ class Found:
 
     records: dict[str, list[tuple[Path, Any]]] = field(default_factory=dict)
     traces: list[Path] = field(default_factory=list)
+    probes: list[Path] = field(default_factory=list)
+    """Folders with the records of a probe's ranks."""
 
     def of(self, name: str) -> list[tuple[Path, Any]]:
         """Return the records of a reader with their files."""
@@ -42,6 +44,15 @@ def explain_files(names: Sequence[str], options: Options) -> Explanation:
     paths = _paths(names)
     found, inputs = Found(), []
     for path in paths:
+        if studies := study_results.read(path):
+            found.records.setdefault(STUDY, []).extend((path, one) for one in studies)
+            inputs.append(Input(str(path), (STUDY,)))
+            continue
+        if folder := probe_records.folder_of(path):
+            if folder not in found.probes:
+                found.probes.append(folder)
+                inputs.append(Input(str(folder), (PROBE,)))
+            continue
         if readers.trace(path):
             found.traces.append(path)
             inputs.append(Input(str(path), (TRACE,)))
@@ -58,14 +69,16 @@ def _paths(names: Sequence[str]) -> list[Path]:
     paths: list[Path] = []
     for name in names:
         path = Path(name)
-        if path.is_dir():
+        if path.is_dir() and not (study_results.read(path) or probe_records.folder_of(path)):
             from stallpoint.inputs.trace_formats import trace_files
 
             paths += trace_files([name])
         elif path.exists():
             paths.append(path)
+        elif Path("results", name).is_dir():
+            paths.append(Path("results", name))
         else:
-            raise InputError(f"{name}: there is no such file or folder")
+            raise InputError(f"{name}: there is no such file, folder or study")
     if len(paths) > MAX_FILES:
         raise InputError(f"{len(paths)} files; at most {MAX_FILES:,} are read at once")
     return paths
@@ -232,7 +245,27 @@ def _words(name: str) -> str:
     return WORDS[name]
 
 
+def _of_studies(found: Found, _: Options) -> Iterator[Finding]:
+    if not found.of(STUDY):
+        return
+    from stallpoint.explain import study_answers
+
+    for _path, study in found.of(STUDY):
+        yield from study_answers.answers(study)
+
+
+def _of_probes(found: Found, _: Options) -> Iterator[Finding]:
+    if not found.probes:
+        return
+    from stallpoint.explain import probe_answers
+
+    for folder in found.probes:
+        yield from probe_answers.answers(folder)
+
+
 QUESTIONS: tuple[Callable[[Found, Options], Iterator[Finding]], ...] = (
+    _of_studies,
+    _of_probes,
     _of_tables,
     _of_logs,
     _of_scripts,

@@ -15,7 +15,6 @@ class Input:
 
     file: str
     recognised: tuple[str, ...]
-    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

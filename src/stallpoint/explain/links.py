@@ -17,31 +17,32 @@ class LinkRate:
     name: str
     bytes_per_second: float
     source: str
+    """Standard, or document of the maker, that says it."""
     reachable: float = 0.8
     """Part of it that an all-reduce of large messages should reach (busbw of nccl-tests, see its PERFORMANCE.md)."""
 
 
-def _ethernet(gbit: int) -> LinkRate:
-    return LinkRate(f"{gbit} GbE", gbit * GB / 8, "IEEE 802.3")
-
-
+_ETHERNET = {1: "z", 10: "ae", 25: "by", 40: "ba", 50: "cd", 100: "ba", 200: "bs", 400: "bs"}
+"""Gbit/s, and the amendment of IEEE 802.3 that brought them."""
+_INFINIBAND = "InfiniBand Architecture Specification, Volume 2 (IBTA)"
+_PCIE = "PCI Express Base Specification, Revision"
 _ROWS = (
-    *map(_ethernet, (1, 10, 25, 40, 50, 100, 200, 400)),
-    LinkRate("EDR", 12.5 * GB, "InfiniBand Trade Association: 4 lanes of 25 Gbit/s"),
-    LinkRate("HDR100", 12.5 * GB, "InfiniBand Trade Association: 2 lanes of 50 Gbit/s"),
-    LinkRate("HDR", 25 * GB, "InfiniBand Trade Association: 4 lanes of 50 Gbit/s"),
-    LinkRate("NDR200", 25 * GB, "InfiniBand Trade Association: 2 lanes of 100 Gbit/s"),
-    LinkRate("NDR", 50 * GB, "InfiniBand Trade Association: 4 lanes of 100 Gbit/s"),
-    LinkRate("EFA p4d", 50 * GB, "AWS: P4d and P4de have 4 network cards of 100 Gbit/s"),
-    LinkRate("EFA p5", 400 * GB, "AWS: P5 has 3,200 Gbit/s"),
-    LinkRate("PCIe 3", 15.75 * GB, "PCI-SIG: 16 lanes of 8 GT/s, 128b/130b"),
-    LinkRate("PCIe 4", 31.5 * GB, "PCI-SIG: 16 lanes of 16 GT/s, 128b/130b"),
-    LinkRate("PCIe 5", 63 * GB, "PCI-SIG: 16 lanes of 32 GT/s, 128b/130b"),
-    LinkRate("NVLink 2", 150 * GB, "NVIDIA V100: 6 links of 25 GB/s"),
-    LinkRate("NVLink 3", 300 * GB, "NVIDIA A100: 12 links of 25 GB/s"),
-    LinkRate("NVLink 4", 450 * GB, "NVIDIA H100: 18 links of 25 GB/s"),
-    LinkRate("NVLink 5", 900 * GB, "NVIDIA B200: 18 links of 50 GB/s"),
-    LinkRate("Infinity Fabric MI300X", 448 * GB, "AMD MI300X: 7 links of 64 GB/s", 0.7),
+    *(LinkRate(f"{gbit} GbE", gbit * GB / 8, f"IEEE 802.3{part}") for gbit, part in _ETHERNET.items()),
+    LinkRate("EDR", 12.5 * GB, f"{_INFINIBAND}: 4 lanes of 25 Gbit/s"),
+    LinkRate("HDR100", 12.5 * GB, f"{_INFINIBAND}: 2 lanes of 50 Gbit/s"),
+    LinkRate("HDR", 25 * GB, f"{_INFINIBAND}: 4 lanes of 50 Gbit/s"),
+    LinkRate("NDR200", 25 * GB, f"{_INFINIBAND}: 2 lanes of 100 Gbit/s"),
+    LinkRate("NDR", 50 * GB, f"{_INFINIBAND}: 4 lanes of 100 Gbit/s"),
+    LinkRate("EFA p4d", 50 * GB, "Amazon EC2, instance types P4d and P4de: 4 network cards of 100 Gbit/s"),
+    LinkRate("EFA p5", 400 * GB, "Amazon EC2, instance type P5: 3,200 Gbit/s"),
+    LinkRate("PCIe 3", 15.75 * GB, f"{_PCIE} 3.0: 16 lanes of 8 GT/s, 128b/130b"),
+    LinkRate("PCIe 4", 31.5 * GB, f"{_PCIE} 4.0: 16 lanes of 16 GT/s, 128b/130b"),
+    LinkRate("PCIe 5", 63 * GB, f"{_PCIE} 5.0: 16 lanes of 32 GT/s, 128b/130b"),
+    LinkRate("NVLink 2", 150 * GB, "NVIDIA Tesla V100 GPU Architecture (white paper): 6 links of 25 GB/s"),
+    LinkRate("NVLink 3", 300 * GB, "NVIDIA A100 Tensor Core GPU Architecture (white paper): 12 links of 25 GB/s"),
+    LinkRate("NVLink 4", 450 * GB, "NVIDIA H100 Tensor Core GPU Architecture (white paper): 18 links of 25 GB/s"),
+    LinkRate("NVLink 5", 900 * GB, "NVIDIA Blackwell Architecture Technical Brief: 18 links of 50 GB/s"),
+    LinkRate("Infinity Fabric MI300X", 448 * GB, "AMD CDNA 3 Architecture (white paper): 7 links of 64 GB/s", 0.7),
 )
 LINKS = {row.name.lower().replace(" ", ""): row for row in _ROWS}
 """Links by their names as options take them: `25gbe`, `hdr`, `nvlink4`."""

@@ -338,7 +338,7 @@ class _Table:
             value = number_in(text, decimal_comma=self.decimal_comma)
         except ValueError:
             value = -1
-        if value != int(value) or not 1 <= value <= MAX_WORKERS:
+        if not 1 <= value <= MAX_WORKERS or value != int(value):
             raise self.document.error(
                 number,
                 f"{self.headings[index]} is {text[:40] or 'empty'}; a whole number from 1 on is expected, such as 8",

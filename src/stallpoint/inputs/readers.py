@@ -118,4 +118,7 @@ def read(path: Path, hints: Hints) -> dict[str, Any]:
 def known() -> str:
     """Return what files are known, for people."""
     texts = ", ".join(reader.what for reader in READERS.values())
-    return f"known are {texts}, and traces of profilers (torch.profiler, Nsight Systems, Chakra, NCCL)"
+    return (
+        f"known are {texts}, "
+        "traces of profilers (torch.profiler, Nsight Systems, Chakra, NCCL), records of probes, studies and archives"
+    )

@@ -298,7 +298,7 @@ def test_the_exit_status_says_how_it_is(tmp_path: Path, capsys: pytest.CaptureFi
         path.write_text(table(rates))
         assert main(["explain", str(path), "--json"]) == status
         told = json.loads(capsys.readouterr().out)
-        assert told["inputs"] == [{"file": str(path), "recognised": ["rates"], "lacks": []}]
+        assert told["inputs"] == [{"file": str(path), "recognised": ["rates"]}]
         assert told["answers"][0]["verdict"] == {0: "scales", 1: "stalls", 3: "undecided"}[status]
     path.write_text("gpus,img/s\n1,fast\n")
     with pytest.raises(SystemExit) as ended:

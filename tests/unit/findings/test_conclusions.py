@@ -1,7 +1,9 @@
 import json
 from collections import ChainMap
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
@@ -10,7 +12,12 @@ from once import Once
 from sample_cells import TRAIN
 from synthetic import CRITICAL, Layer, Truth, study
 
+from stallpoint.errors import InputError
+from stallpoint.explain.answering import explain_files
+from stallpoint.explain.rate_answers import Options
 from stallpoint.findings.conclusions.answer_findings import (
+    LOSS,
+    VERDICT,
     beyond_in_words,
     cause_in_words,
     gain_in_words,
@@ -31,6 +38,7 @@ from stallpoint.findings.conclusions.conclusion_words import (
 )
 from stallpoint.findings.conclusions.conclusions_page import page, summary
 from stallpoint.findings.conclusions.details import details
+from stallpoint.findings.conclusions.external_findings import external_lines
 from stallpoint.findings.conclusions.storage_tables import answered, external, saturation, starving_in_words
 from stallpoint.findings.conclusions.trust_findings import equal_presets, trust_lines, undecodable_in_words
 from stallpoint.models.fitting import fit
@@ -301,6 +309,13 @@ def test_external_tables_are_told_at_the_most_workers_of_each_series() -> None:
     ]  # fmt: skip
     assert external(rows[:2]).rows == [["elsewhere", "made up", "4", "8", "50 (40–99)", "ring"]]
     assert external(rows).rows == [["elsewhere", "made up", "4", "16", "not known", "ring"]]
+    assert list(external_lines(rows[:2])) == [
+        "made up in elsewhere: 31 samples/s on 4 workers alone; at 8 workers 50 (40–99) samples/s predicted (ring)"
+    ]
+    both = [{**rows[0], "workers": 2, "measured": 20.0}, *rows]
+    (line,) = external_lines(both)
+    assert "20 → 31 samples/s on 2 → 4 workers, 77 % efficient; at 16 workers not known (ring)" in line
+    assert list(external_lines([{**rows[1], "series": str(k)} for k in range(12)]))[-1].startswith("2 more series")
 
 
 def test_a_study_without_runs_to_a_target_says_nothing_of_them() -> None:
@@ -726,3 +741,48 @@ def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
         "A/A controls: 1 of 2 pairs of cells that do the same agree",
         "cpu: verdicts are withheld, as cells that do the same differ",
     ]
+
+
+@pytest.mark.parametrize("as_", ["results folder", "file", "unpacked archive", "zip"])
+def test_a_study_that_is_brought_is_explained_by_its_own_findings(
+    as_: str, conclusions: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / "results/mine"
+    folder.mkdir(parents=True)
+    file = folder / "conclusions.json"
+    file.write_text(json.dumps(conclusions, indent=1))
+    packed = tmp_path / "packed"
+    with ZipFile(packed, "w") as archive:
+        archive.write(file, "results/mine/conclusions.json")
+    given = {"results folder": folder, "file": file, "unpacked archive": tmp_path, "zip": packed}[as_]
+    found = explain_files([str(given)], Options())
+    assert [one.recognised for one in found.inputs] == [("study",)]
+    verdicts = [row for row in conclusions["findings"] if row["kind"] == VERDICT]
+    assert [(one.words, one.verdict) for one in found.answers[: len(verdicts)]] == [
+        (row["words"], row["verdict"]) for row in verdicts
+    ]
+    losses = [row["words"] for row in conclusions["findings"] if row["kind"] == LOSS]
+    assert [cause.words for one in found.answers for cause in one.causes] == losses
+
+
+def test_an_empty_study_that_is_brought_asks_for_worker_counts(tmp_path: Path) -> None:
+    (tmp_path / "conclusions.json").write_text(json.dumps({"findings": [], "answers": []}))
+    (one,) = explain_files([str(tmp_path)], Options()).answers
+    assert (one.verdict, one.ask) == ("undecided", ("cells of one network on two worker counts or more",))
+
+
+def test_what_is_no_finished_study_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    with pytest.raises(InputError, match="it is not finished; run `snakemake` for the study"):
+        explain_files([str(tmp_path)], Options())
+    (tmp_path / "conclusions.json").write_text('{"findings": [{"kind": 1}]}')
+    with pytest.raises(InputError, match="has no findings, as those of earlier versions"):
+        explain_files([str(tmp_path)], Options())
+    packed = tmp_path / "other.zip"
+    with ZipFile(packed, "w") as archive:
+        archive.writestr("readme", "hello" * 100)
+    with pytest.raises(InputError, match="a zip without results/STUDY/conclusions"):
+        explain_files([str(packed)], Options())
+    packed.write_bytes(packed.read_bytes()[:60])
+    with pytest.raises(InputError, match="a damaged zip"):
+        explain_files([str(packed)], Options())

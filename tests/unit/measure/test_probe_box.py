@@ -12,11 +12,14 @@ import numpy as np
 import planted_waits
 import pytest
 
+from stallpoint.explain.answering import explain_files
+from stallpoint.explain.rate_answers import Options
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.probe_box import box, diagnose, lines
+from stallpoint.measure.probe.probe_box import texts as texts_of_box
 from stallpoint.measure.probe.probe_files import Found, of_script
-from stallpoint.records.parquet import to_arrow
-from stallpoint.records.tables import ITERATIONS, LAYERS, PHASES
+from stallpoint.records.parquet import to_arrow, write
+from stallpoint.records.tables import ITERATIONS, LAYERS, PHASES, PROBES
 
 STEPS = 30
 BUSY = {"data_wait": 1.0, "host_to_device": 0.2, "forward": 6.0, "backward": 12.0, "update": 0.8}
@@ -124,6 +127,29 @@ def test_a_doubling_is_between_a_ring_and_communication_that_grows(batch: float,
     assert found.doubling.high == pytest.approx(ring, rel=0.02)
     assert found.doubling.low == pytest.approx(grown, rel=0.02)
     assert found.doubling.high <= high
+
+
+@pytest.mark.parametrize("named", ["", "rank~1", "rank~0/20260101/probes.parquet"])
+def test_records_that_are_brought_are_explained_as_the_box_says(named: str, tmp_path: Path) -> None:
+    planted = ranks(2, 1, "backward")
+    for rank, found in planted.items():
+        folder = tmp_path / f"rank~{rank}/20260101"
+        row = {column.name: None for column in of_script(PROBES).columns}
+        texts = {"parallelism": "ddp", "model": "Net", "cpus": "0-1", "unseen": ""}
+        write(
+            of_script(PROBES), [{**row, **texts, **found.probe, "rank": rank, "threads": 1}], folder / "probes.parquet"
+        )
+        for table in (ITERATIONS, LAYERS):
+            write(of_script(table), found.tables[table.name], folder / f"{table.name}~000000.parquet")
+    explained = explain_files([str(tmp_path / named), str(tmp_path)], Options())
+    assert [(one.file, one.recognised) for one in explained.inputs] == [(str(tmp_path), ("probe",))]
+    (one,) = explained.answers
+    expected = diagnose(planted)
+    assert expected is not None
+    said = texts_of_box(expected)
+    assert (one.words, one.causes[0].words, one.ask) == (said["verdict"], said["why"], (said["next"],))
+    assert one.words == "rank 1 holds the others up: the backward pass, layer conv"
+    assert one.bad
 
 
 PLANTED = [f"{where}:0.3:{who}" for where in planted_waits.WHERE for who in ("last", "all")]

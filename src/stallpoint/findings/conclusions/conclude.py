@@ -12,6 +12,7 @@ import pandas as pd
 from stallpoint.findings.claims.judge import Judged
 from stallpoint.findings.conclusions.answer_findings import answer_findings
 from stallpoint.findings.conclusions.answers import Conclusions, Estimate, answers
+from stallpoint.findings.conclusions.external_findings import external_findings
 from stallpoint.findings.conclusions.target_findings import targets
 from stallpoint.findings.conclusions.trust_findings import equal_presets, warnings
 from stallpoint.findings.finding import in_json
@@ -116,7 +117,7 @@ def conclude(
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
     }
     answered = [one for answer in found["answers"] for one in answer_findings(answer, found).values()]
-    return {"findings": in_json([*answered, *warnings(found)]), **found}
+    return {"findings": in_json([*answered, *external_findings(found["extrapolations"]), *warnings(found)]), **found}
 
 
 def _number(value: float) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -27,6 +27,7 @@ from stallpoint.findings.conclusions.conclusion_words import (
     next_in_words,
     prefetch_in_words,
 )
+from stallpoint.findings.conclusions.external_findings import external_lines
 from stallpoint.findings.conclusions.target_findings import lead
 from stallpoint.findings.conclusions.trust_findings import WARNING, instrumentation_warnings, trust_lines, warnings
 from stallpoint.findings.finding import Finding, in_markdown
@@ -47,6 +48,7 @@ def page(conclusions: Conclusions) -> str:
         *_listed("Beyond what was measured", _lines(found, BEYOND)),
         *_listed("What would help most", _lines(found, HELP)),
         *_listed("Training data", _data(conclusions)),
+        *_listed("External tables", external_lines(conclusions["extrapolations"])),
         *_listed("How sure this is", _trust(conclusions)),
         *_listed("What to measure next", _next(conclusions["curves"])),
         *_listed("Claims", claims.summary_lines(conclusions["claims"])),
@@ -55,7 +57,7 @@ def page(conclusions: Conclusions) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _listed(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
+def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
     if found := list(lines):
         yield f"## {title}"
         yield "\n".join(f"- {line}" for line in found)
@@ -150,5 +152,6 @@ def summary(conclusions: Conclusions) -> Iterator[str]:
         yield f"{found[VERDICT].words}{where}"
     yield from (f"{lead(target)}." for target in conclusions["targets"])
     yield from (f"{at['hardware']}: {machine_in_words(at)}" for at in conclusions["machines"])
+    yield from external_lines(conclusions["extrapolations"])
     for one in warnings(conclusions):
         yield f"warning: {one.words}" if one.verdict == WARNING else one.words

@@ -7,7 +7,3 @@
 
 Nothing here needs MPI, a study or the workflow.
 """
-
-from stallpoint.measure.probe.probe import Probe
-
-__all__ = ["Probe"]

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.probe_files import Found
-from stallpoint.measure.probe.probe_phases import BACKWARD, BETWEEN, DATA, EXPOSED, FORWARD, UPDATE
 from stallpoint.records.tables import PHASES
 from stallpoint.text import number
 
 Reals: TypeAlias = npt.NDArray[np.float64]
+DATA, BETWEEN, FORWARD, BACKWARD, EXPOSED, UPDATE = PHASES
 
 LEAST_SHARE = 0.1
 """Smallest share of an iteration by which a slow rank holds the others up."""
@@ -97,6 +97,11 @@ class Diagnosis:
     gradients: int
     """Bytes of all gradients."""
     doubling: Doubling | None
+
+    @property
+    def mendable(self) -> bool:
+        """Whether something holds it up: one rank, or else data or communication."""
+        return self.rank is not None or self.phase in (DATA, EXPOSED)
 
 
 def diagnose(ranks: Mapping[int, Found], fewer: Found | None = None) -> Diagnosis | None:
@@ -249,20 +254,26 @@ def _doubling(fewer: Found, found: Found) -> Doubling | None:
 
 def lines(found: Diagnosis) -> list[str]:
     """Return the summary: at most six lines."""
+    return [f"stallpoint: {headed(found)}", *(f"  {name:<9}{text}" for name, text in texts(found).items())]
+
+
+def headed(found: Diagnosis) -> str:
+    """Return ``2 workers, 30 iterations of 20 ms``."""
     milliseconds = f"{number(1e3 * found.seconds)} ms"
     head = f"{found.workers} worker{'s' * (found.workers > 1)}, {found.iterations} iterations of {milliseconds}"
-    lacking = f" ({found.lacking} ranks left no records here)" if found.lacking else ""
-    texts = {
+    return head + (f" ({found.lacking} ranks left no records here)" if found.lacking else "")
+
+
+def texts(found: Diagnosis) -> dict[str, str]:
+    """The lines below the head by their labels; none that has nothing to say."""
+    said = {
         "verdict": _verdict(found),
         "why": _why(found),
         "shares": ", ".join(_shares(found)),
         "doubling": _gain(found.doubling) if found.doubling else "",
         "next": _next(found),
     }
-    return [
-        f"stallpoint: {head}{lacking}",
-        *(f"  {name:<9}{text}" for name, text in texts.items() if text),
-    ]
+    return {label: text for label, text in said.items() if text}
 
 
 def _verdict(found: Diagnosis) -> str:
@@ -327,8 +338,22 @@ def box(folder: Path, workers: int, patience: float = PATIENCE) -> list[str]:
             time.sleep(0.05)
         if of_rank and of_rank.probe["script_ranks"] == workers:
             ranks[rank] = of_rank
-    found = diagnose(ranks, _on_fewer(folder, ranks[0])) if 0 in ranks else None
+    found = _diagnosed(folder, ranks)
     return lines(found) if found else []
+
+
+def found_last(folder: Path) -> Diagnosis | None:
+    """What the script that rank 0 recorded last below `folder` did; None where too little was recorded."""
+    first = probe_files.read(folder, 0, parts=PARTS)
+    workers = int(first.probe["script_ranks"]) if first else 0
+    found = {rank: probe_files.read(folder, rank, parts=PARTS) for rank in range(workers)}
+    return _diagnosed(
+        folder, {rank: one for rank, one in found.items() if one and one.probe["script_ranks"] == workers}
+    )
+
+
+def _diagnosed(folder: Path, ranks: Mapping[int, Found]) -> Diagnosis | None:
+    return diagnose(ranks, _on_fewer(folder, ranks[0])) if 0 in ranks else None
 
 
 def _on_fewer(folder: Path, found: Found) -> Found | None:

@@ -1,0 +1,101 @@
+"""Conclusions of studies, from a results folder, an archive (RO-Crate, a zip or unpacked), or their JSON file."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stallpoint.errors import InputError, reason
+from stallpoint.inputs.trace_files import head
+
+FILE = "conclusions.json"
+MAX_BYTES = 64 * 2**20
+_MEMBER = re.compile(rf"results/([^/]+)/{re.escape(FILE)}")
+_ZIP = b"PK\x03\x04"
+AGAIN = "run `snakemake` for the study"
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """What a study concluded."""
+
+    name: str
+    conclusions: Mapping[str, Any]
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """Typed rows, each with kind, subject and words."""
+        return list(self.conclusions["findings"])
+
+
+def read(path: Path) -> list[StudyResults] | None:
+    """Return the conclusions that a path holds; None where it is no study, `InputError` where it lacks them."""
+    if path.is_dir():
+        return _of_folder(path)
+    begin = head(path)
+    if begin.startswith(_ZIP):
+        return _of_zip(path)
+    if re.match(rb'\s*\{\s*"findings"\s*:', begin):
+        return [_of_file(path)]
+    return None
+
+
+def _of_folder(path: Path) -> list[StudyResults] | None:
+    files = [file for file in (path / FILE, *sorted(path.glob(f"results/*/{FILE}"))) if file.is_file()]
+    if files:
+        return [_of_file(file) for file in files]
+    if (path / "tables").is_dir() or (path / "raw").is_dir():
+        raise InputError(f"{path}: a study without {FILE}: it is not finished; {AGAIN}")
+    return None
+
+
+def _of_file(file: Path) -> StudyResults:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {reason(error)}") from None
+    return _parsed(file.absolute().parent.name, content, str(file))
+
+
+def _of_zip(path: Path) -> list[StudyResults]:
+    try:
+        with zipfile.ZipFile(path) as file:
+            members = {member: found[1] for member in file.infolist() if (found := _MEMBER.fullmatch(member.filename))}
+            if not members:
+                raise InputError(
+                    f"{path}: a zip without results/STUDY/{FILE}: no archive of a study, or one whose conclusions held "
+                    "names; unpack it and run `snakemake`"
+                )
+            if any(member.file_size > MAX_BYTES for member in members):
+                raise InputError(f"{path}: {FILE} of more than {MAX_BYTES // 2**20} MiB is none of a study")
+            return [_parsed(name, file.read(member), f"{path}: {member.filename}") for member, name in members.items()]
+    except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: a damaged zip ({error}); copy the archive again") from None
+
+
+def _parsed(name: str, content: bytes, where: str) -> StudyResults:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: no JSON ({error}); {AGAIN}") from None
+    if not isinstance(found, dict) or not _are_findings(found.get("findings")):
+        raise InputError(f"{where}: has no findings, as those of earlier versions; {AGAIN}")
+    return StudyResults(name, found)
+
+
+def _are_findings(rows: Any) -> bool:
+    texts = ("kind", "subject", "words", "verdict", "label", "evidence")
+    return isinstance(rows, list) and all(
+        isinstance(row, dict)
+        and all(isinstance(row.get(name), str) for name in texts)
+        and isinstance(row.get("ask"), list)
+        and all(isinstance(one, str) for one in row["ask"])
+        for row in rows
+    )
