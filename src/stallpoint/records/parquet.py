@@ -125,12 +125,13 @@ def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
 def read_frames(
     tables: Iterable[Table], files: Mapping[str, str | Path | Sequence[str | Path]]
 ) -> dict[str, pd.DataFrame]:
-    """Read the given tables as data frames by name; `files` holds for each name a path, or several with parts of it."""
+    """Read the given tables as data frames by name; `files` holds for each name a path, or its parts, if any."""
 
     def frame(table: Table) -> pd.DataFrame:
         given = files[table.name]
         parts = [given] if isinstance(given, str | Path) else given
-        found: pd.DataFrame = pa.concat_tables([read(table, Path(part)) for part in parts]).to_pandas()
+        read_parts = [read(table, Path(part)) for part in parts]
+        found: pd.DataFrame = pa.concat_tables(read_parts or [table.schema.empty_table()]).to_pandas()
         return found
 
     return {table.name: frame(table) for table in tables}

@@ -314,7 +314,7 @@ def test_external_tables_are_told_at_the_most_workers_of_each_series() -> None:
     ]
     both = [{**rows[0], "workers": 2, "measured": 20.0}, *rows]
     (line,) = external_lines(both)
-    assert "20 → 31 samples/s on 2 → 4 workers, 77 % efficient; at 16 workers not known (ring)" in line
+    assert "20 → 31 samples/s on 2 → 4 workers, 78 % efficient; at 16 workers not known (ring)" in line
     assert list(external_lines([{**rows[1], "series": str(k)} for k in range(12)]))[-1].startswith("2 more series")
 
 

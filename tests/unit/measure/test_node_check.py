@@ -267,3 +267,10 @@ def test_ranks_that_do_not_find_each_other_are_said_once() -> None:
     assert "srun --mpi=pmix for Open MPI" in found["MPI"]["advice"]
     other = run(environment={**ENVIRONMENT, "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2", "SLURM_PROCID": "1"})
     assert (other.returncode, other.stdout) == (0, "")
+
+
+def test_each_node_names_its_own_interface_in_the_common_network(tmp_path: Path) -> None:
+    interfaces = {"enp1s0": IPv4Interface("10.0.0.2/24"), "lo": IPv4Interface("127.0.0.1/8")}
+    here = node(tmp_path, {"sys/class/net/enp1s0/speed": "10000\n"}, interfaces=interfaces)
+    found = node_check.meeting(here, [interfaces, ADDRESSES])
+    assert found.in_words() == "ok    meet on     enp1s0 (10.0.0.2, 10 Gbit/s) on 2 nodes"

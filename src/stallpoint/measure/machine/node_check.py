@@ -391,9 +391,10 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
     library, problem, world = _world(ranks)
     if world is None and not first_process():
         return []
-    own = (socket.gethostname(), dict(node.interfaces), chosen(node.interfaces, node.variables))
+    own = (socket.gethostname(), chosen(node.interfaces, node.variables))
     everyone = world.comm.allgather(own) if world else [own]
-    allowed = list({host: found for host, _, found in everyone}.values())
+    hosts = {own[0]: own[1], **dict(everyone)}
+    allowed = list(hosts.values())  # this node's first
     node_alone = [
         cores(node, wanted_cores),
         memory(node),
