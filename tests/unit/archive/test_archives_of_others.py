@@ -20,7 +20,7 @@ from stallpoint.explain.importing import import_cell
 from stallpoint.models import fitting
 from stallpoint.networks.described import descriptions
 from stallpoint.records.parquet import read, read_frames, write
-from stallpoint.records.tables import ENVIRONMENTS, ITERATIONS, NETWORK_LAYERS, RUNS, TIDY_TABLES
+from stallpoint.records.tables import ENVIRONMENTS, ITERATIONS, NETWORK_LAYERS, RUNS, SCHEMA_VERSION, TIDY_TABLES
 from stallpoint.study.collect import collect
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
@@ -170,7 +170,10 @@ def unlisted(name: str, data: bytes) -> bytes:
     [
         (without("archive.json"), "archives[0]: {path} is not an archive of stallpoint: it has no archive.json"),
         (without("checksums"), "archives[0]: {path} is not an archive of stallpoint: it has no checksums.sha256"),
-        (index_with(records=99), "archives[0]: {path}: format 99 of its records, this program reads 4"),
+        (
+            index_with(records=99),
+            f"archives[0]: {{path}}: format 99 of its records, this program reads {SCHEMA_VERSION}",
+        ),
         (index_with(archive=2), "archives[0]: {path}: format 2 of its archive, this program reads 1"),
         (index_with(cells={"a": {"kind": "train"}}), "archives[0]: {path}: its archive.json is not the index"),
         (

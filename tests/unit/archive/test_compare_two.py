@@ -96,7 +96,7 @@ def test_values_without_repeats_are_refused(tmp_path: Path, capsys: pytest.Captu
     [
         ({"new": "nothing.csv"}, "a study or an archive is compared with another one"),
         ({"pattern": "(?P<speed>x)"}, "names no group"),
-        ({"pattern": "step 1[0-9]: (?P<rate>[0-9.]+)"}, "iterations behind the warm-up"),
+        ({"pattern": "step 1[0-9]: (?P<rate>[0-9.]+)"}, "iterations after the warm-up"),
         ({}, "neither a table of rates"),
     ],
 )
