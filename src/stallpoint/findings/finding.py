@@ -93,11 +93,15 @@ def in_markdown(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def in_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Objects with the fields of `Finding`; numbers that JSON does not have are null."""
-    return [{name: _known(value) for name, value in asdict(one).items()} for one in findings]
+    """Return objects with the fields of `Finding`; numbers that JSON does not have are null."""
+    return [_plain(asdict(one)) for one in findings]
 
 
-def _known(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
