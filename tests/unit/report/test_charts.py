@@ -425,10 +425,10 @@ def test_all_charts_are_drawn_in_one_process_and_equal_tables_give_equal_files_i
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     rendering.render_all({**tables, "visits": tables["visits"].drop(columns="started")}, here)
-    said = (here / "turns.error").read_text(encoding="utf-8")
+    said = (here / "visits.error").read_text(encoding="utf-8")
     assert said.startswith("Traceback")
-    assert said.endswith("\nerror: chart visits cannot be drawn: KeyError: 'began'\n")
-    (here / "turns.error").unlink()
+    assert said.endswith("\nerror: chart visits cannot be drawn: KeyError: 'started'\n")
+    (here / "visits.error").unlink()
     (tmp_path / "tables").write_bytes(pickle.dumps(tables))
     program = (
         "import pickle, sys; from pathlib import Path; from stallpoint.report.charts.render import FORMATS, render\n"

@@ -160,11 +160,11 @@ def test_the_mouse_brings_the_tooltip(wide: Page) -> None:
     ("axis", "value", "unmoved"),
     first_by_day([
         # The turns are of all networks and storages.
-        ("network", "googlenet", {"all-reduce", "storage", "turns", "extrapolation"}),
+        ("network", "googlenet", {"all-reduce", "storage", "visits", "extrapolation"}),
         ("hardware", "gpu", {"extrapolation", "steps-to-target", "noise-scale"}),
         # These are of all storages together, or of none.
         ("storage", "shared", {"roofline", "all-reduce", "free-communication", "layer-share", "layer-speedup", "sgemm",
-                               "amdahl", "memory", "turns", "extrapolation", "staleness"}),
+                               "amdahl", "memory", "visits", "extrapolation", "staleness"}),
     ]),
 )  # fmt: skip
 def test_choosing_changes_cards_charts_and_tables_and_stays_in_the_address(
