@@ -159,7 +159,7 @@ def test_files_of_a_converted_set_that_are_missing_are_noticed(images: Storage, 
     target = Storage("t", tmp_path / "made", "tar")
     convert.convert(images, target)
     target.open().files()[1].unlink()
-    with pytest.raises(InputError, match="has 18 of the 23 samples that it was converted with"):
+    with pytest.raises(InputError, match="has 18 of the 23 samples of its conversion"):
         prepare(target, generate=None, seed=0)
     (target.path / CONVERSION_FILE).write_text("{")
     with pytest.raises(InputError, match=f"{CONVERSION_FILE}: not readable"):

@@ -153,12 +153,12 @@ def test_a_command_computes_with_the_threads_of_its_cell_whichever_library_it_co
             r"mine\.run: unknown placeholder \{bach\}; did you mean \{batch\}\?",
         ),
         *(
-            ({"run": f"train {odd}"}, r"mine\.run: .*name alone")
+            ({"run": f"train {odd}"}, r"mine\.run: .*only a name")
             for odd in ("{nodes:9999999}", "{nodes!r}", "{nodes:{x}}")
         ),
         ({"run": "train {nodes.__class__}"}, r"mine\.run: unknown placeholder"),
         ({"run": "train \0"}, r"mine\.run: holds a NUL byte"),
-        ({"launch": "mpirun -n {ranks:zzz}"}, r"mine\.launch: .*name alone"),
+        ({"launch": "mpirun -n {ranks:zzz}"}, r"mine\.launch: .*only a name"),
         ({"run": "train {"}, r"commands\.mine\.run: .*braces that are no placeholder are written twice"),
         ({"run": "train 'x"}, r"commands\.mine\.run: .*No closing quotation"),
         ({"run": "  "}, r"commands\.mine\.run: an empty command"),
