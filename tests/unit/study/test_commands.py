@@ -392,7 +392,7 @@ def test_a_command_that_is_told_of_a_storage_has_it_read_alone_too() -> None:
         ),
         ({"matrix": [{**STUDY["matrix"][0], "storage": "dsk"}]}, r"matrix\[0\].storage.*'dsk'.*did you mean.*disk"),
         ({"commands": {"alexnet": {"run": "train"}}}, r"commands\.alexnet: is a network already"),
-        ({"storage": {"script": STUDY["storage"]["disk"]}}, r"storage\.script: is what data of commands is called"),
+        ({"storage": {"script": STUDY["storage"]["disk"]}}, r"storage\.script: is the name of commands' own data"),
     ],
 )
 def test_wrong_studies_of_commands_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -73,7 +73,7 @@ def test_combinations_that_cannot_run_are_left_out_with_the_reason(block: dict[s
         ({"recipe": "momentun"}, r"convergence\[0\].recipe: unknown recipe 'momentun', did you mean 'momentum'"),
         ({"validation": "mad"}, r"convergence\[0\].validation: unknown storage 'mad', did you mean 'made'"),
         ({"sync": "asynchronous", "recipe": ["sgd", "lars"]}, r"convergence\[0\].recipe: lars updates by lars, whose"),
-        ({"sync": "none"}, r"convergence\[0\].sync: preset none sends nothing"),
+        ({"sync": "none"}, r"convergence\[0\].sync: preset none does not communicate"),
         ({"sync": "zero-1"}, r"convergence\[0\].sync: preset zero-1 shards weights or the optimiser"),
         ({"sync": "one-weird-trick"}, r"convergence\[0\].sync: preset one-weird-trick splits the outputs of layers"),
         ({"sync": "pipeline"}, r"convergence\[0\].sync: preset pipeline cuts the network into stages"),
