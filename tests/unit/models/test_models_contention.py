@@ -239,7 +239,7 @@ def test_of_many_points_the_most_alike_are_learned_from(monkeypatch: pytest.Monk
         rows = other[name][other[name]["cell"].str.contains("googlenet")]
         both[name] = pd.concat([rows, alone[name]], ignore_index=True)
     expected, mixed = errors(alone), errors(both)
-    monkeypatch.setattr("stallpoint.models.terms.contention.MOST_SEEN", 3)  # the points on 2 nodes of one network
+    monkeypatch.setattr("stallpoint.models.terms.contention.MAX_POINTS", 3)  # the points on 2 nodes of one network
     assert errors(both) == pytest.approx(expected, abs=0.01)
     assert mixed != pytest.approx(expected, abs=0.01), "messages of the other network are delayed ten times as long"
 

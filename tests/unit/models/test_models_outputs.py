@@ -116,7 +116,7 @@ def test_after_the_backward_pass_nothing_is_hidden() -> None:
 def test_what_is_gathered_is_delayed_in_each_of_its_rounds() -> None:
     after_backward = replace(TRICK, start="after-backward")
     delayed = replace(NONE, after=PerMessage(np.full(1, 1e-3), np.ones(1)))
-    with_delay, without = (predicted(after_backward, 8, calibrated=learned).parts for learned in (delayed, NONE))
+    with_delay, without = (predicted(after_backward, 8, learned=learned).parts for learned in (delayed, NONE))
     messages, rounds = 2 * len(TAKEN) + 2, 3
     more = with_delay.exposed_communication[0] - without.exposed_communication[0]
     assert more == pytest.approx(messages * rounds * 1e-3)
