@@ -108,7 +108,7 @@ rule report_page:
         f"{LOGS}/report_page.log",
     params:
         study=STUDY.name,
-        left_out=[{"axes": dict(entry.axes), "reason": entry.reason} for entry in STUDY.excluded],
+        excluded=[{"axes": dict(entry.axes), "reason": entry.reason} for entry in STUDY.excluded],
     script:
         "../../scripts/report_page.py"
 

@@ -135,7 +135,7 @@ def test_what_was_planted_is_found_by_leaving_it_out_and_on_the_critical_path(
 ) -> None:
     (row,) = at(fitted["interventions"], place).query(f"intervention == '{intervention}'").to_dict("records")
     assert near(row["saved_low"], row["saved_high"], seconds)
-    assert near(row["parted_low"], row["parted_high"], seconds)
+    assert near(row["expected_low"], row["expected_high"], seconds)
     assert cause in {CAUSE_OF[part] for part in row["parts"].split("; ")}
     path = at(fitted["critical_path"], place).groupby("cause")[["seconds", "seconds_low", "seconds_high"]].sum()
     assert near(*path.loc[cause, ["seconds_low", "seconds_high"]], seconds)

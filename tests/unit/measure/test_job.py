@@ -175,7 +175,7 @@ def test_whatever_a_cell_raises_is_its_failure(
 
 def test_rows_of_a_wrong_type_are_a_failure(folder: Path) -> None:
     def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
-        keep.add(COLLECTIVES, operation=7, message_bytes="x", sample=0, warmup=False, messages=1, seconds=0.5)
+        keep.add(COLLECTIVES, operation=7, message_bytes="x", sample=0, warmup=False, calls=1, seconds=0.5)
 
     job.run(a_cell(1), measure, folder)
     assert failure(folder).startswith("Arrow")
