@@ -21,7 +21,7 @@ from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.networks.layers import layers
 from stallpoint.networks.own import own_network
 from stallpoint.records.parquet import read
-from stallpoint.records.tables import ITERATIONS, LAYERS, MACHINE, SGEMM
+from stallpoint.records.tables import ITERATIONS, LAYERS, MACHINE, RUNS, SGEMM
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.storage.tokens import Sequences
@@ -175,7 +175,7 @@ def test_a_sketch_is_not_run() -> None:
         ({"build": "mine"}, "networks.mine.build: 'mine' should be MODULE:FUNCTION or FILE.py:FUNCTION"),
         ({"build": "nets/none.py:logits"}, "networks.mine.build: there is no file nets/none.py"),
         ({"image_size": None}, "networks.mine: needs its input, image_size, or sequence_length"),
-        ({"vocabulary": 5}, "but says image_size, vocabulary"),
+        ({"vocabulary": 5}, "but has image_size, vocabulary"),
         ({"build": "no_such.module:f"}, "importing no_such.module failed: ModuleNotFoundError: No module"),
         ({"build": "nets/mine.py:logit"}, "networks.mine.build: nets/mine.py has no function logit"),
         ({"build": "nets/mine.py:nothing"}, "nets/mine.py has no function nothing"),
@@ -253,6 +253,7 @@ def test_a_storage_of_another_kind_is_refused(ranks: Ranks, here: Path) -> None:
     write_synthetic(Storage("local", here / "images", "files"), 4, seed=1)
     values = json.loads(train_cell(here / "images", 1).to_json())
     cell = cell_from_json(json.dumps({**values, "storage_format": "files"}))
-    status, printed = run_job(ranks, cell, here / "cell")
-    assert status == 2
-    assert "holds images, but the network takes sequences of 6 tokens out of 100" in printed
+    status, _ = run_job(ranks, cell, here / "cell")
+    (run,) = read(RUNS, here / "cell/runs.parquet").to_pylist()
+    assert (status, run["status"]) == (0, "failed")
+    assert "holds images, but the network takes sequences of 6 tokens out of 100" in run["reason"]
