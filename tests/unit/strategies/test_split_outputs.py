@@ -66,7 +66,7 @@ def test_gradients_of_split_layers_are_not_sent_and_what_is_gathered_is_waited_f
         for phases, columns in zip(part.phases, part.layers, strict=True):
             of = dict(zip(columns["layer"], range(len(columns["layer"])), strict=True))
             assert columns["gradient_bytes"] == sizes, "of whole layers"
-            sent = {name: columns["message_bytes"][place] for name, place in of.items()}
+            sent = {name: columns["bucket_bytes"][place] for name, place in of.items()}
             assert {name for name, size in sent.items() if size} == {"conv", "conv2"}
             assert all(sent[name] == sizes[of[name]] for name in ("conv", "conv2"))
             exchanged = 0.0

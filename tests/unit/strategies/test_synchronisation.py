@@ -107,7 +107,7 @@ def test_messages_go_in_their_order_whatever_the_layers_order(during_backward: b
         for layer in (0, 1, 2):
             sends.ready(layer)
         sends.finish()
-        sent = sends.sent()
+        sent = sends.transfers()
         assert {layer: (one.message, one.bytes) for layer, one in sent.items()} == {2: (0, 100), 1: (1, 30), 0: (1, 30)}
         assert sent[2].start <= sent[2].end <= sent[1].start <= sent[1].end
     assert exchange.numbers == [0, 1, 0, 1]
@@ -174,7 +174,7 @@ def test_messages_wait_for_gradients_and_the_update_for_messages_in_the_devices_
     sends.ready(0)
     sends.finish()
     assert ",".join(done) == asked
-    sent = sends.sent()
+    sent = sends.transfers()
     assert [(sent[layer].start, sent[layer].end) for layer in (2, 1, 0)] == (
         [(1, 2), (4, 5), (4, 5)] if during_backward else [(1, 2), (3, 4), (3, 4)]
     )
@@ -286,13 +286,13 @@ def sent_before_the_last_layer_is_ready(world: World, when: str) -> set[int]:
     for number, parameter in enumerate(model.parameters()):
         parameter.grad = torch.full_like(parameter, number + 10.0 * world.rank)
     synchronisation.ready(1)
-    while when == "layer-ready" and not synchronisation.sent():
+    while when == "layer-ready" and not synchronisation.transfers():
         time.sleep(0.001)
     time.sleep(0.1)  # in which a message that should not go could
-    sent = set(synchronisation.sent())
+    sent = set(synchronisation.transfers())
     synchronisation.ready(0)
     synchronisation.finish()
-    assert set(synchronisation.sent()) == {0, 1}
+    assert set(synchronisation.transfers()) == {0, 1}
     for number, parameter in enumerate(model.parameters()):
         assert (parameter.grad == 2.0 * number + 10).all(), (number, parameter.grad)
     synchronisation.close(wait=True)
