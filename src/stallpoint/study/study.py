@@ -163,6 +163,6 @@ def expand(
     if config["archives"] and archives is None:
         raise InputError("archives: those of other studies cannot be taken here")
     taken = archives(config) if archives else ()
-    if not cells and not taken:
+    if not cells and not taken and not config["external_tables"]:
         raise InputError("the study has no cell to run: matrix excludes every combination, and nothing is imported")
     return Study(name=config["study"], config=config, cells=cells, excluded=(*excluded, *no_runs), archives=taken)

@@ -1,0 +1,31 @@
+"""A study that measures nothing: tables of rates from elsewhere go through the whole workflow to a report."""
+
+import json
+from collections.abc import Callable
+
+from checkout import Checkout
+
+from stallpoint.explain.answering import explain_files
+from stallpoint.explain.rate_answers import Options
+
+SERIES = "made up in elsewhere: 100 → 1460 samples/s on 1 → 16 workers, 91 % efficient; at 128 workers "
+
+
+def test_external_tables_alone_run_to_a_report_that_says_what_they_say(new_checkout: Callable[..., Checkout]) -> None:
+    checkout = new_checkout()
+    checkout.study = {"study": "tiny", "external_tables": {"elsewhere": "elsewhere.csv"}}
+    checkout.write_study()
+    ran = checkout.snakemake()
+    assert ran.status == 0, ran.text
+    assert SERIES in ran.text
+    assert SERIES in checkout.results("conclusions.md").read_text()
+    found = json.loads(checkout.results("conclusions.json").read_text())
+    assert [(row["kind"], row["evidence"]) for row in found["findings"]] == [("external table", "measured elsewhere")]
+    assert "made up" in checkout.results("report.html").read_text()
+    (answer,) = explain_files([str(checkout.results())], Options()).answers
+    assert f"{answer.subject}: {answer.words}".startswith(f"tiny, {SERIES}")
+    table = checkout.folder / "elsewhere.csv"
+    table.write_text(table.read_text().replace("740", "fast"))
+    ran = checkout.snakemake()
+    assert ran.status != 0
+    assert "elsewhere.csv, line 5: samples_per_second is fast; a finite number is expected" in ran.text
