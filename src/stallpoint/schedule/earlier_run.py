@@ -24,6 +24,7 @@ from stallpoint.slurm.left_jobs import Run, known
 FILE = "stallpoint_runs.json"
 """Name of the file with the runs, in Snakemake's folder."""
 VARIABLE = "STALLPOINT_RUN"
+SLURM_JOB = b"SLURM_JOB_ID"
 PATIENCE = 60.0
 """How long processes may take to end before they are killed, s: those that measure save what they have."""
 
@@ -52,11 +53,12 @@ def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator
 
 
 def _processes(run: Run) -> list[int]:
-    """Processes of this machine that the run started, or that these started."""
-    mark, found = f"{VARIABLE}={run.name}".encode(), []
+    """Processes of this machine that the run started, or that these started; those of its Slurm jobs are Slurm's."""
+    own, found = os.environb.get(SLURM_JOB), []
     for file in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # it ended, or is another user's
-            if mark in file.read_bytes().split(b"\0"):
+            given = dict(entry.partition(b"=")[::2] for entry in file.read_bytes().split(b"\0"))
+            if given.get(VARIABLE.encode()) == run.name.encode() and given.get(SLURM_JOB, own) == own:
                 found.append(int(file.parent.name))
     return found
 

@@ -77,6 +77,18 @@ def test_a_run_that_goes_on_or_may_elsewhere_keeps_its_lock_and_processes(
     assert [run.name for run in known(folder / FILE)] == ["left", os.environ[VARIABLE]]
 
 
+def test_processes_of_slurms_jobs_are_left_to_slurm(folder: Path) -> None:
+    written(folder, began="before")
+    env = {**os.environ, VARIABLE: "left", "SLURM_JOB_ID": "4711"}
+    with subprocess.Popen([sys.executable, "-c", DEAF], env=env, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout
+        job.stdout.readline()
+        (line,) = said(folder)
+        assert "processes" not in line
+        assert job.poll() is None
+        job.kill()
+
+
 def test_a_run_that_ended_well_is_not_spoken_of(folder: Path) -> None:
     written(folder, began="before")
     (folder / "locks/0.output.lock").unlink()
