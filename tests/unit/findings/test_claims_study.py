@@ -225,6 +225,14 @@ def test_claims_of_papers_and_of_the_study_are_counted_apart(judged: dict[str, J
     assert list(claim_words.summary_lines(own)) == [this_study]
 
 
+def test_an_untested_claim_of_the_study_itself_stands_with_what_it_lacks(judged: dict[str, Judged]) -> None:
+    """Only claims of papers are counted in one line: a study's own claim is a question that somebody asked."""
+    untested = next(claim for claim in judged.values() if claim["verdict"] == UNTESTED)
+    (row,) = [line for line in "\n".join(claim_words.blocks([{**untested, "paper": OWN}])).splitlines() if "**" in line]
+    assert row.startswith(f"| {plain(untested['sentence'])} | ")
+    assert plain(untested["combinations"][0]["missing"]) in row
+
+
 def test_text_of_a_claim_cannot_break_page_or_table(judged: dict[str, Judged]) -> None:
     claim = {**judged["lrn-negligible"], "sentence": "a | b <script>", "paper": "A & B <i>"}
     markdown = "\n".join(claim_words.blocks([claim]))

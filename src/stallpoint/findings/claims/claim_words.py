@@ -43,7 +43,7 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def blocks(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Return the section of details.md: a table of the tested claims of each paper, and one line for the others."""
+    """Return the section of details.md: a table of each paper's tested claims and of all of the study's own."""
     if not judged:
         return
     yield "## Claims"
@@ -51,9 +51,9 @@ def blocks(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for paper in dict.fromkeys(claim["paper"] for claim in judged):
         yield f"### {plain(paper)}"
         of_paper = [claim for claim in judged if claim["paper"] == paper]
-        if tested := [_row(claim) for claim in of_paper if claim["verdict"] != UNTESTED]:
-            yield markdown_table(HEAD, tested)
-        if untested := len(of_paper) - len(tested):
+        if shown := [_row(claim) for claim in of_paper if claim["verdict"] != UNTESTED or paper == OWN]:
+            yield markdown_table(HEAD, shown)
+        if untested := len(of_paper) - len(shown):
             yield f"{untested} not tested; the report says which cells each of them lacks."
 
 
