@@ -108,7 +108,7 @@ def test_messages_go_in_their_order_whatever_the_layers_order(during_backward: b
             sends.ready(layer)
         sends.finish()
         sent = sends.transfers()
-        assert {layer: (one.message, one.bytes) for layer, one in sent.items()} == {2: (0, 100), 1: (1, 30), 0: (1, 30)}
+        assert {layer: (one.bucket, one.bytes) for layer, one in sent.items()} == {2: (0, 100), 1: (1, 30), 0: (1, 30)}
         assert sent[2].start <= sent[2].end <= sent[1].start <= sent[1].end
     assert exchange.numbers == [0, 1, 0, 1]
     sends.close(wait=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,24 @@ from stallpoint.study.workers import Placement
 
 Buckets = Sequence[Sequence[int]]
 """Layers of each message, in the order of sending."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Costs of one iteration, from which its task graph is built."""
+
+    times: Times
+    reading: Ensemble
+    """Time to read the mini-batch, s, [1 + REPLICATES]."""
+    collectives: CollectiveTimes
+    """Sums of the gradients, one for each of `buckets`."""
+    gathered: CollectiveTimes
+    """All-gathers of weights."""
+    exchanged: CollectiveTimes
+    """What passes wait for other than gradients and weights."""
+    buckets: Buckets
+    calibrated: Effects
+    """What training adds to these isolated times."""
 
 
 class Replicas:
@@ -96,7 +114,7 @@ class Replicas:
         collectives = isolated.collectives.slowed(np.reshape(slower, (-1, 1)))
         exchanged = self.exchanged().slowed(np.reshape(slower, (-1, 1)))
         gathered = self.gathered(buckets)
-        timeline = self.timeline(times, reading, collectives, gathered, exchanged, buckets, calibrated)
+        timeline = self.timeline(Terms(times, reading, collectives, gathered, exchanged, buckets, calibrated))
         start, end = timeline.start, timeline.end
         isolated_backward = isolated.backward * calibrated.backward
         slowed = calibrated.backward * np.divide(
@@ -149,19 +167,11 @@ class Replicas:
 
     # --- what a strategy may do otherwise -------------------------------------------------------
 
-    def timeline(
-        self,
-        times: Times,
-        reading: Ensemble,
-        collectives: CollectiveTimes,
-        gathered: CollectiveTimes,
-        exchanged: CollectiveTimes,
-        buckets: Buckets,
-        calibrated: Effects,
-    ) -> Timeline:
+    def timeline(self, terms: Terms) -> Timeline:
         """Return when passes and messages run."""
-        after_update = np.zeros(1 + REPLICATES) + calibrated.waited_for(gathered).sum(-1)
-        costs = self.costs(times, reading, collectives, buckets, calibrated, after_update)
+        times, calibrated = terms.times, terms.calibrated
+        after_update = np.zeros(1 + REPLICATES) + calibrated.waited_for(terms.gathered).sum(-1)
+        costs = self.costs(terms, after_update)
         earlier = times.backward * calibrated.backward * (1 - 1 / self.preset.accumulate)
         timeline = timelines.unsharded(
             costs, self.preset, prefetch=self.prefetch, earlier=earlier, forward=times.forward * calibrated.forward
@@ -172,29 +182,22 @@ class Replicas:
             exposed=timeline.exposed + after_update,
         )
 
-    def costs(
-        self,
-        times: Times,
-        reading: Ensemble,
-        collectives: CollectiveTimes,
-        buckets: Buckets,
-        calibrated: Effects,
-        after_update: Ensemble,
-    ) -> taskgraph.Costs:
+    def costs(self, terms: Terms, after_update: Ensemble) -> taskgraph.Costs:
         """Return the costs of the mean worker, and of the slowest, for which all wait.
 
         All parts of a mini-batch but the last are computed before the last one's forward pass; messages sent
         `after_update` belong to that.
         """
-        factor = slowness(calibrated, waits=bool(buckets) and self.strategy.waits)
+        times, calibrated = terms.times, terms.calibrated
+        factor = slowness(calibrated, waits=bool(terms.buckets) and self.strategy.waits)
         backward = times.backward_steps * calibrated.backward[:, None]
         earlier = backward.sum(-1) * (1 - 1 / self.preset.accumulate)
         return taskgraph.Costs(
-            read=reading,
+            read=terms.reading,
             copy=times.host_to_device,
             forward=[factor * (times.forward * calibrated.forward + earlier) + self.taken_over(calibrated)],
             backward=np.moveaxis(factor[..., None] * backward / self.preset.accumulate, -1, 0),
-            collectives=message_tasks(buckets, collectives, calibrated),
+            collectives=message_tasks(terms.buckets, terms.collectives, calibrated),
             update=times.update * calibrated.update + after_update,
         )
 

@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from stallpoint.models import taskgraph
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.iteration import timeline as timelines
-from stallpoint.models.iteration.replicas import Buckets, Replicas, message_tasks, slowness
+from stallpoint.models.iteration.replicas import Buckets, Replicas, Terms, message_tasks, slowness
 from stallpoint.models.iteration.timeline import Timeline
 from stallpoint.models.terms import effects
-from stallpoint.models.terms.compute import Times
-from stallpoint.models.terms.effects import CollectiveTimes, Effects, IsolatedTimes
+from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 
@@ -29,25 +28,16 @@ class ShardedIteration(Replicas):
             return isolated
         gathered, reading = self.gathered(buckets), np.zeros(1 + REPLICATES)
         known = effects.AS_CO_RUN if gathered.co_run else effects.NONE
-        costs = self._costs(times, reading, isolated.collectives, gathered, buckets, known)
-        passes = timelines.sharded(costs, self.preset, prefetch=True, blocks=[])
+        terms = Terms(times, reading, isolated.collectives, gathered, self.exchanged(), buckets, known)
+        passes = timelines.sharded(self._costs(terms), self.preset, prefetch=True, blocks=[])
         return replace(isolated, forward=passes.forward, backward=passes.backward, gathered=gathered)
 
-    def timeline(
-        self,
-        times: Times,
-        reading: Ensemble,
-        collectives: CollectiveTimes,
-        gathered: CollectiveTimes,
-        exchanged: CollectiveTimes,
-        buckets: Buckets,
-        calibrated: Effects,
-    ) -> Timeline:
+    def timeline(self, terms: Terms) -> Timeline:
         """As in `Replicas`."""
-        if not buckets:
-            return super().timeline(times, reading, collectives, gathered, exchanged, buckets, calibrated)
-        costs = self._costs(times, reading, collectives, gathered, buckets, calibrated)
-        return timelines.sharded(costs, self.preset, prefetch=self.prefetch, blocks=range(len(buckets) - 1, -1, -1))
+        if not terms.buckets:
+            return super().timeline(terms)
+        blocks = range(len(terms.buckets) - 1, -1, -1)
+        return timelines.sharded(self._costs(terms), self.preset, prefetch=self.prefetch, blocks=blocks)
 
     def summed(self, sizes: Sequence[int]) -> CollectiveTimes:
         """Return reduce-scatters within the groups that hold all weights, and all-reduces between the groups."""
@@ -63,25 +53,18 @@ class ShardedIteration(Replicas):
         """Return the all-gathers of each message's weights."""
         return self.collectives(self.sizes(buckets), ALL_GATHER, self.strategy.group(self.point.placement))
 
-    def _costs(
-        self,
-        times: Times,
-        reading: Ensemble,
-        collectives: CollectiveTimes,
-        gathered: CollectiveTimes,
-        buckets: Buckets,
-        calibrated: Effects,
-    ) -> taskgraph.ShardedCosts:
+    def _costs(self, terms: Terms) -> taskgraph.ShardedCosts:
         """Return the times of each layer in one pass, of the mean worker and of the slowest."""
+        times, calibrated = terms.times, terms.calibrated
         factor = slowness(calibrated, waits=True)[..., None] / self.preset.accumulate
-        blocks = [sorted(members) for members in buckets]
+        blocks = [sorted(members) for members in terms.buckets]
         gathering = replace(calibrated, co_running=calibrated.gathering, after=calibrated.gathering)
         return taskgraph.ShardedCosts(
-            read=reading,
+            read=terms.reading,
             copy=times.host_to_device + self.taken_over(calibrated),
             forward=np.moveaxis(factor * times.forward_steps * calibrated.forward[:, None], -1, 0),
             backward=np.moveaxis(factor * times.backward_steps * calibrated.backward[:, None], -1, 0),
-            gathers=message_tasks(blocks, gathered, gathering)[::-1],
-            reduces=message_tasks(blocks, collectives, calibrated)[::-1],
+            gathers=message_tasks(blocks, terms.gathered, gathering)[::-1],
+            reduces=message_tasks(blocks, terms.collectives, calibrated)[::-1],
             update=times.update * calibrated.update,
         )

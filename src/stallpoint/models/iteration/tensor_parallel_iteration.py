@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.iteration import timeline as timelines
-from stallpoint.models.iteration.replicas import Buckets, Replicas, slowness
+from stallpoint.models.iteration.replicas import Replicas, Terms, slowness
 from stallpoint.models.iteration.timeline import Timeline
 from stallpoint.models.terms.compute import Times
-from stallpoint.models.terms.effects import CollectiveTimes, Effects
+from stallpoint.models.terms.effects import CollectiveTimes
 from stallpoint.strategies.options import ALL_GATHER, REDUCE_SCATTER
 
 
@@ -30,20 +30,12 @@ class TensorParallelIteration(Replicas):
         shared = times.with_shares(everyone or times.scaled(self.point.ranks), shares)
         return replace(shared, update=times.update * self._kept(shares))
 
-    def timeline(
-        self,
-        times: Times,
-        reading: Ensemble,
-        collectives: CollectiveTimes,
-        gathered: CollectiveTimes,
-        exchanged: CollectiveTimes,
-        buckets: Buckets,
-        calibrated: Effects,
-    ) -> Timeline:
+    def timeline(self, terms: Terms) -> Timeline:
         """As in `Replicas`."""
-        costs = self.costs(times, reading, collectives, buckets, calibrated, np.zeros(1 + REPLICATES))
+        times, calibrated = terms.times, terms.calibrated
+        costs = self.costs(terms, np.zeros(1 + REPLICATES))
         forward = slowness(calibrated, waits=True)[..., None] * times.forward_steps * calibrated.forward[:, None]
-        gathers, scatters = np.split(calibrated.waited_for(exchanged).T, 2)
+        gathers, scatters = np.split(calibrated.waited_for(terms.exchanged).T, 2)
         costs = replace(
             costs,
             copy=times.host_to_device + self.taken_over(calibrated),
