@@ -9,7 +9,7 @@ own (`stallpoint.networks.own`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -113,27 +113,29 @@ _OF_DECODERS = (
     "what is computed again"
 )
 
+_ALEXNET = RegisteredNetwork(
+    name="alexnet",
+    build_function="alexnet:alexnet",
+    takes=Images(227, IMAGENET_CLASSES),
+    parameters=60_965_224,
+    largest_layer_bytes=151_011_328,
+    multiply_adds=724_406_816,
+    max_stages=8,
+    split_layers=3,
+    published=Published(
+        parameters=Number(
+            "61.0e6", "Sze et al., Efficient Processing of Deep Neural Networks, Proc. IEEE 2017, Table II"
+        ),
+        multiply_adds=Number("724e6", "Sze et al., Table II"),
+    ),
+    description="AlexNet in Caffe's one-tower form: grouped convolutions, local response normalisation",
+    source="Krizhevsky, Sutskever & Hinton (2012); Caffe's bvlc_alexnet",
+)
+
 NETWORKS: dict[str, RegisteredNetwork] = {
     network.name: network
     for network in (
-        RegisteredNetwork(
-            name="alexnet",
-            build_function="alexnet:alexnet",
-            takes=Images(227, IMAGENET_CLASSES),
-            parameters=60_965_224,
-            largest_layer_bytes=151_011_328,
-            multiply_adds=724_406_816,
-            max_stages=8,
-            split_layers=3,
-            published=Published(
-                parameters=Number(
-                    "61.0e6", "Sze et al., Efficient Processing of Deep Neural Networks, Proc. IEEE 2017, Table II"
-                ),
-                multiply_adds=Number("724e6", "Sze et al., Table II"),
-            ),
-            description="AlexNet in Caffe's one-tower form: grouped convolutions, local response normalisation",
-            source="Krizhevsky, Sutskever & Hinton (2012); Caffe's bvlc_alexnet",
-        ),
+        _ALEXNET,
         RegisteredNetwork(
             name="googlenet",
             build_function="googlenet:googlenet",
@@ -235,20 +237,11 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             description="AlexNet's later variant: no groups, no local response normalisation, fewer filters",
             source="Krizhevsky (2014), section 5; torchvision's alexnet",
         ),
-        RegisteredNetwork(
+        replace(
+            _ALEXNET,
             name="alexnet-no-lrn",
             build_function="alexnet:without_lrn",
-            takes=Images(227, IMAGENET_CLASSES),
-            parameters=60_965_224,
-            largest_layer_bytes=151_011_328,
-            multiply_adds=724_406_816,
-            max_stages=8,
-            split_layers=3,
-            published=Published(
-                parameters=Number("61.0e6", "Sze et al., Table II, of alexnet: normalisation learns nothing"),
-                multiply_adds=Number("724e6", "Sze et al., Table II, of alexnet: normalisation multiplies no matrices"),
-            ),
-            description="alexnet without local response normalisation",
+            description="alexnet without local response normalisation, which learns nothing and multiplies no matrices",
             source="Shi et al. (2018), Table IV, note",
         ),
         RegisteredNetwork(
