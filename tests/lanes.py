@@ -43,7 +43,7 @@ class Lane:
     budget: int
     """CPU seconds that the lane may take in ``make test``, all its processes together, those of Slurm's jobs too."""
     after: tuple[str, ...] = ("installing",)
-    """What has ended before it begins."""
+    """Steps and lanes that have to end before this one begins."""
 
     def command(self, workers: int, night: bool) -> list[str]:
         """Return the command line: `workers` at a time where the lane may share, nightly repetitions if `night`."""

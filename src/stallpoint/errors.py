@@ -44,7 +44,7 @@ class Unreadable(Unavailable):
 
 
 def shortened(message: str) -> str:
-    """A message as long as can be read: long lines lose their middle, and what is beyond so many lines is counted."""
+    """Return the message without the middle of long lines, and with lines beyond `MOST_LINES` only counted."""
     lines = [_shortened(line) for line in message.split("\n")]
     if len(lines) > MOST_LINES + 1:  # one more is as long as saying so, and may say so already
         lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more lines"]

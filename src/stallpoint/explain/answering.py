@@ -69,7 +69,7 @@ def _paths(names: Sequence[str]) -> list[Path]:
     paths: list[Path] = []
     for name in names:
         path = Path(name)
-        if path.is_dir() and not (study_results.read(path) or probe_records.folder_of(path)):
+        if path.is_dir() and not (study_results.is_study(path) or probe_records.folder_of(path)):
             from stallpoint.inputs.trace_formats import trace_files
 
             paths += trace_files([name])

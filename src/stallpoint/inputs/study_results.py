@@ -34,7 +34,7 @@ class StudyResults:
 
 
 def read(path: Path) -> list[StudyResults] | None:
-    """Return the conclusions that a path holds; None where it is no study, `InputError` where it lacks them."""
+    """Return the conclusions that a path holds; None if it is no study, `InputError` if a study has none."""
     if path.is_dir():
         return _of_folder(path)
     begin = head(path)
@@ -45,13 +45,21 @@ def read(path: Path) -> list[StudyResults] | None:
     return None
 
 
+def is_study(path: Path) -> bool:
+    """Return whether a folder is a study's, finished or not, or holds finished ones."""
+    return bool(_conclusions(path)) or any((path / name).is_dir() for name in ("tables", "raw"))
+
+
+def _conclusions(path: Path) -> list[Path]:
+    return [file for file in (path / FILE, *sorted(path.glob(f"results/*/{FILE}"))) if file.is_file()]
+
+
 def _of_folder(path: Path) -> list[StudyResults] | None:
-    files = [file for file in (path / FILE, *sorted(path.glob(f"results/*/{FILE}"))) if file.is_file()]
-    if files:
+    if not is_study(path):
+        return None
+    if files := _conclusions(path):
         return [_of_file(file) for file in files]
-    if (path / "tables").is_dir() or (path / "raw").is_dir():
-        raise InputError(f"{path}: a study without {FILE}: it is not finished; {AGAIN}")
-    return None
+    raise InputError(f"{path}: a study without {FILE}: it is not finished; {AGAIN}")
 
 
 def _of_file(file: Path) -> StudyResults:

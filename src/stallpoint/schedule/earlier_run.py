@@ -30,9 +30,9 @@ PATIENCE = 60.0
 
 
 def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator[str]:
-    """End what runs left that were killed, remove their lock, and write down this run in `folder`; says what was done.
+    """End the processes that killed runs left, remove their lock, and record this run; yields what was done.
 
-    The lock stays where a run goes on, or may go on on another machine.
+    The lock stays while another run continues, or may continue on another machine.
     """
     file = folder / FILE
     locked = locks.is_dir() and any(locks.iterdir())
@@ -53,7 +53,7 @@ def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator
 
 
 def _processes(run: Run) -> list[int]:
-    """Processes of this machine that the run started, or that these started; those of its Slurm jobs are Slurm's."""
+    """Return the processes of this machine that the run or its children started; those in Slurm jobs are Slurm's."""
     own, found = os.environb.get(SLURM_JOB), []
     for file in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # it ended, or is another user's

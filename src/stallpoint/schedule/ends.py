@@ -42,9 +42,9 @@ class End:
 
     @property
     def died(self) -> str:
-        """``rank 3 was killed (signal 9)``, ``ended with exit status 1``: how they ended, if by nobody's wish.
+        """How the processes died: ``rank 3 was killed (signal 9)``, ``ended with exit status 1``.
 
-        Empty where a node was lost, where somebody ended them, and where they said what they were given wrong.
+        Empty if a node was lost, if somebody ended the processes, and if they reported invalid input.
         """
         if _NODE_LOST.search(self.text) or self.refused:
             return ""
@@ -59,7 +59,7 @@ class End:
 
     @property
     def killed(self) -> bool:
-        """Whether signal 9 ended them, by nobody's wish."""
+        """Whether signal 9 ended the processes, and nobody asked for that."""
         return self.died.endswith(_by(signal.SIGKILL))
 
     @property

@@ -98,6 +98,8 @@ class Processes:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.died = ""
         """How they ended, if nobody says why: ``rank 3 was killed (signal 9)``."""
+        self.killed = False
+        """Whether that was by signal 9."""
         self._said_before = log.stat().st_size if log.exists() else 0
         self._oom_kills = oom_kills()
         try:
@@ -152,7 +154,7 @@ class Processes:
         if reason := end.out_of_memory:
             write_failure(order.cell, order.folder, datetime.now(UTC), reason)
             return ""
-        self.died = end.died
+        self.died, self.killed = end.died, end.killed
         why = end.refused or f"ended with exit status {exit_code}; {self._log} ends with\n{_last_words(self._log)}"
         return f"{order.cell.path}: visit {order.visit}: {why}"
 

@@ -264,14 +264,14 @@ class Pool:
         problems = processes.visit(*orders)
         if processes.ended:
             del self.running[scheme]
-        return self._died(orders[0], began, processes.died) if processes.died else problems
+        return self._died(orders[0], began, processes) if processes.died else problems
 
-    def _died(self, order: Order, began: datetime, how: str) -> list[str]:
+    def _died(self, order: Order, began: datetime, processes: Processes) -> list[str]:
         """Start over after an end that nobody explains; the second time it is the cell's own, as far as can be told."""
-        path = order.cell.path
+        path, how = order.cell.path, processes.died
         if path in self.died:
-            reason = f"{how} twice, and nobody says why{': most likely out of memory' if 'killed' in how else ''}"
-            write_failure(order.cell, order.folder, began, reason)
+            likely = ": most likely out of memory" if processes.killed else ""
+            write_failure(order.cell, order.folder, began, f"{how} twice, and nobody says why{likely}")
             return [""]
         self.died.add(path)
         _say(self.log, f"{path}: {how}, and nobody says why: once more")

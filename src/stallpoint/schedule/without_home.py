@@ -16,7 +16,7 @@ CACHES = {
 
 
 def keep_caches(folder: Path) -> None:
-    """Let caches go below `folder` where the folder of all caches cannot be written; others that are set stay."""
+    """Put caches below `folder` if the user's cache folder is not writable; other variables that are set stay."""
     if any(map(_writable, _usual())):
         return
     os.environ.pop("XDG_CACHE_HOME", None)

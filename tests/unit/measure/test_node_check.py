@@ -51,7 +51,7 @@ def node(
 
 def test_one_core_in_the_mask_where_two_are_expected_is_said(tmp_path: Path) -> None:
     found = node_check.cores(node(tmp_path, cpus=1), wanted=2)
-    assert (found.state, found.got, found.expected) == (WRONG, "1 of 8 (mask 0)", "2 (as told)")
+    assert (found.state, found.got, found.expected) == (WRONG, "1 of 8 (mask 0)", "2 (--cores)")
     assert node_check.cores(node(tmp_path, cpus=2), wanted=2).state == OK
 
 

@@ -97,7 +97,7 @@ def cores(node: Node, wanted: int | None = None) -> Check:
     usable = min(len(node.cpus), quota) if quota else len(node.cpus)
     local = ranks_on_node(node.variables)
     given = node.count("SLURM_CPUS_PER_TASK")
-    expected, by = wanted, "as told"
+    expected, by = wanted, "--cores"
     if expected is None and given:
         expected, by = given, "SLURM_CPUS_PER_TASK"
     if expected is None:
@@ -109,12 +109,12 @@ def cores(node: Node, wanted: int | None = None) -> Check:
     got += f", quota {number(quota)})" if quota and quota < there else ")"
     if threads:
         got += f", OMP_NUM_THREADS={threads}"
-    told = f"{expected} ({by})"
+    wanted_by = f"{expected} ({by})"
     if usable >= expected:
         if threads and threads > usable:
             return Check("cores", got, f"at most {number(usable)} threads", "lower OMP_NUM_THREADS", WRONG)
-        return Check("cores", got, told)
-    return Check("cores", got, told, _more_cores(node, quota, expected), WRONG)
+        return Check("cores", got, wanted_by)
+    return Check("cores", got, wanted_by, _more_cores(node, quota, expected), WRONG)
 
 
 def _more_cores(node: Node, quota: float | None, expected: int) -> str:
@@ -125,7 +125,7 @@ def _more_cores(node: Node, quota: float | None, expected: int) -> str:
     if "PMI_SIZE" in node.variables and "SLURM_STEP_NUM_TASKS" not in node.variables:
         return "the launcher pins processes: export I_MPI_PIN=off, or mpiexec -bind-to none"
     if "SLURM_STEP_NUM_TASKS" in node.variables:
-        return f"srun does not take over what sbatch was told: srun --cpus-per-task={expected}"
+        return f"srun does not inherit it from sbatch: srun --cpus-per-task={expected}"
     if "SLURM_JOB_ID" in node.variables:
         return f"sbatch --cpus-per-task={expected}, or --exclusive"
     return "a mask hides the others (taskset, a cpuset, a container): start without it"
@@ -135,7 +135,7 @@ def memory(node: Node) -> Check:
     """Tell how much memory is left for processes and for the page cache, which keeps what training reads."""
     known = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", node.text("proc/meminfo"), re.MULTILINE))
     if len(known) < 2:
-        return Check("page cache", "not told by /proc/meminfo", state=UNKNOWN)
+        return Check("page cache", "not in /proc/meminfo", state=UNKNOWN)
     total, free = (int(known[name]) * 1024 for name in ("MemTotal", "MemAvailable"))
     allowed = min([total, *limits(node.root)])
     free, needed = min(free, allowed), LEAST_MEMORY * len(node.cpus)
@@ -206,10 +206,10 @@ def meeting(node: Node, nodes: Sequence[Mapping[str, Interface]]) -> Check:
     loopback = [name for name, one in node.interfaces.items() if one.is_loopback]
     outer = [name for name in node.interfaces if name not in loopback]
     allowed = chosen(node.interfaces, node.variables)
-    told = next((name for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if node.variables.get(name)), "")
-    if told and not allowed:
-        got = f"{told}={node.variables[told]} allows no interface"
-        return Check("meet on", got, f"one of {', '.join(outer) or 'lo'}", f"correct or unset {told}", WRONG)
+    variable = next((name for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if node.variables.get(name)), "")
+    if variable and not allowed:
+        got = f"{variable}={node.variables[variable]} allows no interface"
+        return Check("meet on", got, f"one of {', '.join(outer) or 'lo'}", f"correct or unset {variable}", WRONG)
     if len(nodes) == 1:  # bridges of containers have the same address on each node, and lead to none
         nodes = [{name: one for name, one in nodes[0].items() if not _is_bridge(node, name)}]
     found = common_network(nodes, same_node=False)
@@ -238,7 +238,7 @@ def _interface(node: Node, name: str, rates: Mapping[str, float]) -> str:
 
 
 def _rate_of(node: Node, name: str) -> float | None:
-    """Return bytes/s of an interface, by itself or by the InfiniBand port behind it; None where it is not told."""
+    """Return bytes/s of an interface, by itself or by the InfiniBand port behind it; None if unknown."""
     folder = f"sys/class/net/{name}"
     speed = node.text(f"{folder}/speed")  # Mbit/s; -1 where unknown
     if speed.isdecimal() and int(speed) > 0:
@@ -374,7 +374,7 @@ def _size(size: float) -> str:
 
 
 def _gbit(rate: float | None) -> str:
-    return f"{number(rate / GBIT)} Gbit/s" if rate else "rate not told"
+    return f"{number(rate / GBIT)} Gbit/s" if rate else "rate unknown"
 
 
 def _installed(module: str) -> bool:

@@ -10,14 +10,14 @@ from stallpoint.measure.machine.sensors import groups
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Cores in the affinity mask, or as many as the quotas of this process's cgroups allow, if these are fewer."""
+    """Return the cores in the affinity mask, or fewer if a quota of this process's cgroups allows fewer."""
     mask = len(os.sched_getaffinity(0))
     allowed = quota_of_cgroups(root)
     return mask if allowed is None else max(1, min(mask, int(allowed)))
 
 
 def quota_of_cgroups(root: Path = Path("/")) -> float | None:
-    """The fewest CPUs that a quota of this process's cgroups allows; None without one."""
+    """Return the CPUs that the smallest quota of this process's cgroups allows; None without a quota."""
     found = []
     for folders in groups(root, "cpu"):
         for folder in folders:

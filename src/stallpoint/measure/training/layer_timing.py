@@ -80,7 +80,7 @@ class LayerTimes:
             "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in ready_and_transfer],
             "all_reduce_start": [one and one.start for one in found],
             "all_reduce_end": [one and one.end for one in found],
-            "bucket": [one.message if one else -1 for one in found],
+            "bucket": [one.bucket if one else -1 for one in found],
             "bucket_bytes": [one.bytes if one else 0 for one in found],
             "gather_start": [one and one.start for one in gathers[0]],
             "gather_end": [one and one.end for one in gathers[0]],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Transfer:
     """The collective that carried the gradients of one layer in one iteration."""
 
-    message: int
+    bucket: int
     """Number of the bucket (the last one, if several), in the order of sending."""
     bytes: int
     """Bytes that this rank put into buckets for them."""

@@ -46,7 +46,7 @@ def _exaflop(facts: Facts) -> float:
 
 
 def _runs(facts: Facts) -> pd.DataFrame:
-    """Return its runs to convergence at the mini-batch nearest to the published one."""
+    """Return the network's runs to convergence at the mini-batch nearest to the published one."""
     nearest = min(facts.runs["batch"], key=_distance(facts.published["default batch size"]), default=None)
     return facts.runs[facts.runs["batch"] == nearest]
 
