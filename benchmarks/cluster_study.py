@@ -105,5 +105,5 @@ def _measure(
         return
     Agenda.of(left, Limits(), study.config["seed"] + number).write(file)
     most = {name: max(getattr(one.cell, name) for one in left) for name in ("nodes", "workers_per_node")}
-    turns = [sys.executable, "scripts/take_turns.py", str(file), str(file.with_suffix(".log")), LAUNCHER]
+    turns = [sys.executable, "scripts/measure.py", str(file), str(file.with_suffix(".log")), LAUNCHER]
     subprocess.run([*ALLOCATION.format(**most).split(), *turns], env=environment, check=True)

@@ -33,7 +33,7 @@ IMAGES = (4, 16, 64)
 """Mini-batches of a worker: iterations of some 8, 16 and 50 ms on a core that has nothing else to do."""
 SECONDS = 20.0
 """How long each job trains."""
-MOST_JOBS = 4
+MAX_JOBS = 4
 """Jobs for each mini-batch where others keep the machine busy; fewer once ENOUGH_TIME is left of them."""
 ENOUGH_TIME = 20.0
 SPAN = (0.5, 1.5)
@@ -183,7 +183,7 @@ def benchmark(scratch: Path, rounds: int) -> tuple[list[Figure], list[str]]:
     figures, lines = [], ["disturbances: a core kept busy a third of the time beside two ranks on this machine"]
     for images in IMAGES:
         jobs: list[pd.DataFrame] = []
-        while len(jobs) < MOST_JOBS and sum(_quiet(rows)["iteration_time"].sum() for rows in jobs) < ENOUGH_TIME:
+        while len(jobs) < MAX_JOBS and sum(_quiet(rows)["iteration_time"].sum() for rows in jobs) < ENOUGH_TIME:
             wait_until_quiet()
             jobs.append(job(scratch, images, len(jobs)))
         rows = pd.concat(jobs, ignore_index=True)

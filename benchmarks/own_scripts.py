@@ -137,7 +137,7 @@ def _ways(cell: CommandCell, scratch: Path) -> dict[str, Callable[[], float]]:
         os.environ |= dict.fromkeys(THREADS, str(os.cpu_count()))  # as Snakemake's shell does
         processes = Processes([cell], cell.scheme, launcher=THIS_MACHINE, log=scratch / "log")
         try:
-            (problem,) = processes.visit(Order(cell, folder, visit=1, turn=1))
+            (problem,) = processes.visit(Order(cell, folder, visit=1, position=1))
         finally:
             processes.end()
         if problem:

@@ -23,7 +23,7 @@ from stallpoint.schedule import requested, visit_durations
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.plan import Job, planned
 from stallpoint.schedule.processes import THIS_MACHINE
-from stallpoint.schedule.session import take_turns
+from stallpoint.schedule.session import measure_cells
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare
 from stallpoint.study.kinds import MEASURED
@@ -139,8 +139,8 @@ def measured(name: str, config: Mapping[str, Any], folder: Path, *, again: bool)
     limits = Limits(study.config["precision"])
     (job,) = planned(name, {block: orders}, limits, folder, storages=study.config["storage"], cores=os.cpu_count()).jobs
     agenda = Agenda.of(orders, limits, study.config["seed"])
-    took = folder / "turns" / visit_durations.FOLDER / f"{block}.json"
-    take_turns(agenda, launcher=THIS_MACHINE, log=folder / "log", took=took)
+    took = folder / "schedule" / visit_durations.FOLDER / f"{block}.json"
+    measure_cells(agenda, launcher=THIS_MACHINE, log=folder / "log", took=took)
     found = visit_durations.Durations.read(took)
     within = []
     for order in job.orders:

@@ -91,8 +91,8 @@ def _stopped(least: int, precision: float) -> Iterator[Figure]:
         random = np.random.default_rng([62, trial])
         cells = [train(nodes, visits=least) for nodes in NODES]
         visited = [Visited(replace(cell, batch=64, worker_batch=64 // cell.nodes)) for cell in cells]
-        while (choice := choose(visited, Limits(precision=precision), trial)).place is not None:
-            one = visited[choice.place]
+        while (choice := choose(visited, Limits(precision=precision), trial)).index is not None:
+            one = visited[choice.index]
             one.durations.append(1.0)
             one.medians.append(STOPPED * random.standard_normal())
         counts.append(sum(one.visits for one in visited) / len(visited))

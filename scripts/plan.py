@@ -42,7 +42,7 @@ with program():
         results,
         storages=study.config["storage"],
         cores=None if asked.cluster else usable_cores(),
-        together=asked.cluster,
+        concurrent=asked.cluster,
     )
     print(json.dumps(plan.to_json(), indent=1) if asked.json else f"{study.plan()}\n{text(plan)}")
     check_budget(plan)

@@ -23,4 +23,6 @@ with program():
     study = expand(load_yaml(config.read_text(), str(config)), schema, further)
     results = Path("results", study.name)
     found = states(study.cells.values(), results, measured_with(study.config))
-    print(*summary(found, Path("logs", study.name, "turns"), results / "turns", all_clusters(output_of)), sep="\n")
+    print(
+        *summary(found, Path("logs", study.name, "schedule"), results / "schedule", all_clusters(output_of)), sep="\n"
+    )

@@ -31,9 +31,9 @@ from stallpoint.slurm.asking import on_clusters, output_of
 without_home.keep_caches(Path("results", ".cache"))
 
 ENDING = signal.SIGUSR1
-"""Ends the run as Ctrl-C does. SIGINT itself is ignored where a shell started Snakemake in the background."""
+"""Signal that ends the run as Ctrl-C does: SIGINT itself is ignored if a shell started Snakemake in the background."""
 LOOK, ASK = 1.0, 20.0
-"""Seconds between two looks at the logs of the turns, and at Slurm's queue."""
+"""Time between two looks at the logs of measuring jobs, and at Slurm's queue, s."""
 _SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
 
 # No ``from __future__ import annotations`` here: Snakemake calls the types of the settings' fields.
@@ -70,7 +70,7 @@ class LogHandler(LogHandlerBase):
         self.queue = slurm_queue.Queue()
         self.clusters: dict[int, str] = {}
         self.slurm_ids: dict[int, str] = {}
-        self.said = 0.0
+        self.printed_at = 0.0
         self.measuring_since = 0.0
         self.drawn = False
         self.looking = threading.Event()
@@ -83,10 +83,10 @@ class LogHandler(LogHandlerBase):
             warnings.filterwarnings("ignore", "coroutine 'InputFiles.*was never awaited", RuntimeWarning)
             threading.Thread(target=self._look_on, daemon=True).start()
 
-    # --- what Snakemake says ------------------------------------------------------------------------
+    # --- events of Snakemake ------------------------------------------------------------------------
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take an event."""
+        """Handle an event."""
         if self.snakemakes:
             if not hasattr(record, "stallpoint") or record.getMessage():
                 self.snakemakes.setFormatter(self.formatter)
@@ -95,7 +95,7 @@ class LogHandler(LogHandlerBase):
         with self.busy:
             try:
                 self._take(record)
-            except Exception:  # as logging does: what cannot be printed stops nobody's study
+            except Exception:  # as logging does: an error in the output stops no study
                 self.handleError(record)
 
     def _take(self, record: logging.LogRecord) -> None:
@@ -126,8 +126,8 @@ class LogHandler(LogHandlerBase):
                 self._print(terminal.DISK_FULL)
 
     def _open(self, jobs: dict[str, int]) -> None:
-        """Say what is measured, unless this run is about something else."""
-        if self.facts.get("wanted") and any(rule.startswith("take_turns_") for rule in jobs):
+        """Print what is measured, if this run measures."""
+        if self.facts.get("wanted") and any(rule.startswith("measure_") for rule in jobs):
             self.measuring = terminal.Measuring(self.facts["wanted"])
             for line in terminal.opening(**self.facts):
                 self._print(line)
@@ -138,7 +138,7 @@ class LogHandler(LogHandlerBase):
         resources = record.resources  # type: ignore[attr-defined]
         named = (resources.get(name) for name in ("cluster", "clusters", "slurm_cluster"))
         self.clusters[record.jobid] = next((str(name) for name in named if name), "")  # type: ignore[attr-defined]
-        if rule.startswith("take_turns_"):
+        if rule.startswith("measure_"):
             self.measuring_since = self.measuring_since or time.time()
             self.logs |= dict.fromkeys(map(Path, logs), 0)
         elif rule in terminal.PHASES and rule not in self.phases:
@@ -163,9 +163,9 @@ class LogHandler(LogHandlerBase):
             self.slurm_ids[number] = slurm_id
             self.queue.submitted(slurm_id, self.rules.get(number, "a job"), self.clusters.get(number, ""))
         elif message.startswith("Complete log") and self.failed:
-            self._print(message.replace("Complete log(s)", "All that Snakemake said"))
+            self._print(message.replace("Complete log(s)", "Complete output of Snakemake"))
 
-    # --- what the turns say -------------------------------------------------------------------------
+    # --- logs of measuring jobs ---------------------------------------------------------------------
 
     def _look_on(self) -> None:
         asked = time.monotonic()
@@ -177,9 +177,9 @@ class LogHandler(LogHandlerBase):
                 asked = time.monotonic()
 
     def _ask_slurm(self) -> None:
-        """Say what jobs wait for; end those that will never start, and a run that waits for jobs that are gone.
+        """Print reasons for waiting; cancel jobs that will never start; end a run whose jobs are all gone.
 
-        Snakemake's executor forgets all jobs when Slurm's controller was away for long enough, and waits for ever.
+        Snakemake's executor loses all jobs if Slurm's controller was away for long enough, and then waits for ever.
         """
         answer = output_of(self.queue.command, ASK)
         now = time.monotonic()
@@ -196,13 +196,13 @@ class LogHandler(LogHandlerBase):
                 return
             if not accounting.active(output_of(accounting.states_command(gone, set(clusters.values())), ASK)):
                 self._print(
-                    f"! Slurm knows job {', '.join(gone)} no more, and Snakemake lost sight of it: ending this run."
+                    f"! job {', '.join(gone)} has left Slurm's queue, and Snakemake has lost it: ending this run."
                 )
                 os.kill(os.getpid(), ENDING)
                 self.queue.jobs.clear()
 
     def _look(self) -> None:
-        """Read what is new in the logs of the turns, and say it."""
+        """Print the news of the measuring jobs' logs."""
         before = self.measuring.made.total()
         for log, read in self.logs.items():
             for line in self._new_lines(log, read):
@@ -214,30 +214,30 @@ class LogHandler(LogHandlerBase):
             self._draw()
 
     def _new_lines(self, log: Path, read: int) -> list[str]:
-        """Whole lines; none of a log that an earlier run left, which its job empties first."""
+        """Return new complete lines; none of an earlier run's log, which the job empties when it starts."""
         if not log.exists() or log.stat().st_mtime < self.measuring_since - LOOK:
             return []
         with log.open("rb") as file:
             file.seek(read if log.stat().st_size >= read else 0)
             new = file.read()
-            whole = new.rfind(b"\n") + 1
-            self.logs[log] = file.tell() - len(new) + whole
-        return new[:whole].decode(errors="replace").splitlines()
+            complete = new.rfind(b"\n") + 1
+            self.logs[log] = file.tell() - len(new) + complete
+        return new[:complete].decode(errors="replace").splitlines()
 
-    # --- what is printed ----------------------------------------------------------------------------
+    # --- output -------------------------------------------------------------------------------------
 
     def _draw(self) -> None:
-        """Redraw the bar, or print it at milestones where lines cannot be redrawn."""
+        """Redraw the bar, or print it at milestones if lines cannot be redrawn."""
         done = self.measuring.done
         took = time.time() - self.measuring_since
-        pace = took / self.measuring.seconds_behind if done > terminal.MILESTONE / 2 else 1.0
-        bar = self.measuring.bar(pace, at_most=max(0.0, self.facts["seconds"][2] - took))
+        slowdown = took / self.measuring.seconds_done if done > terminal.MILESTONE / 2 else 1.0
+        bar = self.measuring.bar(slowdown, limit=max(0.0, self.facts["seconds"][2] - took))
         if self.stream.isatty():
             self.stream.write(f"\r{bar}\x1b[K")
             self.stream.flush()
             self.drawn = True
-        elif done >= self.said + terminal.MILESTONE:
-            self.said = done
+        elif done >= self.printed_at + terminal.MILESTONE:
+            self.printed_at = done
             self._print(bar)
 
     def _print(self, text: str) -> None:
@@ -247,7 +247,7 @@ class LogHandler(LogHandlerBase):
         self.stream.flush()
 
     def close(self) -> None:
-        """Say how it ended; Snakemake may call it twice."""
+        """Print how the run ended; Snakemake may call this twice."""
         ended = self.looking.is_set()
         self.looking.set()
         if not (ended or self.snakemakes or self.interrupted):
@@ -262,7 +262,7 @@ class LogHandler(LogHandlerBase):
         super().close()
 
     def _answer(self) -> tuple[list[str], str]:
-        """The headline and the report, where the run was about them."""
+        """Return the headline and the report's path, if the run made them."""
         results = self.facts.get("results", "")
         conclusions, report = (Path(results, name) for name in ("conclusions.json", "report.html"))
         elsewhere = self.phases and "report_page" not in self.phases

@@ -135,9 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"stallpoint {__version__}")
         return 0
     if not words or words[0] not in COMMANDS:
-        told = [f"  {name:<10}{(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+        commands = [f"  {name:<10}{(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
         wanted = words[:1] in ([], ["-h"], ["--help"])
-        print("\n".join(["usage: stallpoint COMMAND ...", "", *told]), file=sys.stdout if wanted else sys.stderr)
+        print("\n".join(["usage: stallpoint COMMAND ...", "", *commands]), file=sys.stdout if wanted else sys.stderr)
         return 0 if words[:1] in (["-h"], ["--help"]) else EXIT_BAD_INPUT
     with program():
         return COMMANDS[words[0]](words[1:])

@@ -18,7 +18,7 @@ EXIT_FAILED = 3
 """Exit status of processes that recorded why the cell cannot run here and were then ended by force."""
 
 
-LONGEST_LINE, MOST_LINES = 1000, 20
+MAX_LINE_LENGTH, MAX_LINES = 1000, 20
 """Largest length of a message's line, and number of lines: invalid input may be long."""
 
 
@@ -44,18 +44,18 @@ class Unreadable(Unavailable):
 
 
 def shortened(message: str) -> str:
-    """Return the message without the middle of long lines, and with lines beyond `MOST_LINES` only counted."""
+    """Return the message without the middle of long lines, and with lines beyond `MAX_LINES` only counted."""
     lines = [_shortened(line) for line in message.split("\n")]
-    if len(lines) > MOST_LINES + 1:  # one more is as long as saying so, and may say so already
-        lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more lines"]
+    if len(lines) > MAX_LINES + 1:  # one more is as long as saying so, and may say so already
+        lines[MAX_LINES:] = [f"... and {len(lines) - MAX_LINES} more lines"]
     return "\n".join(lines)
 
 
 def _shortened(line: str) -> str:
-    if len(line) <= LONGEST_LINE:
+    if len(line) <= MAX_LINE_LENGTH:
         return line
     between = " ... "
-    part = (LONGEST_LINE - len(between)) // 2
+    part = (MAX_LINE_LENGTH - len(between)) // 2
     return f"{line[:part]}{between}{line[-part:]}"
 
 

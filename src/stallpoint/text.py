@@ -35,12 +35,12 @@ def number(value: float | None, digits: int = DIGITS) -> str:
         return "not known"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    whole = value == int(value) and abs(value) < EXACT
-    rounded = value if whole else float(f"{value:.{digits}g}")
+    integral = value == int(value) and abs(value) < EXACT
+    rounded = value if integral else float(f"{value:.{digits}g}")
     if 1e4 <= abs(rounded) < LARGEST:
         return f"{rounded:,.0f}"
     large = 10**digits <= abs(rounded) < 1e4
-    return f"{rounded:.0f}" if whole or large else f"{rounded:.{digits}g}"
+    return f"{rounded:.0f}" if integral or large else f"{rounded:.{digits}g}"
 
 
 def interval(estimate: Mapping[str, float | None] | None, scale: float = 1.0, unit: str = "") -> str:
@@ -48,8 +48,8 @@ def interval(estimate: Mapping[str, float | None] | None, scale: float = 1.0, un
     if estimate is None:
         return "not known"
     ends = [_UNBOUNDED[name] if estimate[name] is None else float(estimate[name] or 0) * scale for name in _ENDS]
-    whole = all(end == int(end) for end in ends if math.isfinite(end))
-    value, low, high = (number(end) if whole else _rounded(end) for end in ends)
+    integral = all(end == int(end) for end in ends if math.isfinite(end))
+    value, low, high = (number(end) if integral else _rounded(end) for end in ends)
     return f"{value}{unit} ({low}{' to ' if low[0] in '-−' else '–'}{high})"
 
 
@@ -129,6 +129,6 @@ class Progress:
             return
         self._last = now
         passed = now - self._begun
-        left = passed * (self._done[-1] / self._done[steps] - 1)
-        rest = f", about {in_words(left)} left" if steps < everything else ""
+        remaining = passed * (self._done[-1] / self._done[steps] - 1)
+        rest = f", about {in_words(remaining)} left" if steps < everything else ""
         print(f"{self._what} {steps}/{everything} after {in_words(passed)}{rest}", file=sys.stderr, flush=True)

@@ -93,7 +93,7 @@ def reads(node: str, name: str) -> bool:
 @pytest.mark.night
 def test_a_run_whose_volume_goes_away_says_so_and_goes_on_when_it_is_back(finished: Checkout, cluster: Cluster) -> None:
     assert cluster.storage
-    log = finished.folder / "logs/small/turns/cpu.log"
+    log = finished.folder / "logs/small/schedule/cpu.log"
     finished.write_study(include=[LONG], visits=VISITS, matrix=[], convergence=[])
     cell = "train/network~small/hardware~cpu/nodes~2/workers_per_node~1/batch~8/storage~volume"
     folder = finished.results("visits", cell)

@@ -246,6 +246,6 @@ def test_a_wrong_partition_is_named(refused: Ran) -> None:
 
 
 def test_a_job_that_can_never_start_is_cancelled_with_the_reason(refused: Ran) -> None:
-    assert re.search(r"! job \d+ \(take_turns_large\) waits: Part\w+: .*its partition", refused.text), refused.text
+    assert re.search(r"! job \d+ \(measure_large\) waits: Part\w+: .*its partition", refused.text), refused.text
     assert "will never start" in refused.text
     assert queue() == []

@@ -48,7 +48,7 @@ class Long:
     @property
     def log(self) -> Path:
         """What the processes of its job say."""
-        return self.study.folder / "logs/small/turns/cpu.log"
+        return self.study.folder / "logs/small/schedule/cpu.log"
 
     def let_through(self, visits: int) -> None:
         """Let so many visits end, those included that have ended."""
@@ -127,7 +127,7 @@ def test_no_finished_visit_is_lost_or_made_again_whatever_ends_its_job(long: Lon
         long.wait_in_visit(2, begun=1)
         assert long.saved(lambda: kill_rank(1))
         long.wait_in_visit(2, begun=2)
-        assert "rank 1 was killed (signal 9), and nobody says why: once more" in long.log.read_text()
+        assert "rank 1 was killed (signal 9), reason unknown: visited once more" in long.log.read_text()
 
         long.let_through(2)
         long.wait_in_visit(3, begun=3)
@@ -136,7 +136,7 @@ def test_no_finished_visit_is_lost_or_made_again_whatever_ends_its_job(long: Lon
         made.append(long.visits())
     ran = ending.result()
     assert ran.status == 0, ran.text
-    assert f"job {jobs[0]} (take_turns_cpu) was left behind by an earlier run: cancelled" in ran.text
+    assert f"job {jobs[0]} (measure_cpu) was left behind by an earlier run: cancelled" in ran.text
     assert re.findall("SLURM status is: '(.*?)'", ran.text) == ["CANCELLED"]
     for nobody_acts_on in ("Traceback", "SLURM account", "RuntimeWarning"):
         assert nobody_acts_on not in ran.text

@@ -162,7 +162,7 @@ def visit(order: Order) -> int:
     rows: Any = _Rows(order.cell, order.visit)
     started = archived.STARTED
     try:
-        job._Visit(order.cell, order.folder, started, order.turn, 0, world, rows, lambda cell, _: cell).run(measure)
+        job._Visit(order.cell, order.folder, started, order.position, 0, world, rows, lambda cell, _: cell).run(measure)
     except SystemExit as end:
         return int(end.code or 0)
     return 0
@@ -401,15 +401,15 @@ def _page_of_report() -> None:
         )
 
 
-def take_turns() -> None:
-    agenda = RESULTS / "turns" / "cpu.json"
-    arguments = ["take_turns.py", str(agenda), "logs/turns.log", THIS_MACHINE]
+def measure_cells() -> None:
+    agenda = RESULTS / "schedule" / "cpu.json"
+    arguments = ["measure.py", str(agenda), "logs/turns.log", THIS_MACHINE]
     with mock.patch.object(sys, "argv", arguments):
-        runpy.run_path(str(ROOT / "scripts" / "take_turns.py"), {}, "__main__")
+        runpy.run_path(str(ROOT / "scripts" / "measure.py"), {}, "__main__")
 
 
 def write_agenda() -> None:
-    Agenda.of(measurements(), Limits(), seed=1).write(RESULTS / "turns" / "cpu.json")
+    Agenda.of(measurements(), Limits(), seed=1).write(RESULTS / "schedule" / "cpu.json")
 
 
 @cache
@@ -444,7 +444,7 @@ def copy(one: Measurement, output: Path) -> None:
 
 def session_ended() -> None:
     write_agenda()
-    take_turns()
+    measure_cells()
     shutil.rmtree("logs")
 
 
@@ -516,7 +516,7 @@ def programs() -> dict[str, Program]:
     found = [
         *map(_job, one_of_each_kind()),
         Program("job: imported", import_records, records, log_there),
-        Program("session", take_turns, ledger, write_agenda),
+        Program("session", measure_cells, ledger, write_agenda),
         Program("copy of a record", copy_record, records, session_ended),
         Program("storage", partial(prepare_storage, seed=1), files("images", str(RESULTS))),
         Program("storage, again", partial(prepare_storage, seed=2), files("images", str(RESULTS)),

@@ -21,8 +21,8 @@ WAYS: dict[str, tuple[Callable[[], object], str]] = {
     "exception": (raise_exception, "RuntimeError: planted"),
     "SystemExit": (lambda: sys.exit(0), "SystemExit: 0"),
     "segfault": (lambda: ctypes.string_at(0), "Segmentation fault (signal 11) twice"),
-    "kill": (lambda: os.kill(os.getpid(), signal.SIGKILL), "killed (signal 9) twice, and nobody says why: most likely"),
-    "exit": (lambda: os._exit(0), " twice, and nobody says why"),
+    "kill": (lambda: os.kill(os.getpid(), signal.SIGKILL), "killed (signal 9) twice, reason unknown: most likely"),
+    "exit": (lambda: os._exit(0), " twice, reason unknown"),
 }
 """How a cell dies -> what does it, and a part of the reason that its record then gives."""
 VARIABLE = "DYING"

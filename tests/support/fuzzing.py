@@ -53,7 +53,7 @@ WAITING = 600
 """Seconds after which it counts as one that only waits."""
 MEMORY = 2**30
 """Bytes that reading a file may take beyond what the process has."""
-MOST_CHARACTERS = 25_000
+MAX_CHARACTERS = 25_000
 """Nobody reads a longer message."""
 SERIES = 3
 """Series of a table that are extrapolated: what is tried is reading them."""
@@ -344,7 +344,7 @@ def _read(kind: Kind, file: Path, tally: Tally) -> str:
         kind.read(file)
     except InputError as error:
         tally.refused += 1
-        clear = file.stem in str(error) and len(str(error)) <= MOST_CHARACTERS
+        clear = file.stem in str(error) and len(str(error)) <= MAX_CHARACTERS
         tally.clear += clear
         if not clear:
             return f"no clear message: {str(error)[:300]!r}"

@@ -77,13 +77,13 @@ def block(again: Sequence[Cell] = ()) -> list[Measurement]:
 
 def run(again: Sequence[Cell] = (), *, requeued: bool = False) -> None:
     """What one run of the workflow does; a requeued job finds the agenda it was submitted with."""
-    agenda = RESULTS / "turns" / "cpu.json"
+    agenda = RESULTS / "schedule" / "cpu.json"
     if not requeued:
         with program():
             Agenda.of(block(again), Limits(), seed=1).write(agenda)
     ordered = Agenda.read(agenda, patience=0).measurements()
     if ordered:
-        crash_points.take_turns()
+        crash_points.measure_cells()
     if requeued:
         return
     for one in measurements():
@@ -97,7 +97,7 @@ def run(again: Sequence[Cell] = (), *, requeued: bool = False) -> None:
 
 def cleaned_up() -> None:
     """What Snakemake does when a job of it failed: it removes the job's outputs."""
-    agenda = RESULTS / "turns" / "cpu.json"
+    agenda = RESULTS / "schedule" / "cpu.json"
     if agenda.exists():
         for one in Agenda.read(agenda).measurements():
             one.done.unlink(missing_ok=True)
@@ -227,7 +227,7 @@ class History(RuleBasedStateMachine):
     @rule(place=PLACES)
     def requeue(self, place: tuple[int, bool]) -> None:
         """The scheduler kills the job and starts it again, as it was."""
-        if (self.place / RESULTS / "turns" / "cpu.json").exists():
+        if (self.place / RESULTS / "schedule" / "cpu.json").exists():
             requeued = partial(run, requeued=True)
             self._step("requeue", Fault(place[0], between=place[1]), requeued, clean=False)
             self._step("requeue", None, requeued)

@@ -309,10 +309,10 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
     })  # fmt: skip
     before = rows["visits"][-1]["position"] if rows["visits"] else 0
     for visit, rank in product(range(1, 1 + cell.visits), range(0 if reason else cell.ranks)):
-        turn = before + visit
+        position = before + visit
         rows["visits"].append({
-            **constants(cell, rank), "visit": visit, "position": turn, "concurrent": 0, "duration": 4.0,
-            "started": pd.Timestamp("2025-01-01", tz="UTC") + pd.Timedelta(seconds=5 * turn),
+            **constants(cell, rank), "visit": visit, "position": position, "concurrent": 0, "duration": 4.0,
+            "started": pd.Timestamp("2025-01-01", tz="UTC") + pd.Timedelta(seconds=5 * position),
             "preparing": 0.5, "measuring": 3.0, "kernel": f"node{rank}", "excluded_samples": 0,
             "cpus": "0", "threads": 1, "node_busy_error": 0.005, "product_before": 0.03, "product_after": 0.03,
             "all_reduce_before": 0.1 if cell.ranks > 1 else np.nan,

@@ -53,10 +53,10 @@ def test_an_empty_folder_measures_and_gets_its_report(finished: Checkout, tmp_pa
     snakemake(tmp_path, "--rerun-triggers", "mtime", "--", "results/tiny/report.html")
     assert (results / "report.html").stat().st_size > 0
 
-    (results / "turns/local.json").unlink()
+    (results / "schedule/local.json").unlink()
     cell = next((results / "raw/storage").rglob("repeat~1")).relative_to(tmp_path)
     snakemake(tmp_path, "--rerun-triggers", "mtime", "--force", "--", str(cell))
-    assert (results / "turns/local.json").exists(), "what the module does before jobs start"
+    assert (results / "schedule/local.json").exists(), "what the module does before jobs start"
     assert (tmp_path / cell / "runs.parquet").stat().st_mtime > (results / "report.html").stat().st_mtime
 
 

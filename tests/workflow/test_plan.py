@@ -73,11 +73,11 @@ def test_what_is_to_be_measured_is_expected_to_take_as_long_as_it_took_before(
     sitting = visit_durations.Sitting(
         "2026-01-01T00:00:00+00:00", 2, 3 * len(took), 600.0, 630.0, starts=1, starting=30.0
     )
-    visit_durations.add(study.results("turns", visit_durations.FOLDER, "local.json"), took, sitting)
+    visit_durations.add(study.results("schedule", visit_durations.FOLDER, "local.json"), took, sitting)
     text = study.snakemake("-n", "results/tiny/tables/runs.parquet").text
     assert re.search(r"train +local +2 +1 +3  1 min 0 s \[46 s, 1 min 17 s\] +0.033 \[0.026, 0.043\]", text), text
     assert f"expected from earlier visits to the same cell ({len(took)} cells)" in text
-    assert not study.results("turns/plan.json").exists()
+    assert not study.results("schedule/plan.json").exists()
 
     study.write_study(budget={"minutes": 2})
     ran = study.snakemake("-n")

@@ -54,7 +54,7 @@ def test_every_cell_ran(finished: Checkout) -> None:
 def test_the_run_says_how_far_it_is_and_ends_with_the_answer(finished: Checkout) -> None:
     lines = finished.said.splitlines()
     assert len(lines) <= 40, finished.said
-    assert any(re.match(r"Study tiny: 8 cells to measure in turns, about ", line) for line in lines)
+    assert any(re.match(r"Study tiny: 8 cells to measure, about ", line) for line in lines)
     assert any(re.match(r"\[#+-*\] \d+ of \d+ visits, ", line) for line in lines)
     assert any(line.startswith("Done in ") for line in lines)
     assert lines[-1] == "Report: results/tiny/report.html"
@@ -214,7 +214,7 @@ def test_an_external_table_that_changes_is_fitted_again_and_nothing_measured(stu
 def test_editing_one_cell_reruns_that_cell_and_what_depends_on_it(study: Checkout) -> None:
     block = study.study["matrix"][0]
     study.write_study(include=[{**block, "nodes": 2, "scaling": "strong", "iterations": 3}])
-    assert study.snakemake("-n").jobs == {"take_turns_local": 1, "train": 1, **DERIVED}
+    assert study.snakemake("-n").jobs == {"measure_local": 1, "train": 1, **DERIVED}
 
 
 def test_naming_a_network_of_ones_own_leaves_the_cells_of_others_alone(study: Checkout) -> None:
@@ -237,8 +237,8 @@ def test_editing_a_model_fits_again_and_measures_nothing(study: Checkout) -> Non
 
 def test_a_single_cell_can_be_asked_for_and_forced(study: Checkout) -> None:
     cell = next(study.results("raw/collectives").rglob("repeat~1")).relative_to(study.folder)
-    assert study.snakemake("-n", "-f", str(cell)).jobs == {"take_turns_local": 1, "collectives": 1}
-    assert study.snakemake("-n", "-R", "sgemm").jobs == {"take_turns_local": 1, "sgemm": 1, **DERIVED}
+    assert study.snakemake("-n", "-f", str(cell)).jobs == {"measure_local": 1, "collectives": 1}
+    assert study.snakemake("-n", "-R", "sgemm").jobs == {"measure_local": 1, "sgemm": 1, **DERIVED}
 
 
 def test_snakemakes_own_report_carries_every_result_with_caption_and_labels(study: Checkout) -> None:

@@ -32,7 +32,7 @@ def unpacked(archive: Path, new_checkout: Callable[..., Checkout]) -> Checkout:
         part.rmdir() if part.is_dir() and not part.is_symlink() else part.unlink()
     with zipfile.ZipFile(archive) as file:
         file.extractall(elsewhere.folder)
-    (elsewhere.folder / "scripts/take_turns.py").write_text("raise SystemExit('nothing is measured here')\n")
+    (elsewhere.folder / "scripts/measure.py").write_text("raise SystemExit('nothing is measured here')\n")
     return elsewhere
 
 

@@ -137,11 +137,11 @@ def test_nothing_is_left_to_do_and_what_was_deleted_is_only_copied(study: Checko
 def test_a_cell_is_measured_alone_again_with_its_kind_or_when_forced(study: Checkout) -> None:
     cells = cells_of_disk(study)
     before = contents(study)
-    assert run(study, "-R", "train", "--", *cells) == {"take_turns_local": 1, "train": 2}
+    assert run(study, "-R", "train", "--", *cells) == {"measure_local": 1, "train": 2}
     after = contents(study)
     assert changed(before, after) == set(TRAIN)
 
-    assert run(study, "-f", TRAIN[0]) == {"take_turns_local": 1, "train": 1}
+    assert run(study, "-f", TRAIN[0]) == {"measure_local": 1, "train": 1}
     assert changed(after, contents(study)) == {TRAIN[0]}
     assert "Nothing to be done" in study.snakemake("-n", *cells).text
 
@@ -153,7 +153,7 @@ def test_cells_that_failed_are_measured_again_on_request(study: Checkout) -> Non
     write(RUNS, [{**row, "status": "failed", "reason": "no launcher"}], runs)
     before = contents(study)
     assert "Nothing to be done" in study.snakemake("-n", *cells).text, "a result like any other"
-    assert run(study, *cells, *again) == {"take_turns_local": 1, "train": 1}
+    assert run(study, *cells, *again) == {"measure_local": 1, "train": 1}
     assert changed(before, contents(study)) == {TRAIN[0]}
     assert read(RUNS, runs)["status"].to_pylist() == ["ok"]
     assert "Nothing to be done" in study.snakemake("-n", *cells, *again).text
@@ -185,7 +185,7 @@ def place(target: str) -> str:
 def test_editing_a_cell_measures_it_and_nothing_else(study: Checkout) -> None:
     cells, before = cells_of_disk(study), contents(study)
     study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3}])
-    assert run(study, *cells) == {"take_turns_local": 1, "train": 1}
+    assert run(study, *cells) == {"measure_local": 1, "train": 1}
     assert changed(before, contents(study)) == {TRAIN[0]}
     assert len(set(read(ITERATIONS, study.folder / TRAIN[0] / "iterations.parquet")["iteration"].to_pylist())) >= 6
     study.write_study()
@@ -219,7 +219,7 @@ def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signa
     """Ended while it measures: Ctrl-C, a closed terminal, Snakemake alone killed, or all at once."""
     study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3 + 2 * end + of_all}])
     (study.folder / "wait").touch()
-    log = study.folder / "logs/tiny/turns/local.log"
+    log = study.folder / "logs/tiny/schedule/local.log"
     log.unlink(missing_ok=True)
     ended = study.start_snakemake(TRAIN[0], said=subprocess.DEVNULL, own_session=True)
     folder = study.results("visits") / Path(TRAIN[0]).relative_to(RAW)
@@ -242,7 +242,7 @@ def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signa
         (study.folder / "wait").unlink()
         text, _ = again.communicate()
         ran = Ran(again.returncode, text)
-    assert (ran.status, ran.jobs) == (0, {"take_turns_local": 1, "train": 1}), ran.text
+    assert (ran.status, ran.jobs) == (0, {"measure_local": 1, "train": 1}), ran.text
     assert ran.text.count("an earlier run here was killed") == (end != signal.SIGINT), ran.text
     iterations = read(ITERATIONS, study.folder / TRAIN[0] / "iterations.parquet").to_pandas()
     assert {1, 2} <= set(iterations["visit"])

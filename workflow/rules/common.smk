@@ -57,7 +57,7 @@ def with_next_round(study):
     chosen = next_round.next_round(
         results / "models", study.cells, study.config["hardware"], **study.config["next"]
     )
-    logger.info(f"Next: {chosen.said}.")
+    logger.info(f"Next: {chosen.outcome}.")
     if not chosen.cells:
         return study
     study = expanded(chosen.cells)
@@ -103,7 +103,7 @@ gc.disable()
 
 
 if workflow.is_main_process:
-    logger.info(STUDY.plan(), extra={"stallpoint": {"results": RESULTS, "left_out": STUDY.reasons}})
+    logger.info(STUDY.plan(), extra={"stallpoint": {"results": RESULTS, "excluded": STUDY.reasons}})
 
 
 wildcard_constraints:
@@ -204,7 +204,7 @@ def blocks():
     if workflow.is_main_process:
         return requested.blocks(MEASUREMENTS.values(), asked(), RESULTS)
     names = {
-        f"take_turns_{name}": name for name in (requested.block_of(one.cell) for one in MEASUREMENTS.values())
+        f"measure_{name}": name for name in (requested.block_of(one.cell) for one in MEASUREMENTS.values())
     }
     return {names[rule]: list(Agenda.read(agenda_file(names[rule])).measurements()) for rule in called(names)}
 
@@ -215,7 +215,7 @@ def done_pattern(measurement):
 
 
 def agenda_file(block):
-    return Path(RESULTS, "turns", f"{block}.json")
+    return Path(RESULTS, "schedule", f"{block}.json")
 
 
 def agenda_of(block, job):
@@ -238,7 +238,7 @@ def planned(blocks):
         Path(RESULTS),
         storages=STUDY.config["storage"],
         cores=None if on_cluster() else min(workflow.cores or usable_cores(), usable_cores()),
-        together=on_cluster(),
+        concurrent=on_cluster(),
         asks=scheduler_settings(),
     )
     wanted = {"study": plan.study, "wanted": plan.wanted, "seconds": plan.seconds.values()}

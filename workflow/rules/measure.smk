@@ -1,7 +1,7 @@
-# What measures. Cells of one hardware entry take turns in one job, so that they are compared within the same minutes
-# and processes start once; each keeps a rule, a target and a folder of its own.
+# Rules that measure. One job measures the cells of a hardware entry in an interleaved schedule, so that they are compared
+# within the same minutes and processes start once; each cell keeps a rule, a target and a folder of its own.
 #
-#   take_turns_<hardware>   visits the cells that are to be measured now, and writes their records
+#   measure_<hardware>      visits the cells that are to be measured now, and writes their records
 #   train, sgemm, ...       a cell's record becomes its folder of raw records (a copy: Snakemake removes outputs of jobs
 #                           that are interrupted, and must not remove what was measured)
 #
@@ -13,7 +13,7 @@
 # What that is expected to take is printed first, and asked of the scheduler. A job that was killed (by its time limit,
 # or preempted) leaves its visits: on a cluster it is submitted again and goes on from there.
 
-from stallpoint.slurm import left_jobs
+from stallpoint.slurm import orphaned_jobs
 from stallpoint.slurm.asking import output_of
 from stallpoint.study.kinds import MEASURED
 
@@ -22,21 +22,21 @@ BLOCKS = blocks()
 PLAN = planned(BLOCKS)
 
 
-def cancel_left_jobs():
+def cancel_orphaned_jobs():
     """Jobs in Slurm's queue of a run that was killed would be submitted twice."""
     if name := run_of_executor():
-        this = left_jobs.Run.this(name)
-        for line in left_jobs.cancel(Path(RESULTS, "turns", left_jobs.FILE), this, output_of):
+        this = orphaned_jobs.Run.this(name)
+        for line in orphaned_jobs.cancel(Path(RESULTS, "schedule", orphaned_jobs.FILE), this, output_of):
             logger.warning(f"! {line}")
 
 
 def prepare_jobs(log):
     gc.enable()
     try:
-        cancel_left_jobs()
+        cancel_orphaned_jobs()
         for (name, block), job in zip(BLOCKS.items(), PLAN.jobs, strict=True):
             agenda_of(block, job).write(agenda_file(name))
-        PLAN.append(Path(RESULTS, "turns", plans.FILE))
+        PLAN.append(Path(RESULTS, "schedule", plans.FILE))
     except InputError as error:  # the results cannot be written
         raise WorkflowError(str(error)) from None
 
@@ -63,13 +63,13 @@ for name, block in BLOCKS.items():
 
     rule:
         name:
-            f"take_turns_{name}"
+            f"measure_{name}"
         input:
             storage_and_networks(block),
         output:
             [done_pattern(one) for one in block],
         log:
-            f"{LOGS}/turns/{{hardware}}{name.removeprefix(block[0].cell.hardware)}.log",
+            f"{LOGS}/schedule/{{hardware}}{name.removeprefix(block[0].cell.hardware)}.log",
         retries: 2 if on_cluster() else 0
         threads: workflow.cores or 1
         resources:
@@ -78,7 +78,7 @@ for name, block in BLOCKS.items():
             nodes=shape_of(block).nodes,
             cpus_per_task=shape_of(block).threads_per_worker,
         params:
-            program=file_of_workflow("scripts/take_turns.py"),
+            program=file_of_workflow("scripts/measure.py"),
             agenda=agenda_file(name),
             launcher=lambda wildcards, resources: resources.get("launcher", THIS_MACHINE),
             container=lambda wildcards, resources: resources.get("container", ""),

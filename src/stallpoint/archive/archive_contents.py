@@ -26,7 +26,7 @@ WORKFLOW = (
 )  # fmt: skip
 """Files of the workflow itself, without the site's profile."""
 CONFIG = "config/config.yaml"
-_APART = ("raw", "archives", "visits", "turns", "interrupted", "traces")
+_APART = ("raw", "archives", "visits", "schedule", "interrupted", "traces")
 """Folders of the results that are not copied unchanged: records, their inputs, exports."""
 _HEAD = "# The study as it was archived, with every default filled in. With archived: true nothing is measured again.\n"
 

@@ -22,7 +22,7 @@ ENGINE: Entity = {
     "name": "Snakemake",
     "url": "https://snakemake.github.io",
 }
-_MEASURE, _IMPORT = "scripts/take_turns.py", "scripts/import_records.py"
+_MEASURE, _IMPORT = "scripts/measure.py", "scripts/import_records.py"
 
 
 def refer(entities: Iterable[Entity]) -> list[Entity] | Entity:

@@ -45,7 +45,9 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     if isinstance(cell, ImportedTrainCell):
         recorders = _profiled_runs(cell) if cell.format == PROFILER else _traces(cell)
     else:
-        recorders = {PROFILER: _profiled_messages, LAYER_TRACE: _layer_messages}.get(cell.format, _collectives)(cell)
+        recorders = {PROFILER: _profiled_collectives, LAYER_TRACE: _layer_collectives}.get(cell.format, _collectives)(
+            cell
+        )
     tables = kind_of(cell).tables[1:]
     parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
     found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
@@ -95,7 +97,7 @@ def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
             keep = Recorder(cell, rank)
             for index, iteration in enumerate(iterations, start=count):
                 which = {"iteration": index, "warmup": index < cell.warmup}
-                phases, layers = compose(cell, _without_messages(iteration) if cell.isolated else iteration)
+                phases, layers = compose(cell, _without_communication(iteration) if cell.isolated else iteration)
                 keep.add(ITERATIONS, **which, start=start, **phases, **unwatched)
                 keep.add(LAYERS, **which, **layers, **NOT_SHARDED)
                 start += phases["iteration_time"]
@@ -107,23 +109,24 @@ def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
             raise InputError(f"{file}: {count} iterations; its entry in the study says {expected} (iterations)")
 
 
-def _without_messages(iteration: TracedIteration) -> TracedIteration:
+def _without_communication(iteration: TracedIteration) -> TracedIteration:
     return replace(iteration, layers=[replace(layer, communication=0.0) for layer in iteration.layers])
 
 
-def _layer_messages(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
+def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """One row for each layer's all-reduce in each iteration, as long as on the rank that waited least."""
     seen: Counter[int] = Counter()
     traced = zip(*(from_lines(lines_of(file), file) for file in cell.files), strict=False)
     for iterations in _parts(enumerate(traced), ITERATIONS_AT_ONCE):
         keep = Recorder(cell, rank=0)
         for index, ranks in iterations:
-            sent = [layers for layers in zip(*(of.layers for of in ranks), strict=False) if layers[0].communication]
-            sizes, samples = [layers[0].gradient_bytes for layers in sent], []
+            layers_of_ranks = zip(*(of.layers for of in ranks), strict=False)
+            communicating = [layers for layers in layers_of_ranks if layers[0].communication]
+            sizes, samples = [layers[0].gradient_bytes for layers in communicating], []
             for size in sizes:
                 samples.append(seen[size])
                 seen[size] += 1
-            seconds = [min(layer.communication for layer in layers) for layers in sent]
+            seconds = [min(layer.communication for layer in layers) for layers in communicating]
             row = {**ALL_REDUCES, "warmup": index < cell.warmup}
             keep.add(COLLECTIVES, message_bytes=sizes, sample=samples, seconds=seconds, **row)
         yield keep
@@ -139,19 +142,19 @@ def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: st
 
 def _profiled_runs(cell: ImportedTrainCell) -> Iterator[Recorder]:
     """The rows of each rank that has a profiler's trace; of a worker alone without what a traced one sent."""
-    alone = cell.ranks == 1
+    isolated = cell.ranks == 1
     unwatched = between(Reading(), Reading())
     for number, file in enumerate(cell.files):
-        rank = profiled.profiled_rank(file, None if alone else cell.ranks)
+        rank = profiled.profiled_rank(file, None if isolated else cell.ranks)
         keep = Recorder(cell, number)
-        for index, iteration in enumerate(profiled.iterations(rank, file, isolated=alone)):
+        for index, iteration in enumerate(profiled.iterations(rank, file, isolated=isolated)):
             which = {"iteration": index, "warmup": index < cell.warmup}
             keep.add(ITERATIONS, **which, start=iteration.start, **iteration.phases, **unwatched)
             keep.add(LAYERS, **which, **iteration.layers, **NOT_SHARDED)
         yield keep
 
 
-def _profiled_messages(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
+def _profiled_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """One row for each all-reduce of the traced run."""
     keep = Recorder(cell, rank=0)
     found = profiled.all_reduce_rows([profiled.profiled_rank(file, cell.ranks) for file in cell.files])
@@ -197,11 +200,12 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
     forward, backward, communication = (
         np.array([getattr(layer, name) for layer in layers]) for name in ("forward", "backward", "communication")
     )
-    sent = [taskgraph.Message((layer,), communication[layer]) for layer in reversed(range(len(layers)))]
-    costs = taskgraph.Costs(0.0, 0.0, [0.0], backward, sent, 0.0)
+    buckets = [taskgraph.Message((layer,), communication[layer]) for layer in reversed(range(len(layers)))]
+    costs = taskgraph.Costs(0.0, 0.0, [0.0], backward, buckets, 0.0)
     tasks = taskgraph.iteration_tasks(costs, preset_from(cell.preset), prefetch=False, iterations=1)
     schedule = taskgraph.schedule(tasks)
-    start, end = (np.array([at[f"{one.name} of 0"] for one in reversed(sent)]) for at in (schedule.start, schedule.end))
+    names = [f"{one.name} of 0" for one in reversed(buckets)]
+    start, end = (np.array([at[name] for name in names]) for at in (schedule.start, schedule.end))
     phases = {
         "data_wait": iteration.data_wait,
         "host_to_device": cell.host_to_device,
@@ -211,8 +215,8 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
         "update": cell.update,
     }
     if cell.iteration_time is not None:
-        left = cell.iteration_time - sum(phases.values()) + phases["exposed_communication"]
-        phases["exposed_communication"] = float(np.clip(left, 0.0, communication.sum()))
+        exposed = cell.iteration_time - sum(phases.values()) + phases["exposed_communication"]
+        phases["exposed_communication"] = float(np.clip(exposed, 0.0, communication.sum()))
     began = phases["data_wait"] + phases["host_to_device"] + phases["forward"]
     ready = began + np.cumsum(backward[::-1])[::-1]
     return {
@@ -229,7 +233,7 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
         "gradient_ready": _where(layers, "gradient_bytes", ready),
         "all_reduce_start": _where(layers, "communication", began + start),
         "all_reduce_end": _where(layers, "communication", began + end),
-        **_messages(layers),
+        **_buckets(layers),
     }
 
 
@@ -242,7 +246,7 @@ def _layer_labels(layers: Sequence[TracedLayer]) -> dict[str, list[Any]]:
     }
 
 
-def _messages(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
+def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
     """A message for each layer that communicates, the last layer's first."""
     sending = [index for index in reversed(range(len(layers))) if layers[index].communication]
     order = {layer: message for message, layer in enumerate(sending)}

@@ -76,16 +76,15 @@ def run(
     world: World | None = None,
     *,
     visit: int = 1,
-    turn: int = 1,
+    position: int = 1,
     concurrent: int = 0,
     prepare: Prepare = lambda cell, _: cell,
 ) -> None:
     """Visit one cell and write the visit's `folder`.
 
     Every process of the launched job calls this, or of `world` where MPI was started before. `measure` gets the cell as
-    `prepare` makes it, the world and a recorder for its rank's rows. It is the cell's `visit`-th visit, and the
-    `turn`-th of all cells of the schedule; `concurrent` others are visited meanwhile. Leaves by `SystemExit` when it
-    ends in an error.
+    `prepare` makes it, the world and a recorder for its rank's rows. `visit` counts the cell's visits, `position` those
+    to all cells of the schedule; `concurrent` other cells are visited at the same time. An error ends in `SystemExit`.
     """
     started = datetime.now(UTC)
     try:
@@ -98,7 +97,7 @@ def run(
             write_failure(cell, folder, started, str(error))
         return
     recorder = Recorder(cell, world.rank, visit, checkpoint_of(folder))
-    _Visit(cell, folder, started, turn, concurrent, world, recorder, prepare).run(measure)
+    _Visit(cell, folder, started, position, concurrent, world, recorder, prepare).run(measure)
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class _Visit:
     cell: Cell
     folder: Path
     started: datetime
-    turn: int
+    position: int
     concurrent: int
     world: World
     recorder: Recorder
@@ -158,7 +157,7 @@ class _Visit:
         with Sensors() as sensors:
             where = {"cpus": sensors.cpus, "node_busy_error": sensors.node_busy_error, "kernel": kernel_id()}
         self.recorder.add(
-            VISITS, position=self.turn, concurrent=self.concurrent, started=self.started,
+            VISITS, position=self.position, concurrent=self.concurrent, started=self.started,
             duration=(datetime.now(UTC) - self.started).total_seconds(),
             preparing=(self.recorder.prepared - self.started).total_seconds(), measuring=self.recorder.measuring,
             excluded_samples=self.recorder.excluded_samples,

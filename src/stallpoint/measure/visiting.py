@@ -77,7 +77,7 @@ def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare,
     try:
         job.run(
             cell, lambda *given: kind_of(cell).measure()(*given), Path(order["folder"]), part,
-            visit=order["visit"], turn=order["turn"], concurrent=concurrent, prepare=prepare,
+            visit=order["visit"], position=order["position"], concurrent=concurrent, prepare=prepare,
         )  # fmt: skip
     except SystemExit as end:
         return int(end.code or 0)

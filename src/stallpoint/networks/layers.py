@@ -25,17 +25,17 @@ class Concat(nn.Module):
 class Add(nn.Module):
     """Adds two tensors of the same shape."""
 
-    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """The sum, in new memory."""
-        return left + right
+        return first + second
 
 
 class Multiply(nn.Module):
     """Multiplies two tensors of the same shape, value by value."""
 
-    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """The product, in new memory."""
-        return left * right
+        return first * second
 
 
 class Sequence(nn.Module):

@@ -1,9 +1,10 @@
 """Which cell is measured when, until when, and what that is expected to take.
 
-Cells that are compared are measured in turns: several short visits each, in random order, within the same minutes.
+Cells that are compared are measured in an interleaved schedule: several short visits to each, in random order, within
+the same minutes.
 
-A *block* is what takes turns: all cells of one hardware entry. `agenda` says which of them are to be measured now,
-`next_visit` which one is visited next and when it is enough, `ledger` keeps finished visits on disk, and `session`
-leads the processes that visit (`stallpoint.measure.visiting`), which keep running from the first visit to the last.
-`plan` says before anything is submitted what a run will measure and how long that takes.
+A *block* is all cells of one hardware entry, which one job measures. `agenda` lists those that are to be measured now,
+`next_visit` chooses the next cell and decides when to stop, `ledger` keeps finished visits on disk, and `session` leads
+the processes that visit cells (`stallpoint.measure.visiting`), which run from the first visit to the last. `plan`
+expects, before anything is submitted, what a run will measure and how long that takes.
 """

@@ -1,7 +1,7 @@
-"""What is to be measured now, in turns: a file that the workflow writes when it starts and the job reads.
+"""The agenda of one job: a file that the workflow writes when it starts and the job reads.
 
-A job cannot tell from its files which cells it is to measure: a cell may be wanted alone, or again. So the workflow
-says it: the cells of one hardware entry, where their visits go, and when it is enough.
+A job cannot find out from files which cells it is to measure, as single cells may be requested, or measured again. The
+agenda lists the cells of one hardware entry, the folders of their visits, and the limits.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from stallpoint.schedule.ledger import Measurement, Seconds
 from stallpoint.study.kinds import cell_from_json
 
 PATIENCE = 60.0
-"""How long to wait for a file that another node wrote to a shared file system, s."""
+"""Time to wait for a file that another node wrote to a shared file system, s."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When visits have been enough."""
+    """Limits at which visits end."""
 
     precision: float = 0.0
-    """Wanted half-width of the 90 % interval of each speedup, relative; 0: each cell's own number of visits."""
+    """Wanted relative half-width of each speedup's 90 % interval; 0: each cell gets its own number of visits."""
     minutes: float | None = None
-    """Wall time that visits may take, min."""
+    """Maximum wall time of all visits, min."""
     node_hours: float | None = None
-    """The same times the nodes of the job."""
+    """Maximum wall time of all visits times the nodes of the job, h."""
 
 
 @dataclass(frozen=True)
 class Agenda:
-    """Cells that take turns in one job."""
+    """Cells that one job measures in an interleaved schedule."""
 
     orders: Sequence[tuple[str, str]]
-    """Each cell as JSON, and the folder of its visits (`ledger.round_folder`)."""
+    """Pairs of a cell as JSON and the folder of its visits (`ledger.round_folder`)."""
     limits: Limits
     seed: int
     planned: Mapping[str, Seconds] = field(default_factory=dict)
-    """What the visits still to come to each cell, by its path, are expected to take: low, typical, high."""
+    """Expected duration of the remaining visits to each cell, by its path: low, typical, high, s."""
 
     @classmethod
     def of(
@@ -53,17 +53,17 @@ class Agenda:
         seed: int,
         planned: Mapping[str, Seconds] | None = None,
     ) -> Self:
-        """The agenda of these measurements."""
+        """Return the agenda of these measurements."""
         return cls([(one.cell.to_json(), str(one.folder)) for one in measurements], limits, seed, planned or {})
 
     def write(self, file: Path) -> None:
-        """Write it whole."""
+        """Write the agenda in one step."""
         with atomic(file) as scratch:
             scratch.write_text(json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, file: Path, patience: float = PATIENCE) -> Self:
-        """Read it, waiting for a file that shows up late."""
+        """Read an agenda; wait for a file that shows up late."""
         deadline = time.monotonic() + patience
         while not file.exists():
             if time.monotonic() > deadline:
@@ -74,5 +74,5 @@ class Agenda:
         return cls(orders, Limits(**values["limits"]), int(values["seed"]), values["planned"])
 
     def measurements(self) -> list[Measurement]:
-        """The measurements that are to be made."""
+        """Return the measurements that are to be made."""
         return [Measurement(cell_from_json(text), Path(folder)) for text, folder in self.orders]

@@ -1,4 +1,4 @@
-"""Refuses what is not going to fit its budget, before it is submitted."""
+"""Refuses a plan that will not fit its budget, before anything is submitted."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_words
 
 NAMED = 5
-"""Groups of cells that are named as those that take most."""
+"""Number of most expensive groups of cells that a refusal names."""
 
 
 def check_budget(plan: Plan) -> None:
-    """Raise `InputError` where the visits that each cell gets at least do not fit the budget of their job.
+    """Raise `InputError` where each cell's own number of visits does not fit the budget of their job.
 
-    Even the least that is expected must not fit: without earlier records, what is typical may be off by a factor of 2.
-    The budget is that of the study, `agenda.Limits`. What was begun goes on, whatever is expected: it ends with its
-    budget.
+    The lower end of the expected interval has to exceed the budget (`agenda.Limits`), as a typical duration without
+    earlier records may be wrong by a factor of 2. A job that was begun goes on in any case, and ends at its budget.
     """
     problems = [_problem(job) for job in plan.jobs if not _fits(job)]
     if problems:
@@ -34,18 +33,18 @@ def _fits(job: Job) -> bool:
 
 
 def _least(job: Job) -> Interval:
-    """Seconds that the visits that each cell gets at least are expected to take."""
+    """Return the expected duration of each cell's own number of visits, s."""
     return total(order.expected.visit.times(order.visits) for order in job.orders)
 
 
 def _cost(job: Job, visits: int) -> float:
-    """Seconds that so many visits to each cell are expected to take."""
+    """Return the expected duration of `visits` visits to each cell, s."""
     return sum(order.expected.visit.typical * min(visits, order.visits) for order in job.orders)
 
 
 def _problem(job: Job) -> str:
     least = _least(job)
-    fitting = next((number for number in range(job.most_visits - 1, 0, -1) if _cost(job, number) <= job.budget), 0)
+    fitting = next((number for number in range(job.max_visits - 1, 0, -1) if _cost(job, number) <= job.budget), 0)
     groups: dict[str, list[Order]] = {}
     for order in job.orders:
         groups.setdefault(_name(order), []).append(order)
@@ -54,7 +53,7 @@ def _problem(job: Job) -> str:
     return "\n".join(
         [
             f"budget: hardware {job.name} has {in_words(job.budget)} ({_given(job)}), but "
-            f"{count('visit', job.most_visits)} to each of {count('cell', len(job.orders))} are expected to take "
+            f"{count('visit', job.max_visits)} to each of {count('cell', len(job.orders))} are expected to take "
             f"{in_time(least)}",
             "what takes most:",
             *(f"  {name}: {in_words(round(costs[name], 3))} ({count('cell', len(groups[name]))})" for name in dearest),

@@ -1,7 +1,7 @@
-"""What a run of the workflow left on this machine when it was killed: processes, and Snakemake's lock of the folder.
+"""Cleans up after a run of the workflow that was killed on this machine: its processes, and Snakemake's folder lock.
 
-Each run writes down who it is, and gives the processes that it starts a variable by which the next one finds them. What
-runs of other machines left is not known here: their jobs are Slurm's (`stallpoint.slurm.left_jobs`).
+Each run records its identity, and sets a variable in the processes that it starts, by which the next run finds them.
+Runs on other machines are not cleaned up here: their jobs are Slurm's (`stallpoint.slurm.orphaned_jobs`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dataclasses import asdict
 from pathlib import Path
 
 from stallpoint.records.atomic import atomic
-from stallpoint.slurm.left_jobs import Run, known
+from stallpoint.slurm.orphaned_jobs import Run, known
 
 FILE = "stallpoint_runs.json"
 """Name of the file with the runs, in Snakemake's folder."""
 VARIABLE = "STALLPOINT_RUN"
 SLURM_JOB = b"SLURM_JOB_ID"
 PATIENCE = 60.0
-"""How long processes may take to end before they are killed, s: those that measure save what they have."""
+"""Time for processes to end before they are killed, s: those that measure save their rows."""
 
 
 def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator[str]:
-    """End the processes that killed runs left, remove their lock, and record this run; yields what was done.
+    """End processes of killed runs, remove their lock, and record this run; yield messages about it.
 
     The lock stays while another run continues, or may continue on another machine.
     """
@@ -39,12 +39,12 @@ def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator
     runs = known(file)
     stay = [run for run in runs if run.goes_on or (locked and run.host != socket.gethostname())]
     dead = [run for run in runs if run not in stay and run.host == socket.gethostname()]
-    left = [pid for run in dead for pid in _processes(run)]
-    _end(left, patience)
+    processes = [pid for run in dead for pid in _processes(run)]
+    _end(processes, patience)
     if dead and not stay and locked:
         shutil.rmtree(locks, ignore_errors=True)
-    if left or (dead and not stay and locked):
-        ended = f"{len(left)} of its processes still ran and were ended, " if left else ""
+    if processes or (dead and not stay and locked):
+        ended = f"{len(processes)} of its processes still ran and were ended, " if processes else ""
         yield f"an earlier run here was killed: {ended}finished visits are kept, and this run goes on with them"
     this = Run.this(uuid.uuid4().hex)
     os.environ[VARIABLE] = this.name

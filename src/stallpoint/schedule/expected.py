@@ -1,8 +1,9 @@
-"""How long a visit to each cell is expected to take, with a 90 % interval, before anything is submitted.
+"""Expected duration of a visit to each cell, with a 90 % interval, before anything is submitted.
 
-Where the study has visited the cell before, as long as it took then. Else the time that `work` gives for what the cell
-asks, times how much longer (or shorter) than that the most similar cells took that were visited: of the same network on
-as many nodes, of the same network, of the same kind, of the same hardware. Else what `work` gives.
+A cell that the study has visited before is expected to take as long as it took then. For others, the estimate of `work`
+is multiplied by the ratio of measured to estimated time of the most similar cells that were visited: those of the same
+network on as many nodes, of the same network, of the same kind, or of the same hardware. Without any, it is the
+estimate of `work`.
 """
 
 from __future__ import annotations
@@ -24,67 +25,67 @@ from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.work import FACTOR, FACTOR_UNKNOWN, Size
 
 QUANTILE = 1.645
-"""Of the normal distribution: 90 % lie within so many standard deviations."""
+"""Quantile of the normal distribution: 90 % lie within so many standard deviations."""
 SPREADS = {"cell": 0.15, "nodes": 0.25, "network": 0.3, "kind": 0.4, "hardware": 0.5}
-"""By what visits were to: standard deviation of the logarithm that is assumed beside the one seen, since the machine is
-not always in the same state, and cells differ in more than what `work` knows of."""
+"""Standard deviation of the logarithm that is assumed in addition to the one seen, for each basis: the machine is not
+always in the same state, and cells differ in more than `work` takes into account."""
 DEFAULTS = "defaults"
 BASES = (*SPREADS, DEFAULTS)
-"""What an expectation can rest on, the best first."""
+"""Bases of an expectation, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A typical value, and the interval that holds nine of ten."""
+    """A typical value and its 90 % interval."""
 
     low: float = 0.0
     typical: float = 0.0
     high: float = 0.0
 
     def __add__(self, other: Interval) -> Interval:
-        """Ends are added: what is wrong with one expectation is wrong with the others, as they share what it is."""
+        """Add the ends, as errors of expectations are correlated: they share their cause."""
         return Interval(self.low + other.low, self.typical + other.typical, self.high + other.high)
 
     def times(self, factor: float) -> Interval:
-        """So many times it."""
+        """Return the interval times a factor."""
         return Interval(factor * self.low, factor * self.typical, factor * self.high)
 
-    def at_most(self, most: float) -> Interval:
-        """No more than that."""
-        return Interval(min(self.low, most), min(self.typical, most), min(self.high, most))
+    def capped(self, limit: float) -> Interval:
+        """Return the interval with values above `limit` set to it."""
+        return Interval(min(self.low, limit), min(self.typical, limit), min(self.high, limit))
 
     def values(self) -> list[float]:
-        """Low, typical and high."""
+        """Return low, typical and high."""
         return [self.low, self.typical, self.high]
 
 
 def around(typical: float, factor: float) -> Interval:
-    """Right to within a factor."""
+    """Return the interval from `typical / factor` to `typical * factor`."""
     return Interval(typical / factor, typical, typical * factor)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected of one cell."""
+    """Expected duration and noise of the visits to one cell."""
 
     visit: Interval
     """Duration of a visit, s."""
     basis: str
-    """What it rests on: one of `BASES`."""
+    """Basis of the expectation, one of `BASES`."""
     noise: float | None
-    """Standard deviation of the logarithm of its visits' median iteration times; None where nothing is known of it."""
+    """Standard deviation of the logarithm of the visits' median iteration times; None if unknown."""
 
 
 @dataclass
 class _Ratios:
-    """How much longer than `work` has it the cells of one group took: logarithms."""
+    """Logarithms of measured over estimated durations of one group's cells, and the noise of their visits."""
 
     logs: list[float]
     noises: list[float]
 
 
 class Expectations:
-    """What is expected of any cell, after what is known of some."""
+    """Expectations for any cell, from the measured durations of some."""
 
     def __init__(
         self,
@@ -100,10 +101,10 @@ class Expectations:
         self._spread: dict[tuple[object, ...], tuple[float, float, float | None]] = {}
         for took in known:
             if took.durations:
-                self._learn(took)
+                self._add(took)
 
     def of(self, cell: Cell) -> Expected:
-        """What is expected of a visit to this cell."""
+        """Return the expectation for a visit to this cell."""
         size, typical = self._work(cell)
         for basis, key in _groups(cell):
             if key in self._groups:
@@ -112,7 +113,7 @@ class Expectations:
         factor = FACTOR if size is None or size.known else FACTOR_UNKNOWN
         return Expected(around(typical, factor), DEFAULTS, None)
 
-    def _learn(self, took: Took) -> None:
+    def _add(self, took: Took) -> None:
         _, typical = self._work(took.cell)
         ratio = math.log(max(statistics.mean(took.durations), 1e-3) / typical)
         each = [math.log(max(duration, 1e-3) / typical) for duration in took.durations]
@@ -120,7 +121,7 @@ class Expectations:
         for basis, key in _groups(took.cell):
             group = self._groups.setdefault(key, _Ratios([], []))
             group.noises += noise
-            if basis == "cell":  # how far its own visits differ; but as many visits take as many times their mean
+            if basis == "cell":  # the spread of its own visits, around their arithmetic mean
                 group.logs += [ratio + one - statistics.mean(each) for one in each]
             else:
                 group.logs.append(ratio)
@@ -129,7 +130,7 @@ class Expectations:
         if key not in self._spread:
             group = self._groups[key]
             seen = statistics.stdev(group.logs) if len(group.logs) > 1 else 0.0
-            # The next visits to a cell are averaged, as these were; another cell is as far off as these cells are.
+            # The next visits to a cell are averaged, as these were; another cell deviates as these cells do.
             share = math.sqrt(2 / len(group.logs)) if basis == "cell" else math.sqrt(1 + 1 / len(group.logs))
             noise = statistics.median(group.noises) if group.noises else None
             self._spread[key] = (
@@ -149,7 +150,7 @@ class Expectations:
 
 
 def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
-    """The groups that a cell belongs to, the most similar cells first."""
+    """Return the groups that a cell belongs to, that of the most similar cells first."""
     what = cell.like
     kind, hardware = cell.kind, cell.hardware
     return [

@@ -1,10 +1,10 @@
-"""Finished visits on disk, from which a cell's record is put together.
+"""Finished visits on disk, from which a cell's record is assembled.
 
-``<visits>/<cell>/<settings>~<round>/`` belongs to one measurement of a cell: ``settings`` is a digest of all that the
-cell says, so that visits with other settings never mix; ``round`` counts how often it was measured anew. In it are
-``visit~1``, ``visit~2``, ... (each written whole or not at all), later ``record``, the tables of all of them, and at
-last ``done~<hardware>``. Nothing here is deleted before the record that holds it is written: a job that is killed,
-preempted or out of time goes on where it was.
+``<visits>/<cell>/<settings>~<round>/`` belongs to one measurement of a cell: ``settings`` is a digest of the cell's
+settings, so that visits with other settings never mix; ``round`` counts repeated measurements. The folder holds
+``visit~1``, ``visit~2``, ... (each written completely or not at all), later ``record``, the tables of all visits, and
+finally ``done~<hardware>``. No visit is deleted before the record that holds it is written: a job that was killed,
+preempted or ran out of time continues from its visits.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ Seconds: TypeAlias = tuple[float, float, float]
 
 
 def round_folder(cell: Cell, folder: Path, *, again: bool, also: str = "") -> Path:
-    """Where a cell's visits are below `folder` (that of all visits to the cell); `again`: it is measured anew.
+    """Return the folder of a cell's current measurement below `folder`, the one of all its visits.
 
-    `also` is what else the cell is measured with (the file of the study's own network, how its data was generated):
-    what was measured with another one does not count.
-
-    A measurement that was not finished goes on, whether the cell is to be measured anew or not.
+    With `again`, a finished measurement is followed by a new one; an unfinished one is always continued. `also`
+    identifies further inputs of the measurement (the file of the study's own network, how its data was generated):
+    visits with other inputs do not count.
     """
     settings = hashlib.sha256(f"{cell.to_json()}{also}".encode()).hexdigest()[:8]
     names = os.listdir(folder) if folder.is_dir() else []  # a glob takes several times as long, for 10,000 cells
@@ -47,7 +46,7 @@ def round_folder(cell: Cell, folder: Path, *, again: bool, also: str = "") -> Pa
 
 
 def checkpoint_of(visit: Path) -> Path:
-    """Where the checkpoint is of a measurement that has the folder `visit`."""
+    """Return the path of the checkpoint of the measurement to which the folder `visit` belongs."""
     return visit.parent / "checkpoint"
 
 
@@ -60,48 +59,48 @@ class Measurement:
 
     @property
     def done(self) -> Path:
-        """The file that says that the record is whole. Its hardware stands at the end of its name, where a wildcard in
-        its place leaves Snakemake a beginning by which it finds one output among thousands."""
+        """The file that marks the record as complete. The hardware is at the end of its name, so that a wildcard there
+        leaves a prefix by which Snakemake finds one output among thousands."""
         return self.folder / f"done~{self.cell.hardware}"
 
     @property
     def recorded(self) -> bool:
-        """Whether the record is there."""
+        """Whether the record exists."""
         return (self.folder / RECORD).is_dir()
 
     @property
     def trial_folder(self) -> Path:
-        """Where a visit goes that only finds out whether cells can be visited side by side."""
-        return self.folder / "beside"
+        """Folder of a visit that only tests whether cells can be visited side by side."""
+        return self.folder / "trial"
 
     @property
     def checkpoint(self) -> Path:
-        """The file from which a visit that was interrupted goes on, where its kind of job writes one."""
+        """The file from which an interrupted visit continues, if its kind of job writes one."""
         return checkpoint_of(self.visit_folder(1))
 
     def visit_folder(self, visit: int) -> Path:
-        """Where the visit of this number goes."""
+        """Return the folder of the visit of this number."""
         return self.folder / f"visit~{visit}"
 
     @property
     def visits(self) -> list[int]:
-        """Numbers of the visits there are, rising."""
+        """Numbers of the finished visits, rising."""
         return sorted(int(path.name.rpartition("~")[2]) for path in self.folder.glob("visit~*"))
 
     def run(self, visit: int) -> dict[str, Any]:
-        """The row of `tables.RUNS` that a visit left."""
+        """Return the row of `tables.RUNS` of a visit."""
         (row,) = parquet.read(RUNS, self.visit_folder(visit) / f"{RUNS.name}.parquet").to_pylist()
         return dict(row)
 
     def table(self, table: Table, visit: int) -> pa.Table:
-        """A table of one visit, whose rows may be none."""
+        """Return a table of one visit, which may be empty."""
         file = self.visit_folder(visit) / f"{table.name}.parquet"
         return parquet.read(table, file) if file.exists() else table.schema.empty_table()
 
     def write_record(self, ended: str, planned: Seconds | None = None) -> None:
-        """Put the visits together, those that failed left out unless all did; then they are not needed any more.
+        """Assemble the record from the visits, without failed ones unless all failed, and delete the visits.
 
-        `ended` says why there was no further visit, `planned` what all of them were expected to take.
+        `ended` is the reason why visits ended, `planned` the expected duration of all of them.
         """
         if not self.recorded:
             runs = {visit: self.run(visit) for visit in self.visits}
@@ -113,7 +112,7 @@ class Measurement:
             row = {**first, "duration": duration, **dict(expected), "ended": ended if good else ""}
             tables: dict[str, parquet.Rows] = {RUNS.name: [row]}
             for table in kind_of(self.cell).tables[1:]:
-                if good and (rows := self._together(table, good)).num_rows:
+                if good and (rows := self._joined(table, good)).num_rows:
                     tables[table.name] = rows
             parquet.write_cell(self.folder / RECORD, tables)
         for visit in self.visits:
@@ -122,12 +121,12 @@ class Measurement:
         self.checkpoint.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Say that the record is whole."""
+        """Mark the record as complete."""
         self.done.touch()
 
-    def _together(self, table: Table, visits: Sequence[int]) -> pa.Table:
+    def _joined(self, table: Table, visits: Sequence[int]) -> pa.Table:
         parts = [self.table(table, visit) for visit in visits]
-        if table is ENVIRONMENTS:  # the processes are the same in all of them, as far as it says
+        if table is ENVIRONMENTS:  # the same for all visits, as far as the table records it
             return parts[0]
         if table is SLURM_JOBS:
             rows = {row["slurm_job_id"]: row for part in parts for row in part.to_pylist()}

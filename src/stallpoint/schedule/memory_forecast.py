@@ -1,4 +1,4 @@
-"""Which cells are expected to run out of memory, from what the study measured before; none is left out for it."""
+"""Cells that are expected to run out of memory, by what the study measured before; none is excluded for it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stallpoint.study.kinds.train_kind import TrainCell
 
 
 def expected(cells: Iterable[object], models: Path) -> list[str]:
-    """A line for each network, hardware and mini-batch that may not fit, by the table `largest_batch` in `models`."""
+    """Return a line for each network, hardware and mini-batch that may not fit, by the table `largest_batch`."""
     train = [cell for cell in cells if type(cell) is TrainCell]
     file = models / f"{LARGEST_BATCH.name}.parquet"
     if not train or not file.exists():
         return []
     known: list[dict[str, Any]] = []
-    with suppress(InputError):  # of an older format: it says nothing, and is written again
+    with suppress(InputError):  # of an older format, which is written again
         known = read(LARGEST_BATCH, file).to_pylist()
     return list(dict.fromkeys(line for cell in train for line in _of(cell, known)))
 

@@ -1,6 +1,6 @@
-"""What `snakemake next` adds to a study: the cells that narrow its stalling points most for their cost.
+"""Cells that `snakemake next` adds to a study: those that narrow its stalling points most for their cost.
 
-They stand in a file beside the study's results, as entries of ``include``, and are of the study from then on.
+A file in the folder of results holds them as entries of ``include``, and they belong to the study from then on.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.text import number
 
 FILE = "next.yaml"
-"""In the folder of the study's results."""
+"""Name of the file in the folder of the study's results."""
 _AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")
 
 
 @dataclass(frozen=True)
 class Round:
-    """The cells of one round, and why there are no more."""
+    """The cells of one round, and the reason why there are no more."""
 
     cells: Sequence[dict[str, Any]] = field(default_factory=list)
-    """As entries of ``include``."""
+    """Entries of ``include``."""
     hours: float = 0.0
-    """Node-hours that they take."""
-    said: str = ""
-    """In words."""
+    """Expected node-hours of the cells."""
+    outcome: str = ""
+    """Summary of the round in words."""
 
 
 def added(results: Path) -> list[dict[str, Any]]:
-    """The cells that earlier rounds added; raises `InputError` for a file that has none."""
+    """Return the cells that earlier rounds added; `InputError` for an invalid file."""
     file = results / FILE
     try:
         if not file.exists():
             return []
-    except (OSError, ValueError):  # no name of a study, as is said when it is checked
+    except (OSError, ValueError):  # an invalid name of a study, which its check reports
         return []
     try:
         found = yaml.safe_load(file.read_text())
@@ -58,14 +58,14 @@ def added(results: Path) -> list[dict[str, Any]]:
 
 
 def with_cells(config: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The configuration of a study with these cells under ``include`` too."""
+    """Return the configuration of a study with these cells added to ``include``."""
     included = config.get("include") or []
-    # What is no list is refused as it stands.
+    # A value that is not a list stays, and is refused later.
     return {**config, "include": [*included, *cells]} if cells and isinstance(included, list) else config
 
 
 def write(results: Path, cells: Sequence[Mapping[str, Any]]) -> None:
-    """Write the cells of all rounds, whole or not at all."""
+    """Write the cells of all rounds in one step."""
     results.mkdir(parents=True, exist_ok=True)
     with atomic(results / FILE) as scratch:
         head = "# Cells that `snakemake next` chose; they are of the study as if they stood under its include.\n"
@@ -75,27 +75,27 @@ def write(results: Path, cells: Sequence[Mapping[str, Any]]) -> None:
 def next_round(
     models: Path, cells: Mapping[str, Cell], hardware: Iterable[str], *, node_hours: float, within: float
 ) -> Round:
-    """The next round of a study with these `cells`, by its table `next_cells` in the folder `models`.
+    """Return the next round of a study with these `cells`, by its table `next_cells` in the folder `models`.
 
-    Of each curve whose stalling point is not known to `within` a factor (90 % interval, errors of the model included)
-    the cell that narrows it most for its cost, the best of all curves first, until `node_hours` are used up. `hardware`
-    is what the study itself can measure on.
+    The round has one cell for each curve whose stalling point is not known to `within` a factor (90 % interval, errors
+    of the model included): the cell that narrows the interval most for its cost. Cells are added, the best first, until
+    `node_hours` are used up. `hardware` names what the study itself can measure on.
     """
     file = models / f"{NEXT_CELLS.name}.parquet"
     if not file.exists():
-        return Round(said="nothing was fitted yet: the study itself comes first")
+        return Round(outcome="nothing was fitted yet: the study itself comes first")
     rows = [row for row in read(NEXT_CELLS, file).to_pylist() if row["hardware"] in set(hardware)]
     unsure = [row for row in rows if row["width"] > math.log2(within)]
     if not unsure:
         return Round(
-            said=f"every stalling point is known within a factor of {number(within)}: nothing is left to measure"
+            outcome=f"every stalling point is known within a factor of {number(within)}: nothing is left to measure"
         )
-    telling = [row for row in unsure if row["narrowing"] > 0 and row["kind"] != "collectives"]
-    telling.sort(key=lambda row: -row["narrowing_per_node_hour"])
+    narrowing = [row for row in unsure if row["narrowing"] > 0 and row["kind"] != "collectives"]
+    narrowing.sort(key=lambda row: -row["narrowing_per_node_hour"])
     chosen: list[dict[str, Any]] = []
     curves: set[tuple[Any, ...]] = set()
     hours = 0.0
-    for row in telling:
+    for row in narrowing:
         curve = tuple(row[column.name] for column in SERIES)
         if curve in curves or hours + row["node_hours"] > node_hours:
             continue
@@ -107,8 +107,8 @@ def next_round(
         return Round(
             chosen, hours, f"{len(chosen)} cell{'s' if len(chosen) > 1 else ''}, {number(hours, 2)} node-hours"
         )
-    why = f"each that tells more takes over {number(node_hours)} node-hours" if telling else "no cell would tell more"
-    return Round(said=f"{_curves(unsure)} within a factor of {number(within)}, but {why}")
+    why = f"each cell that would help takes over {number(node_hours)} node-hours" if narrowing else "no cell would help"
+    return Round(outcome=f"{_curves(unsure)} within a factor of {number(within)}, but {why}")
 
 
 def _curves(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -117,7 +117,7 @@ def _curves(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _entry(row: Mapping[str, Any], cells: Mapping[str, Cell]) -> dict[str, Any]:
-    """The entry of ``include`` that makes the cell of a row; where it was measured, with one more repeat."""
+    """Return the entry of ``include`` for the cell of a row, with one more repeat if it was measured before."""
     entry = {name: row[name] for name in _AXES}
     if row["kind"] == "compute":
         return entry | {"nodes": 1, "workers_per_node": 1, "scaling": "compute", "batch": row["worker_batch"]}

@@ -1,9 +1,9 @@
-"""One job at a time measures a block: visits of two would disturb each other, and take the same numbers.
+"""A lock by which one job at a time measures a block: visits of two would disturb each other and share numbers.
 
-A workflow that is killed leaves its jobs running, and the next one submits the same turns again. So a job holds a file
-for as long as it runs. It is told to be alive by the file's time, which the holder renews: this needs no locks of the
-file system, which not every shared one has, no scheduler, and no clocks that agree, as whoever comes later watches the
-file change.
+A workflow that is killed leaves its jobs running, and the next one submits jobs for the same blocks. A job therefore
+holds a file while it runs, and renews the file's time to show that it is alive. This needs no scheduler, no locks of
+the file system, which some shared ones lack, and no synchronised clocks, as another job watches whether the file
+changes.
 """
 
 from __future__ import annotations
@@ -26,22 +26,20 @@ from stallpoint.errors import InputError
 BEAT = 5.0
 """Time between two renewals of the file, s."""
 STALE = 30.0
-"""How long a file is watched that does not change before its holder is taken for dead, s: shared file systems show
-changes late (NFS: up to some seconds to whoever opens the file anew)."""
+"""Time without a change of the file after which its holder is considered dead, s: shared file systems show changes late
+(NFS: up to some seconds after a file is reopened)."""
 
 
 def file_of(agenda: Path) -> Path:
-    """The file that the job of an agenda holds."""
+    """Return the file that the job of an agenda holds."""
     return agenda.with_suffix(".running")
 
 
 @contextmanager
-def alone(file: Path, who: str, *, beat: float = BEAT, stale: float = STALE) -> Iterator[None]:
-    """Hold `file` during the block; raises `InputError` where another one that is alive holds it.
+def hold(file: Path, who: str, *, beat: float = BEAT, stale: float = STALE) -> Iterator[None]:
+    """Hold `file` during the block; `InputError` if a live job holds it, or if it cannot be written.
 
-    It raises `InputError` too where the file cannot be written.
-
-    `who` describes this job to others. Should another one take the file (this machine stood still for longer than
+    `who` describes this job to others. If another job takes the file (this machine was suspended for longer than
     `stale` s), this process gets SIGTERM.
     """
     token = uuid.uuid4().hex
@@ -64,12 +62,12 @@ def alone(file: Path, who: str, *, beat: float = BEAT, stale: float = STALE) -> 
 
 
 def holder(file: Path) -> str:
-    """Who holds the file, as far as its age tells; nobody: empty."""
+    """Return the description of the file's holder; empty if the file is too old, or there is none."""
     try:
         silent = time.time() - file.stat().st_mtime
     except OSError:
         return ""
-    found = _said(_text(file))
+    found = _holder_in(_text(file))
     return str(found.get("who", "")) if silent < STALE and not _died_here(found) else ""
 
 
@@ -85,14 +83,14 @@ def _take(file: Path, mine: str, token: str, stale: float) -> None:
         if found is None:
             continue
         if _lives(file, found, stale):
-            who = _said(found).get("who", "another job")
+            who = _holder_in(found).get("who", "another job")
             raise InputError(f"{file}: {who} measures these cells now; when it has ended, start again")
-        # Of several that find it stale one takes it over; who comes later sees that it is not what they found.
+        # Of several jobs that find the file stale, one takes it over; the others then find a changed file.
         claim = file.with_name(f".{file.name}.{hashlib.sha256(found.encode()).hexdigest()[:8]}")
         try:
             claim.open("x").close()
         except FileExistsError:
-            if waited:  # for as long as the file was watched: who claimed it died
+            if waited:  # as long as the file was watched: the job that claimed it died
                 claim.unlink(missing_ok=True)
             waited = True
             continue
@@ -108,18 +106,18 @@ def _take(file: Path, mine: str, token: str, stale: float) -> None:
 
 def _beat(file: Path, mine: str, over: threading.Event, beat: float) -> None:
     while not over.wait(beat):
-        with suppress(OSError):  # the next time
+        with suppress(OSError):  # tried again at the next beat
             if (found := _text(file)) == mine:
                 os.utime(file)
             elif found:
-                print(f"{file}: {_said(found).get('who', 'another job')} has taken over", file=sys.stderr)
+                print(f"{file}: {_holder_in(found).get('who', 'another job')} has taken over", file=sys.stderr)
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 
 
 def _lives(file: Path, found: str, stale: float) -> bool:
-    """Whether the holder of the file renews it."""
-    if _died_here(_said(found)):
+    """Watch whether the holder of the file renews it."""
+    if _died_here(_holder_in(found)):
         return False
     first = _state(file)
     if first is None or first[1] != found:
@@ -133,12 +131,12 @@ def _lives(file: Path, found: str, stale: float) -> bool:
 
 
 def _died_here(found: dict[str, object]) -> bool:
-    """Whether it was a process of this machine that is not there any more."""
+    """Return whether the holder was a process of this machine that has ended."""
     return found.get("host") == socket.gethostname() and not Path(f"/proc/{found.get('pid')}").exists()
 
 
 def _state(file: Path) -> tuple[int, str] | None:
-    """What changes when the file is renewed or taken; opened anew, as a shared file system may know an old state."""
+    """Return time and text of the file, which is reopened, as a shared file system may cache an old state."""
     try:
         with file.open() as opened:
             return os.fstat(opened.fileno()).st_mtime_ns, opened.read()
@@ -153,8 +151,8 @@ def _text(file: Path) -> str | None:
         return None
 
 
-def _said(text: str | None) -> dict[str, object]:
-    """What the holder wrote about itself; nothing, while it has not yet."""
+def _holder_in(text: str | None) -> dict[str, object]:
+    """Return what the holder wrote about itself; empty before it has."""
     try:
         found: dict[str, object] = json.loads(text or "{}")
     except json.JSONDecodeError:

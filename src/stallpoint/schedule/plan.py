@@ -1,7 +1,7 @@
-"""What a run will measure, and what that is expected to take: before anything is submitted.
+"""The plan of a run: what it will measure and the expected time, before anything is submitted.
 
 A job has the nodes of its largest cell from its first visit to its last, so that its node-hours are its wall time times
-those, whatever single visits use.
+these nodes, however many single visits use.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from stallpoint.study.kinds import KINDS
 from stallpoint.study.work import BETWEEN, FACTOR, START
 
 MARGIN = 1.25
-"""Wall time asked of Slurm over the upper end of what is expected."""
+"""Ratio of the wall time requested from Slurm to the upper end of the expected one."""
 LEAST_MINUTES = 5
 FACTOR_SEEN = 1.5
-"""What was seen of starting processes, and of what passes between visits, is right to within this factor."""
-MOST_READ = 100
-"""Unfinished cells whose visits are read to know how long they took, where a job was killed before it said so."""
+"""Factor within which measured times of starts, and between visits, apply to the next run."""
+MAX_READ = 100
+"""Maximum number of unfinished cells whose visits are read for their durations, which a killed job did not write."""
 FILE = "plan.json"
 
 
@@ -48,16 +48,16 @@ class Order:
 
     cell: Cell
     done: int
-    """Visits that are there from an earlier job."""
+    """Number of finished visits of earlier jobs."""
     visits: int
-    """Visits to make at least."""
+    """Number of remaining visits, without those for precision."""
     expected: Expected
     further: tuple[int, int]
-    """Visits beyond them that the wanted precision is expected to take, and may take."""
+    """Expected and maximum number of additional visits for the wanted precision."""
 
     @cached_property
     def seconds(self) -> Interval:
-        """What its visits are expected to take, s."""
+        """Expected duration of its visits, s."""
         least, (typical, high) = self.expected.visit, self.further
         return Interval(
             least.low * self.visits, least.typical * (self.visits + typical), least.high * (self.visits + high)
@@ -66,7 +66,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Row:
-    """Cells of one kind, hardware and place."""
+    """Cells of one kind, hardware and placement."""
 
     kind: str
     hardware: str
@@ -80,25 +80,25 @@ class Row:
 
 @dataclass(frozen=True)
 class Job:
-    """Cells of one block, which take turns in one job."""
+    """Cells of one block, which one job measures in an interleaved schedule."""
 
     name: str
     orders: Sequence[Order]
     limits: Limits
     nodes: int
     start: Interval
-    """What starting its processes takes, s."""
+    """Time to start its processes, s."""
     between: Interval
-    """What passes between two visits, s."""
+    """Time between two visits, s."""
 
     @property
-    def most_visits(self) -> int:
-        """Visits that each cell gets at least, the most of them."""
+    def max_visits(self) -> int:
+        """The largest of its cells' own numbers of visits."""
         return max(order.cell.visits for order in self.orders)
 
     @property
     def budget(self) -> float:
-        """Seconds that its visits may take."""
+        """Maximum duration of its visits, s."""
         minutes, hours = self.limits.minutes, self.limits.node_hours
         return min(
             math.inf if minutes is None else 60 * minutes, math.inf if hours is None else 3600 * hours / self.nodes
@@ -106,41 +106,41 @@ class Job:
 
     @cached_property
     def seconds(self) -> Interval:
-        """Its wall time, s."""
+        """Wall time of the job, s."""
         visits = total(order.seconds for order in self.orders)
         first = sum(order.expected.visit.high for order in self.orders if not order.done and order.visits)
-        turns = sum(order.visits for order in self.orders)
-        return self.start + visits.at_most(max(self.budget, first)) + self.between.times(turns)
+        count = sum(order.visits for order in self.orders)
+        return self.start + visits.capped(max(self.budget, first)) + self.between.times(count)
 
     @property
     def node_hours(self) -> Interval:
-        """What it takes of the cluster."""
+        """Wall time times nodes, h."""
         return self.seconds.times(self.nodes / 3600)
 
     @property
     def runtime(self) -> int:
-        """Minutes of wall time to ask a scheduler for: the upper end and a margin."""
+        """Wall time to request from a scheduler, min: the upper end and a margin."""
         return max(LEAST_MINUTES, math.ceil(MARGIN * self.seconds.high / 60))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one run of the workflow measures."""
+    """The measurements of one run of the workflow."""
 
     study: str
     jobs: Sequence[Job]
-    together: bool = False
-    """Jobs may run at the same time, on a cluster; else one after the other."""
+    concurrent: bool = False
+    """Whether jobs may run at the same time, as on a cluster."""
     asks: Mapping[str, str] | None = None
-    """What is asked of the scheduler beside wall time and nodes (partition, account), as the profile says it."""
+    """Further requests to the scheduler (partition, account), from the profile."""
     memory: Sequence[str] = ()
-    """Mini-batches that may not fit, in words."""
+    """Lines about mini-batches that may not fit into memory."""
     cores: int | None = None
-    """Cores that all processes share; None where each job has as many as it asks for."""
+    """Number of cores that all processes share; None if each job gets those that it requests."""
 
     @property
     def crowded(self) -> dict[str, int]:
-        """Jobs whose largest cell computes with more threads at once than there are cores -> how many."""
+        """Number of threads of each job whose largest cell computes with more threads than there are cores."""
         wanted = {
             job.name: max(one.cell.ranks * one.cell.threads_per_worker for one in job.orders) for job in self.jobs
         }
@@ -148,12 +148,12 @@ class Plan:
 
     @property
     def orders(self) -> Iterator[Order]:
-        """All cells."""
+        """The orders of all jobs."""
         return (order for job in self.jobs for order in job.orders)
 
     @property
     def wanted(self) -> dict[str, Wanted]:
-        """The visits of each cell, by its path, for the terminal."""
+        """Expected visits of each cell, by its path, for the terminal."""
         return {
             order.cell.path: {"visits": order.visits + order.further[0], "seconds": order.expected.visit.typical}
             for order in self.orders
@@ -161,7 +161,7 @@ class Plan:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """By kind, hardware, nodes and workers on each."""
+        """One row for each kind, hardware, node count and workers per node."""
         groups: dict[tuple[str, str, int, int], list[tuple[Order, int]]] = {}
         for job in self.jobs:
             for order in job.orders:
@@ -181,19 +181,19 @@ class Plan:
 
     @cached_property
     def seconds(self) -> Interval:
-        """Wall time: all jobs', or the longest one's where they run together."""
-        if self.together and self.jobs:
+        """Wall time, s: the sum of all jobs, or the longest one if they run at the same time."""
+        if self.concurrent and self.jobs:
             ends = [job.seconds.values() for job in self.jobs]
-            return Interval(*(max(end[place] for end in ends) for place in range(3)))
+            return Interval(*(max(values) for values in zip(*ends, strict=True)))
         return total(job.seconds for job in self.jobs)
 
     @cached_property
     def node_hours(self) -> Interval:
-        """Of all jobs."""
+        """Node-hours of all jobs."""
         return total(job.node_hours for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the plan for programs."""
         return {
             "study": self.study,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -217,7 +217,7 @@ class Plan:
             ],
             "total": {
                 "jobs": len(self.jobs),
-                "together": self.together,
+                "concurrent": self.concurrent,
                 "cells": sum(len(job.orders) for job in self.jobs),
                 "visits": sum(order.visits for order in self.orders),
                 **_took(self),
@@ -230,24 +230,24 @@ class Plan:
 
     @property
     def basis(self) -> dict[str, int]:
-        """How many cells' expectations rest on what."""
+        """Number of cells for each basis of their expectations."""
         return bases(self.orders)
 
     def append(self, file: Path) -> None:
-        """Keep it beside earlier ones."""
+        """Append the plan to those of earlier runs in `file`."""
         if self.jobs:
             with atomic(file) as scratch:
                 scratch.write_text(json.dumps([*read(file), self.to_json()], indent=1) + "\n")
 
 
 def bases(orders: Iterable[Order]) -> dict[str, int]:
-    """How many cells' expectations rest on what."""
+    """Return the number of cells for each basis of their expectations."""
     counts = Counter(order.expected.basis for order in orders)
     return {basis: counts[basis] for basis in BASES if counts[basis]}
 
 
 def total(intervals: Iterable[Interval]) -> Interval:
-    """Ends are added, see `Interval`."""
+    """Return the sum of intervals, end by end; see `Interval`."""
     low = typical = high = 0.0
     for one in intervals:
         low, typical, high = low + one.low, typical + one.typical, high + one.high
@@ -262,18 +262,17 @@ def planned(
     *,
     storages: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     cores: int | None = None,
-    together: bool = False,
+    concurrent: bool = False,
     asks: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan for `blocks`, from what was measured below `results` before; `cores` as in `work.seconds`.
+    """Return the plan for `blocks`, from measurements below `results`; `cores` as in `work.seconds`.
 
-    `storages` are the study's entries, which say how many samples are generated. Nothing is read where nothing is to be
-    measured.
+    `storages` are the study's entries, which hold the numbers of generated samples. Without blocks nothing is read.
     """
     if not blocks:
-        return Plan(study, [], together, asks)
+        return Plan(study, [], concurrent, asks)
     begun = (results / "visits").is_dir()
-    before = Durations.read_all(results / "turns" / FOLDER)
+    before = Durations.read_all(results / "schedule" / FOLDER)
     known = dict(before.cells)
     visits = {
         one.cell.path: len(one.visits) if begun and one.folder.is_dir() else 0
@@ -281,7 +280,7 @@ def planned(
         for one in block
     }
     _read_unfinished((one for block in blocks.values() for one in block if visits[one.cell.path]), known)
-    start, between = _beside_visits(before.sittings)
+    start, between = _overheads(before.sittings)
     expectations = Expectations(known.values(), results / "networks", cores, _samples(storages, results))
     jobs = []
     for name, block in blocks.items():
@@ -301,11 +300,11 @@ def planned(
         starts = len({forced(one.cell.scheme) for one in block})
         jobs.append(Job(name, orders, limits, max(one.cell.nodes for one in block), start.times(starts), between))
     cells = (one.cell for block in blocks.values() for one in block)
-    return Plan(study, jobs, together, asks, memory_forecast.expected(cells, results / "models"), cores)
+    return Plan(study, jobs, concurrent, asks, memory_forecast.expected(cells, results / "models"), cores)
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """The plans that were kept, the first one first."""
+    """Return the plans of earlier runs, in their order."""
     if not file.exists():
         return []
     try:
@@ -315,19 +314,19 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def _samples(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict[str, int]:
-    """Samples of each storage that was looked through, by its manifest, or that is going to be generated."""
+    """Return the number of samples of each storage with a manifest, or whose samples are to be generated."""
     found = {}
     for name, entry in storages.items():
         made = {**storages.get(entry.get("convert_from", ""), {}), **entry}.get("generate")
-        with suppress(OSError, ValueError, KeyError):  # a manifest that is damaged is never worth an error here
+        with suppress(OSError, ValueError, KeyError):  # a damaged manifest is no error here
             made = int(json.loads((results / "storage" / f"{name}.json").read_text())["samples"])
         if made:
             found[name] = made
     return found
 
 
-def _beside_visits(sittings: Sequence[Sitting]) -> tuple[Interval, Interval]:
-    """What starting processes takes, and what passes between two visits, s."""
+def _overheads(sittings: Sequence[Sitting]) -> tuple[Interval, Interval]:
+    """Return the time to start processes, and the time between two visits, s."""
     starts = [one.starting / one.starts for one in sittings if one.starts]
     between = [(one.wall - one.visiting - one.starting) / one.visits for one in sittings]
     return (
@@ -337,9 +336,9 @@ def _beside_visits(sittings: Sequence[Sitting]) -> tuple[Interval, Interval]:
 
 
 def _read_unfinished(measurements: Iterable[Measurement], known: dict[str, Took]) -> None:
-    """Durations of visits that a job left which was killed before it wrote them down."""
+    """Add durations of visits of jobs that were killed before they wrote them."""
     unknown = [one for one in measurements if one.cell.path not in known or known[one.cell.path].cell != one.cell]
-    for one in unknown[:: 1 + len(unknown) // MOST_READ]:
+    for one in unknown[:: 1 + len(unknown) // MAX_READ]:
         runs = [one.run(visit) for visit in one.visits]
         durations = [float(str(run["duration"])) for run in runs if run["status"] == "ok"]
         if durations:

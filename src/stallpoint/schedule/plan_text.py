@@ -10,9 +10,9 @@ from stallpoint.study.dry_run import nodes_and_workers
 from stallpoint.text import in_words
 
 JOBS = 5
-"""Jobs that are named."""
+"""Maximum number of jobs that are listed."""
 LINES = 10
-"""Mini-batches named that may not fit into memory."""
+"""Maximum number of lines about mini-batches that may not fit into memory."""
 _BASES = {
     "cell": "earlier visits to the same cell",
     "nodes": "visits to similar cells on as many nodes and workers",
@@ -24,7 +24,7 @@ _BASES = {
 
 
 def text(plan: Plan) -> str:
-    """A few lines however large the study."""
+    """Return the plan in a few lines, however large the study."""
     if not plan.jobs:
         return "  to measure now: nothing"
     return "\n".join(["  to measure now, expected [90 % interval]:", *_table(plan), *_totals(plan)])
@@ -34,24 +34,24 @@ def _table(plan: Plan) -> Iterator[str]:
     first = max(len("collectives"), *(len(row.kind) for row in plan.rows)) + 2
     second = max(len("hardware"), *(len(row.hardware) for row in plan.rows)) + 2
     third = max(len(in_time(row.seconds)) for row in plan.rows) + 2
-    places = [nodes_and_workers((row.nodes, row.workers_per_node)) for row in plan.rows]
-    width = max(map(len, ["nodes", *places]))
+    placements = [nodes_and_workers((row.nodes, row.workers_per_node)) for row in plan.rows]
+    width = max(map(len, ["nodes", *placements]))
     head = f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>{width}}{'cells':>8}{'visits':>8}"
     yield f"{head}  {'time':<{third}}node-hours"
-    for row, at in zip(plan.rows, places, strict=True):
+    for row, placement in zip(plan.rows, placements, strict=True):
         yield (
-            f"  {row.kind:<{first}}{row.hardware:<{second}}{at:>{width}}{row.cells:>8}{row.visits:>8}  "
+            f"  {row.kind:<{first}}{row.hardware:<{second}}{placement:>{width}}{row.cells:>8}{row.visits:>8}  "
             f"{in_time(row.seconds):<{third}}{_hours(row.node_hours)}"
         )
 
 
 def _totals(plan: Plan) -> Iterator[str]:
     several = len(plan.jobs) > 1
-    at_once = " if all run at once" if plan.together and several else ""
+    at_once = " if all run at once" if plan.concurrent and several else ""
     jobs = f"{len(plan.jobs)} job{'s' if several else ''}"
     yield f"  in all: {jobs}, {in_time(plan.seconds)}{at_once}, {_hours(plan.node_hours)} node-hours"
     for job in plan.jobs[:JOBS]:
-        asks = f", asks for {job.runtime} min" if plan.together else ""
+        asks = f", asks for {job.runtime} min" if plan.concurrent else ""
         yield f"    job {job.name}: {count('node', job.nodes)}, {in_time(job.seconds)}{asks}"
     if len(plan.jobs) > JOBS:
         yield f"    and {len(plan.jobs) - JOBS} more jobs"
@@ -61,7 +61,7 @@ def _totals(plan: Plan) -> Iterator[str]:
     for name, threads in plan.crowded.items():
         yield (
             f"  cores: job {name} computes with {threads} threads at once and may use {count('core', plan.cores or 0)} "
-            "(affinity mask, cgroup, --cores): its workers take turns on them, and more of them gain nothing"
+            "(affinity mask, cgroup, --cores): its workers share them, and more workers gain nothing"
         )
     yield from (f"  memory: {line}" for line in plan.memory[:LINES])
     if len(plan.memory) > LINES:
@@ -69,7 +69,7 @@ def _totals(plan: Plan) -> Iterator[str]:
 
 
 def rests_on(basis: Mapping[str, int]) -> str:
-    """What an expectation rests on (`Plan.basis`)."""
+    """Return the bases of an expectation in words (`Plan.basis`)."""
     return "; ".join(f"{_BASES[name]} ({count('cell', number)})" for name, number in basis.items())
 
 
@@ -79,7 +79,7 @@ def count(what: str, number: int) -> str:
 
 
 def in_time(seconds: Interval) -> str:
-    """A duration with its interval."""
+    """Return a duration with its interval."""
     low, typical, high = (in_words(round(value, 3)) for value in seconds.values())
     return f"{typical} [{low}, {high}]"
 

@@ -1,4 +1,4 @@
-"""The processes that measure, from outside: how they are started, told what to visit, and what their end means."""
+"""Starts the processes that measure, orders their visits, and interprets their end."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from stallpoint.study.commands import thread_variables
 from stallpoint.study.runs import write_failure
 
 FIRST_STEP = "first: `stallpoint check`, started as the job is, holds cores, MPI and network against what is expected"
-"""Where to begin where processes could not be started."""
+"""Advice where processes could not be started."""
 THIS_MACHINE = "mpirun --oversubscribe --bind-to none -n {ranks}"
 """Launcher without a scheduler: workers share this machine's cores, and each computes with as many as its cell says."""
 
 READY, ENDED, CANNOT_RUN = "stallpoint: ready", "stallpoint: visit ended ", "stallpoint: cannot run: "
-"""How answers of the processes (`stallpoint.measure.visiting`) begin; anything else they print is somebody else's."""
+"""Prefixes of answers of the processes (`stallpoint.measure.visiting`); other lines are from other programs."""
 _PR_SET_PDEATHSIG = 1
 PATIENCE = 40.0
-"""How long processes may take to end when they are told to, s: srun gives its own 30."""
+"""Time for processes to end after a request, s: srun gives its own 30."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What processes for several cells are like: what a launcher's text can name in braces."""
+    """Number of processes for several cells: the fields that a launcher's text can name in braces."""
 
     ranks: int
     nodes: int
@@ -46,7 +46,7 @@ class Shape:
 
     @classmethod
     def of(cls, cells: Collection[Cell]) -> Self:
-        """Large enough for each of the cells: one may have the most nodes and another the most workers on each."""
+        """Return a shape large enough for each of the cells, which may differ in nodes and workers per node."""
         nodes, workers, threads = (
             max(getattr(cell, field) for cell in cells) for field in ("nodes", "workers_per_node", "threads_per_worker")
         )
@@ -59,25 +59,25 @@ class Order:
 
     cell: Cell
     folder: Path
-    """Where its tables go."""
+    """Folder for its tables."""
     visit: int
-    """Which visit to the cell it is."""
-    turn: int
-    """Which visit of all."""
+    """Number of the visit to the cell, from 1."""
+    position: int
+    """Position of the visit among all visits of the hardware entry, from 1."""
     node: int = 0
-    """The first node that it uses."""
+    """Index of the first node that it uses."""
 
     def to_json(self) -> dict[str, object]:
-        """As the processes are told it."""
+        """Return the order in the form that the processes read."""
         return {**vars(self), "cell": self.cell.to_json(), "folder": str(self.folder)}
 
 
 class Processes:
     """The processes of one MPI job, which visit one cell after another.
 
-    They are enough for every one of `cells` (`Shape`), and reduce by `scheme`. `launcher` starts MPI processes, e.g.
-    ``mpirun -n {ranks}`` (with the fields of `Shape`); one rank is started without it. Raises `InputError` where it
-    cannot be used, `CannotRun` where MPI says why it does not work here.
+    Their number is enough for each of `cells` (`Shape`), and they reduce by `scheme`. `launcher` starts MPI processes,
+    e.g. ``mpirun -n {ranks}`` (with the fields of `Shape`); one rank is started without it. Raises `InputError` if the
+    launcher cannot be used, `CannotRun` if MPI reports why it does not work here.
     """
 
     def __init__(self, cells: Collection[Cell], scheme: str, *, launcher: str, log: Path) -> None:
@@ -97,10 +97,10 @@ class Processes:
             command = [*_started_by(launcher, shape), *command]
         log.parent.mkdir(parents=True, exist_ok=True)
         self.died = ""
-        """How they ended, if nobody says why: ``rank 3 was killed (signal 9)``."""
+        """Description of an unexplained end: ``rank 3 was killed (signal 9)``."""
         self.killed = False
-        """Whether that was by signal 9."""
-        self._said_before = log.stat().st_size if log.exists() else 0
+        """Whether they ended by signal 9."""
+        self._read_before = log.stat().st_size if log.exists() else 0
         self._oom_kills = oom_kills()
         try:
             with log.open("ab") as messages:
@@ -128,13 +128,13 @@ class Processes:
             raise CannotRun(answer.removeprefix(CANNOT_RUN))
 
     def visit(self, *orders: Order) -> list[str]:
-        """Carry the orders out at the same time; for each, what was wrong, if it left nothing behind, else nothing.
+        """Carry out the orders at the same time; return the problem of each that left no tables, empty for others.
 
-        Where all processes died, nothing more can be asked of them (`ended`, and `died` says how); a visit that was
-        killed for want of memory is recorded as failed. If there were several, nobody knows which one it was: there is
-        nothing wrong with any of them, but some left nothing behind.
+        After the processes died (`ended`, `died`) they take no more orders. A visit that was killed for lack of memory
+        is recorded as failed. Of several visits at the same time it is not known which one that was: no problem is
+        returned, but some visits left no tables.
         """
-        self._said_before, self._oom_kills = self._log.stat().st_size, oom_kills()
+        self._read_before, self._oom_kills = self._log.stat().st_size, oom_kills()
         assert self._job.stdin
         with suppress(BrokenPipeError):
             self._job.stdin.write(json.dumps([order.to_json() for order in orders]) + "\n")
@@ -147,10 +147,10 @@ class Processes:
         return [self._problem(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
 
     def _problem(self, order: Order, exit_code: int) -> str:
-        """What was wrong with a visit that ended so; nothing, if that is recorded as the cell's failure."""
+        """Return the problem of a visit with this exit code; empty if it is recorded as the cell's failure."""
         if exit_code == EXIT_FAILED and (order.folder / f"{RUNS.name}.parquet").exists():
             return ""
-        end = End(exit_code, self._said(), oom_kills() - self._oom_kills)
+        end = End(exit_code, self._new_output(), oom_kills() - self._oom_kills)
         if reason := end.out_of_memory:
             write_failure(order.cell, order.folder, datetime.now(UTC), reason)
             return ""
@@ -160,22 +160,22 @@ class Processes:
 
     @property
     def ended(self) -> bool:
-        """Whether there are no processes any more."""
+        """Whether the processes have ended."""
         return self._job.poll() is not None
 
     def end(self) -> None:
-        """Let them end: there are no more visits."""
+        """Let the processes end, after the last visit."""
         assert self._job.stdin
         with suppress(BrokenPipeError):
-            self._job.stdin.write("\n")  # an order for nothing: not every launcher passes the end of its input on
+            self._job.stdin.write("\n")  # an empty order: some launchers do not pass on the end of their input
             self._job.stdin.close()
         try:
             self._job.wait(PATIENCE)
-        except subprocess.TimeoutExpired:  # what was measured is on disk
+        except subprocess.TimeoutExpired:  # finished visits are on disk
             self.stop()
 
     def stop(self) -> None:
-        """End them in the middle of a visit; they save the rows they have."""
+        """End the processes during a visit; they save their rows."""
         self._job.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._job.wait(PATIENCE)
@@ -183,17 +183,17 @@ class Processes:
         self._job.wait()
 
     def _answer(self, *beginnings: str) -> str | None:
-        """The next line that begins so; None at the end of all they say."""
+        """Return the next line with one of these prefixes; None at the end of the output."""
         assert self._job.stdout
         return next((line.rstrip() for line in self._job.stdout if line.startswith(beginnings)), None)
 
-    def _said(self) -> str:
-        """Their messages since the last order."""
-        return self._log.read_bytes()[self._said_before :].decode(errors="replace")
+    def _new_output(self) -> str:
+        """Return the messages of the processes since the last order."""
+        return self._log.read_bytes()[self._read_before :].decode(errors="replace")
 
 
 def _started_by(launcher: str, shape: Shape) -> list[str]:
-    """The launcher's command line for processes like this."""
+    """Return the launcher's command line for processes of this shape."""
     values = asdict(shape)
     try:
         return shlex.split(launcher.format(**values))
@@ -203,14 +203,14 @@ def _started_by(launcher: str, shape: Shape) -> list[str]:
 
 
 def end_with_parent() -> None:
-    """Let the launcher be told to end when this process is killed: nobody would order visits any more (Linux)."""
+    """Let the launcher get SIGTERM when this process is killed and can order no more visits (Linux)."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """This process's variables, those of `threads` to compute with, and programs beside this Python (mpirun) first.
+    """Return this process's variables, with those for `threads` threads, and this Python's programs first in PATH.
 
-    Open MPI wants to be told twice that whoever works as root (in a container, say) means it.
+    Open MPI runs as root (in a container, say) only if two variables allow it.
     """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}

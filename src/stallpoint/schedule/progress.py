@@ -1,7 +1,6 @@
-"""How far a study is: what visits and records of its cells and the logs of their turns say, also while jobs run.
+"""Progress of a study by its cells' visits and records and its jobs' logs, also while jobs run.
 
-Whether turns go on is known from the file that their job holds (`turns.alone`), and what Slurm does with the job from
-Slurm's queue, if there is one.
+A measuring job runs if it holds its file (`one_job.hold`); its state in Slurm is from Slurm's queue, if there is one.
 """
 
 from __future__ import annotations
@@ -19,64 +18,64 @@ from stallpoint.records.tables import RUNS
 from stallpoint.schedule import one_job
 from stallpoint.schedule.ledger import RECORD
 from stallpoint.schedule.requested import block_of, measurement
-from stallpoint.slurm import left_jobs, slurm_queue
+from stallpoint.slurm import orphaned_jobs, slurm_queue
 from stallpoint.study.cells import Cell
 from stallpoint.text import in_words
 
-STATES = ("done", "failed", "started", "left")
+STATES = ("done", "failed", "started", "to do")
 SILENT = 60.0
-"""Turns of which nothing was heard for this long are named as such, s."""
+"""Age of a log from which it is reported, s."""
 
 
 @dataclass(frozen=True)
 class State:
-    """One cell: done or failed (it has a record), started (it was visited), or left."""
+    """State of one cell: done or failed (it has a record), started (it was visited), or to do."""
 
     cell: Cell
     state: str
     visits: int = 0
-    """Visits so far; of a record, those that the cell has at least."""
+    """Number of visits so far; for a record, the cell's own number."""
     duration: float = 0.0
-    """Of all of them, s."""
+    """Duration of all visits, s."""
 
 
 def states(cells: Iterable[Cell], results: Path, also: Callable[[Cell], str] = lambda _: "") -> list[State]:
-    """The state of each cell of the study with these results; `also` as `targets.measured_with` gives it."""
+    """Return the state of each cell of the study with these results; `also` as from `requested.measured_with`."""
     return [_state(cell, results, also(cell)) for cell in cells]
 
 
 def _state(cell: Cell, results: Path, also: str) -> State:
     found = measurement(cell, results / "visits", again=False, also=also)
     record = found.folder / RECORD if found.recorded else results / "raw" / cell.path
-    if found.recorded or (not found.folder.parent.exists() and record.exists()):  # what is imported has no visits
+    if found.recorded or (not found.folder.parent.exists() and record.exists()):  # imported cells have no visits
         (run,) = read(RUNS, record / f"{RUNS.name}.parquet").to_pylist()
         return State(cell, "failed" if run["status"] == "failed" else "done", cell.visits, run["duration"])
     durations = [float(str(found.run(visit)["duration"])) for visit in found.visits]
-    return State(cell, "started" if durations else "left", len(durations), sum(durations))
+    return State(cell, "started" if durations else "to do", len(durations), sum(durations))
 
 
-def summary(found: list[State], logs: Path, turns: Path, queue: str | None = None) -> Iterator[str]:
-    """How many cells of each kind are in which state, how it is with the turns of those left, and how much is left.
+def summary(found: list[State], logs: Path, schedule: Path, queue: str | None = None) -> Iterator[str]:
+    """Yield the number of cells of each kind in each state, the state of each block, and the remaining work.
 
-    `logs` is the folder of the logs of the turns, `turns` that of what belongs to them in the results; `queue` is an
-    answer to `slurm_queue.command`, where there is Slurm.
+    `logs` is the folder of the jobs' logs, `schedule` the one of their agendas in the results; `queue` is the answer to
+    `slurm_queue.command`, if there is Slurm.
     """
     for kind in dict.fromkeys(state.cell.kind for state in found):
         counts = Counter(state.state for state in found if state.cell.kind == kind)
         yield f"{kind}: " + ", ".join(f"{counts[name]} {name}" for name in STATES if counts[name])
-    left = [state for state in found if state.state in ("started", "left")]
-    runs = {run.name for run in left_jobs.known(turns / left_jobs.FILE)}
+    unfinished = [state for state in found if state.state in ("started", "to do")]
+    runs = {run.name for run in orphaned_jobs.known(schedule / orphaned_jobs.FILE)}
     jobs = {job.rule: job for job in slurm_queue.jobs_of_runs(queue or "") if job.run in runs}
-    for block in dict.fromkeys(block_of(state.cell) for state in left):
-        runs_now = one_job.holder(one_job.file_of(turns / f"{block}.json"))
-        words = list(_of_block(logs / f"{block}.log", jobs.get(f"take_turns_{block}"), runs_now, in_slurm=bool(runs)))
+    for block in dict.fromkeys(block_of(state.cell) for state in unfinished):
+        runs_now = one_job.holder(one_job.file_of(schedule / f"{block}.json"))
+        words = list(_of_block(logs / f"{block}.log", jobs.get(f"measure_{block}"), runs_now, in_slurm=bool(runs)))
         if words:
             yield f"  {block}: {'; '.join(words)}"
-    yield _work_left(left, _typical(found))
+    yield _remaining_work(unfinished, _typical(found))
 
 
 def _of_block(log: Path, job: slurm_queue.Job | None, runs_now: str, *, in_slurm: bool) -> Iterator[str]:
-    """How it is with the turns of a block, and what their log says last."""
+    """Yield the state of a block's job, and the last message of its log."""
     if job:
         yield job.words
     elif runs_now:
@@ -91,30 +90,30 @@ def _of_block(log: Path, job: slurm_queue.Job | None, runs_now: str, *, in_slurm
 
 
 def _last_words(log: Path) -> str:
-    """The last line that says how far the turns are or what was wrong, and when it is old, its age."""
-    said = log.read_text(errors="replace").splitlines()
-    lines = [line for line in said if re.search(r"^visit \d+: | \d+/\d+ after |^error: ", line)]
+    """Return the last line of a log about progress or an error, with its age if it is old."""
+    all_lines = log.read_text(errors="replace").splitlines()
+    lines = [line for line in all_lines if re.search(r"^visit \d+: | \d+/\d+ after |^error: ", line)]
     silent = time.time() - log.stat().st_mtime
     words = lines[-1] if lines else "no visit yet"
     return words + (f" (nothing new for {in_words(silent)})" if silent > SILENT else "")
 
 
-def _work_left(left: list[State], typical: Mapping[str, float]) -> str:
-    """The time of the visits left, each as long as its kind's median so far."""
-    if not left:
+def _remaining_work(remaining: list[State], typical: Mapping[str, float]) -> str:
+    """Return the expected time of the remaining visits, each as long as its kind's median so far."""
+    if not remaining:
         return "every cell was measured"
-    counts = Counter({state.cell.kind: 0 for state in left})
-    for state in left:
+    counts = Counter({state.cell.kind: 0 for state in remaining})
+    for state in remaining:
         counts[state.cell.kind] += max(0, state.cell.visits - state.visits)
-    words = f"{len(left)} cell{'' if len(left) == 1 else 's'} and {counts.total()} visits to go"
+    words = f"{len(remaining)} cell{'' if len(remaining) == 1 else 's'} and {counts.total()} visits to go"
     if not typical:
-        return f"{words}; how long they take is not known before the first"
+        return f"{words}; how long they take is known after the first visit"
     seconds = sum(count * typical.get(kind, statistics.median(typical.values())) for kind, count in counts.items())
     return f"{words}: about {in_words(seconds)}, and what precision asks for"
 
 
 def _typical(found: list[State]) -> Mapping[str, float]:
-    """The median duration of a visit, by kind."""
+    """Return the median duration of a visit, by kind."""
     durations: dict[str, list[float]] = {}
     for state in found:
         if state.visits and state.state != "failed":

@@ -1,7 +1,7 @@
-"""Which cells a run of the workflow measures: what is missing, what is forced, what is asked for alone.
+"""Finds the cells that a run of the workflow measures: missing ones, forced ones, or only those that are requested.
 
-Snakemake knows this from its graph of jobs, but only once all rules exist, and the rule of a job that measures many
-cells needs them before. So it is taken from the same facts: files that are there, and the command line.
+Snakemake knows them from its graph of jobs, but only after all rules exist, and the rule of a job that measures many
+cells needs them before. They are found by the same facts: existing files, and the command line.
 """
 
 from __future__ import annotations
@@ -22,42 +22,41 @@ from stallpoint.study.commands import files_of
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line says."""
+    """Targets and forced rules of the command line."""
 
     targets: frozenset[str] = frozenset()
     forced: frozenset[str] = frozenset()
-    """Rules and files."""
+    """Forced rules and files."""
     everything: bool = False
-    """All jobs are forced."""
+    """Whether all jobs are forced."""
 
     def again(self, kind: str, folder: str) -> bool:
-        """Whether the cell of this kind with this folder of raw records is to be measured anew."""
+        """Return whether the cell of this kind with this folder of raw records is to be measured anew."""
         return self.everything or kind in self.forced or folder in self.forced
 
-    def alone(self, results: str) -> frozenset[str] | None:
-        """The cells' paths, where nothing but cells (their records or traces) is asked for; else None."""
+    def only_cells(self, results: str) -> frozenset[str] | None:
+        """Return the cells' paths, if only cells (their records or traces) are requested; else None."""
         found = set()
         for target in self.targets:
-            place = next(
-                (place for place in (f"{results}/raw/", f"{results}/traces/") if target.startswith(place)), None
-            )
-            if place is None:
+            folders = (f"{results}/raw/", f"{results}/traces/")
+            folder = next((folder for folder in folders if target.startswith(folder)), None)
+            if folder is None:
                 return None
-            found.add(target.removeprefix(place).rstrip("/"))
+            found.add(target.removeprefix(folder).rstrip("/"))
         return frozenset(found) or None
 
 
 def has_failed(record: str) -> bool:
-    """Whether the folder of raw records says that its cell could not run."""
+    """Return whether the folder of raw records is that of a cell that could not run."""
     runs = Path(record, f"{RUNS.name}.parquet")
     return runs.exists() and "failed" in read(RUNS, runs)["status"].to_pylist()
 
 
 def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
-    """Function from a cell to what else it is measured with, by the study's configuration (`ledger.round_folder`).
+    """Return a function from a cell to the further inputs of its measurement (`also` of `ledger.round_folder`).
 
-    That is the file of one of the study's own networks, the files that a command names, and how samples are generated
-    that are not the user's own.
+    These are the file of the study's own network, the files that a command names, and the settings by which samples
+    are generated.
     """
 
     def contents(entry: Mapping[str, Any]) -> str:
@@ -66,7 +65,7 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
 
     def generated(entry: Mapping[str, Any]) -> str:
         shape = [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
-        later = [entry[key] for key in ("image_size",) if key in entry]  # where it is not said, nothing is stale
+        later = [entry[key] for key in ("image_size",) if key in entry]  # absent in older studies, which stay valid
         return str(shape + later) if "generate" in entry else ""
 
     networks = {name: contents(entry) for name, entry in config["networks"].items()}
@@ -80,7 +79,7 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
 
 
 def measurement(cell: Cell, visits: Path, *, again: bool, also: str = "") -> Measurement:
-    """The measurement of a cell that counts: the latest one, or the next one where it is to be measured `again`.
+    """Return the current measurement of a cell: the latest one, or the next one if it is to be measured `again`.
 
     `also` as in `ledger.round_folder`.
     """
@@ -88,16 +87,16 @@ def measurement(cell: Cell, visits: Path, *, again: bool, also: str = "") -> Mea
 
 
 def block_of(cell: Cell) -> str:
-    """Name of the cells that a cell takes turns with: those of its hardware entry, each repeat apart."""
+    """Return the name of a cell's block: all cells of its hardware entry, each repeat separately."""
     return cell.hardware if cell.repeat == 1 else f"{cell.hardware}.repeat{cell.repeat}"
 
 
 def blocks(measurements: Iterable[Measurement], asked: Asked, results: str) -> dict[str, list[Measurement]]:
-    """What is to be measured now, by name of the block."""
-    alone = asked.alone(results)
+    """Return the measurements to be made now, by the name of their block."""
+    only = asked.only_cells(results)
     found: dict[str, list[Measurement]] = {}
     for one in measurements:
-        wanted = alone is None or any(path == one.cell.path or path.startswith(f"{one.cell.path}/") for path in alone)
+        wanted = only is None or any(path == one.cell.path or path.startswith(f"{one.cell.path}/") for path in only)
         if wanted and not one.done.exists():
             found.setdefault(block_of(one.cell), []).append(one)
     return found

@@ -1,4 +1,4 @@
-"""Leads the visits of one job: starts the processes, orders visits, and goes on where some of them died."""
+"""Leads the visits of one job: starts its processes, orders visits, and starts processes again that died."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from stallpoint.records import disturbances, parquet
 from stallpoint.records.tables import ITERATIONS, VISITS
 from stallpoint.schedule import visit_durations
 from stallpoint.schedule.agenda import Agenda
-from stallpoint.schedule.beside import SideBySide
 from stallpoint.schedule.ledger import Measurement, Seconds
 from stallpoint.schedule.next_visit import Visited, choose, speedups
 from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE, Order, Processes
+from stallpoint.schedule.side_by_side import SideBySide
 from stallpoint.schedule.terminal import CANNOT_RUN, DISTURBED, SO_FAR
 from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
@@ -33,17 +33,17 @@ from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_words
 
 FIRST_ANSWER = 120.0
-"""Time that visits have taken when the log says what is known so far, s; again after twice as long, and so on."""
-MOST_ANSWERS = 6
-"""Curves of which it does."""
+"""Duration of visits after which the log reports the speedups so far, s; again after twice as long, and so on."""
+MAX_ANSWERS = 6
+"""Maximum number of curves in such a report."""
 
 
-def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
-    """Visit the cells of the agenda until it is enough, and write their records.
+def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
+    """Visit the cells of the agenda until its limits are reached, and write their records.
 
-    Visits that are there already count. A cell that cannot run here gets a record that says so; raises `InputError`
-    in the end, when the others are recorded, for cells whose visits ended otherwise. How long visits took is added to
-    the file `took`, also when it is interrupted.
+    Visits of earlier jobs count. A cell that cannot run here gets a record with the reason. Raises `InputError` in the
+    end, when the others are recorded, for cells whose visits ended otherwise. The durations of visits are added to the
+    file `took`, also after an interruption.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
@@ -60,21 +60,23 @@ def take_turns(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = 
     ):
         company = SideBySide(1 if launcher == THIS_MACHINE else processes.nodes, agenda.seed)
         next_answer = FIRST_ANSWER
-        while (choice := choose(visited, agenda.limits, agenda.seed)).place is not None:
-            turn = 1 + sum(one.visits for one in visited)
-            group = [cells[place] for place in company.group(visited, choice.place)]
+        while (choice := choose(visited, agenda.limits, agenda.seed)).index is not None:
+            position = 1 + sum(one.visits for one in visited)
+            group = [cells[index] for index in company.group(visited, choice.index)]
             if len(group) > 1 and company.trial:
-                _try(company, group, processes, turn)
+                _try(company, group, processes, position)
                 if not company.trial:
                     _say(log, company.found)
-            elif not _visit(group, company.on_nodes(len(group), turn) if len(group) > 1 else [0], processes, turn):
+            elif not _visit(
+                group, company.on_nodes(len(group), position) if len(group) > 1 else [0], processes, position
+            ):
                 company.failed()
                 _say(log, company.found)
-            for place, one in enumerate(group):
+            for number, one in enumerate(group, position):
                 if one.visited.durations:
                     seconds = in_words(one.visited.durations[-1])
-                    _say(log, f"visit {turn + place}: {one.measurement.cell.path} in {seconds}")
-                for words in one.worth_acting_on():
+                    _say(log, f"visit {number}: {one.measurement.cell.path} in {seconds}")
+                for words in one.new_warnings():
                     _say(log, words)
             if sum(one.seconds for one in visited) >= next_answer:
                 next_answer *= 2
@@ -96,21 +98,21 @@ class Candidate:
     measurement: Measurement
     visited: Visited
     made: list[pd.DataFrame]
-    """Rows of the visits made to all cells: by them a slow machine is told from the usual one."""
+    """Rows of the visits to all cells, by which a slow state of the machine is recognised."""
     planned: Seconds | None
-    """What all its visits were expected to take when this job was submitted."""
+    """Expected duration of all its visits when this job was submitted."""
     problem: str = ""
-    """What was wrong, if a visit left nothing behind: then there is no record, and its visits wait for the next job."""
-    said: str = ""
-    """What is worth acting on in its last visit."""
+    """What went wrong, if a visit left no tables: then no record is written, and the next job visits the cell again."""
+    message: str = ""
+    """Warning about its last visit."""
 
     @classmethod
     def found(
         cls, measurement: Measurement, made: list[pd.DataFrame], *, fixed: bool, planned: Seconds | None
     ) -> Candidate:
-        """With the visits there are from an earlier job; their number may be `fixed`. `planned`: those to come.
+        """Return the cell with its visits of earlier jobs; `fixed` as in `Visited`, `planned`: of the visits to come.
 
-        Once they are recorded, what is left of them counts no more: a job was killed while it removed them.
+        Once there is a record, remaining visits are ignored: a job was killed while it removed them.
         """
         one = cls(measurement, Visited(measurement.cell, fixed=fixed), made, planned)
         one.visited.ended = measurement.recorded
@@ -122,19 +124,19 @@ class Candidate:
             one.planned = (earlier + low, earlier + typical, earlier + high)
         return one
 
-    def worth_acting_on(self) -> Iterator[str]:
-        """What is to be said of its last visit, once."""
-        if self.said:
-            yield self.said
-        self.said = ""
+    def new_warnings(self) -> Iterator[str]:
+        """Yield the warning about its last visit, once."""
+        if self.message:
+            yield self.message
+        self.message = ""
 
-    def order(self, turn: int, node: int = 0) -> Order:
-        """The order for its next visit."""
+    def order(self, position: int, node: int = 0) -> Order:
+        """Return the order for its next visit."""
         number = 1 + max(self.measurement.visits, default=0)
-        return Order(self.measurement.cell, self.measurement.visit_folder(number), number, turn, node)
+        return Order(self.measurement.cell, self.measurement.visit_folder(number), number, position, node)
 
     def note(self, order: Order, problem: str) -> None:
-        """Count a visit that was made, or say what was wrong."""
+        """Count a finished visit, or keep the problem with it."""
         self.problem = problem
         if self.problem:
             self.visited.ended = True
@@ -148,47 +150,47 @@ class Candidate:
         self.visited.durations.append(duration)
         if run["status"] != "ok":
             self.visited.ended = True
-            self.said = f"{CANNOT_RUN}{self.measurement.cell.path}: {run['reason']}"
+            self.message = f"{CANNOT_RUN}{self.measurement.cell.path}: {run['reason']}"
             return
         self.made.append(self.measurement.table(VISITS, visit).to_pandas())
         if isinstance(self.measurement.cell, TrainCell):
-            beside = int(self.made[-1]["concurrent"].iloc[0])
-            self.visited.shared += duration * beside / (1 + beside)
+            others = int(self.made[-1]["concurrent"].iloc[0])
+            self.visited.shared += duration * others / (1 + others)
             of_training = kind_of(self.measurement.cell).records[0]
             median = _log_median(self.measurement.table(of_training, visit).to_pandas(), self.made)
             if median is None:
                 self.visited.disturbed += 1
-                self.said = f"{DISTURBED}{self.measurement.cell.path}"
+                self.message = f"{DISTURBED}{self.measurement.cell.path}"
             else:
                 self.visited.medians.append(median)
 
 
-def _visit(group: Sequence[Candidate], nodes: Sequence[int], processes: Pool, turn: int) -> bool:
-    """Visit the cells at the same time, each on its node; whether all of them left something behind."""
-    orders = [one.order(turn + place, node) for place, (one, node) in enumerate(zip(group, nodes, strict=True))]
+def _visit(group: Sequence[Candidate], nodes: Sequence[int], processes: Pool, position: int) -> bool:
+    """Visit the cells at the same time, each on its node; return whether all of them left their tables."""
+    orders = [one.order(number, node) for number, (one, node) in enumerate(zip(group, nodes, strict=True), position)]
     problems = processes.visit(*orders)
-    whole = True
+    complete = True
     for one, order, problem in zip(group, orders, problems, strict=True):
         if problem or order.folder.exists():
             one.note(order, problem)
         else:
-            whole = False
-    return whole
+            complete = False
+    return complete
 
 
-def _try(company: SideBySide, group: Sequence[Candidate], processes: Pool, turn: int) -> None:
-    """Visit the cells side by side and, right before or after that, alone on the first node, which counts."""
-    numbers = [one.order(turn).visit for one in group]
+def _try(company: SideBySide, group: Sequence[Candidate], processes: Pool, position: int) -> None:
+    """Visit the cells side by side and, right before or after that, isolated on the first node, which is recorded."""
+    numbers = [one.order(position).visit for one in group]
 
-    def alone() -> None:
-        for place, one in enumerate(group):
-            _visit([one], [0], processes, turn + place)
+    def isolated() -> None:
+        for offset, one in enumerate(group):
+            _visit([one], [0], processes, position + offset)
 
-    def beside() -> None:
-        nodes = company.on_nodes(len(group), turn)
+    def concurrent() -> None:
+        nodes = company.on_nodes(len(group), position)
         orders = [
-            replace(one.order(turn + place, node), folder=one.measurement.trial_folder, visit=number)
-            for place, (one, node, number) in enumerate(zip(group, nodes, numbers, strict=True))
+            replace(one.order(position + offset, node), folder=one.measurement.trial_folder, visit=number)
+            for offset, (one, node, number) in enumerate(zip(group, nodes, numbers, strict=True))
         ]
         for order in orders:
             shutil.rmtree(order.folder, ignore_errors=True)
@@ -196,7 +198,7 @@ def _try(company: SideBySide, group: Sequence[Candidate], processes: Pool, turn:
         processes.visit(*orders)
         group[0].visited.shared -= time.monotonic() - begin
 
-    for step in (alone, beside) if company.alone_first() else (beside, alone):
+    for step in (isolated, concurrent) if company.isolated_first() else (concurrent, isolated):
         step()
     company.add(
         [_log_time(one.measurement.trial_folder) for one in group],
@@ -205,7 +207,7 @@ def _try(company: SideBySide, group: Sequence[Candidate], processes: Pool, turn:
 
 
 def _log_time(folder: Path) -> float | None:
-    """Logarithm of the median time of all iterations of a visit to a one-node cell; None where it has none."""
+    """Return the logarithm of the median iteration time of a visit to a one-node cell; None without iterations."""
     file = folder / f"{ITERATIONS.name}.parquet"
     if not file.exists():
         return None
@@ -213,12 +215,12 @@ def _log_time(folder: Path) -> float | None:
 
 
 def _times(iterations: pd.DataFrame) -> pd.Series[float]:
-    """How long each iteration took, warm-up left out: as long as its slowest rank."""
+    """Return the duration of each iteration without warm-up, that of its slowest rank."""
     return iterations[~iterations["warmup"]].groupby("iteration")["iteration_time"].max()
 
 
 def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> float | None:
-    """Logarithm of the median time of a visit's iterations; None where half of them or more were disturbed."""
+    """Return the logarithm of a visit's median iteration time; None where half or more were disturbed."""
     found = disturbances.table(
         iterations[~iterations["warmup"]], disturbances.with_sentinel(pd.concat(visits, ignore_index=True))
     )
@@ -229,7 +231,7 @@ def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> flo
 
 @dataclass
 class Pool:
-    """Processes for each reduction scheme that has to be told to MPI when it starts; started when they are needed."""
+    """Processes for each reduction scheme that MPI takes only at its start; started when they are needed."""
 
     cells: Sequence[Cell]
     launcher: str
@@ -237,19 +239,19 @@ class Pool:
     running: dict[str, Processes] = field(default_factory=dict)
     starts: int = 0
     starting: float = 0.0
-    """Time that starting them took, s."""
+    """Time that the starts took, s."""
     cannot_run: dict[str, CannotRun] = field(default_factory=dict)
-    """Why MPI does not work here, for each scheme where it does not."""
+    """Reason why MPI does not work here, for each scheme with which it does not."""
     died: set[str] = field(default_factory=set)
-    """Paths of cells whose processes died once, and nobody said why."""
+    """Paths of cells whose processes died once for no known reason."""
 
     @property
     def nodes(self) -> int:
-        """Those of the processes for cells whose reduction scheme MPI is not told before it starts."""
+        """Number of nodes of the processes for cells without a forced reduction scheme."""
         return max((one.nodes for one in self.cells if not forced(one.scheme)), default=1)
 
     def visit(self, *orders: Order) -> list[str]:
-        """Let the processes for these cells (of one scheme) visit them at the same time; see `Processes.visit`."""
+        """Visit these cells, which have one scheme, at the same time; see `Processes.visit`."""
         scheme = forced(orders[0].cell.scheme)
         began = datetime.now(UTC)
         try:
@@ -267,23 +269,23 @@ class Pool:
         return self._died(orders[0], began, processes) if processes.died else problems
 
     def _died(self, order: Order, began: datetime, processes: Processes) -> list[str]:
-        """Start over after an end that nobody explains; the second time it is the cell's own, as far as can be told."""
+        """Visit a cell again after an unexplained end; the second such end is recorded as the cell's failure."""
         path, how = order.cell.path, processes.died
         if path in self.died:
             likely = ": most likely out of memory" if processes.killed else ""
-            write_failure(order.cell, order.folder, began, f"{how} twice, and nobody says why{likely}")
+            write_failure(order.cell, order.folder, began, f"{how} twice, reason unknown{likely}")
             return [""]
         self.died.add(path)
-        _say(self.log, f"{path}: {how}, and nobody says why: once more")
+        _say(self.log, f"{path}: {how}, reason unknown: visited once more")
         return self.visit(order)
 
     def _started(self, scheme: str, cell: Cell) -> Processes:
-        if scheme in self.cannot_run:  # it is the launcher or the MPI library: other cells find the same
+        if scheme in self.cannot_run:  # the launcher's or the MPI library's fault, the same for other cells
             raise self.cannot_run[scheme]
         if scheme not in self.running:
-            alike = [one for one in self.cells if forced(one.scheme) == scheme]
+            cells = [one for one in self.cells if forced(one.scheme) == scheme]
             begin = time.monotonic()
-            self.running[scheme] = Processes(alike, cell.scheme, launcher=self.launcher, log=self.log)
+            self.running[scheme] = Processes(cells, cell.scheme, launcher=self.launcher, log=self.log)
             self.starts += 1
             self.starting += time.monotonic() - begin
         return self.running[scheme]
@@ -304,7 +306,7 @@ def _processes(cells: Sequence[Cell], launcher: str, log: Path) -> Iterator[Pool
 
 @contextmanager
 def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Pool) -> Iterator[None]:
-    """Whatever ends the visits, add to `file` how long they took."""
+    """Add the durations of the visits to `file`, whatever ends them."""
     began, begin = datetime.now(UTC), time.monotonic()
     before = [(one.visits, one.seconds) for one in visited]
     try:
@@ -328,9 +330,9 @@ def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Po
 
 
 def so_far(visited: Sequence[Visited]) -> Iterator[str]:
-    """The speedup on the most workers of each curve, where both of its cells have several visits that count."""
-    on_most = {id(one.base): one for one in speedups(visited) if math.isfinite(one.half_width)}
-    for one in list(on_most.values())[:MOST_ANSWERS]:
+    """Yield the speedup on the most workers of each curve, where both of its cells have several valid visits."""
+    largest = {id(one.base): one for one in speedups(visited) if math.isfinite(one.half_width)}
+    for one in list(largest.values())[:MAX_ANSWERS]:
         base = placement_in_words(one.base.cell.ranks, one.base.cell.workers_per_node)
         width = f"± {100 * one.half_width:.0f} %"
         yield f"{SO_FAR}{one.other.cell.path}: {one.value:.2f} times as fast as on {base} ({width})"
@@ -352,9 +354,9 @@ def _widths(visited: Sequence[Visited]) -> str:
     known = [width for width in widths if math.isfinite(width)]
     if not known:
         return "every speedup rests on a single visit to a cell"
-    said = f"speedups to within {100 * statistics.median(known):.1f} % in the median, {100 * max(known):.1f} % at most"
+    text = f"speedups to within {100 * statistics.median(known):.1f} % in the median, {100 * max(known):.1f} % at most"
     single = len(widths) - len(known)
-    return f"{said}; {single} more {'rests' if single == 1 else 'rest'} on a single visit" if single else said
+    return f"{text}; {single} more {'rests' if single == 1 else 'rest'} on a single visit" if single else text
 
 
 def _say(log: Path, text: str) -> None:

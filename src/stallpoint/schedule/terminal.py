@@ -1,7 +1,7 @@
-"""What a run says in the terminal while it goes on: how far the measuring is, what to act on, and the answer.
+"""Terminal output of a run: the progress of measuring, warnings, and the answer.
 
-Everything here is text in, text out; `snakemake_logger_plugin_stallpoint` feeds it with Snakemake's events and the logs
-of the turns.
+All functions here turn text into text; `snakemake_logger_plugin_stallpoint` passes Snakemake's events and the logs of
+measuring jobs to them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from stallpoint.text import in_seconds, in_words
 WIDTH = 20
 """Characters of the bar."""
 MILESTONE = 0.1
-"""Part of the measuring after which a terminal that cannot redraw a line gets a new one."""
-MOST_WARNINGS = 5
-"""Warnings of one run that are printed; of more, the number."""
-MOST_OF_A_LOG = 6
-"""Last lines of a failed job's log that are printed."""
+"""Fraction of the measuring after which an output that cannot redraw a line gets a new one."""
+MAX_WARNINGS = 5
+"""Maximum number of warnings that a run prints; further ones are counted."""
+MAX_LOG_LINES = 6
+"""Maximum number of last lines printed of a failed job's log."""
 
 DISTURBED, CANNOT_RUN = "disturbed: ", "cannot run: "
-"""How lines of the turns' log begin that are worth acting on; a cell's path follows."""
+"""Prefixes of warnings in the log of a measuring job; a cell's path follows."""
 SO_FAR = "so far: "
-"""How a line begins that says what is known before the end, as a cell's path and words."""
+"""Prefix of a result before the end; a cell's path and words follow."""
 _VISIT = re.compile(r"^visit \d+: (\S+) in (.+)$")
 _ENDED = re.compile(r"^(the precision is reached|every cell has|the budget is|no cell is)")
 PHASES = {
@@ -39,50 +39,50 @@ PHASES = {
     "conclude": "Drawing conclusions",
     "report_page": "Writing the report",
 }
-"""Rules whose start is said, once."""
+"""Rules whose start is reported once, with the report."""
 
 
 class Wanted(TypedDict):
-    """A cell that is to be measured now."""
+    """Expected visits to a cell that is to be measured now."""
 
     visits: float
-    """Visits that it is expected to get, those for precision among them."""
+    """Expected number of visits, with those for precision."""
     seconds: float
-    """What one of them is expected to take."""
+    """Expected duration of a visit, s."""
 
 
 @dataclass
 class Measuring:
-    """How far the visits of a run are."""
+    """Progress of the visits of a run."""
 
     wanted: Mapping[str, Wanted]
-    """By path of the cell."""
+    """Expected visits by the cell's path."""
     took: dict[str, list[float]] = field(default_factory=dict)
-    """By path, how long each visit took, s."""
+    """Duration of each visit by the cell's path, s."""
     made: Counter[str] = field(default_factory=Counter)
     last: str = ""
-    """The cell visited last."""
+    """Path of the cell visited last."""
     ended: str = ""
-    """Why no more visits were made, as the log of the turns says it."""
+    """Line of the log with the reason why visits ended."""
     warned: Counter[str] = field(default_factory=Counter)
 
     @property
     def total(self) -> int:
-        """Visits that are expected."""
+        """Expected number of visits."""
         return math.ceil(sum(one["visits"] for one in self.wanted.values()))
 
     @property
-    def seconds_left(self) -> float:
-        """What the visits to come are expected to take, s."""
+    def seconds_to_go(self) -> float:
+        """Expected duration of the remaining visits, s."""
         return sum(self._visit(path) * max(0.0, one["visits"] - self.made[path]) for path, one in self.wanted.items())
 
     @property
-    def seconds_behind(self) -> float:
-        """What as many visits took as were expected of each cell, s."""
+    def seconds_done(self) -> float:
+        """Duration of the finished visits, at most the expected number of each cell, s."""
         return sum(self._visit(path) * min(one["visits"], self.made[path]) for path, one in self.wanted.items())
 
     def _visit(self, path: str) -> float:
-        """Seconds of a visit to a cell: as its own took, or as expected times how much longer visits to others took."""
+        """Return the duration of a visit, s: the mean of the cell's own, or the expected one times others' slowdown."""
         if own := self.took.get(path):
             return sum(own) / len(own)
         seen = [(sum(took), self.wanted[one]["seconds"] * len(took)) for one, took in self.took.items()]
@@ -91,14 +91,14 @@ class Measuring:
 
     @property
     def done(self) -> float:
-        """The part of the measuring that is behind, by what visits are expected to take."""
+        """The finished fraction of the measuring, by the expected duration of visits."""
         if self.ended:
             return 1.0
-        whole = self.seconds_behind + self.seconds_left
-        return self.seconds_behind / whole if whole else 1.0
+        total = self.seconds_done + self.seconds_to_go
+        return self.seconds_done / total if total else 1.0
 
     def read(self, line: str) -> Iterator[str]:
-        """Take a line of the turns' log; what is to be said of it."""
+        """Read a line of a measuring job's log; yield what is printed about it."""
         if visit := _VISIT.match(line):
             self.last = visit[1]
             self.made[self.last] += 1
@@ -116,28 +116,28 @@ class Measuring:
             path, _, what = line.removeprefix(SO_FAR).partition(": ")
             yield f"{SO_FAR}{cell_in_words(path)}: {what}"
 
-    def bar(self, pace: float = 1.0, at_most: float = math.inf) -> str:
+    def bar(self, slowdown: float = 1.0, limit: float = math.inf) -> str:
         """``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.
 
-        `pace` is the time that passed over that of the visits in it, `at_most` what the budget leaves, s.
+        `slowdown` is the ratio of elapsed time to that of its visits, `limit` the remaining time of the budget, s.
         """
         filled = round(WIDTH * self.done)
-        left = (
-            f", ~{in_round_words(min(pace * self.seconds_left, at_most))} left"
-            if self.seconds_left
+        rest = (
+            f", ~{in_round_words(min(slowdown * self.seconds_to_go, limit))} left"
+            if self.seconds_to_go
             else ", more where precision asks for them"
         )
-        bar = f"[{'#' * filled}{'-' * (WIDTH - filled)}] {self.made.total()} of {self.total} visits{left}"
+        bar = f"[{'#' * filled}{'-' * (WIDTH - filled)}] {self.made.total()} of {self.total} visits{rest}"
         return f"{bar}: {cell_in_words(self.last)}" if self.last else bar
 
     def _warn(self, path: str, words: str) -> Iterator[str]:
         self.warned[path] += 1
-        if self.warned[path] == 1 and len(self.warned) <= MOST_WARNINGS:
+        if self.warned[path] == 1 and len(self.warned) <= MAX_WARNINGS:
             yield f"! {words}"
 
     def more_warnings(self) -> Iterator[str]:
-        """How many cells were warned of beyond those that were named."""
-        if (more := len(self.warned) - MOST_WARNINGS) > 0:
+        """Yield the number of cells with warnings that were not printed."""
+        if (more := len(self.warned) - MAX_WARNINGS) > 0:
             yield f"! {more} more {'cell was' if more == 1 else 'cells were'} disturbed or cannot run"
 
 
@@ -145,21 +145,21 @@ def opening(
     study: str,
     wanted: Mapping[str, Wanted],
     seconds: tuple[float, float, float],
-    left_out: Sequence[str] = (),
+    excluded: Sequence[str] = (),
     results: str = "",
 ) -> Iterator[str]:
-    """What will be measured, how long that takes (low, typical, high), and what is left out and why."""
+    """Yield what will be measured, its expected duration (low, typical, high), and the reasons of exclusions."""
     low, typical, high = map(in_round_words, seconds)
     what = f"{len(wanted)} cell{'' if len(wanted) == 1 else 's'}"
-    yield f"Study {study}: {what} to measure in turns, about {typical} ({low} to {high})."
-    yield from (f"! left out: {reason}" for reason in left_out[:MOST_WARNINGS])
-    if (more := len(left_out) - MOST_WARNINGS) > 0:
-        yield f"! left out for {more} more reason{'' if more == 1 else 's'}: see snakemake -n"
+    yield f"Study {study}: {what} to measure, about {typical} ({low} to {high})."
+    yield from (f"! excluded: {reason}" for reason in excluded[:MAX_WARNINGS])
+    if (more := len(excluded) - MAX_WARNINGS) > 0:
+        yield f"! excluded for {more} more reason{'' if more == 1 else 's'}: see snakemake -n"
     yield f"Ctrl-C is safe: finished visits are kept, and the same command goes on with them. Results: {results}"
 
 
 def in_round_words(seconds: float) -> str:
-    """``40 s``, ``3 min``, ``2 h 5 min``: no more digits than an expectation has."""
+    """Return ``40 s``, ``3 min``, ``2 h 5 min``: no more digits than an expectation has."""
     if seconds < 55:
         return f"{max(5, 5 * round(seconds / 5))} s"
     minutes = round(seconds / 60)
@@ -167,7 +167,7 @@ def in_round_words(seconds: float) -> str:
 
 
 def cell_in_words(path: str) -> str:
-    """``alexnet wfbp, B = 16, 2 nodes`` for the path of a cell."""
+    """Return ``alexnet wfbp, B = 16, 2 nodes`` for the path of a cell."""
     kind, *labels = path.split("/")
     of = dict(label.split("~", 1) for label in labels if "~" in label)
     workers = int(of.get("workers_per_node", 1))
@@ -182,16 +182,16 @@ def cell_in_words(path: str) -> str:
 
 
 def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str]:
-    """A failed job: which, the last words of its log, and where that is."""
+    """Yield the name of a failed job, its errors or the last lines of its log, and the log's path."""
     yield f"! {rule} failed{f': {say}' if say else ''}"
-    said = [line for line in text.splitlines() if line.strip()]
-    errors = list(dict.fromkeys(line for line in said if line.startswith("error: ")))
-    yield from (f"    {line}" for line in (errors or said)[-MOST_OF_A_LOG:])
+    lines = [line for line in text.splitlines() if line.strip()]
+    errors = list(dict.fromkeys(line for line in lines if line.startswith("error: ")))
+    yield from (f"    {line}" for line in (errors or lines)[-MAX_LOG_LINES:])
     yield from (f"    log: {log}" for log in logs)
 
 
 def closing(seconds: float | None, headline: Sequence[str], report: str) -> Iterator[str]:
-    """The end of a run: how long it took (None: there was nothing to do), the answer, the report."""
+    """Yield the end of a run: its duration (None: nothing was to be done), the answer, the report."""
     yield "Nothing to be done: all results are up to date." if seconds is None else f"Done in {in_words(seconds)}."
     yield from headline
     if report:
@@ -201,17 +201,17 @@ def closing(seconds: float | None, headline: Sequence[str], report: str) -> Iter
 DISK_FULL = (
     "! the disk is full, or the quota used up: make space, and the same command goes on; what was finished is kept"
 )
-"""Said once, in place of all that Snakemake says of its own files that it cannot write."""
+"""Printed once in place of all Snakemake's messages about its own files that it cannot write."""
 _FULL = re.compile(r"\[Errno (27|28|122)\]|No space left on device|Disk quota exceeded|File too large")
 
 
 def is_of_full_disk(message: str) -> bool:
-    """Whether Snakemake says that a disk takes no more."""
+    """Return whether a message of Snakemake is about a full disk."""
     return _FULL.search(message) is not None
 
 
 def is_noise(message: str) -> bool:
-    """Whether Snakemake says something that nobody has to act on, or that was said better."""
+    """Return whether a message of Snakemake needs no action, or repeats an earlier one."""
     return any(part in message for part in _NOISE)
 
 
@@ -221,7 +221,7 @@ _NOISE = (
     "Removing output files of failed job",
     "Trying to restart job",
     "CalledProcessError in file",
-    "Ignore corrupted or currently written metadata record",  # of a run that was killed, or found no space: made again
+    "Ignore corrupted or currently written metadata record",  # of a killed run or a full disk; it is made again
     # Snakemake's Slurm plugin, wherever no account is named; where one is needed, sbatch says so.
     "No SLURM account given",
     "not able to get a SLURM account",

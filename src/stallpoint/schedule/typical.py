@@ -1,4 +1,4 @@
-"""Typical durations of visits that no machine has measured yet: `study.work`, and what files say at a glance.
+"""Typical durations of visits without measurements: by `study.work` and a quick look at files.
 
 No tensor library is loaded.
 """
@@ -24,10 +24,9 @@ from stallpoint.study.work import Known, Size
 
 
 def size_of(network: str, own: Mapping[str, Any] | None, descriptions: Path) -> Size:
-    """The size of a network: of the registry, or the study's `own`, as described in `descriptions` by an earlier run.
+    """Return the size of a network of the registry, or of the study's `own`, by `descriptions` of an earlier run.
 
-    A network that was not described yet counts like ResNet-50 for images of its size, or like 12 million weights for
-    each token.
+    A network without a description counts as ResNet-50 for images of its size, or as 12 million weights for each token.
     """
     if own is None and network in NETWORKS:
         return Size(NETWORKS[network].multiply_adds, NETWORKS[network].gradient_bytes)
@@ -46,11 +45,11 @@ def size_of(network: str, own: Mapping[str, Any] | None, descriptions: Path) -> 
 def seconds(
     cell: Cell, size: Size | None, cores: int | None = None, samples: Mapping[str, int] = MappingProxyType({})
 ) -> float:
-    """Typical duration of one visit to a cell that is measured, s.
+    """Return the typical duration of one visit to a measured cell, s.
 
-    `size` is that of its network, if it has one; `samples` are those of each storage, as far as they are known. All
-    ranks share `cores`, where they are on one machine; None: every rank has the cores that the study says. So has one
-    with a GPU: a machine of so many GPUs has cores for them.
+    `size` is that of its network, if it has one; `samples` holds the known numbers of samples by storage. All ranks
+    share `cores` on one machine; with None every rank has as many cores as the study's threads. Ranks with a GPU always
+    do, as a machine with several GPUs has the cores for them.
     """
     crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores and cell.device == "cpu" else 1.0
     held, path = getattr(cell, "storage_format", ""), getattr(cell, "storage_path", "")
@@ -59,16 +58,16 @@ def seconds(
 
 @cache
 def _epoch(name: str, path: str) -> int:
-    """Samples of a storage that was not looked through yet, where its files say it at a glance."""
+    """Return the number of samples of a storage without a manifest, from its files if they tell it quickly."""
     try:
         known = IdxImages.count(Path(path)) if FORMATS.get(name) is IdxImages else None
-    except InputError:  # which the job will say
+    except InputError:  # which the job will report
         known = None
     return known or work.EPOCH_SAMPLES
 
 
 def _sample(name: str) -> float:
-    """Seconds that a reader takes for a sample of a format."""
+    """Return the time that a reader takes for a sample of a format, s."""
     held = FORMATS.get(name, SampleSet)
     if issubclass(held, IdxImages):
         return work.SAMPLE_SMALL

@@ -1,8 +1,7 @@
-"""How long visits took: a small file for each block, so that a plan opens no record of any cell.
+"""Durations of visits: a small file for each block, so that a plan opens no records.
 
-``results/<study>/turns/durations/<block>.json`` is rewritten whole when a session ends. It holds, for each cell that
-was ever visited, what it asked for when it was visited last and the duration of each of those visits; and for each
-session how long it took in all.
+``results/<study>/schedule/durations/<block>.json`` is rewritten when a session ends. It holds each visited cell with
+its settings at the last visit and the durations of its visits with them, and the total durations of each session.
 """
 
 from __future__ import annotations
@@ -23,48 +22,48 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Took:
-    """The visits to one cell."""
+    """Durations of the visits to one cell."""
 
     cell: Cell
-    """As it was when it was visited."""
+    """The cell with its settings when it was visited."""
     durations: list[float]
-    """s; visits that failed are left out."""
+    """Durations without failed visits, s."""
     medians: list[float]
-    """Logarithms of the median iteration time of each visit, where it has iterations."""
+    """Logarithm of the median iteration time of each visit that has iterations."""
 
 
 @dataclass(frozen=True)
 class Sitting:
-    """One session: all of a job's visits."""
+    """Durations of one session, all visits of a job."""
 
     began: str
-    """UTC, ISO 8601."""
+    """Time of the first order, UTC, ISO 8601."""
     nodes: int
-    """Nodes that the job had, whatever each visit used."""
+    """Number of nodes of the job."""
     visits: int
     visiting: float
-    """Duration of all visits together, s."""
+    """Duration of all visits, s."""
     wall: float
-    """From the first order to the end of the last visit, s; starting processes included."""
+    """Time from the first order to the end of the last visit, s; starts of processes included."""
     starts: int
-    """How often processes were started."""
+    """Number of starts of processes."""
     starting: float
-    """What that took, s."""
+    """Time that the starts took, s."""
 
 
 @dataclass
 class Durations:
-    """What is known of one block, or of several."""
+    """Durations of one block or several."""
 
     cells: dict[str, Took] = field(default_factory=dict)
-    """By path."""
+    """Durations of each cell by its path."""
     sittings: list[Sitting] = field(default_factory=list)
 
     @classmethod
     def read(cls, file: Path) -> Durations:
-        """What the file says; nothing where there is none, or one of another version.
+        """Return the durations in a file; none if it is missing or of another version.
 
-        Durations only serve to plan: they are never worth an error.
+        This is never an error, as durations only serve to plan.
         """
         try:
             values = json.loads(file.read_text())
@@ -77,16 +76,16 @@ class Durations:
 
     @classmethod
     def read_all(cls, folder: Path) -> Durations:
-        """What all files in a folder say."""
-        together = cls()
+        """Return the durations in all files of a folder."""
+        found = cls()
         for file in sorted(folder.glob("*.json")):
             one = cls.read(file)
-            together.cells.update(one.cells)
-            together.sittings += one.sittings
-        return together
+            found.cells.update(one.cells)
+            found.sittings += one.sittings
+        return found
 
     def write(self, file: Path) -> None:
-        """Write them whole."""
+        """Write the durations in one step."""
         cells = [
             {"cell": json.loads(one.cell.to_json()), "durations": one.durations, "medians": one.medians}
             for one in self.cells.values()
@@ -101,7 +100,7 @@ def _cell(kind: str, **values: Any) -> Cell:
 
 
 def add(file: Path, took: Iterable[Took], sitting: Sitting) -> None:
-    """Add a session to the file; what it says of the cells replaces what was said of them before."""
+    """Add a session to the file; its durations of cells replace earlier ones."""
     known = Durations.read(file)
     known.cells.update({one.cell.path: one for one in took if one.durations})
     known.sittings.append(sitting)
@@ -109,5 +108,5 @@ def add(file: Path, took: Iterable[Took], sitting: Sitting) -> None:
 
 
 def file_of(agenda: Path) -> Path:
-    """The file that belongs to an agenda's block."""
+    """Return the file of an agenda's block."""
     return agenda.parent / FOLDER / agenda.name

@@ -1,4 +1,4 @@
-"""How many visits a wanted precision is expected to take."""
+"""Number of visits that a wanted precision is expected to need."""
 
 from __future__ import annotations
 
@@ -6,37 +6,38 @@ import math
 from collections.abc import Iterable
 from statistics import NormalDist
 
-from stallpoint.schedule.next_visit import FEWEST, MOST, series_of
+from stallpoint.schedule.next_visit import FEWEST, MAX_FACTOR, series_of
 from stallpoint.study.cells import Cell
 
 NOISE = {"own nodes": (0.03, 0.08), "shared": (0.08, 0.2)}
-"""How far visits to one cell differ where nothing is known of it, and how far they may: standard deviation of the
-logarithm of their median iteration times. On nodes that a job has for itself, and where workers share one machine."""
+"""Typical and high standard deviation of the logarithm of visits' median iteration times, before any is measured: on
+nodes that a job has for itself, and where workers share one machine."""
 
 
 def visits(noise: float | None, least: int, precision: float, *, shared: bool = False) -> tuple[int, int]:
-    """Visits that each cell of a speedup is expected to get and may get, of `least` ones; `noise`: see `NOISE`."""
+    """Return the typical and the high number of visits to each cell of a speedup, from `least` on; `noise`: `NOISE`."""
     typical, high = NOISE["shared" if shared else "own nodes"] if noise is None else (noise, 1.5 * noise)
     return wanted(typical, least, precision), wanted(high, least, precision)
 
 
 def wanted(noise: float, least: int, precision: float) -> int:
-    """Visits to each of two cells until the 90 % interval of their speedup is narrow enough; `MOST` times at most.
+    """Return the visits to each of two cells until their speedup's interval is narrow enough, up to a maximum.
 
-    It has to be so without the last visit to one of them, too (`Speedup.steady`).
+    The 90 % interval has to be as narrow without the last visit to one of them (`Speedup.steady`). The maximum is
+    `MAX_FACTOR` times `least`.
     """
-    most = MOST * least
-    for count in range(max(FEWEST + 1, least), most):
+    maximum = MAX_FACTOR * least
+    for count in range(max(FEWEST + 1, least), maximum):
         ends = (_student(visits - 1) * noise / math.sqrt(visits) for visits in (count, count - 1))
         if math.expm1(math.hypot(*ends)) <= precision:
             return count
-    return most
+    return maximum
 
 
 def _student(freedom: int) -> float:
-    """Quantile 0.95 of Student's t to within 0.3 % from 3 degrees of freedom on (Cornish and Fisher's expansion).
+    """Return the 0.95 quantile of Student's t, to within 0.3 % from 3 degrees of freedom on (Cornish-Fisher).
 
-    Not scipy's, which takes longer to load than a plan takes to make.
+    Scipy has it too, but takes longer to load than a plan takes to make.
     """
     z = NormalDist().inv_cdf(0.95)
     return (
@@ -48,7 +49,7 @@ def _student(freedom: int) -> float:
 
 
 def compared(cells: Iterable[Cell]) -> set[str]:
-    """Paths of the cells that a speedup is made of."""
+    """Return the paths of the cells that belong to a speedup."""
     curves: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         if key := series_of(cell):

@@ -1,4 +1,4 @@
-"""Where caches of other libraries go on a machine whose home folder is missing or cannot be written."""
+"""Folders for caches of other libraries on a machine whose home folder is missing or not writable."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import tempfile
 from pathlib import Path
 
 CACHES = {
-    "XDG_CACHE_HOME": "",  # Snakemake's copies of sources, and whatever keeps to the standard
+    "XDG_CACHE_HOME": "",  # Snakemake's copies of sources, and programs that follow the standard
     "MPLCONFIGDIR": "matplotlib",
     "NUMBA_CACHE_DIR": "numba",
     "TRITON_CACHE_DIR": "triton",
 }
-"""Variables that say where caches go, and the folder of each below that of all."""
+"""Variables that set the folders of caches, each with its subfolder."""
 
 
 def keep_caches(folder: Path) -> None:
@@ -25,7 +25,7 @@ def keep_caches(folder: Path) -> None:
 
 
 def _usual() -> list[Path]:
-    """The folder in which caches usually lie; none where there is no home."""
+    """Return the usual folder of caches; empty if there is no home."""
     if given := os.environ.get("XDG_CACHE_HOME"):
         return [Path(given)]
     try:

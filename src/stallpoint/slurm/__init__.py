@@ -1,1 +1,1 @@
-"""Slurm's queue and accounts, jobs left over, and what a job's own environment says."""
+"""Slurm's queue and accounts, orphaned jobs, and the requests of a job by its own environment."""

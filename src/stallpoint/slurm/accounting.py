@@ -1,6 +1,6 @@
-"""Slurm's accounts of a study's jobs: what ``sacct`` prints, as the table `tables.ACCOUNTING`.
+"""Slurm's accounts of a study's jobs: the output of ``sacct`` as the table `tables.ACCOUNTING`.
 
-Nothing is run here: `command` says what to ask, `from_sacct` reads the answer.
+No program is run here: `command` returns the command, `from_sacct` reads its output.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _FIELDS = {
     "cpu_time": "CPUTimeRAW", "energy": "ConsumedEnergyRaw", "requested": "ReqTRES", "allocated": "AllocTRES",
     "time_limit": "Timelimit", "node_list": "NodeList",
 }  # fmt: skip
-"""Field of ``sacct`` for each column that is one. Neither user, account nor folder is asked for."""
+"""Field of ``sacct`` for each column that has one. User, account and folder are not requested."""
 _WAITED_FOR = "Reason"
-"""The field that says what a job waited for last. Of a job that ran, it says nothing about its end."""
+"""Field with the last reason for waiting; for a job that ran it is not the reason of its end."""
 _NUMBERS = ("elapsed", "nodes", "cpus", "cpu_time", "energy")
 _NOTHING = ("None", "Unknown", "None assigned")
-"""What ``sacct`` writes where there is nothing, such as the start of a job that never ran."""
-_MOST_ENERGY = 2**63
-"""J; Slurm writes numbers beyond for "unknown"."""
+"""Values of ``sacct`` for missing ones, such as the start of a job that never ran."""
+_MAX_ENERGY = 2**63
+"""Energy above which numbers of Slurm mean "unknown", J."""
 _SECONDS_PER_HOUR = 3600
 _ENDINGS = {
     "COMPLETED": "",
@@ -36,21 +36,21 @@ _ENDINGS = {
     "BOOT_FAIL": "a node did not boot",
     "PREEMPTED": "made way for another job",
 }
-"""Why a job did not complete, for each state that says it all; others are told by name and exit code."""
+"""Reason why a job did not complete, by its state; other states are described by name and exit code."""
 
 
 def command(jobs: Iterable[str]) -> list[str]:
-    """The command that prints the accounts of the given jobs, one line for each."""
+    """Return the command that prints the accounts of the given jobs, one line for each."""
     return _sacct(_asked(), jobs, "--noconvert")
 
 
 def states_command(jobs: Iterable[str], clusters: Collection[str] = ()) -> list[str]:
-    """The command that prints id and state of the given jobs: a second view beside the queue's."""
+    """Return the command that prints id and state of the given jobs, to confirm the queue's view."""
     return _sacct(["JobIDRaw", "State"], jobs, "--noheader", *on_clusters(clusters))
 
 
 def active(answer: str | None) -> set[str]:
-    """Jobs that have not ended, of an answer to `states_command`; none where there was no answer."""
+    """Return the jobs that have not ended, from the output of `states_command`; empty without output."""
     lines = [line.split("|") for line in (answer or "").splitlines() if line.count("|") == 1]
     return {job for job, state in lines if not state.startswith(("FAILED", *_ENDINGS))}
 
@@ -61,7 +61,7 @@ def _sacct(fields: Iterable[str], jobs: Iterable[str], *options: str) -> list[st
 
 
 def from_sacct(text: str) -> list[dict[str, Any]]:
-    """Rows of `tables.ACCOUNTING` from what `command` printed."""
+    """Return rows of `tables.ACCOUNTING` from the output of `command`."""
     head, *lines = text.splitlines() or [""]
     if head.split("|") != _asked():
         raise InputError(f"sacct: its first line should be {'|'.join(_asked())}, but is {head!r}")
@@ -76,7 +76,7 @@ def _row(fields: list[str]) -> dict[str, Any]:
     *known, waited_for = ("" if field in _NOTHING else field for field in fields)
     texts = dict(zip(_FIELDS, known, strict=True))
     numbers = {name: int(texts[name]) if texts[name].isdecimal() else None for name in _NUMBERS}
-    state = texts["state"].split(" ")[0]  # "CANCELLED by 1000" names a user
+    state = texts["state"].split(" ")[0]  # without the user of "CANCELLED by 1000"
     elapsed, nodes, energy = numbers["elapsed"], numbers["nodes"], numbers["energy"]
     return {
         **texts,
@@ -84,12 +84,12 @@ def _row(fields: list[str]) -> dict[str, Any]:
         "state": state,
         "reason": _reason(state, texts["exit_code"], None if texts["started"] else waited_for),
         "node_hours": None if elapsed is None or nodes is None else elapsed * nodes / _SECONDS_PER_HOUR,
-        "energy": energy if energy and energy < _MOST_ENERGY else None,  # 0: nothing is measured there
+        "energy": energy if energy and energy < _MAX_ENERGY else None,  # 0 where energy is not measured
     }
 
 
 def _reason(state: str, exit_code: str, waited_for: str | None) -> str:
-    """Why a job did not complete, in words; `waited_for` only of a job that never started."""
+    """Return why a job did not complete; `waited_for` is set for a job that never started."""
     words = _ENDINGS[state] if state in _ENDINGS else _exit(state, exit_code)
     if not words or waited_for is None:
         return words
@@ -97,7 +97,7 @@ def _reason(state: str, exit_code: str, waited_for: str | None) -> str:
 
 
 def _exit(state: str, exit_code: str) -> str:
-    """The end of a job by its exit code, ``status:signal``; else its state, such as ``running``."""
+    """Return the end of a job by its exit code, ``status:signal``; else its state, such as ``running``."""
     status, _, signal = exit_code.partition(":")
     if signal not in ("", "0"):
         return f"killed (signal {signal})"

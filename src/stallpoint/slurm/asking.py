@@ -1,4 +1,4 @@
-"""Asking programs of Slurm's, and which clusters they are to look at."""
+"""Runs Slurm's programs, and selects the clusters that they report on."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 PATIENCE = 60.0
-"""How long to wait for Slurm's controller, s: that of a large cluster may be busy for tens of seconds."""
+"""Time to wait for Slurm's controller, s: that of a large cluster may be busy for tens of seconds."""
 
 Ask: TypeAlias = Callable[[list[str]], str | None]
-"""Runs a command and returns its output, None where it failed."""
+"""Function that runs a command and returns its output, None if it failed."""
 
 
 def output_of(command: list[str], patience: float = PATIENCE) -> str | None:
-    """Output of a program; None where it is not there, fails, or takes longer than `patience` [s]."""
+    """Return the output of a program; None if it is missing, fails, or takes longer than `patience` s."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=patience, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -22,5 +22,5 @@ def output_of(command: list[str], patience: float = PATIENCE) -> str | None:
 
 
 def on_clusters(names: Collection[str]) -> list[str]:
-    """The option of Slurm's programs that names clusters; none for the local one."""
+    """Return the option of Slurm's programs that names clusters; empty for the local one."""
     return [f"--clusters={','.join(sorted(names))}"] if names else []

@@ -1,7 +1,7 @@
-"""What the Slurm job that measures a cell asked for and was given, as the job itself sees it.
+"""Requests and allocation of the Slurm job that measures a cell, as the job itself sees them.
 
-Slurm forgets its jobs unless it keeps accounts, so that each job writes this down. ``scontrol`` knows it while the job
-runs; where it cannot be asked, the variables that Slurm sets stand in (Snakemake's executor drops most of them).
+Slurm forgets its jobs unless it keeps accounts, so each job records them. They are from ``scontrol`` while the job
+runs, or else from the variables that Slurm sets, most of which Snakemake's executor drops.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 from stallpoint.slurm.asking import output_of
 
 _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-"""Of memory as Slurm writes it."""
+"""Bytes of Slurm's units of memory."""
 
 
 def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
-    """The row of `tables.SLURM_JOBS` of the job this process runs in, less the cell; None outside Slurm."""
+    """Return the row of `tables.SLURM_JOBS` of this process's job, without the cell; None outside Slurm."""
     job = variables.get("SLURM_JOB_ID")
     if not job:
         return None
-    said = output_of(["scontrol", "show", "job", "--oneliner", job]) or ""
-    return {"slurm_job_id": job, **_from_variables(variables), **from_scontrol(said)}
+    output = output_of(["scontrol", "show", "job", "--oneliner", job]) or ""
+    return {"slurm_job_id": job, **_from_variables(variables), **from_scontrol(output)}
 
 
 def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
-    """Bytes of each node that a job (as `own_job` gives it) asked for; None outside Slurm, or where it did not ask."""
+    """Return the memory that a job (from `own_job`) requested on each node, bytes; None without a request or Slurm."""
     found = re.search(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGT]?)", str((job or {}).get("requested", "")))
     if not found or not job or not job["nodes"]:
         return None
@@ -35,7 +35,7 @@ def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
 
 
 def from_scontrol(text: str) -> dict[str, Any]:
-    """Columns that the one line of ``scontrol show job --oneliner`` names."""
+    """Return the columns that the line of ``scontrol show job --oneliner`` holds."""
     fields = dict(part.split("=", 1) for part in text.split() if "=" in part)
     texts = {
         "partition": "Partition",
@@ -68,6 +68,6 @@ def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _number(text: str | None) -> int | None:
-    """A count; Slurm writes a range (``2-2``) while it has not decided."""
+    """Return a count; Slurm writes a range (``2-2``) before it has decided."""
     first = (text or "").split("-")[0]
     return int(first) if first.isdecimal() else None

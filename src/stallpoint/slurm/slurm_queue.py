@@ -1,7 +1,7 @@
-"""What Slurm's queue says of a run's jobs while it goes on: what they wait for, which will never start, which are gone.
+"""State of a run's jobs in Slurm's queue: their reasons for waiting, those that will never start, and those that ended.
 
-Nothing is run here, as in `accounting`: `command` says what to ask, `Queue` reads the answers. A view of one cluster
-proves nothing about jobs of another one: only jobs that the queue has shown can be gone from it.
+No program is run here, as in `accounting`: `command` returns the command, `Queue` reads its output. A view of one
+cluster does not show jobs of another one: only jobs that the queue has listed before can be gone from it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from stallpoint.slurm.asking import Ask, on_clusters
 
 GONE = 200.0
-"""How long a job has to be gone from the queue while Snakemake waits for it, s; Snakemake asks at least each 180 s."""
+"""Time after which a job counts as gone from the queue, s; Snakemake itself asks at least every 180 s."""
 SILENT = 60.0
-"""How long the queue may not answer until that is said, s."""
+"""Time without an answer of the queue after which that is reported, s."""
 
 NEVER = {
     "PartitionNodeLimit": "it asks for more nodes than its partition has, or allows",
@@ -34,29 +34,29 @@ NEVER = {
         }.items()
     },
 }  # fmt: skip
-"""Reasons that waiting does not mend, and what they mean."""
-ON_ITS_WAY = ("None", "Priority", "Prolog", "BeginTime", "Cleaning")
-"""Reasons that need nobody's attention."""
+"""Reasons of jobs that will never start, and their meaning."""
+STARTING = ("None", "Priority", "Prolog", "BeginTime", "Cleaning")
+"""Reasons of jobs that will start without anyone's action."""
 
 
 def command(clusters: Collection[str] = ()) -> list[str]:
-    """Command that prints a line for each job of this user: id, state, name, comment, and what the job waits for.
+    """Return the command that prints each job of this user: id, state, name, comment, and reason for waiting.
 
-    Asks the named clusters, ``all`` for all that Slurm's accounting knows; without a name the local one. The user is
-    given by number, as ``--me`` is unknown to Slurm 20.02 and older.
+    It asks the named clusters, ``all`` for those in Slurm's accounting, or the local one without a name. The user is
+    given by number, as Slurm 20.02 and older lacks ``--me``.
     """
     return ["squeue", f"--user={os.getuid()}", *on_clusters(clusters), "--noheader", "--format=%i|%T|%j|%k|%r"]
 
 
 def all_clusters(ask: Ask) -> str | None:
-    """Answer to `command` of all clusters; of the local one where Slurm cannot name the others."""
+    """Return the answer to `command` for all clusters, or for the local one if Slurm cannot name others."""
     answer = ask(command(["all"]))
     return ask(command()) if answer is None else answer
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job in the queue; `run` and `rule` where Snakemake submitted it."""
+    """A job in the queue; `run` and `rule` are set if Snakemake submitted it."""
 
     id: str
     state: str
@@ -64,17 +64,17 @@ class Job:
     """Name of the job. Snakemake's executor for Slurm gives its own id to all its jobs."""
     rule: str
     reason: str
-    """What the job waits for."""
+    """Reason for waiting."""
     cluster: str = ""
-    """Where several clusters were asked."""
+    """Cluster of the job; empty if only one was asked."""
 
     def __str__(self) -> str:
-        """For messages."""
+        """Return id and rule for messages."""
         return f"{self.id} ({self.rule})"
 
     @property
     def words(self) -> str:
-        """Whether it runs, waits, or was refused: Slurm took it and will never start it."""
+        """Description of its state: running, pending, or refused, which Slurm accepted but will never start."""
         if self.state != "PENDING":
             return f"job {self.id} is {self.state.lower()}"
         if self.reason in NEVER:
@@ -83,7 +83,7 @@ class Job:
 
 
 def jobs_in(answer: str) -> Iterator[Job]:
-    """Jobs of an answer to `command`; Snakemake writes the rule into the comment, behind ``rule_``."""
+    """Yield the jobs of an answer to `command`; Snakemake writes the rule into the comment, after ``rule_``."""
     cluster = ""
     for line in answer.splitlines():
         if line.startswith("CLUSTER:"):
@@ -95,7 +95,7 @@ def jobs_in(answer: str) -> Iterator[Job]:
 
 
 def jobs_of_runs(answer: str) -> list[Job]:
-    """Jobs that Snakemake submitted, of an answer to `command`."""
+    """Return the jobs in an answer to `command` that Snakemake submitted."""
     return [job for job in jobs_in(answer) if job.rule]
 
 
@@ -104,21 +104,21 @@ class Queue:
     """The jobs that Snakemake waits for."""
 
     jobs: dict[str, str] = field(default_factory=dict)
-    """Id of the job -> the rule that it runs."""
+    """Rule of each job by its id."""
     clusters: dict[str, str] = field(default_factory=dict)
-    """Id of the job -> the cluster that it was submitted to, where one was named."""
+    """Cluster of each job by its id, if one was named."""
     answered: float | None = None
-    """When the queue last answered."""
+    """Time of the queue's last answer, s."""
     _shown: set[str] = field(default_factory=set)
     """Jobs that the queue has listed at least once."""
-    _said: dict[str, str] = field(default_factory=dict)
+    _reported: dict[str, str] = field(default_factory=dict)
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
-    """When a job was first found in a state that should not last."""
+    """Time at which a job was first found in a state that should not last, s."""
     _refused: set[tuple[str, str]] = field(default_factory=set)
-    """Rules of jobs that will never start, and why: Snakemake submits them again."""
+    """Rules of jobs that will never start, with the reason: Snakemake submits them again."""
 
     def submitted(self, job: str, rule: str, cluster: str = "") -> None:
-        """Snakemake waits for a job."""
+        """Add a job that Snakemake waits for."""
         self.jobs[job] = rule
         if cluster:
             self.clusters[job] = cluster
@@ -134,14 +134,14 @@ class Queue:
         self._note(job, "", 0.0)
 
     def read(self, answer: str | None, now: float) -> Iterator[str]:
-        """Take an answer to `command` at a time `now` [s], None where there was none; what is to be said of it."""
+        """Read an answer to `command` at time `now` [s], None if there was none; yield messages about it."""
         self.answered = now if self.answered is None else self.answered
         if answer is None:
-            if now - self.answered >= SILENT and self._said.get("") != "silent":
-                self._said[""] = "silent"
+            if now - self.answered >= SILENT and self._reported.get("") != "silent":
+                self._reported[""] = "silent"
                 yield "Slurm's controller does not answer; jobs that run go on"
             return
-        if self._said.pop("", ""):
+        if self._reported.pop("", ""):
             yield "Slurm's controller answers again"
         self.answered = now
         found = {job.id: (job.state, job.reason) for job in jobs_in(answer)}
@@ -151,17 +151,17 @@ class Queue:
             self._note(job, state if state == "GONE" else reason if reason in NEVER else "", now)
             if state == "UNSEEN":
                 continue
-            if state == "GONE" and self._said.get(job, state) != state:
+            if state == "GONE" and self._reported.get(job, state) != state:
                 yield f"job {job} ({rule}) has ended; Snakemake finds out how within 3 minutes"
             if state != "PENDING":
-                self._said[job] = state
-            if state == "PENDING" and reason not in ON_ITS_WAY and self._said.get(job) != reason:
-                self._said[job] = reason
+                self._reported[job] = state
+            if state == "PENDING" and reason not in STARTING and self._reported.get(job) != reason:
+                self._reported[job] = reason
                 why = f": {NEVER[reason]}" if reason in NEVER else ""
                 yield f"job {job} ({rule}) waits: {reason}{why}"
 
     def hopeless(self, now: float, patience: float) -> dict[str, str]:
-        """Jobs that will never start, with the reason: Slurm has said so for `patience` seconds, or of one before."""
+        """Return jobs that will never start, with the reason, which lasted for `patience` s or ended a job before."""
         refused = {
             job: reason
             for (job, reason), since in self._since.items()
@@ -171,11 +171,11 @@ class Queue:
         return refused
 
     def gone(self, now: float) -> list[str]:
-        """Jobs that Slurm does not know any more, though Snakemake still waits for them."""
+        """Return jobs that have left the queue although Snakemake still waits for them."""
         return [job for (job, state), since in self._since.items() if state == "GONE" and now - since >= GONE]
 
     def _note(self, job: str, state: str, now: float) -> None:
-        """Remember since when a job is in this state; empty: in none that should not last."""
+        """Keep the time since which a job is in this state; an empty state ends it."""
         for key in [key for key in self._since if key[0] == job and key[1] != state]:
             del self._since[key]
         if state:

@@ -62,20 +62,20 @@ def _boolean(node: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], boo
     raise InputError(f"{_shortened(node)} is neither true nor false; {_WANTED}")
 
 
-def _compared(left: ast.expr, by: ast.cmpop, right: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
-    first, kind = _side(left, columns)
+def _compared(lhs: ast.expr, by: ast.cmpop, rhs: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
+    first, kind = _side(lhs, columns)
     if type(by) in _AMONG:
-        return _among(first, kind, _AMONG[type(by)], right)
+        return _among(first, kind, _AMONG[type(by)], rhs)
     compare = {**_ORDER, **_EQUAL}.get(type(by))
-    second, other = _side(right, columns)
+    second, other = _side(rhs, columns)
     if compare is None:
-        raise InputError(f"{_shortened(left)} and {_shortened(right)} are compared by an unknown operator; {_WANTED}")
+        raise InputError(f"{_shortened(lhs)} and {_shortened(rhs)} are compared by an unknown operator; {_WANTED}")
     if kind is not other:
         raise InputError(
-            f"{_shortened(left)} is {_KINDS[kind]}, {_shortened(right)} is {_KINDS[other]}: they are never equal"
+            f"{_shortened(lhs)} is {_KINDS[kind]}, {_shortened(rhs)} is {_KINDS[other]}: they are never equal"
         )
     if kind is str and type(by) in _ORDER:
-        raise InputError(f"{_shortened(left)} is a name: it can be == or != another, or in a list of names")
+        raise InputError(f"{_shortened(lhs)} is a name: it can be == or != another, or in a list of names")
     return lambda row: compare(first(row), second(row))
 
 

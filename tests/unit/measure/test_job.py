@@ -18,7 +18,7 @@ from resident_ranks import Ranks
 from stallpoint.errors import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
-    LONGEST_LINE,
+    MAX_LINE_LENGTH,
     CannotRun,
     InputError,
     Unavailable,
@@ -183,7 +183,7 @@ def test_rows_of_a_wrong_type_are_a_failure(folder: Path) -> None:
 
 def test_a_reason_is_no_longer_than_can_be_read(folder: Path) -> None:
     job.run(a_cell(1), raising(ValueError("x" * 300_000)), folder)
-    assert len(failure(folder)) <= LONGEST_LINE
+    assert len(failure(folder)) <= MAX_LINE_LENGTH
 
 
 def test_signal_handlers_and_threads_are_as_before(folder: Path) -> None:

@@ -61,10 +61,10 @@ from stallpoint.models.terms.contention import USUAL
 from stallpoint.models.terms.effects import FAIR_SHARE
 from stallpoint.records import disturbances
 from stallpoint.records.tables import MACHINE
-from stallpoint.schedule import beside
 from stallpoint.schedule import next_visit as turns_choice
-from stallpoint.schedule.beside import SideBySide
+from stallpoint.schedule import side_by_side
 from stallpoint.schedule.next_visit import Speedup, Visited
+from stallpoint.schedule.side_by_side import SideBySide
 from stallpoint.strategies.mg_wfbp import end, merged
 
 pytestmark = pytest.mark.night
@@ -499,13 +499,13 @@ def test_disturbed_iterations_stay_found(other: Other, monkeypatch: pytest.Monke
 
 def tried(disturbance: float) -> SideBySide:
     company, noise = SideBySide(4, 1), random.Random(1)
-    for _ in range(beside.TRIALS):
+    for _ in range(side_by_side.TRIALS):
         alone = [noise.gauss(0, 0.002) for _ in range(4)]
         company.add([math.log1p(disturbance) + noise.gauss(0, 0.002) for _ in alone], alone)
     return company
 
 
-@changed(twice(beside, "TRIALS", "WITHIN"))
+@changed(twice(side_by_side, "TRIALS", "WITHIN"))
 def test_who_is_visited_side_by_side_stays(other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
     other.put(monkeypatch)
     assert tried(0.0).allowed

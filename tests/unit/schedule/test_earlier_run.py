@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stallpoint.schedule.earlier_run import FILE, VARIABLE, take_over
-from stallpoint.slurm.left_jobs import Run, known
+from stallpoint.slurm.orphaned_jobs import Run, known
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 

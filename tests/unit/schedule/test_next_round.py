@@ -50,22 +50,22 @@ def test_the_most_telling_cell_of_each_curve_is_taken_within_the_budget(tmp_path
     assert found.hours == pytest.approx(0.3)
     small = of(ROWS, tmp_path, node_hours=0.25)
     assert [(entry["sync"], entry["nodes"]) for entry in small.cells] == [("wfbp", 8)]
-    assert found.said == "2 cells, 0.3 node-hours"
+    assert found.outcome == "2 cells, 0.3 node-hours"
 
 
 def test_it_stops_where_the_answer_is_certain_enough_or_nothing_tells_more(tmp_path: Path) -> None:
     certain = of(ROWS, tmp_path, within=4.0)
-    assert (list(certain.cells), certain.said.split(":")[0]) == (
+    assert (list(certain.cells), certain.outcome.split(":")[0]) == (
         [],
         "every stalling point is known within a factor of 4",
     )
     dear = of(ROWS, tmp_path, node_hours=0.05)
-    assert dear.said == (
-        "2 stalling points are not known within a factor of 2, but each that tells more takes over 0.05 node-hours"
+    assert dear.outcome == (
+        "2 stalling points are not known within a factor of 2, but each cell that would help takes over 0.05 node-hours"
     )
     silent = of([row("train", 4, 0.0, 0.1)], tmp_path)
-    assert silent.said == "one stalling point is not known within a factor of 2, but no cell would tell more"
-    assert "comes first" in next_round(tmp_path / "none", {}, ["cpu"], node_hours=1, within=2).said
+    assert silent.outcome == "one stalling point is not known within a factor of 2, but no cell would help"
+    assert "comes first" in next_round(tmp_path / "none", {}, ["cpu"], node_hours=1, within=2).outcome
 
 
 def test_entries_make_the_cells_that_were_meant(tmp_path: Path) -> None:

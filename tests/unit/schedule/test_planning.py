@@ -50,7 +50,7 @@ def a_plan(
     results: Path,
     limits: Limits = NO_LIMITS,
     *,
-    together: bool = False,
+    concurrent: bool = False,
     storages: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     cores: int | None = None,
 ) -> Plan:
@@ -58,11 +58,11 @@ def a_plan(
     for cell in cells:
         folder = results / "visits" / cell.path / "0~1"
         blocks.setdefault(block_of(cell), []).append(Measurement(cell, folder))
-    return planned("tiny", blocks, limits, results, together=together, storages=storages, cores=cores)
+    return planned("tiny", blocks, limits, results, concurrent=concurrent, storages=storages, cores=cores)
 
 
 def knows(results: Path, *took: Took) -> None:
-    visit_durations.add(results / "turns" / visit_durations.FOLDER / "cpu.json", took, SITTING)
+    visit_durations.add(results / "schedule" / visit_durations.FOLDER / "cpu.json", took, SITTING)
 
 
 # -- Rates
@@ -253,12 +253,12 @@ def test_a_job_asks_for_some_minutes_at_least_and_no_more_than_its_budget_lets_i
 
 def test_jobs_of_a_cluster_run_at_once_and_those_of_a_machine_one_after_the_other(tmp_path: Path) -> None:
     cells = [TRAIN, replace(TRAIN, hardware="gpu", device="cuda"), replace(TRAIN, repeat=2)]
-    alone, together = a_plan(cells, tmp_path), a_plan(cells, tmp_path, together=True)
-    assert [job.name for job in alone.jobs] == ["cpu", "gpu", "cpu.repeat2"]
-    assert alone.seconds.typical == pytest.approx(sum(job.seconds.typical for job in alone.jobs))
-    assert together.seconds.typical == max(job.seconds.typical for job in together.jobs)
-    assert "asks for" in text(together)
-    assert "asks for" not in text(alone)
+    one_by_one, concurrent = a_plan(cells, tmp_path), a_plan(cells, tmp_path, concurrent=True)
+    assert [job.name for job in one_by_one.jobs] == ["cpu", "gpu", "cpu.repeat2"]
+    assert one_by_one.seconds.typical == pytest.approx(sum(job.seconds.typical for job in one_by_one.jobs))
+    assert concurrent.seconds.typical == max(job.seconds.typical for job in concurrent.jobs)
+    assert "asks for" in text(concurrent)
+    assert "asks for" not in text(one_by_one)
 
 
 def test_the_plan_in_words(tmp_path: Path) -> None:
@@ -386,5 +386,5 @@ def test_a_file_that_says_nothing_useful_is_no_error(tmp_path: Path, words: str)
 
 def test_intervals_are_added_by_their_ends() -> None:
     assert Interval(1, 2, 3) + Interval(1, 1, 1) == Interval(2, 3, 4)
-    assert Interval(1, 2, 3).times(2).at_most(5) == Interval(2, 4, 5)
+    assert Interval(1, 2, 3).times(2).capped(5) == Interval(2, 4, 5)
     assert Expected(Interval(), DEFAULTS, None).visit.values() == [0, 0, 0]

@@ -12,7 +12,7 @@ from stallpoint.schedule import one_job
 from stallpoint.schedule.ledger import Measurement
 from stallpoint.schedule.progress import states, summary
 from stallpoint.schedule.requested import measured_with, measurement
-from stallpoint.slurm import left_jobs
+from stallpoint.slurm import orphaned_jobs
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.study.kinds.storage_kind import StorageCell
@@ -114,42 +114,47 @@ def test_visits_records_and_logs_say_how_far_a_study_is(tmp_path: Path) -> None:
     log("cpu", logs, "visit 7: sgemm/a in 9.9 s\nproduct 3/9 after 12 s, about 24 s left\na warning\n")
     old = log("cpu.repeat2", logs, "visit 1: sgemm/b in 12 s\n")
     os.utime(old, (time.time() - 600,) * 2)
-    assert list(summary(states(cells, tmp_path), logs, tmp_path / "turns")) == [
-        "sgemm: 2 done, 1 failed, 1 started, 2 left",
+    assert list(summary(states(cells, tmp_path), logs, tmp_path / "schedule")) == [
+        "sgemm: 2 done, 1 failed, 1 started, 2 to do",
         "  cpu.repeat2: ended; visit 1: sgemm/b in 12 s (nothing new for 10 min 0 s)",
         "  cpu: ended; product 3/9 after 12 s, about 24 s left",
         "3 cells and 5 visits to go: about 1 min 0 s, and what precision asks for",
     ]
 
 
-def of_turns(folder: Path, queue: str | None = None) -> str:
-    """What is said of the turns of two cells that are left."""
-    _, *words, _ = summary(states([sgemm(1), sgemm(2)], folder), folder / "logs", folder / "turns", queue)
+def of_blocks(folder: Path, queue: str | None = None) -> str:
+    """Lines about the blocks of two cells that are to do."""
+    _, *words, _ = summary(states([sgemm(1), sgemm(2)], folder), folder / "logs", folder / "schedule", queue)
     return "\n".join(words)
 
 
-def test_turns_that_go_on_here_are_told_from_those_that_ended(tmp_path: Path) -> None:
-    assert of_turns(tmp_path) == ""
+def test_a_running_job_is_told_from_one_that_ended(tmp_path: Path) -> None:
+    assert of_blocks(tmp_path) == ""
     log("cpu", tmp_path / "logs", "visit 7: sgemm/a in 9.9 s\n")
-    with one_job.alone(one_job.file_of(tmp_path / "turns" / "cpu.json"), "process 5 on here"):
-        assert of_turns(tmp_path) == "  cpu: running, process 5 on here; visit 7: sgemm/a in 9.9 s"
-    assert of_turns(tmp_path) == "  cpu: ended; visit 7: sgemm/a in 9.9 s"
+    with one_job.hold(one_job.file_of(tmp_path / "schedule" / "cpu.json"), "process 5 on here"):
+        assert of_blocks(tmp_path) == "  cpu: running, process 5 on here; visit 7: sgemm/a in 9.9 s"
+    assert of_blocks(tmp_path) == "  cpu: ended; visit 7: sgemm/a in 9.9 s"
 
 
 def test_refused_pending_running_and_ended_jobs_are_told_apart(tmp_path: Path) -> None:
-    list(left_jobs.cancel(tmp_path / "turns" / left_jobs.FILE, left_jobs.Run("run", "login", 1, "1"), lambda _: None))
-    jobs = "{0}|run|rule_take_turns_cpu_wildcards_cpu|{1}\n9|PENDING|other|rule_take_turns_cpu.repeat2|Resources\n"
-    assert of_turns(tmp_path, jobs.format("7|PENDING", "PartitionTimeLimit")) == (
+    list(
+        orphaned_jobs.cancel(
+            tmp_path / "schedule" / orphaned_jobs.FILE, orphaned_jobs.Run("run", "login", 1, "1"), lambda _: None
+        )
+    )
+    jobs = "{0}|run|rule_measure_cpu_wildcards_cpu|{1}\n9|PENDING|other|rule_measure_cpu.repeat2|Resources\n"
+    assert of_blocks(tmp_path, jobs.format("7|PENDING", "PartitionTimeLimit")) == (
         "  cpu: job 7 is refused: PartitionTimeLimit, it asks for more time than its partition allows"
         " (resource runtime)\n  cpu.repeat2: no job is in Slurm's queue"
     )
-    assert of_turns(tmp_path, jobs.format("7|PENDING", "Resources")).startswith("  cpu: job 7 is pending (Resources)\n")
+    waiting = of_blocks(tmp_path, jobs.format("7|PENDING", "Resources"))
+    assert waiting.startswith("  cpu: job 7 is pending (Resources)\n")
     log("cpu", tmp_path / "logs", "visit 7: sgemm/a in 9.9 s\n")
     log("cpu.repeat2", tmp_path / "logs", "error: no\n")
-    assert of_turns(tmp_path, jobs.format("7|RUNNING", "None")) == (
+    assert of_blocks(tmp_path, jobs.format("7|RUNNING", "None")) == (
         "  cpu: job 7 is running; visit 7: sgemm/a in 9.9 s\n  cpu.repeat2: ended; error: no"
     )
-    assert of_turns(tmp_path, jobs.format("8|PENDING", "Priority,x")).startswith(
+    assert of_blocks(tmp_path, jobs.format("8|PENDING", "Priority,x")).startswith(
         "  cpu: job 8 is pending (Priority); before that, visit 7: sgemm/a in 9.9 s\n"
     )
 
@@ -157,7 +162,7 @@ def test_refused_pending_running_and_ended_jobs_are_told_apart(tmp_path: Path) -
 def test_a_kind_none_of_which_was_visited_is_judged_by_the_others(tmp_path: Path) -> None:
     storage = storage_cell()
     assert list(summary(states([storage], tmp_path), tmp_path, tmp_path))[-1].startswith(
-        "1 cell and 1 visits to go; how long they take is not"
+        "1 cell and 1 visits to go; how long they take is known after"
     )
     record(sgemm(1), tmp_path, 30)
     *_, judged = summary(states([sgemm(1), storage], tmp_path), tmp_path, tmp_path)
@@ -177,10 +182,10 @@ def test_what_has_records_alone_is_done(tmp_path: Path) -> None:
     assert [one.state for one in states([sgemm(1)], tmp_path)] == ["done"]
 
 
-def test_a_cell_whose_settings_changed_is_left(tmp_path: Path) -> None:
+def test_a_cell_whose_settings_changed_is_to_do(tmp_path: Path) -> None:
     record(sgemm(1), tmp_path, 30)
     write_cell(tmp_path / "raw" / sgemm(1).path, {RUNS.name: [run_row(sgemm(1), datetime.now(UTC))]})
-    assert [one.state for one in states([replace(sgemm(1), samples=2)], tmp_path)] == ["left"]
+    assert [one.state for one in states([replace(sgemm(1), samples=2)], tmp_path)] == ["to do"]
 
 
 def test_what_else_a_cell_is_measured_with_counts(tmp_path: Path) -> None:
@@ -194,7 +199,7 @@ def test_what_else_a_cell_is_measured_with_counts(tmp_path: Path) -> None:
     )
     assert [one.state for one in states([generated], tmp_path, also)] == ["started"]
     config["storage"]["jpeg"]["generate"] = 32
-    assert [one.state for one in states([generated], tmp_path, measured_with(config))] == ["left"]
+    assert [one.state for one in states([generated], tmp_path, measured_with(config))] == ["to do"]
 
 
 def test_a_cell_that_is_measured_again_is_started(tmp_path: Path) -> None:

@@ -40,19 +40,19 @@ def test_durations_are_read_as_they_are_said(seconds: float) -> None:
 
 def test_one_visit_to_a_cell_tells_how_long_the_next_ones_take() -> None:
     found = visited(measuring(), NAIVE, seconds=30)
-    assert found.seconds_left == pytest.approx(3 * 30 + 2 * 15), "and of others that they take three times as long too"
+    assert found.seconds_to_go == pytest.approx(3 * 30 + 2 * 15), "and of others that they take three times as long too"
     visited(found, SGEMM, seconds=4)
-    assert found.seconds_left == pytest.approx(3 * 30 + 4)
+    assert found.seconds_to_go == pytest.approx(3 * 30 + 4)
     assert found.done == pytest.approx(34 / 128)
 
 
 def test_what_is_left_is_what_visits_to_come_are_expected_to_take() -> None:
     found = visited(measuring(), NAIVE, SGEMM)
-    assert found.seconds_left == 35
+    assert found.seconds_to_go == 35
     assert found.done == pytest.approx(15 / 50)
     assert found.bar() == "[######--------------] 2 of 6 visits, ~35 s left: sgemm alexnet, 1 node"
-    assert found.bar(pace=4) == "[######--------------] 2 of 6 visits, ~2 min left: sgemm alexnet, 1 node"
-    assert "~20 s left" in found.bar(pace=4, at_most=20), "the budget ends it"
+    assert found.bar(slowdown=4) == "[######--------------] 2 of 6 visits, ~2 min left: sgemm alexnet, 1 node"
+    assert "~20 s left" in found.bar(slowdown=4, limit=20), "the budget ends it"
 
 
 def test_visits_beyond_those_that_were_expected_leave_the_bar_full() -> None:
@@ -62,7 +62,7 @@ def test_visits_beyond_those_that_were_expected_leave_the_bar_full() -> None:
 
 
 def test_more_visits_to_one_cell_do_not_stand_for_those_to_another() -> None:
-    assert visited(measuring(), *[NAIVE] * 20).seconds_left == 10
+    assert visited(measuring(), *[NAIVE] * 20).seconds_to_go == 10
 
 
 def test_the_end_is_what_the_turns_say_whatever_was_expected() -> None:
@@ -73,7 +73,7 @@ def test_the_end_is_what_the_turns_say_whatever_was_expected() -> None:
 
 
 def test_nothing_to_measure_has_no_time_left() -> None:
-    assert (Measuring({}).done, Measuring({}).seconds_left) == (1, 0)
+    assert (Measuring({}).done, Measuring({}).seconds_to_go) == (1, 0)
 
 
 def test_a_cell_is_warned_of_once_and_many_by_number() -> None:
@@ -81,7 +81,7 @@ def test_a_cell_is_warned_of_once_and_many_by_number() -> None:
     cells = [NAIVE.replace("batch~16", f"batch~{batch}") for batch in range(1, 8)]
     said = [words for path in cells * 2 for words in found.read(f"disturbed: {path}")]
     assert said[0] == "! alexnet naive, B = 1, 2 nodes: most iterations of a visit were disturbed"
-    assert len(said) == terminal.MOST_WARNINGS
+    assert len(said) == terminal.MAX_WARNINGS
     assert list(found.more_warnings()) == ["! 2 more cells were disturbed or cannot run"]
 
 
@@ -131,22 +131,22 @@ def test_times_left_have_no_more_digits_than_they_carry(seconds: float, words: s
 def test_the_opening_says_what_is_measured_how_long_and_that_it_can_be_stopped() -> None:
     wanted = measuring().wanted
     first, last = opening("mine", wanted, (240, 480, 900), results="results/mine")
-    assert first == "Study mine: 2 cells to measure in turns, about 8 min (4 min to 15 min)."
+    assert first == "Study mine: 2 cells to measure, about 8 min (4 min to 15 min)."
     assert "Ctrl-C is safe" in last
     assert last.endswith("results/mine")
 
 
 def test_what_is_left_out_is_said_but_not_at_any_length() -> None:
     _, *why, _ = opening("mine", measuring().wanted, (1, 2, 3), [f"{count} × too large" for count in range(1, 9)])
-    assert why[0] == "! left out: 1 × too large"
-    assert len(why) == terminal.MOST_WARNINGS + 1
-    assert why[-1] == "! left out for 3 more reasons: see snakemake -n"
+    assert why[0] == "! excluded: 1 × too large"
+    assert len(why) == terminal.MAX_WARNINGS + 1
+    assert why[-1] == "! excluded for 3 more reasons: see snakemake -n"
 
 
 def test_a_failed_job_shows_its_errors_and_its_log() -> None:
     log = "Traceback\n\nerror: no GPU on node2\nmore\n"
-    assert list(failure("take_turns_k80", ["logs/k80.log"], log, "")) == [
-        "! take_turns_k80 failed", "    error: no GPU on node2", "    log: logs/k80.log",
+    assert list(failure("measure_k80", ["logs/k80.log"], log, "")) == [
+        "! measure_k80 failed", "    error: no GPU on node2", "    log: logs/k80.log",
     ]  # fmt: skip
     said = list(failure("fit", ["logs/fit.log"], "\n".join(f"line {number}" for number in range(20)), "out of memory"))
     assert said[0] == "! fit failed: out of memory"

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from stallpoint.errors import InputError
-from stallpoint.schedule.one_job import alone, file_of, holder
+from stallpoint.schedule.one_job import file_of, hold, holder
 
 STALE = 0.3
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return file_of(tmp_path / "turns" / "cpu.repeat2.json")
+    return file_of(tmp_path / "schedule" / "cpu.repeat2.json")
 
 
 def left_by(file: Path, **who: object) -> None:
@@ -28,15 +28,15 @@ def left_by(file: Path, **who: object) -> None:
 
 
 def test_the_file_is_there_while_it_is_held(file: Path) -> None:
-    with alone(file, "Slurm job 7 on node1"):
+    with hold(file, "Slurm job 7 on node1"):
         assert holder(file) == "Slurm job 7 on node1"
     assert holder(file) == ""
     assert list(file.parent.iterdir()) == []
 
 
 def test_a_second_job_ends_and_names_the_first(file: Path) -> None:
-    with alone(file, "Slurm job 7 on node1", beat=0.01):
-        second = alone(file, "Slurm job 8 on node2", stale=60)
+    with hold(file, "Slurm job 7 on node1", beat=0.01):
+        second = hold(file, "Slurm job 8 on node2", stale=60)
         with pytest.raises(InputError, match="Slurm job 7 on node1 measures these cells now"), second:
             pytest.fail("two at once")
         assert holder(file) == "Slurm job 7 on node1"
@@ -44,7 +44,7 @@ def test_a_second_job_ends_and_names_the_first(file: Path) -> None:
 
 def test_a_file_that_nobody_renews_is_taken_over(file: Path) -> None:
     left_by(file)
-    with alone(file, "job 8", stale=STALE):
+    with hold(file, "job 8", stale=STALE):
         assert holder(file) == "job 8"
     assert list(file.parent.iterdir()) == []
 
@@ -55,7 +55,7 @@ def test_a_holder_that_died_on_this_machine_is_not_waited_for(file: Path, monkey
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     left_by(file, host="here", pid=gone.pid)
     assert holder(file) == ""
-    with alone(file, "job 8", stale=float("inf")):
+    with hold(file, "job 8", stale=float("inf")):
         assert holder(file) == "job 8"
 
 
@@ -63,7 +63,7 @@ def test_a_holder_that_died_on_this_machine_is_not_waited_for(file: Path, monkey
 def test_a_file_whose_writer_was_killed_is_taken_over(file: Path, text: str) -> None:
     file.parent.mkdir()
     file.write_text(text)
-    with alone(file, "job 8", stale=STALE):
+    with hold(file, "job 8", stale=STALE):
         assert holder(file) == "job 8"
 
 
@@ -74,7 +74,7 @@ def test_of_several_that_find_it_stale_one_takes_over(file: Path) -> None:
     def job(number: int) -> None:
         start.wait()
         try:
-            with alone(file, f"job {number}", beat=0.01, stale=STALE):
+            with hold(file, f"job {number}", beat=0.01, stale=STALE):
                 held.append(number)
                 ended.wait(60)
         except InputError:
@@ -91,14 +91,14 @@ def test_of_several_that_find_it_stale_one_takes_over(file: Path) -> None:
 def test_a_claim_whose_owner_was_killed_does_not_last(file: Path) -> None:
     left_by(file)
     file.with_name(f".{file.name}.{hashlib.sha256(file.read_bytes()).hexdigest()[:8]}").touch()
-    with alone(file, "job 8", stale=STALE):
+    with hold(file, "job 8", stale=STALE):
         assert holder(file) == "job 8"
     assert list(file.parent.iterdir()) == []
 
 
 def test_a_place_that_cannot_be_written_is_named(file: Path) -> None:
     file.parent.write_text("a file where the folder would be")
-    with pytest.raises(InputError, match=r"cpu.repeat2.running: File exists; a job that measures"), alone(file, "job"):
+    with pytest.raises(InputError, match=r"cpu.repeat2.running: File exists; a job that measures"), hold(file, "job"):
         pytest.fail("it goes on")
 
 
@@ -106,7 +106,7 @@ def test_who_loses_the_file_is_told_to_end(file: Path, capfd: pytest.CaptureFixt
     told = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: told.set())
     try:
-        with alone(file, "job 7", beat=0.01):
+        with hold(file, "job 7", beat=0.01):
             os.replace(_other(file), file)
             assert told.wait(60)
         assert holder(file) == "job 8", "it is the other's"

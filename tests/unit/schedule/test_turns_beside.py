@@ -12,10 +12,10 @@ from visiting_cells import agenda, collectives, sgemm, train
 from stallpoint.records import disturbances
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ITERATIONS, VISITS
-from stallpoint.schedule import beside
-from stallpoint.schedule.beside import TRIALS, SideBySide
+from stallpoint.schedule import side_by_side
 from stallpoint.schedule.next_visit import Visited, due
-from stallpoint.schedule.session import take_turns
+from stallpoint.schedule.session import measure_cells
+from stallpoint.schedule.side_by_side import TRIALS, SideBySide
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 
@@ -45,7 +45,7 @@ def tried(*disturbances: float, spread: float = 0.002) -> SideBySide:
 def test_side_by_side_goes_on_where_it_disturbs_nothing() -> None:
     company = tried(*[0.0] * TRIALS)
     assert company.allowed
-    assert "one-node cells go on side by side: beside 3 others a cell takes" in company.found
+    assert "one-node cells go on side by side: with 3 others a cell takes" in company.found
 
 
 @pytest.mark.parametrize("disturbance", [0.04, -0.04, 1.0])
@@ -65,7 +65,7 @@ def test_a_disturbance_at_the_limit_passes_seldom() -> None:
     for seed in range(400):
         noise, company = random.Random(seed), SideBySide(2, 1)
         for _ in range(TRIALS):
-            company.add([math.log1p(beside.WITHIN) + noise.gauss(0, 0.01)], [0.0])
+            company.add([math.log1p(side_by_side.WITHIN) + noise.gauss(0, 0.01)], [0.0])
         passed += bool(company.allowed)
     assert passed <= 0.08 * 400
 
@@ -112,8 +112,8 @@ def test_a_session_visits_side_by_side_what_its_trial_allows(
     within: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(beside, "TRIALS", 2)
-    monkeypatch.setattr(beside, "WITHIN", within)
+    monkeypatch.setattr(side_by_side, "TRIALS", 2)
+    monkeypatch.setattr(side_by_side, "WITHIN", within)
     for name, value in {**VISITING, **copied()}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(disturbances, "SLOW", math.inf)  # what is measured so quickly is told from nothing
@@ -124,7 +124,7 @@ def test_a_session_visits_side_by_side_what_its_trial_allows(
     cells = [*small, replace(train(2, visits=1, network="own"), own_network=entry)]
     ordered = agenda(cells, tmp_path / "visits")
     log = tmp_path / "turns.log"
-    take_turns(ordered, launcher="mpirun --oversubscribe  --bind-to none -n {ranks}", log=log)
+    measure_cells(ordered, launcher="mpirun --oversubscribe  --bind-to none -n {ranks}", log=log)
     company = []
     for measurement in ordered.measurements():
         assert {path.name for path in measurement.folder.iterdir()} == {"record", measurement.done.name}
@@ -139,4 +139,4 @@ def test_a_session_visits_side_by_side_what_its_trial_allows(
     assert company.count(0) >= 4, "two trials of two cells each, alone"
     assert company.count(1) >= 8 if within else set(company) == {0}
     verdict = "side by side" if within else "one after the other"
-    assert f"one-node cells go on {verdict}: beside 1 others a cell takes" in log.read_text()
+    assert f"one-node cells go on {verdict}: with 1 other a cell takes" in log.read_text()

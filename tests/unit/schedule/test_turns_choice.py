@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from visiting_cells import collectives, sgemm, train
 
 from stallpoint.schedule.agenda import Limits
-from stallpoint.schedule.next_visit import MOST, Visited, choose, half_width, speedups
+from stallpoint.schedule.next_visit import MAX_FACTOR, Visited, choose, half_width, speedups
 from stallpoint.schedule.session import _widths as words_of_widths
 from stallpoint.schedule.session import so_far
 from stallpoint.study.cells import Cell
@@ -85,7 +85,7 @@ def test_the_speedup_that_is_least_certain_gets_the_further_visits(seed: int) ->
     assert [one.visits for one in quiet] == [4, 4]
     assert reason in ("precision", "max visits")
     worst = max(one.half_width for one in speedups(noisy))
-    assert worst <= 0.05 or all(one.visits == MOST * 4 for one in noisy)
+    assert worst <= 0.05 or all(one.visits == MAX_FACTOR * 4 for one in noisy)
     assert sum(one.visits for one in noisy) > 8 or worst <= 0.05
 
 

@@ -92,7 +92,7 @@ def test_other_ends_are_not_results(status: int, text: str) -> None:
         (143, "srun: error: node1: task 0: Terminated\nsrun: error: node2: task 1: Aborted",
          "rank 1 crashed: Aborted (signal 6)"),
         (1, "prterun has exited due to process rank 1 with PID 0 on node vm exiting\nimproperly. interrupted by SIG",
-         "rank 1 left"),
+         "rank 1 exited early"),
         (-11, "", "crashed: Segmentation fault (signal 11)"),
         (134, "terminate called", "crashed: Aborted (signal 6)"),
         (0, "", "ended with exit status 0"),

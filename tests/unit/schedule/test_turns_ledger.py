@@ -136,8 +136,8 @@ def test_a_record_that_was_not_written_whole_leaves_the_visits(
 
 def test_an_agenda_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = agenda([CELL, sgemm()], tmp_path / "visits", Limits(0.1, 7.0, None))
-    written.write(tmp_path / "turns" / "cpu.json")
-    found = Agenda.read(tmp_path / "turns" / "cpu.json")
+    written.write(tmp_path / "schedule" / "cpu.json")
+    found = Agenda.read(tmp_path / "schedule" / "cpu.json")
     assert (list(found.orders), found.limits, found.seed) == (list(written.orders), written.limits, written.seed)
     assert [one.cell for one in found.measurements()] == [CELL, sgemm()]
     assert pa.types.is_integer(COLLECTIVES.schema.field("visit").type)
@@ -168,7 +168,7 @@ def test_what_is_forced_is_measured_again(asked: Asked, again: bool) -> None:
 
 def test_only_cells_asked_for_are_measured_alone() -> None:
     def alone(*targets: str) -> frozenset[str] | None:
-        return Asked(frozenset(targets)).alone("results/tiny")
+        return Asked(frozenset(targets)).only_cells("results/tiny")
 
     assert alone() is None
     assert alone("all") is None

@@ -26,7 +26,7 @@ from stallpoint.records.tables import COLLECTIVES, ITERATIONS, RUNS, VISITS
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
 from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE
-from stallpoint.schedule.session import take_turns
+from stallpoint.schedule.session import measure_cells
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.study.cells import Cell
@@ -34,7 +34,7 @@ from stallpoint.study.kinds.train_kind import TrainCell
 
 pytestmark = pytest.mark.ranks
 
-PROGRAM = Path(__file__).parents[3] / "scripts" / "take_turns.py"
+PROGRAM = Path(__file__).parents[3] / "scripts" / "measure.py"
 
 NETWORKS = """
 import os
@@ -106,7 +106,7 @@ def visits_recorded(cell: Cell, place: Path) -> list[int]:
 
 
 def turns(cells: list[Cell], place: Path, limits: Limits | None = None) -> None:
-    take_turns(agenda(cells, place / "visits", limits), launcher=THIS_MACHINE, log=place / "turns.log")
+    measure_cells(agenda(cells, place / "visits", limits), launcher=THIS_MACHINE, log=place / "turns.log")
 
 
 def test_cells_of_all_sizes_and_schemes_take_turns_in_rounds(place: Path) -> None:
@@ -120,8 +120,8 @@ def test_cells_of_all_sizes_and_schemes_take_turns_in_rounds(place: Path) -> Non
         assert cell.visits <= len(visits) <= 2 * cell.visits, "a disturbed visit asks for another one"
         assert rows.groupby("visit").size().to_dict() == dict.fromkeys(visits, cell.ranks)
         assert rows.groupby("visit")["position"].nunique().eq(1).all()
-        order += [(int(turn), cell.path) for turn in rows["position"].unique()]
-    assert [turn for turn, _ in sorted(order)] == list(range(1, len(order) + 1))
+        order += [(int(position), cell.path) for position in rows["position"].unique()]
+    assert [position for position, _ in sorted(order)] == list(range(1, len(order) + 1))
     assert {cell for _, cell in sorted(order)[:4]} == {cell.path for cell in cells}
     iterations = read(ITERATIONS, measurement(cells[1], place).folder / RECORD / "iterations.parquet").to_pandas()
     assert iterations["iteration"].tolist() == (iterations["visit"] - 1).tolist(), "visits count on"
@@ -198,14 +198,14 @@ def test_however_cells_die_each_is_named_and_the_others_go_on(
 
 def test_a_launcher_that_is_not_there_is_named(place: Path) -> None:
     with pytest.raises(InputError, match="no program 'nosuchrun' to start 2 ranks with"):
-        take_turns(agenda([collectives()], place / "visits"), launcher="nosuchrun -n {ranks}", log=place / "log")
+        measure_cells(agenda([collectives()], place / "visits"), launcher="nosuchrun -n {ranks}", log=place / "log")
 
 
 def test_a_launcher_that_starts_another_number_is_a_result_of_all_cells_and_tried_once(place: Path) -> None:
     mpirun = Path(sys.executable).with_name("mpirun")
     one = f"sh -c 'echo started >>starts && exec {mpirun} --oversubscribe -n 1 $*' sh"
     cells = [collectives(), train(2)]
-    take_turns(agenda(cells, place / "visits"), launcher=one, log=place / "log")
+    measure_cells(agenda(cells, place / "visits"), launcher=one, log=place / "log")
     for cell in cells:
         assert "the job needs 2 MPI ranks and MPI started 1" in str(run_of(cell, place)["reason"])
     assert (place / "starts").read_text() == "started\n"
@@ -215,7 +215,7 @@ def test_a_launcher_that_starts_another_number_is_a_result_of_all_cells_and_trie
 def test_processes_that_do_not_start_say_so_and_where_to_begin(place: Path) -> None:
     launcher = "sh -c 'echo no such host >&2; exit 7' sh"
     with pytest.raises(InputError, match=r"could not be started \(exit status 7\)") as error:
-        take_turns(agenda([collectives(nodes=2)], place / "visits"), launcher=launcher, log=place / "log")
+        measure_cells(agenda([collectives(nodes=2)], place / "visits"), launcher=launcher, log=place / "log")
     assert str(error.value).splitlines()[-2:] == ["no such host", FIRST_STEP]
 
 

@@ -8,25 +8,23 @@ from stallpoint.slurm.slurm_queue import GONE, SILENT, Queue, all_clusters, comm
 
 def queue() -> Queue:
     found = Queue()
-    found.submitted("7", "take_turns_k80")
+    found.submitted("7", "measure_k80")
     return found
 
 
 def said(of: Queue, answer: str | None, now: float) -> list[str]:
     """Lines about an answer: short ones (id, state, reason), with the name and the comment of each job left out."""
-    full = answer and re.sub(
-        r"^(\d+\|\w+)\|(?=[^|]*$)", r"\1|run|rule_take_turns_k80_wildcards_k80|", answer, flags=re.M
-    )
+    full = answer and re.sub(r"^(\d+\|\w+)\|(?=[^|]*$)", r"\1|run|rule_measure_k80_wildcards_k80|", answer, flags=re.M)
     return list(of.read(full, now))
 
 
 def test_what_a_job_waits_for_is_said_when_it_changes() -> None:
     jobs = queue()
     assert said(jobs, "7|PENDING|Priority\n9|PENDING|Resources\n", 0) == []
-    assert said(jobs, "7|PENDING|Resources\n", 20) == ["job 7 (take_turns_k80) waits: Resources"]
+    assert said(jobs, "7|PENDING|Resources\n", 20) == ["job 7 (measure_k80) waits: Resources"]
     assert said(jobs, "7|PENDING|Resources\n", 40) == []
     unavailable = "7|PENDING|ReqNodeNotAvail, UnavailableNodes:node3\n"
-    assert said(jobs, unavailable, 60) == ["job 7 (take_turns_k80) waits: ReqNodeNotAvail"]
+    assert said(jobs, unavailable, 60) == ["job 7 (measure_k80) waits: ReqNodeNotAvail"]
     assert said(jobs, "7|RUNNING|None\n", 80) == []
     assert jobs.hopeless(1000, 60) == {}
 
@@ -40,7 +38,7 @@ def test_a_job_that_can_never_start_is_hopeless_after_a_while() -> None:
     said(jobs, "7|PENDING|Resources\n", 70)
     assert jobs.hopeless(200, 60) == {}, "an administrator has changed the partition"
     jobs.ended("7")
-    jobs.submitted("8", "take_turns_k80")
+    jobs.submitted("8", "measure_k80")
     said(jobs, "8|PENDING|PartitionTimeLimit\n", 210)
     assert jobs.hopeless(210, 60) == {"8": "PartitionTimeLimit"}, "Snakemake submitted it again, as it was"
 
@@ -50,10 +48,10 @@ def test_the_end_of_a_job_is_said_before_snakemake_notices_it() -> None:
     assert said(jobs, "", 0) == [], "Slurm does not show it yet"
     assert said(jobs, "7|RUNNING|None\n", 20) == []
     assert said(jobs, None, 30) == []
-    ended = ["job 7 (take_turns_k80) has ended; Snakemake finds out how within 3 minutes"]
+    ended = ["job 7 (measure_k80) has ended; Snakemake finds out how within 3 minutes"]
     assert said(jobs, "", 40) == ended
     assert said(jobs, "", 60) == []
-    assert said(jobs, "7|PENDING|Resources\n", 80) == ["job 7 (take_turns_k80) waits: Resources"], "it was put back"
+    assert said(jobs, "7|PENDING|Resources\n", 80) == ["job 7 (measure_k80) waits: Resources"], "it was put back"
     assert said(jobs, "", 100) == ended
     jobs.ended("7")
     assert said(jobs, "", 120) == []
@@ -92,10 +90,10 @@ def test_a_job_that_this_view_never_showed_is_not_gone_from_it() -> None:
 def test_the_clusters_that_jobs_went_to_are_asked() -> None:
     jobs = queue()
     assert not any(word.startswith("--clusters") for word in jobs.command)
-    jobs.submitted("8", "take_turns_gpu", "gpu")
+    jobs.submitted("8", "measure_gpu", "gpu")
     assert "--clusters=gpu" in jobs.command
-    assert said(jobs, "CLUSTER: gpu\n8|PENDING|run|rule_take_turns_gpu|Resources\n", 0) == [
-        "job 8 (take_turns_gpu) waits: Resources"
+    assert said(jobs, "CLUSTER: gpu\n8|PENDING|run|rule_measure_gpu|Resources\n", 0) == [
+        "job 8 (measure_gpu) waits: Resources"
     ]
 
 

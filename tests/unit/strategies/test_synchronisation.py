@@ -57,12 +57,12 @@ def test_small_gradients_are_packed_and_large_ones_stay_where_they_are(monkeypat
     assert large is not None
     for layer in gradients.order:
         gradients.complete(layer)
-    everything = gradients.pieces(Message(0, (2, 1, 0)))
+    everything = gradients.spans(Message(0, (2, 1, 0)))
     assert [len(piece.values) for piece in everything] == [4 + 10 + 9, 100]
     assert everything[0].values.tolist() == [3.0] * 4 + [2.0] * 10 + [1.0] * 9
     assert everything[1].values.data_ptr() == large.data_ptr()
     assert [piece.offset for piece in everything] == [0, 23]
-    middle = gradients.pieces(Message(1, (1,)))
+    middle = gradients.spans(Message(1, (1,)))
     assert [(piece.offset, len(piece.values)) for piece in middle] == [(4, 10), (23, 100)]
     for piece in everything:
         piece.values.mul_(2)

@@ -148,12 +148,12 @@ def memory(node: Node) -> Check:
     return Check("page cache", got, f"at least {_size(needed)}, 1 GiB for each core", advice, WRONG)
 
 
-def mpi(node: Node, said: str | None, problem: str = "") -> Check:
-    """Compare the MPI library's own version text with ``mpirun``; `said` is None where mpi4py is not installed."""
-    if said is None and not problem:
+def mpi(node: Node, version: str | None, problem: str = "") -> Check:
+    """Compare the MPI library's own version text with ``mpirun``; `version` is None where mpi4py is not installed."""
+    if version is None and not problem:
         return Check("MPI", "mpi4py is not installed", "for measuring alone", _MEASURE, UNKNOWN)
-    library = _family(said or "")
-    got = said.split(",")[0].splitlines()[0].strip(" \0")[:60] if said else "the library cannot be loaded"
+    library = _family(version or "")
+    got = version.split(",")[0].splitlines()[0].strip(" \0")[:60] if version else "the library cannot be loaded"
     if problem:
         return Check("MPI", got, "", problem, WRONG)
     here = Path(sys.executable).parent
@@ -257,26 +257,26 @@ def _infiniband_rate(file: Path) -> float | None:
 
 def nics(node: Node) -> Check:
     """Name the adapters with what each carries, and whether PCIe gives each of them all its lanes."""
-    said, narrow = [], []
+    links, narrow = [], []
     for folder in sorted((node.root / "sys/class/net").glob("*")):
         if not (folder / "device").exists() or (folder / "device/infiniband").exists():
             continue  # virtual, or named below
         up = node.text(f"sys/class/net/{folder.name}/operstate") in ("up", "unknown")
-        said.append(f"{folder.name} {_gbit(_rate_of(node, folder.name)) if up else 'down'}")
+        links.append(f"{folder.name} {_gbit(_rate_of(node, folder.name)) if up else 'down'}")
         narrow += _narrow(folder)
     for folder in sorted((node.root / "sys/class/infiniband").glob("*")):
         for port in sorted(folder.glob("ports/*")):
             active = "ACTIVE" in node.text(str((port / "state").relative_to(node.root)))
             rate = node.text(str((port / "rate").relative_to(node.root)))
-            said.append(f"{folder.name} {rate.replace('Gb/sec', 'Gbit/s') if active else 'down'}")
+            links.append(f"{folder.name} {rate.replace('Gb/sec', 'Gbit/s') if active else 'down'}")
         narrow += _narrow(folder)
     if narrow:
         advice = "another slot, or reseat the card; the firmware's settings of the slot"
-        return Check("NICs", ", ".join(said), f"all lanes of PCIe; {', '.join(narrow)}", advice, WRONG)
-    if not said:
+        return Check("NICs", ", ".join(links), f"all lanes of PCIe; {', '.join(narrow)}", advice, WRONG)
+    if not links:
         return Check("NICs", "none that the kernel names (a container sees virtual ones)")
-    more = f" and {len(said) - 6} more" if len(said) > 6 else ""
-    return Check("NICs", ", ".join(said[:6]) + more)
+    more = f" and {len(links) - 6} more" if len(links) > 6 else ""
+    return Check("NICs", ", ".join(links[:6]) + more)
 
 
 def _narrow(folder: Path) -> list[str]:
@@ -395,7 +395,7 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
     everyone = world.comm.allgather(own) if world else [own]
     hosts = {own[0]: own[1], **dict(everyone)}
     allowed = list(hosts.values())  # this node's first
-    node_alone = [
+    node_checks = [
         cores(node, wanted_cores),
         memory(node),
         mpi(node, library, problem),
@@ -408,9 +408,9 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
         home(),
     ]
     if world is None:
-        return node_alone
-    gathered = world.comm.gather((own[0], node_alone))
-    return together(gathered) if gathered else []
+        return node_checks
+    gathered = world.comm.gather((own[0], node_checks))
+    return merged(gathered) if gathered else []
 
 
 def _world(ranks: int) -> tuple[str | None, str, World | None]:
@@ -446,7 +446,7 @@ def _all_reduced(node: Node, world: World | None, allowed: Sequence[Mapping[str,
     return all_reduce(trial_all_reduce.between_ranks(world), where, link)
 
 
-def together(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:
+def merged(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:
     """Return one line for each check of all ranks: the first that is wrong, with its node, or rank 0's."""
     lines = []
     for place, first in enumerate(found[0][1]):

@@ -37,7 +37,7 @@ SHARED = (
 """Types of file systems that nodes share."""
 MEMORY = ("tmpfs", "ramfs")
 """Types of file systems whose files are only in the page cache."""
-MOST, LITTLE = 0.9, 0.1
+NEARLY_ALL, LITTLE = 0.9, 0.1
 """Shares of the requested bytes from which a counter proves an origin, and up to which it excludes one."""
 _SECTOR = 512  # unit of /sys/block/*/stat for all devices, bytes
 _REMOTE = ("nbd", "rbd", "drbd")
@@ -123,7 +123,7 @@ def origin(source: Source, moved: Counters, asked: int, node_asked: int, residen
     """
     if not asked:
         return UNKNOWN
-    in_memory = source.type in MEMORY or (resident is not None and resident >= MOST)
+    in_memory = source.type in MEMORY or (resident is not None and resident >= NEARLY_ALL)
     by_device = _judged(moved.process, asked)
     if source.type in SHARED:
         if moved.server is not None:
@@ -157,14 +157,14 @@ def _judged(counted: int | None, asked: int, beyond: str = DEVICE) -> str:
     """Judge by a counter of all bytes from `beyond` the page cache."""
     if counted is None:
         return UNKNOWN
-    if counted >= MOST * asked:
+    if counted >= NEARLY_ALL * asked:
         return beyond
     return PAGE_CACHE if counted <= LITTLE * asked else MIXED
 
 
 def _over_network(moved: Counters, node_asked: int, resident: float | None) -> str:
     """Judge by network interfaces, which others use too: they prove an origin only if nothing was in the page cache."""
-    came = moved.network is not None and moved.network >= MOST * node_asked
+    came = moved.network is not None and moved.network >= NEARLY_ALL * node_asked
     return NETWORK if came and (resident is None or resident <= LITTLE) else UNKNOWN
 
 

@@ -41,14 +41,14 @@ def between_local_processes(ranks: int = 2) -> float | None:
             for rank in range(ranks)
         ]  # fmt: skip
         try:
-            said = [job.communicate(timeout=PATIENCE)[0] for job in jobs]
+            outputs = [job.communicate(timeout=PATIENCE)[0] for job in jobs]
         except subprocess.TimeoutExpired:
             return None
         finally:
             for job in jobs:
                 job.kill()
                 job.wait()
-    return float(said[0]) if not any(job.returncode for job in jobs) else None
+    return float(outputs[0]) if not any(job.returncode for job in jobs) else None
 
 
 def between_ranks(world: World) -> float:

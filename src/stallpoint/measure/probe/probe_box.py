@@ -266,14 +266,14 @@ def headed(found: Diagnosis) -> str:
 
 def texts(found: Diagnosis) -> dict[str, str]:
     """The lines below the head by their labels; none that has nothing to say."""
-    said = {
+    texts_of = {
         "verdict": _verdict(found),
         "why": _why(found),
         "shares": ", ".join(_shares(found)),
         "doubling": _gain(found.doubling) if found.doubling else "",
         "next": _next(found),
     }
-    return {label: text for label, text in said.items() if text}
+    return {label: text for label, text in texts_of.items() if text}
 
 
 def _verdict(found: Diagnosis) -> str:

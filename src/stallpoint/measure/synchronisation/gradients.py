@@ -2,7 +2,7 @@
 
 Back-propagation leaves each parameter's gradient in memory of its own. Large ones (`constants.IN_PLACE_BYTES`) are sent
 from there; the small ones of a message are packed contiguously, in the order of sending, so that a message of many
-small layers is few pieces.
+small layers is few spans.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stallpoint.networks.layers import Layer
 
 
 @dataclass(frozen=True)
-class Piece:
+class Span:
     """Gradients in contiguous memory, one-dimensional."""
 
     values: torch.Tensor
@@ -82,15 +82,15 @@ class Gradients:
             else:
                 parameter.grad = part.view_as(parameter).copy_(parameter.grad)
 
-    def pieces(self, message: Message) -> list[Piece]:
+    def spans(self, message: Message) -> list[Span]:
         """Return the gradients of a message as they lie in memory, the packed ones first."""
         parameters = self.parameters(message)
         packed = [self._places[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
         large = [parameter for parameter in parameters if id(parameter) not in self._parts]
         # Contiguous, as layers and their parameters are packed in the order of sending.
         begin, end = (min(begin for begin, _ in packed), max(end for _, end in packed)) if packed else (0, 0)
-        pieces = [Piece(_gradient(parameter), self._places[id(parameter)][0]) for parameter in large]
-        return [Piece(self._packed[begin:end], begin), *pieces] if packed else pieces
+        spans = [Span(_gradient(parameter), self._places[id(parameter)][0]) for parameter in large]
+        return [Span(self._packed[begin:end], begin), *spans] if packed else spans
 
     def clear(self) -> None:
         """Forget all gradients: the next backward pass leaves new ones."""
@@ -109,5 +109,5 @@ class Gradients:
 
 
 def _gradient(parameter: nn.Parameter) -> torch.Tensor:
-    assert parameter.grad is not None, "pieces are asked for once the message's layers are complete"
+    assert parameter.grad is not None, "spans are asked for once the message's layers are complete"
     return parameter.grad.view(-1)

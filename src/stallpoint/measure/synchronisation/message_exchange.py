@@ -32,8 +32,8 @@ class Sum:
         self._gradients, self._reducer = gradients, reducer
 
     def send(self, message: Message) -> int:
-        """Sum the message's pieces, one after the other."""
-        return sum(self._reducer.sum(piece.values, piece.offset) for piece in self._gradients.pieces(message))
+        """Sum the message's spans, one after the other."""
+        return sum(self._reducer.sum(span.values, span.offset) for span in self._gradients.spans(message))
 
 
 class Empty:
@@ -67,7 +67,7 @@ class ParameterServer:
     def send(self, message: Message) -> int:
         """Send gradients and receive weights."""
         parameters = self._gradients.parameters(message)
-        count = sum(self._communicator.collect(piece.values) for piece in self._gradients.pieces(message))
+        count = sum(self._communicator.collect(span.values) for span in self._gradients.spans(message))
         if self._communicator.rank == 0:
             self._update(parameters)
         return count + sum(self._communicator.spread(weights.detach().view(-1)) for weights in parameters)

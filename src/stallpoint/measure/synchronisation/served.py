@@ -87,8 +87,8 @@ class Served(Exchanging):
         self._server: Server | None = None
         port = 0
         if world.rank < len(parts):
-            pieces = share(self._flat.parameters, *parts[world.rank])
-            self._server = Server(pieces, make_optimiser(pieces), _rules(preset, world.size))
+            shards = share(self._flat.parameters, *parts[world.rank])
+            self._server = Server(shards, make_optimiser(shards), _rules(preset, world.size))
             port = self._server.listen(hosts[world.rank], token)
         addresses = list(zip(hosts, world.comm.allgather(port), strict=True))[: len(parts)]
         self._servers = Servers(addresses, token, world.rank, self._flat.values)

@@ -1,6 +1,6 @@
-"""Measure the cells of an agenda in turns; messages of the processes that measure go to the log.
+"""Measure the cells of an agenda in an interleaved schedule; messages of the processes go to the log.
 
-usage: take_turns.py AGENDA LOG LAUNCHER [CONTAINER]
+usage: measure.py AGENDA LOG LAUNCHER [CONTAINER]
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from stallpoint.errors import program
 from stallpoint.schedule import one_job, visit_durations
 from stallpoint.schedule.agenda import Agenda
-from stallpoint.schedule.session import take_turns
+from stallpoint.schedule.session import measure_cells
 from stallpoint.study.commands import CONTAINER
 
 # As Ctrl-C does: the processes are told to end, and save what they have.
@@ -24,7 +24,7 @@ job = os.environ.get("SLURM_JOB_ID")
 who = f"{f'Slurm job {job}' if job else f'process {os.getpid()}'} on {socket.gethostname()}"
 with program(log, "a"):
     try:
-        with one_job.alone(one_job.file_of(agenda), who):
-            take_turns(Agenda.read(agenda), launcher=launcher, log=log, took=visit_durations.file_of(agenda))
+        with one_job.hold(one_job.file_of(agenda), who):
+            measure_cells(Agenda.read(agenda), launcher=launcher, log=log, took=visit_durations.file_of(agenda))
     except KeyboardInterrupt:
         sys.exit("interrupted: finished visits are kept, and the next run goes on with them")

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from stallpoint.slurm import left_jobs
-from stallpoint.slurm.left_jobs import FILE, Run, cancel, known
+from stallpoint.slurm import orphaned_jobs
+from stallpoint.slurm.orphaned_jobs import FILE, Run, cancel, known
 
 DEAD = Run("dead", "elsewhere", 1, "5")
-QUEUE = """7|RUNNING|dead|rule_take_turns_cpu_wildcards_cpu|None
+QUEUE = """7|RUNNING|dead|rule_measure_cpu_wildcards_cpu|None
 8|PENDING|dead|rule_prepare_storage_wildcards_jpeg|Resources
-9|RUNNING|other|rule_take_turns_cpu_wildcards_cpu|None
+9|RUNNING|other|rule_measure_cpu_wildcards_cpu|None
 10|RUNNING|dead|(null)|None
 """
 
@@ -37,7 +37,7 @@ def told(file: Path, run: Run, slurm: Slurm) -> list[str]:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """The file after a run that was killed."""
-    file = tmp_path / "turns" / FILE
+    file = tmp_path / "schedule" / FILE
     assert told(file, DEAD, Slurm("not asked")) == []
     return file
 
@@ -46,7 +46,7 @@ def test_jobs_of_a_run_that_was_killed_are_cancelled_and_waited_for(file: Path) 
     slurm = Slurm(QUEUE, QUEUE.replace("RUNNING", "COMPLETING"), "")
     this = Run.this("this")
     assert told(file, this, slurm) == [
-        "job 7 (take_turns_cpu) was left behind by an earlier run: cancelled; what it finished is kept",
+        "job 7 (measure_cpu) was left behind by an earlier run: cancelled; what it finished is kept",
         "job 8 (prepare_storage) was left behind by an earlier run: cancelled; what it finished is kept",
     ]
     assert slurm.cancelled == ["7", "8"]
@@ -57,7 +57,7 @@ def test_jobs_of_a_run_that_was_killed_are_cancelled_and_waited_for(file: Path) 
 
 
 def test_jobs_on_other_clusters_are_cancelled_there(file: Path) -> None:
-    slurm = Slurm(f"CLUSTER: cpu\n{QUEUE}CLUSTER: gpu\n7|RUNNING|dead|rule_take_turns_gpu_wildcards_gpu|None\n", "")
+    slurm = Slurm(f"CLUSTER: cpu\n{QUEUE}CLUSTER: gpu\n7|RUNNING|dead|rule_measure_gpu_wildcards_gpu|None\n", "")
     told(file, Run.this("this"), slurm)
     assert slurm.cancelled == ["--clusters=cpu", "7", "8", "--clusters=gpu", "7"]
 
@@ -96,4 +96,4 @@ def test_a_job_that_does_not_end_is_said(file: Path) -> None:
 def test_a_file_that_is_none_is_no_run(file: Path, text: str) -> None:
     file.write_text(text)
     assert known(file) == []
-    assert left_jobs.known(file.with_name("nosuch")) == []
+    assert orphaned_jobs.known(file.with_name("nosuch")) == []

@@ -1,10 +1,10 @@
-"""Slurm jobs that an earlier run of the workflow left behind: it was killed, and they run on.
+"""Cancels Slurm jobs that an earlier run of the workflow left behind when it was killed.
 
-The next run would submit the same turns once more. So each run writes down the id under which its jobs are in Slurm's
-queue, and the next one cancels those of runs that are no more. What a job has finished is kept; it loses the visit that
-it is in.
+The next run would submit jobs for the same cells again. Each run therefore records the id that its jobs have in Slurm's
+queue, and the next one cancels the jobs of runs that have ended. Finished visits of such a job are kept, only its
+current visit is lost.
 
-Nothing of Slurm is run here, but by `ask`.
+Programs of Slurm are only run through `ask`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from stallpoint.slurm import slurm_queue
 from stallpoint.slurm.asking import Ask, on_clusters
 
 FILE = "slurm_runs.json"
-"""Name of the file with the runs, in the folder of the turns."""
+"""Name of the file with the runs, in the folder of the agendas."""
 PATIENCE = 90.0
-"""How long to wait for the end of cancelled jobs, s: Slurm gives them 30 s by default, and the nodes need some more."""
+"""Time to wait for the end of cancelled jobs, s: Slurm gives them 30 s by default, and the nodes need some more."""
 
 
 @dataclass(frozen=True)
@@ -35,25 +35,25 @@ class Run:
     """A run of the workflow on a login node."""
 
     name: str
-    """Of its jobs in Slurm's queue."""
+    """Name of its jobs in Slurm's queue."""
     host: str
     pid: int
     began: str
-    """When its process began, in the kernel's own count: ids of processes come again."""
+    """Start of its process in the kernel's own count, as ids of processes are reused."""
 
     @classmethod
     def this(cls, name: str) -> Self:
-        """The run of this process."""
+        """Return the run of this process."""
         return cls(name, socket.gethostname(), os.getpid(), _began(os.getpid()))
 
     @property
     def goes_on(self) -> bool:
-        """Whether its process is there: known of this host alone."""
+        """Whether its process exists, which is known only on the same host."""
         return self.host == socket.gethostname() and bool(self.began) and _began(self.pid) == self.began
 
 
 def known(file: Path) -> list[Run]:
-    """The runs that were written down."""
+    """Return the recorded runs."""
     try:
         return [Run(**one) for one in json.loads(file.read_text())]
     except (OSError, ValueError, TypeError):
@@ -61,23 +61,26 @@ def known(file: Path) -> list[Run]:
 
 
 def cancel(file: Path, this: Run, ask: Ask, pause: float = 2.0, patience: float = PATIENCE) -> Iterator[str]:
-    """Cancel what earlier runs left in the queue, wait for its end, and write down `this` run; says what was done.
+    """Cancel orphaned jobs, wait for their end, and record `this` run; yield messages about it.
 
-    Jobs of a run that goes on are left alone.
+    Jobs of a run that goes on are not touched.
     """
     runs = {run.name: run for run in known(file)}
-    left = _jobs(ask, runs) if runs else []
-    if left is None:
-        yield "Slurm does not say whether jobs of an earlier run go on; one that does keeps a second one from measuring"
+    found = _jobs(ask, runs) if runs else []
+    if found is None:
+        yield (
+            "Slurm does not report its jobs; if one of an earlier run still measures, this run's job ends at its start "
+            "with a message"
+        )
     gone: list[slurm_queue.Job] = []
-    for job in left or []:
+    for job in found or []:
         if runs[job.run].goes_on:
-            yield f"job {job} belongs to a run that goes on (process {runs[job.run].pid}): left alone"
+            yield f"job {job} belongs to a run that goes on (process {runs[job.run].pid}): not cancelled"
         else:
             gone.append(job)
             yield f"job {job} was left behind by an earlier run: cancelled; what it finished is kept"
-    stay = {job.run for job in left or []} if left is not None else set(runs)
-    with atomic(file) as scratch:  # before it is waited: a run that is killed meanwhile has lost nothing
+    stay = {job.run for job in found or []} if found is not None else set(runs)
+    with atomic(file) as scratch:  # before waiting, so that a run that is killed meanwhile is recorded
         scratch.write_text(json.dumps([asdict(run) for run in (*(runs[name] for name in sorted(stay)), this)]))
     if gone:
         for command in cancelling(gone):
@@ -93,7 +96,7 @@ def cancel(file: Path, this: Run, ask: Ask, pause: float = 2.0, patience: float 
 
 
 def cancelling(jobs: Iterable[slurm_queue.Job]) -> Iterator[list[str]]:
-    """Commands that cancel jobs, one for each cluster: ids come again on another."""
+    """Yield commands that cancel jobs, one for each cluster, as ids are unique only within a cluster."""
     for cluster, ids in groupby(sorted((job.cluster, job.id) for job in jobs), key=itemgetter(0)):
         yield ["scancel", *on_clusters([cluster] if cluster else []), *(job for _, job in ids)]
 
@@ -104,7 +107,7 @@ def _jobs(ask: Ask, runs: dict[str, Run]) -> list[slurm_queue.Job] | None:
 
 
 def _began(pid: int) -> str:
-    """When a process of this machine began; empty where there is none (or no Linux)."""
+    """Return the start of a process of this machine; empty if there is none, and outside Linux."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
