@@ -32,7 +32,7 @@ SUPERLINEAR = 1.1
 """Multiple of the ideal speedup that larger caches cannot explain: its cells are visited again."""
 SERIES = ("network", "storage", "scaling", "sync", "prefetch", "batch", "repeat")
 """Axes that are fixed along a scaling curve, on which only nodes and workers per node differ (`curves_of`)."""
-CONTROLS = ("network", "hardware", "storage", "prefetch", "worker_batch")
+CONTROL_AXES = ("network", "hardware", "storage", "prefetch", "worker_batch")
 """Axes in which cells on one worker have to agree to be A/A controls: they do the same."""
 
 
@@ -219,7 +219,7 @@ def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[
     controls: dict[tuple[object, ...], list[Visited]] = {}
     for one in visited:
         if trains(one.cell) and one.cell.ranks == 1 and len(one.medians) >= FEWEST and not one.ended:
-            controls.setdefault(tuple(getattr(one.cell, axis) for axis in CONTROLS), []).append(one)
+            controls.setdefault(tuple(getattr(one.cell, axis) for axis in CONTROL_AXES), []).append(one)
     for first, *others in controls.values():
         for other in others:
             apart = abs(statistics.fmean(first.medians) - statistics.fmean(other.medians))

@@ -19,7 +19,7 @@ from stallpoint.models.base.measured import Measured, point_key
 from stallpoint.models.base.statistics import Ensemble, columns, estimate, is_duration
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.records.tables import CONTROLS
-from stallpoint.schedule.next_visit import ALIKE, SUPERLINEAR
+from stallpoint.schedule.next_visit import CONTROL_AXES, SUPERLINEAR
 
 LEVEL = 0.05
 """Probability that any pair of a hardware entry is reported to differ although none does."""
@@ -39,12 +39,12 @@ def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
     of_kind: dict[tuple[object, ...], list[Measured]] = {}
     for one in points:
         if one.point.ranks == 1 and is_duration(one.parts.iteration_time):
-            of_kind.setdefault(tuple(getattr(one.point, name) for name in ALIKE), []).append(one)
+            of_kind.setdefault(tuple(getattr(one.point, name) for name in CONTROL_AXES), []).append(one)
     for key, (first, *others) in of_kind.items():
         for other in others:
             ratio = other.parts.iteration_time / first.parts.iteration_time
             yield {
-                **dict(zip(ALIKE, key, strict=True)),
+                **dict(zip(CONTROL_AXES, key, strict=True)),
                 "first": _does(first), "second": _does(other), **columns("ratio", ratio), "p": chance(ratio),
                 "agrees": True,
             }  # fmt: skip
