@@ -121,13 +121,14 @@ class Measuring:
 
         `slowdown` is the ratio of elapsed time to that of its visits, `limit` the remaining time of the budget, s.
         """
-        filled = round(WIDTH * self.done)
-        rest = (
-            f", ~{in_round_words(min(slowdown * self.seconds_to_go, limit))} left"
-            if self.seconds_to_go
-            else ", more where precision asks for them"
-        )
-        bar = f"[{'#' * filled}{'-' * (WIDTH - filled)}] {self.made.total()} of {self.total} visits{rest}"
+        to_go, made = slowdown * self.seconds_to_go, self.made.total()
+        affordable = min(1.0, limit / to_go) if to_go else 1.0  # fraction of the expected visits that the budget allows
+        remaining = affordable * self.seconds_to_go
+        done = self.seconds_done / ((self.seconds_done + remaining) or 1.0)
+        filled = round(WIDTH * (self.done if affordable == 1 else done))
+        total = self.total if affordable == 1 else made + math.ceil(affordable * max(0, self.total - made))
+        rest = f", ~{in_round_words(slowdown * remaining)} left" if to_go else ", more where precision asks for them"
+        bar = f"[{'#' * filled}{'-' * (WIDTH - filled)}] {made} of {total} visits{rest}"
         return f"{bar}: {cell_in_words(self.last)}" if self.last else bar
 
     def _warn(self, path: str, words: str) -> Iterator[str]:

@@ -52,7 +52,8 @@ def test_what_is_left_is_what_visits_to_come_are_expected_to_take() -> None:
     assert found.done == pytest.approx(15 / 50)
     assert found.bar() == "[######--------------] 2 of 6 visits, ~35 s left: sgemm alexnet, 1 node"
     assert found.bar(slowdown=4) == "[######--------------] 2 of 6 visits, ~2 min left: sgemm alexnet, 1 node"
-    assert "~20 s left" in found.bar(slowdown=4, limit=20), "the budget ends it"
+    assert found.bar(slowdown=4, limit=20) == "[###############-----] 2 of 3 visits, ~20 s left: sgemm alexnet, 1 node"
+    assert Measuring(found.wanted).bar(limit=0).startswith("[--------------------] 0 of 0 visits")
 
 
 def test_visits_beyond_those_that_were_expected_leave_the_bar_full() -> None:
