@@ -53,7 +53,7 @@ def explain(arguments: Sequence[str]) -> int:
     _check_positive("--workers-per-node", given.workers_per_node)
     _check_positive("--batch", given.batch)
     if not 0 < given.threshold < 1:
-        raise InputError(f"--threshold: {given.threshold} is no part; between 0 and 1 is expected")
+        raise InputError(f"--threshold: {given.threshold} is no fraction between 0 and 1")
     options = Options(
         given.rates,
         given.scaling,
@@ -84,7 +84,7 @@ def _counts(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")] if text else []
     if not all(part.isascii() and part.isdigit() and 0 < int(part[:10]) <= 10**9 for part in parts):
         raise InputError(
-            f"--workers: {text} are no counts; whole numbers from 1 on with commas are expected, such as 8,16,32"
+            f"--workers: {text} is no list of counts; expected are whole numbers from 1 on, such as 8,16,32"
         )
     return tuple(map(int, parts))
 

@@ -40,7 +40,7 @@ class Unavailable(InputError):
 
 
 class Unreadable(Unavailable):
-    """A file that was whole before cannot be read any more: the storage fails, or went away."""
+    """A file that was complete before cannot be read: the storage fails, or is not mounted any more."""
 
 
 def shortened(message: str) -> str:

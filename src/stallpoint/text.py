@@ -54,7 +54,7 @@ def interval(estimate: Mapping[str, float | None] | None, scale: float = 1.0, un
 
 
 def _rounded(value: float) -> str:
-    """Round to `DIGITS_WITH_INTERVAL`, with trailing zeros, so that both ends of an interval look alike."""
+    """Round to `DIGITS_WITH_INTERVAL`, with trailing zeros, so that both ends of an interval have as many digits."""
     # 99.97 has three digits once it is rounded.
     rounded = float(f"{value:.{DIGITS_WITH_INTERVAL}g}")
     if not math.isfinite(value) or not 1e-4 <= abs(rounded) < 10**DIGITS_WITH_INTERVAL:

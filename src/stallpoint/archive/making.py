@@ -76,7 +76,7 @@ def make_archive(
     """Write the zip `target`; return names that should have been replaced and are still in some files (file ->
     words).
 
-    Run from the folder with the results. `workflow` is where the workflow is, `users` are names to be left out,
+    Run from the folder with the results. `workflow` is where the workflow is, `users` are names to be removed,
     `accounts` rows of `tables.ACCOUNTING`. `drawn` are the results that hold names: `draw` is called with the folder
     in which they are to be drawn again.
     """

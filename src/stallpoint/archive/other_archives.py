@@ -147,7 +147,7 @@ def unpack(name: str, path: Path, folder: Path) -> None:
 
 
 def _check_record(folder: Path, cell: Cell, where: str) -> None:
-    """Raise `InputError` unless the folder holds the whole record of the cell."""
+    """Raise `InputError` unless the folder holds the complete record of the cell."""
     file = folder / f"{RUNS.name}.parquet"
     runs = read(RUNS, file).to_pylist()
     try:

@@ -67,7 +67,7 @@ BURST_AS_BYTES, CO_RUNNING_AS_BYTES = 2**22, 2**24
 """Bytes of the message that takes as long as a burst, at least, and as a burst during computing; only for the remaining
 time in the log."""
 
-# --- all-reduces beside computing (`contention`) -------------------------------------------------
+# --- all-reduces co-running with computing (`contention`) -------------------------------------------------
 
 ISOLATED_SECONDS = 0.4
 """Duration of the isolated computing of a visit, s: as long as a pass. In much less, some ranks begin or end while

@@ -1,4 +1,4 @@
-"""Saving of measured rows when a job is told to end (scancel, a time limit, Ctrl-C)."""
+"""Saves measured rows when a job gets a request to end (scancel, a time limit, Ctrl-C)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Interruption:
 
 
 def _in_own_session(step: Callable[[], None]) -> bool:
-    """Do `step` in a copy of this process, wait for its end (at most `_PATIENCE` s) and return whether it succeeded."""
+    """Run `step` in a copy of this process, wait up to `_PATIENCE` s for its end; return whether it succeeded."""
     try:
         if copy := os.fork():
             return os.waitpid(copy, 0)[1] == 0

@@ -5,7 +5,7 @@ How a visit can end:
 - *ok*: the folder holds every table of the cell's kind.
 - *failed*: the cell cannot run here (`CannotRun`, out of memory), or raised anything else, `SystemExit` too; the folder
   holds `runs` with the reason, and the ranks go on to the next visit. Where a rank fails while others wait for it
-  inside MPI, the ranks can only be ended by force; `stallpoint.schedule.ends` tells that apart from other ends.
+  inside MPI, the ranks can only be ended by force, which `stallpoint.schedule.ends` recognises.
 - *error*: a disk or storage failed (`errors.comes_back`), which is nothing that the cell did: a message, an exit
   status, no folder. Rows measured until then go where those of an interrupted job go (`interruption`).
 """

@@ -1,4 +1,4 @@
-"""The MPI library. Import ``MPI`` from here: mpi4py initialises it as soon as it is imported, unless told not to."""
+"""The MPI library, configured. Import ``MPI`` from here, as mpi4py initialises MPI on import unless configured."""
 
 import os
 
@@ -8,7 +8,7 @@ mpi4py.rc.initialize = False
 # Without it waiting ranks spin, and take the cores from those that still compute when ranks outnumber cores.
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 # Without it a rank that loses another one, which was killed, would end itself and the job at once. In this time, in s,
-# the launcher notices the killed rank: it tells the others to end, which then save their rows, and reports which was
+# the launcher notices the killed rank: it ends the others, which then save their rows, and reports which was
 # killed.
 os.environ.setdefault("OMPI_MCA_mpi_abort_delay", "5")
 

@@ -33,7 +33,7 @@ class World:
     def start(cls, expected_ranks: int, reduction: str = "library") -> Self:
         """Initialise MPI (``MPI_THREAD_MULTIPLE``: a thread may communicate during the backward pass).
 
-        The library is told to reduce by scheme `reduction` of `strategies.presets.CHOICES`. Also works without a
+        Its collectives use scheme `reduction` of `strategies.presets.CHOICES`. Also works without a
         launcher when one rank is expected. Raises `CannotRun` where MPI and the launcher disagree about the number
         of ranks, or the library does not serve threads or this scheme.
         """

@@ -71,7 +71,7 @@ def _auxiliary(channels: int) -> nn.Sequential:
 
 
 class GoogLeNet(nn.Module):
-    """22 layers that learn on the way to the main classifier; two classifiers more branch off on the way."""
+    """22 layers with weights up to the main classifier; two further classifiers branch off before it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -67,7 +67,9 @@ class Agenda:
         deadline = time.monotonic() + patience
         while not file.exists():
             if time.monotonic() > deadline:
-                raise InputError(f"{file}: the workflow writes it before it starts this job, but it is not there")
+                raise InputError(
+                    f"{file}: missing, although the workflow writes it before this job; start snakemake again"
+                )
             time.sleep(1)
         values: dict[str, Any] = json.loads(file.read_text())
         orders = [(str(cell), str(folder)) for cell, folder in values["orders"]]

@@ -310,7 +310,7 @@ def read(file: Path) -> list[dict[str, Any]]:
     try:
         return list(json.loads(file.read_text()))
     except ValueError as error:
-        raise InputError(f"{file}: holds no plans ({error})") from None
+        raise InputError(f"{file}: holds no plans ({error}); delete it") from None
 
 
 def _samples(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict[str, int]:

@@ -116,7 +116,7 @@ class Preset(Options):
             if owners and type(self.strategy) not in owners and getattr(self, option.name) != option.default:
                 choice = owners[0].choice
                 known = " and ".join(one.value for one in owners)
-                raise InputError(f"{option.name}: is of {choice} {known}, not of {getattr(self, choice)}")
+                raise InputError(f"{option.name}: applies to {choice} {known}, not to {getattr(self, choice)}")
 
     @property
     def strategy(self) -> Strategy:

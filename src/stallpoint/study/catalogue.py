@@ -211,13 +211,13 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
     for name, entry in config["hardware"].items():
         if entry["precision"] in ("tf32", "fp16") and entry["device"] != "cuda":
             raise InputError(
-                f"hardware.{name}.precision: {entry['precision']} is of CUDA devices; a CPU has float32 and bf16"
+                f"hardware.{name}.precision: {entry['precision']} is only for CUDA devices; a CPU has float32 and bf16"
             )
         for library, device in LIBRARIES.items():
             if library in entry and (entry["device"] != device or "traces" in entry):
                 of = "is imported" if "traces" in entry else f"has device: {entry['device']}"
                 raise InputError(
-                    f"hardware.{name}.{library}: is for what is measured here with device: {device}, "
+                    f"hardware.{name}.{library}: only applies to what is measured here on device: {device}, "
                     f"but {name} {of}; leave it out"
                 )
 

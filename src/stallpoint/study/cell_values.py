@@ -28,7 +28,9 @@ def check_value(cell: type[Cell], name: str, value: Any) -> None:
             f"{name} of a {cell.kind} cell is {_short(value)}; {LONGEST} letters, digits and . _ - at most"
         )
     if wanted is int and value < (0 if name in FROM_ZERO else 1):
-        raise InputError(f"{name} of a {cell.kind} cell is {value}; {0 if name in FROM_ZERO else 1} is the least")
+        raise InputError(
+            f"{name} of a {cell.kind} cell is {value}; at least {0 if name in FROM_ZERO else 1} is expected"
+        )
 
 
 def _types(cell: type[Cell]) -> dict[str, Any]:

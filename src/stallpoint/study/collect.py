@@ -64,7 +64,7 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
                 scratch, compression="zstd", compression_level=1, arrow_schema=table.schema, maintain_order=True
             )
         except (pl.exceptions.PolarsError, OSError) as error:
-            if said := re.search(r"\(os error (\d+)\)", str(error)):  # Polars reports the number of rows no other way
+            if said := re.search(r"\(os error (\d+)\)", str(error)):  # the only access of Polars to the number of rows
                 raise OSError(int(said[1]), str(error)) from error
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
         seal(scratch)

@@ -33,10 +33,10 @@ _WANTED = "wanted is a comparison of columns with values, such as nodes > 8 and 
 
 
 def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
-    """Return the function that tells whether a row meets the condition `text` on `columns`, of names (`str`) or numbers
-    (`float`).
+    """Return the function that decides whether a row meets the condition `text`.
 
-    `InputError` says what is wrong with it, and what would be right.
+    `columns` are the names of columns with their types, names (`str`) or numbers (`float`). An `InputError` names the
+    error and the correct form.
     """
     if len(text) > LONGEST:
         raise InputError(f"a condition of {len(text):,} characters; at most {LONGEST:,}")

@@ -44,7 +44,7 @@ def load_yaml(text: str, where: str) -> Any:
 
 
 def check_keys(file: Path) -> None:
-    """Check a file for repeated keys, and for what ends its reader in a traceback; other problems are left to that."""
+    """Check a file for repeated keys, and for errors that the YAML reader reports with a traceback."""
     with suppress(yaml.YAMLError, OSError):
         try:
             load_yaml(file.read_text(encoding="utf-8"), str(file))

@@ -41,7 +41,7 @@ def convergence_cells(
                 continue
             for cell in _runs(axes, block, config, catalogue):
                 if cell.path in cells:
-                    raise InputError(f"{where}: {cell.path} is in a block before it too; a run can be asked for once")
+                    raise InputError(f"{where}: {cell.path} is already in an earlier block; remove it from one of them")
                 cells[cell.path] = cell
     return list(cells.values()), tuple(excluded)
 

@@ -114,7 +114,7 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
         raise InputError(f"{where}.files: {len(trace['files'])} files, one for each rank, but {ranks} worker(s)")
     profiled = trace["format"] == PROFILER
     if trace["warmup"] >= trace["iterations"] and not profiled:
-        raise InputError(f"{where}: of {trace['iterations']} iterations, warmup {trace['warmup']} leaves none")
+        raise InputError(f"{where}: warmup: {trace['warmup']} leaves none of the {trace['iterations']} iterations")
     preset = Preset() if compute else catalogue.presets[trace["sync"]]
     if profiled:
         if trace["network"] in {*NETWORKS, *catalogue.own_networks}:
@@ -124,7 +124,8 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
             )
         if not compute and preset.start != "layer-ready":
             raise InputError(
-                f"{where}.sync: {trace['sync']} sends after the backward pass; expected is ddp or the like"
+                f"{where}.sync: {trace['sync']} sends after the backward pass; expected is one that sends during it, "
+                "such as ddp"
             )
         preset = Preset(backend=preset.communicator, reduction=preset.reduction)
     if preset.grouping != "layer":

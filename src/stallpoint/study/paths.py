@@ -21,7 +21,7 @@ _NO_CHARACTER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 def check_paths(config: Mapping[str, Any]) -> None:
     """Raise `InputError` for invalid paths, and for folders in place of files.
 
-    Missing files are left to their readers: an archive has none of the imported files.
+    Missing files are reported by their readers, as an archive has none of the imported files.
     """
     files = list(_files(config))
     storages = [(f"storage.{name}.path", path) for name, entry in config["storage"].items() if (path := entry["path"])]

@@ -218,7 +218,7 @@ def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
         changes = {key: value for key, value in entry.items() if key not in ("like", "search", "trials")}
         ranges = {field: _range(where, field, ends) for field, ends in entry.get("search", {}).items()}
         if ("trials" in entry) != bool(ranges):
-            raise InputError(f"{where}: search and trials go together: so many points of its ranges are tried")
+            raise InputError(f"{where}: search and trials go together: trials is the number of points that are tried")
         try:
             recipe = replace(base.recipe, **changes)
             for field, ends in ranges.items():

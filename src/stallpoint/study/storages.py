@@ -46,12 +46,12 @@ def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
         if first["max_corrupt"] != entry["max_corrupt"]:
             raise InputError(f"{path} is that of storage.{other}, but max_corrupt is another; they share an index")
         if not entry["stage"] and (said := [key for key in ("stage_to", "stage_keep") if entry.get(key)]):
-            raise InputError(f"storage.{name}.{said[0]}: only says how a storage is staged that has stage: true")
+            raise InputError(f"storage.{name}.{said[0]}: applies only to a storage with stage: true; leave it out")
         for of_format, keys in SHAPE_KEYS.items():
             here = FORMATS[entry["format"]].shape is of_format and entry.keys() & {"generate", "convert_from"}
             if not here and (said := [key for key in keys if key in entry]):
                 known = ", ".join(format_ for format_, kind in FORMATS.items() if kind.shape is of_format)
-                raise InputError(f"storage.{name}.{said[0]}: only says how to make a storage of format {known}")
+                raise InputError(f"storage.{name}.{said[0]}: applies only to format {known}; leave it out")
 
     for name in storage:
         _check_conversion(name, storage)

@@ -161,7 +161,7 @@ def expand(
     supporting = supporting_cells(config, catalogue, train.values(), imported)
     cells: dict[str, Cell] = {**train, **{cell.path: cell for cell in (*supporting, *runs, *imported)}}
     if config["archives"] and archives is None:
-        raise InputError("archives: those of other studies cannot be taken here")
+        raise InputError("archives: this program cannot read archives of other studies; run snakemake")
     taken = archives(config) if archives else ()
     if not cells and not taken and not config["external_tables"]:
         raise InputError("the study has no cell to run: matrix excludes every combination, and nothing is imported")

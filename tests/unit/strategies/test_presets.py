@@ -38,7 +38,10 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
             "presets.mine.backend: fsdp goes with start: layer-ready and uncompressed gradients",
         ),
         ({"like": "wfbp", "sharding": "optimiser"}, "presets.mine.sharding: optimiser is only for backend: ddp"),
-        ({"like": "ddp", "gather_ahead": 2}, "presets.mine.gather_ahead: is of sharding full and node, not of none"),
+        (
+            {"like": "ddp", "gather_ahead": 2},
+            "presets.mine.gather_ahead: applies to sharding full and node, not to none",
+        ),
         (
             {"like": "wfbp", "hook": "bf16"},
             "presets.mine.hook: this, bucket_view and static_graph are only for backend: ddp",
@@ -72,7 +75,7 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
         ),
         ({"like": "tensorflow", "sharding": "outputs"}, "presets.mine.sharding: outputs goes only with backend: mpi"),
         ({"like": "pipeline", "micro_batches": 0}, "presets.mine.micro_batches: 0 is not a number from 1 on"),
-        ({"like": "wfbp", "micro_batches": 2}, "presets.mine.micro_batches: is of sharding stages"),
+        ({"like": "wfbp", "micro_batches": 2}, "presets.mine.micro_batches: applies to sharding stages"),
         ({"like": "horovod", "top_k": 0.1}, "presets.mine.reduction: ring sums uncompressed gradients"),
         ({"like": "wfbp", "segment_bytes": 3}, "presets.mine.segment_bytes: a multiple of 4 bytes"),
         (
@@ -91,10 +94,10 @@ def test_a_study_s_own_preset_is_another_one_with_changes() -> None:
         ({"like": "diloco", "outer_step": 0}, "presets.mine.outer_step: 0 is not above 0"),
         ({"like": "diloco", "outer_momentum": 1}, "presets.mine.outer_momentum: 1 is not from 0 to below 1"),
         ({"like": "elastic-averaging", "elasticity": 1.5}, "presets.mine.elasticity: 1.5 is not above 0 and at most 1"),
-        ({"like": "wfbp", "period": 4}, "presets.mine.period: is of algorithm averaging and gossip and elastic and"),
+        ({"like": "wfbp", "period": 4}, "presets.mine.period: applies to algorithm averaging and gossip and elastic"),
         (
             {"like": "gossip", "staleness_bound": 2},
-            "presets.mine.staleness_bound: is of algorithm asynchronous, not of",
+            "presets.mine.staleness_bound: applies to algorithm asynchronous, not to",
         ),
         (
             {"like": "local-sgd", "top_k": 0.1},

@@ -298,15 +298,15 @@ def itself() -> list[Any]:
         ),
         (
             {"storage": {"disk": {**CONFIG["storage"]["disk"], "vocabulary": 9}}},
-            "storage.disk.vocabulary: only says how to make a storage of format tokens",
+            "storage.disk.vocabulary: applies only to format tokens; leave it out",
         ),
         (
             {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "cudnn": False}}},
-            "hardware.cpu.cudnn: is for what is measured here with device: cuda, but cpu has device: cpu; leave it out",
+            "hardware.cpu.cudnn: only applies to what is measured here on device: cuda, but cpu has device: cpu",
         ),
         (
             {"storage": {"disk": {**CONFIG["storage"]["disk"], "image_size": 299}}},
-            "storage.disk.image_size: only says how to make a storage of format raw",
+            "storage.disk.image_size: applies only to format raw; leave it out",
         ),
         (
             {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "images", "format": "raw"}}},
@@ -325,7 +325,7 @@ def itself() -> list[Any]:
         (converted(generate=3), "storage.b.convert_from: disk: its samples are those of disk or generated, not both"),
         (converted(format="tokens"), "storage.b.convert_from: disk: format tokens holds tokens, no images"),
         (converted(convert_from="b"), "storage.b.convert_from: b: b from b: they are converted from each other"),
-        (converted(image_size=9), "storage.b.image_size: only says how to make a storage of format raw"),
+        (converted(image_size=9), "storage.b.image_size: applies only to format raw; leave it out"),
         ({"external_tables": {"a": "x\0y.csv"}}, "external_tables.a: 'x\\x00y.csv' has characters that no path has"),
         ({"external_tables": {"a": "/tmp"}}, "external_tables.a: /tmp is a folder; a file is expected"),
         ({"claims": ["papers", "/tmp"]}, "claims[1]: /tmp is a folder; a file is expected"),
@@ -354,14 +354,14 @@ def itself() -> list[Any]:
             "hardware.old.traces[0].files: 3 files, one for each rank, but 2",
         ),
         ({"hardware": imported(scaling="strong", batch=33)}, "hardware.old.traces[0]: batch 33 is not divisible by 2"),
-        ({"hardware": imported(warmup=100)}, "hardware.old.traces[0]: of 100 iterations, warmup 100 leaves none"),
+        ({"hardware": imported(warmup=100)}, "hardware.old.traces[0]: warmup: 100 leaves none of the 100 iterations"),
         (
             {"hardware": {"cpu": {"device": "cpu", "nodes": 8, "precision": "tf32"}}},
-            "hardware.cpu.precision: tf32 is of CUDA devices; a CPU has float32 and bf16",
+            "hardware.cpu.precision: tf32 is only for CUDA devices; a CPU has float32 and bf16",
         ),
         (
             {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "precision": "fp16"}}},
-            "hardware.cpu.precision: fp16 is of CUDA devices; a CPU has float32 and bf16",
+            "hardware.cpu.precision: fp16 is only for CUDA devices; a CPU has float32 and bf16",
         ),
         ({"hardware": imported(sync="ring")}, "hardware.old.traces[0].sync: unknown preset 'ring'; known: naive, wfbp"),
         ({"hardware": imported(sync="horovod")}, "hardware.old.traces[0].sync: the files say how long each layer"),
@@ -398,7 +398,7 @@ def itself() -> list[Any]:
             "presets.mine.backend: unknown backend 'ddp'; known: mpi, mpi-copied, torch",
         ),
         ({"include": [block(nodes=1, sync="wfpb")]}, "include[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
-        ({"archives": ["other.zip"]}, "archives: those of other studies cannot be taken here"),
+        ({"archives": ["other.zip"]}, "archives: this program cannot read archives of other studies; run snakemake"),
     ],
 )
 def test_wrong_entries_are_named(changes: dict[str, Any], message: str) -> None:

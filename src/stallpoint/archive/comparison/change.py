@@ -2,7 +2,8 @@
 
 A cell has few visits, so the scatter of all cells of its hardware entry is a prior for its own (moderated t; Smyth
 2004, "Linear models and empirical Bayes methods"). The mean over many points has a further source of error: whole
-rounds of visits may be slow. It is told from the scatter of the rounds' means, clustered by round (Liang & Zeger 1986).
+rounds of visits may be slow. It is estimated from the scatter of the rounds' means, clustered by round (Liang & Zeger
+1986).
 
 Changes are data frames with the columns ``log`` (logarithm of the ratio, new over old), ``error`` (its standard error)
 and ``freedom`` (degrees of freedom of that).
@@ -121,7 +122,7 @@ class MeanOfPoints:
 
 
 def pooled_change(both: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> dict[str, float]:
-    """Return the change of all points together: the mean of `each`, which `changes` found in `both`."""
+    """Return the joint change of all points: the mean of `each`, which `changes` found in `both`."""
     old, new = (mean_of_points(rows, by, each) for _, rows in both.groupby("study"))
     return {"log": float(each["log"].mean()), "error": (old + new).error, "freedom": (old + new).known}
 

@@ -1,8 +1,8 @@
 """A machine over time, by the studies run on it: is it getting slower, and since when?
 
-Each study has a *pace*: the mean over its points of the logarithm of an iteration's time, beside what those points take
-in all studies. Studies of an equal state lie apart by more than their visits say; how far is found from the studies
-themselves (Paule & Mandel 1982), and is in every interval here.
+Each study has a *slowdown factor*: the mean over its points of the logarithm of an iteration's time relative to the
+same points in all studies. Studies of a machine in the same state differ by more than the scatter of their visits; this
+difference is estimated from the studies themselves (Paule & Mandel 1982), and every interval here includes it.
 """
 
 from __future__ import annotations

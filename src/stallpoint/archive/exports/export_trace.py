@@ -20,8 +20,8 @@ _COLUMNS = ["layer", "forward", "backward", "communication", "gradient_bytes"]
 def export_trace(records: Path, folder: Path) -> None:
     """Write the run in the folder `records` to `folder`: ``rank0.txt``, ``rank1.txt``, ... and ``study.yaml``.
 
-    A file holds every iteration that counts, warm-up left out (the published files hold 100: set ``iterations``). The
-    study says what the layout leaves open, so that it can be run as it is, or its entry copied to another one.
+    A file holds every iteration after the warm-up (the published files hold 100: set ``iterations``). The study holds
+    what the layout lacks, so that it can be run unchanged, or its entry copied to another one.
     """
     run = train_records(records)
     kept = TrainRecords(run.cell, _kept(run.iterations), _kept(run.layers), run.nodes)
@@ -50,7 +50,7 @@ def _iterations(run: TrainRecords, rank: int) -> list[TracedIteration]:
 
 
 def _communication(layers: pd.DataFrame) -> pd.Series[float]:
-    """Return the time of each layer's all-reduce, s; layers sent in one message share its time by their bytes."""
+    """Return the time of each layer's all-reduce, s; layers in one bucket share its time by their bytes."""
     bucket_bytes = layers.groupby(["rank", "iteration", "bucket"])["gradient_bytes"].transform("sum")
     share = layers["gradient_bytes"] / bucket_bytes
     return ((layers["all_reduce_end"] - layers["all_reduce_start"]) * share).fillna(0.0)

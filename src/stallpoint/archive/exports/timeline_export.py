@@ -10,7 +10,7 @@ its lanes are threads:
 - *compute*: forward and backward pass with their layers inside, the wait for gradients and the model update;
 - *communication*: each all-reduce, with its bytes; further lanes where several are under way at once.
 
-Time 0 is the start of the first iteration, which all ranks begin together.
+Time 0 is the start of the first iteration, which all ranks begin at the same time.
 """
 
 from __future__ import annotations

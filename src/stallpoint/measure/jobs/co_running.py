@@ -1,6 +1,6 @@
 """Collectives co-running with computing: how much each slows the other down.
 
-In training, messages share a worker's cores, memory and caches with the backward pass, and the cost depends on the
+In training, collectives share a worker's cores, memory and caches with the backward pass, and the cost depends on the
 number of nodes. Here it is measured at every node count, without training: one thread calls collective operations, as
 the communication thread of a training job does, while the main thread computes.
 """
@@ -77,7 +77,7 @@ def _computed(compute: Callable[[], None], enough: Callable[[], bool]) -> tuple[
 
 
 def _after(seconds: float) -> Callable[[], bool]:
-    """Return a function that tells whether so many seconds have passed since this call."""
+    """Return a function that returns whether `seconds` have passed since this call."""
     end = time.perf_counter() + seconds
     return lambda: time.perf_counter() >= end
 

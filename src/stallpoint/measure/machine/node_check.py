@@ -51,7 +51,7 @@ _PLUGINS = {"Open MPI": "pmix", "MPICH": "pmi2", "Intel(R) MPI": "pmi2"}
 
 @dataclass(frozen=True)
 class Check:
-    """One line: what was found, beside what is expected."""
+    """One line: what was found, and what is expected."""
 
     name: str
     got: str
@@ -85,7 +85,7 @@ class Node:
         return ""
 
     def count(self, *names: str) -> int | None:
-        """Return the whole number in the first of these variables that has one."""
+        """Return the integer in the first of these variables that has one."""
         found = (re.match(r"\d+", self.variables.get(name, "")) for name in names)
         return next((int(one[0]) for one in found if one), None)
 
@@ -132,7 +132,7 @@ def _more_cores(node: Node, quota: float | None, expected: int) -> str:
 
 
 def memory(node: Node) -> Check:
-    """Tell how much memory is left for processes and for the page cache, which keeps what training reads."""
+    """Check the free memory for processes and for the page cache, which keeps what training reads."""
     known = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", node.text("proc/meminfo"), re.MULTILINE))
     if len(known) < 2:
         return Check("page cache", "not in /proc/meminfo", state=UNKNOWN)
@@ -174,7 +174,7 @@ def _family(text: str) -> str:
 
 
 def slurm(node: Node, library: str) -> Check:
-    """Tell which Slurm job this is, and whether its srun has the plugin that the MPI library speaks to."""
+    """Check which Slurm job this is, and whether its srun has the plugin that the MPI library speaks to."""
     version = (node.ask(["srun", "--version"]) or "").strip()
     job = node.variables.get("SLURM_JOB_ID")
     if not version:

@@ -40,7 +40,7 @@ USAGE = "cpuacct.usage_percpu"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The state of all sensors at one moment; counters in s unless said, None where unknown."""
+    """The state of all sensors at one moment; counters in s unless stated otherwise, None where unknown."""
 
     runnable_wait: float | None = None
     """Time the computing thread could have run, but did not; throttled time is part of it on kernels before 6.18."""

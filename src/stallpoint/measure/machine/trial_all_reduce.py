@@ -52,7 +52,7 @@ def between_local_processes(ranks: int = 2) -> float | None:
 
 
 def between_ranks(world: World) -> float:
-    """Return bytes/s that each rank of an MPI job sends while they all-reduce; all ranks call this together."""
+    """Return bytes/s that each rank of an MPI job sends while they all-reduce; all ranks call this."""
     import torch
 
     from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator

@@ -181,7 +181,7 @@ class Probe:
             return []
 
     def _hooks_of_buffers(self) -> Iterator[RemovableHandle]:
-        """Hooks for a wait in front of the forward pass: until rank 0 has sent its buffers (of batch normalisation)."""
+        """Yield hooks that time the wait before the forward pass for rank 0's buffers (of batch normalisation)."""
         if isinstance(self._model, DistributedDataParallel) and self._model.will_sync_module_buffers():  # type: ignore[no-untyped-call]
             mark = self._clock.mark
             yield self._model.register_forward_pre_hook(lambda *_: self._phases.begin(EXPOSED, mark()))

@@ -31,6 +31,8 @@ def rank_and_size(variables: Mapping[str, str] = os.environ) -> tuple[int, int]:
             except ValueError:
                 raise InputError(f"{names[0]}={texts[0]}, {names[1]}={texts[1]}: whole numbers are expected") from None
             if not 0 <= rank < size:
-                raise InputError(f"{names[0]}={rank}, {names[1]}={size}: a rank is less than their number")
+                raise InputError(
+                    f"{names[0]}={rank}, {names[1]}={size}: the rank has to be less than the number of ranks"
+                )
             return rank, size
     return 0, 1

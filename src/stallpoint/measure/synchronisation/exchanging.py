@@ -81,7 +81,7 @@ class Exchanging(Synchronisation):
         """Return the trained weights, the same on all ranks, which all call this."""
 
     def _exchange(self, exchange: Callable[[], int]) -> None:
-        """Do and time the exchange, which returns the bytes that this rank sent."""
+        """Run and time the exchange, which returns the bytes that this rank sends."""
         start = self._clock.mark()
         self._message = exchange(), start, self._clock.mark()
 

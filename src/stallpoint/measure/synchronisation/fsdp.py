@@ -93,7 +93,7 @@ class FullySharded(Synchronisation):
         """Do nothing: the layer's gradients are already summed and scattered."""
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Return the loss; raises `CannotRun` if a layer is called in a way that FSDP2 does not see."""
+        """Return the loss; raises `CannotRun` if a layer is called without FSDP2 noticing."""
         try:
             loss: torch.Tensor = self.network(*inputs)
         except RuntimeError as error:

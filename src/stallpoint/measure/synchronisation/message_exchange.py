@@ -37,7 +37,7 @@ class Sum:
 
 
 class Empty:
-    """Gradients stay where they are: one value is summed in their place."""
+    """The gradients stay unchanged; a single value is summed instead."""
 
     updates = False
 

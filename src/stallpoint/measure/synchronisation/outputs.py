@@ -2,7 +2,7 @@
 
 Scheme (a) of section 4: the input of the first split layer is gathered over all ranks' samples; each rank computes its
 share of the outputs of each split layer for all of them, and the outputs are gathered before the next one, and behind
-the last one, where a rank keeps those of its own samples. In the backward pass a reduce-scatter takes the place of each
+the last one, where a rank keeps those of its own samples. In the backward pass a reduce-scatter replaces each
 all-gather. Gradients of split weights are complete on their rank; the others are summed as in data parallelism. Each
 value between two split layers is on one rank only, and so are the draws of a dropout between them.
 """

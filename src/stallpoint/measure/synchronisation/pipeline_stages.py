@@ -128,7 +128,7 @@ class Stage(Synchronisation):
         return [Received(*map(self._clock.seconds, marks)) for marks in self._received]
 
     def transfers(self) -> Mapping[int, Transfer]:
-        """Return none: no gradients of weights are sent."""
+        """Return an empty list: a pipeline sums no gradients."""
         return {}
 
     def clear(self) -> None:

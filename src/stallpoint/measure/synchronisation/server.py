@@ -1,7 +1,7 @@
 """A server of a share of the weights, which answers each worker separately, over a socket.
 
-MPI ends all ranks with the first that dies; with sockets a lost worker is a the socket is closed connection, and the
-others train on. A thread for each worker takes its messages; a lock puts them in one order, the order of updates.
+MPI ends all ranks with the first that dies; a worker that dies here only closes its socket, and the others train on. A
+thread for each worker reads its requests; a lock puts them in one order, the order of updates.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class InTurn:
 class Classes:
     """Logits of a network's main classifier, taken at the input of its loss; a context manager.
 
-    Raises `CannotRun` for a network that returns its loss in another way.
+    Raises `CannotRun` for a network that does not return its loss this way.
     """
 
     def __init__(self, name: str, network: nn.Module) -> None:

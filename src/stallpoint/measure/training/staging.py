@@ -194,7 +194,7 @@ def _is_complete(folder: Path, sizes: dict[str, int]) -> bool:
 
 def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: str) -> None:
     """Copy all files; the folder appears when each file has its size."""
-    for left in folder.parent.glob(f".{folder.name}.*"):  # left by a process that was killed while it copied
+    for left in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed while it copied
         shutil.rmtree(left, ignore_errors=True)
     try:
         with atomic(folder) as scratch:

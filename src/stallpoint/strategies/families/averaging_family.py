@@ -54,7 +54,7 @@ class Averaging(OneMessage):
         """See `Strategy`."""
         options = self.options
         if options.synchronous_steps < 0:
-            raise InputError(f"synchronous_steps: {options.synchronous_steps} is below 0; 0 is none")
+            raise InputError(f"synchronous_steps: {options.synchronous_steps} is below 0; 0 stands for none")
         if not 0 < options.outer_step < math.inf:
             raise InputError(f"outer_step: {options.outer_step} is not above 0")
         if not 0 <= options.outer_momentum < 1:
