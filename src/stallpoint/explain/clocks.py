@@ -1,7 +1,7 @@
-"""Ranks on one clock: a collective ends on all of its ranks at nearly the same moment, whatever their clocks say.
+"""Offsets between the clocks of ranks, from collectives, which end on all of their ranks at nearly the same moment.
 
-So the median difference of two ranks' ends is what their clocks are apart, and how far single ends are from it what
-that is worth. What a collective took longer than on the rank that came last was waiting for that one.
+The median difference of two ranks' ends is the offset of their clocks, the median distance of single ends from it its
+error. Time that a collective takes beyond that on the last-arriving rank is waiting for this rank.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from stallpoint.inputs.events import UNKNOWN
 
 Reals = npt.NDArray[np.float64]
 FEWEST = 3
-"""Collectives that two ranks must share for their clocks to be compared."""
+"""Minimum number of shared collectives for two ranks' clocks to be compared."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """A rank's clock beside that of the first rank."""
+    """Offset of a rank's clock from the first rank's."""
 
     ahead: float
-    """Seconds that it shows more; not a number where no collectives connect the two."""
+    """Offset, s; nan where no collectives connect the two ranks."""
     spread: float
-    """Median distance of single collectives from that, s."""
+    """Median distance of single collectives from the offset, s."""
 
 
 def shared(ranks: Sequence[Collectives]) -> list[npt.NDArray[np.int64]]:
-    """A number for each collective of each rank, the same on every rank that took part; -1 where no other one has it.
+    """Return a number for each collective of each rank, equal on all ranks that took part; -1 if no other rank has it.
 
-    A group's collectives of an iteration are started on all of its ranks in the same order. Where a rank lacks some,
-    as its profiler lost them, the others' are still known by one another.
+    A group's collectives of an iteration start on all of its ranks in the same order. If a rank's profiler lost some,
+    the other ranks are still matched with each other.
     """
     numbers = [np.full(len(collectives), -1) for collectives in ranks]
     rows: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
@@ -57,19 +57,19 @@ def shared(ranks: Sequence[Collectives]) -> list[npt.NDArray[np.int64]]:
 
 
 def _signature(collectives: Collectives, at: int) -> tuple[str, int]:
-    """Kind and bytes; of an exchange the kind alone, as each rank may hand in another part."""
+    """Return kind and bytes; only the kind for exchanges, in which ranks may contribute different sizes."""
     kind = collectives.kind[at]
     return kind, UNKNOWN if kind in (ALL_TO_ALL, SEND_RECEIVE) else int(collectives.bytes[at])
 
 
 def min_seconds(ranks: Sequence[Collectives]) -> list[Reals]:
-    """What each collective took on the rank that came last, which waited for none, s; infinite where that is not
-    known; [ranks][collectives]."""
+    """Return each collective's duration on the last-arriving rank, which did not wait, s; inf if unknown;
+    [ranks][collectives]."""
     return _of_all(ranks, np.minimum, np.inf)
 
 
 def max_seconds(ranks: Sequence[Collectives]) -> list[Reals]:
-    """What each took on the rank that came first; below 0, and infinite, where that is not known."""
+    """Return each collective's duration on the first-arriving rank, s; -inf if unknown; [ranks][collectives]."""
     return _of_all(ranks, np.maximum, -np.inf)
 
 
@@ -82,7 +82,7 @@ def _of_all(ranks: Sequence[Collectives], chosen: np.ufunc, nothing: float) -> l
 
 
 def clocks(ranks: Sequence[Collectives]) -> list[Clock]:
-    """Each rank's clock beside the first one's, by way of other ranks where the two share too little."""
+    """Return the offset of each rank's clock from the first one's, through other ranks if the two share too little."""
     numbers = shared(ranks)
     ends = [collectives.start + collectives.seconds for collectives in ranks]
     found: list[Clock | None] = [Clock(0.0, 0.0), *[None] * (len(ranks) - 1)]

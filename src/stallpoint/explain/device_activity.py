@@ -1,4 +1,4 @@
-"""What a device did: computing, communicating and copying, and when it was idle.
+"""Activity of a device: computing, communicating, copying and idle time.
 
 `shares` follows the definitions of HolisticTraceAnalysis 0.5 (Meta, `breakdown_analysis`, `communication_analysis`), so
 that its numbers and ours can be put side by side: all of the time between the first kernel's start and the last one's
@@ -26,18 +26,18 @@ _NO_COMPUTING = re.compile(COMMUNICATION.pattern + r"|Memcpy|^Memset|Sync")
 
 
 def on_device(events: Events) -> npt.NDArray[np.bool_]:
-    """Which events ran on a device: kernels, copies and fills; [events]."""
+    """Return which events ran on a device: kernels, copies and fills; [events]."""
     return np.isin(events.kind, (KERNEL, COPY, FILL))
 
 
 def computes(events: Events) -> npt.NDArray[np.bool_]:
-    """Which events compute on a device: kernels, but those that communicate, copy or synchronise; [events]."""
+    """Return which events compute on a device: kernels that do not communicate, copy or synchronise; [events]."""
     return np.asarray((events.kind == KERNEL) & ~events.called(_NO_COMPUTING))
 
 
 @dataclass(frozen=True)
 class Device:
-    """What ran on a rank's device, whatever the stream."""
+    """Events on a rank's device, in all streams."""
 
     events: Events
     """Kernels, copies and fills, by start."""
@@ -48,23 +48,23 @@ class Device:
 
     @classmethod
     def of(cls, events: Events) -> Device:
-        """The device's part of a trace; without events where there was no device."""
+        """Return the device's part of a trace; without events if there was no device."""
         own = events.where(on_device(events) & (events.stream >= 0))
         return cls(own, computes(own), own.called(COMMUNICATION))
 
     @property
     def computing(self) -> Intervals:
-        """When a kernel computed."""
+        """Intervals in which a kernel computed."""
         return self._when(self.computes)
 
     @property
     def communicating(self) -> Intervals:
-        """When a kernel communicated, waiting for other ranks included."""
+        """Intervals in which a kernel communicated, waiting for other ranks included."""
         return self._when(self.communicates)
 
     @property
     def busy(self) -> Intervals:
-        """When anything ran."""
+        """Intervals in which anything ran."""
         return self._when(np.ones(len(self.events), np.bool_))
 
     def _when(self, chosen: npt.NDArray[np.bool_]) -> Intervals:
@@ -72,7 +72,7 @@ class Device:
 
 
 def shares(events: Events) -> Mapping[str, float] | None:
-    """``idle``, ``compute`` and ``non_compute`` of the device's time, and the ``overlap`` of communication with
+    """Return ``idle``, ``compute`` and ``non_compute`` of the device's time, and the ``overlap`` of communication with
     computing over all communication, in %; None without a device.
 
     As there, what the host started in the last step that a profiler marked does not count, as its end may lack.
@@ -89,13 +89,13 @@ def shares(events: Events) -> Mapping[str, float] | None:
 
 
 def last_step(events: Events) -> float:
-    """When the last of several marked steps begins, s; infinite where fewer than two are marked."""
+    """Return the start of the last of several marked steps, s; inf if fewer than two are marked."""
     marked = events.start[(events.kind == MARK) & events.called(STEP)]
     return float(marked.max()) if len(marked) > 1 else np.inf
 
 
 def started_before(events: Events, moment: float) -> Events:
-    """What the host did, or started on a device, before a moment; all of it where the moment is infinite."""
+    """Return the host's events, and those that it started on a device, before a moment; all if it is inf."""
     if np.isinf(moment):
         return events
     calls = events.correlation[(events.kind == CALL) & (events.start < moment)]

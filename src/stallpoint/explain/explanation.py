@@ -11,7 +11,7 @@ from stallpoint.findings.finding import Finding, in_json, in_terminal
 
 @dataclass(frozen=True)
 class Input:
-    """A file, and what was recognised in it."""
+    """A file and its recognised content."""
 
     file: str
     recognised: tuple[str, ...]
@@ -19,7 +19,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that was found."""
+    """Findings of all files."""
 
     inputs: Sequence[Input]
     answers: Sequence[Finding]

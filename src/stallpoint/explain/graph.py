@@ -1,19 +1,19 @@
-"""The dependency graph of a traced iteration: what waited for what, on the host's threads and on a device's streams.
+"""Dependency graph of a traced iteration, with the host's threads and a device's streams.
 
-After Daydream (Zhu et al., USENIX ATC 2020), dPRO (Hu et al., MLSys 2022) and Lumos (Liang et al., MLSys 2025): what
-was started runs for as long as it was traced, when its lane is free, after the call that started it. Of the host only
-the points matter at which it starts something or waits: between two of them it takes as long as it was traced to, but
-for calls that stood because a queue of the device was full. How
-long a lane takes from one task to the next, and from a call to its start, are two numbers of the whole trace. When a
-task was traced to start tells which edges there are, and not when it starts again. Edges are:
+After Daydream (Zhu et al., USENIX ATC 2020), dPRO (Hu et al., MLSys 2022) and Lumos (Liang et al., MLSys 2025): a task
+takes its traced duration, and begins when its lane is free, after the call that started it. The host is reduced to the
+points at which it starts a task or waits; the time between two of them is as traced, without calls that were blocked by
+a full queue of the device. The delay from one task of a lane to the next, and that from a call to its task, are each
+one number for the complete trace. Traced starts of tasks decide which edges exist, not when a task starts in a replay.
+Edges are:
 
-- from a call to what it starts, and from one task of a lane to the next;
-- from another lane, where a stream was told to wait (``cudaStreamWaitEvent``): the next task that this thread starts
-  comes after what was started before. A trace without such calls has collectives after the computing that was started
-  before, and what computes after them at the end of the iteration after all of them;
-- between kernels of two lanes, where one began when the other ended, and nothing else kept it: the device was full;
+- from a call to the task that it starts, and from one task of a lane to the next;
+- from another lane, where a stream has to wait (``cudaStreamWaitEvent``): the next task that this thread starts comes
+  after all that were started before. In a trace without such calls, collectives come after the computing that was
+  started before, and the first computing task after an iteration's last collective comes after all of them;
+- between kernels of two lanes, where one began as the other ended without another reason to wait: the device was full;
 - to a point of the host that waited: for the device in a synchronising call or a blocking copy, for the backward pass
-  in autograd's own thread, for a collective of Gloo when nothing but that ended a pause.
+  in autograd's own thread, or for a collective of Gloo whose end is the only explanation of a pause's end.
 """
 
 from __future__ import annotations
@@ -52,35 +52,35 @@ HOST = 0
 
 @dataclass
 class _Point:
-    """A moment of a thread of the host."""
+    """A point in time of a thread of the host."""
 
     time: float
     thread: int
     starts: list[int] = field(default_factory=list)
-    """What it starts, as places among `Started`."""
+    """Indices in `Started` of the tasks that it starts."""
     leaves: float | None = None
-    """Seconds from the end of what it waited for; None: it did not wait."""
+    """Time since the end of what it waited for, s; None if it did not wait."""
     awaits: list[int] = field(default_factory=list)
-    """What it waited for, as places among `Started`."""
+    """Indices in `Started` of the tasks that it waited for."""
     joins: int | None = None
-    """Thread whose last point it waited for, or at which its own thread was woken."""
+    """Thread whose last point it waited for, or that woke its own thread."""
     anew: bool = False
-    """Comes after `joins` alone: its thread had nothing to do."""
+    """Whether it depends only on `joins`, as its thread had nothing to do."""
 
 
 def graphs(
     events: Events, found: Iterations, started: Started, slowdowns: Sequence[float] = (1.0,)
 ) -> Iterator[list[list[Node]]]:
-    """Of each iteration, from the host's start of it to that of the next one, its graph for each slowdown of the host.
+    """Yield the graphs of each iteration, one for each slowdown of the host.
 
-    A collective's duration is looked up by its place among `started`.
+    An iteration lasts from its start on the host to the next one's. Keys of collectives are indices in `started`.
     """
     trace = _Trace(events, found, started)
     return ([trace.graph(index, slowdown) for slowdown in slowdowns] for index in range(len(found.seconds)))
 
 
 class _Trace:
-    """What the graphs of all iterations take from a trace."""
+    """Data that the graphs of all iterations take from a trace."""
 
     def __init__(self, events: Events, found: Iterations, started: Started) -> None:
         self._found, self._started = found, started
@@ -103,7 +103,7 @@ class _Trace:
             yield from _pauses(events, self._started, self._main)
 
     def graph(self, iteration: int, slowdown: float) -> list[Node]:
-        """The graph of the iteration at a place, of a host that works so many times as long as traced."""
+        """Return the graph of an iteration, with a host that takes `slowdown` times its traced time."""
         begin, end = self._found.host_begin[iteration], self._found.host_end[iteration]
         building = _Building(
             self._started, begin, self._last_before(iteration), self._latency, self._gap, self._clocks, slowdown
@@ -127,14 +127,14 @@ class _Trace:
         return building.nodes
 
     def _last_before(self, iteration: int) -> set[int]:
-        """The last task of each lane that earlier iterations started, as places."""
+        """Return the indices of each lane's last task that earlier iterations started."""
         moment = self._found.host_begin[iteration]
         counts = (int(np.searchsorted(self._started.launch[own], moment)) for own in self._of_lane)
         return {int(own[count - 1]) for own, count in zip(self._of_lane, counts, strict=True) if count}
 
 
 class _Building:
-    """The graph of an iteration while its nodes are added in the order in which they were traced."""
+    """The graph of an iteration, to which nodes are added in their traced order."""
 
     def __init__(
         self, started: Started, begin: float, earlier: set[int], latency: float, gap: float,
@@ -164,7 +164,7 @@ class _Building:
         self.nodes.append(Node(HOST, 0.0, after))
 
     def add_task(self, index: int, before: Iterable[int]) -> None:
-        """Add what was started."""
+        """Add a task of a lane."""
         lane = _stream(self._started, index)
         after = [(self._callers[index], self._latency), (self._lanes.get(lane, -1 - lane), self._gap)]
         after += self._ended(before, 0.0)
@@ -173,7 +173,7 @@ class _Building:
         self.nodes.append(Node(lane, float(self._started.events.seconds[index]), after, key))
 
     def _ended(self, places: Iterable[int], seconds: float) -> Iterator[tuple[int, float]]:
-        """What comes after tasks; of those that earlier iterations started only the last of each lane is known."""
+        """Yield edges from the ends of tasks; of earlier iterations only each lane's last task is known."""
         for index in places:
             if index in self._tasks:
                 yield self._tasks[index], seconds
@@ -182,21 +182,21 @@ class _Building:
 
 
 class _WorkingClock:
-    """The time of a thread of the host, which stands while a call waits for room in a queue of the device."""
+    """Clock of a thread of the host, which stops while a call waits for room in a queue of the device."""
 
     def __init__(self, full: Intervals) -> None:
         self._begins, self._ends = full.T.tolist()
         self._stood = [0.0, *np.cumsum(full[:, 1] - full[:, 0]).tolist()]
 
     def at(self, moment: float) -> float:
-        """What it shows at a moment."""
+        """Return the clock's time at a moment, s."""
         index = bisect_right(self._begins, moment)
         over = max(0.0, self._ends[index - 1] - moment) if index else 0.0
         return float(moment - self._stood[index] + over)
 
 
 def _working_clocks(events: Events, started: Started) -> dict[int, _WorkingClock]:
-    """Clocks of the threads that started kernels in calls that took long while the device was busy: it had no room."""
+    """Return clocks of threads with long calls that started kernels on a busy device, whose queue was full."""
     kernels = started.events.correlation[started.events.kind == KERNEL]
     calls = events.where((events.kind == CALL) & (events.seconds >= LONG_CALL) & np.isin(events.correlation, kernels))
     device = events.where(on_device(events))
@@ -211,7 +211,7 @@ def _stream(started: Started, index: int) -> int:
 
 
 def _main_thread(events: Events) -> int:
-    """The thread of the host that marks iterations or steps; else the one that does most."""
+    """Return the thread of the host that marks iterations or steps; else the one with most operators and calls."""
     marks = events.thread[(events.kind == MARK) & (events.called(OPTIMIZER) | events.called(STEP))]
     own = marks if len(marks) else events.thread[np.isin(events.kind, (CALL, OPERATOR))]
     if not len(own):
@@ -221,10 +221,10 @@ def _main_thread(events: Events) -> int:
 
 
 def _overheads(started: Started) -> tuple[float, float]:
-    """Median seconds from a call to its start with nothing in its way, and from one task to the next that waited.
+    """Return the median delays from a call to its unblocked task, and from a task to a waiting next one, s.
 
-    In the way of a kernel is what any stream of the device does, in that of a collective of Gloo its own thread. What
-    was in the way of the first kernel was not traced.
+    A kernel is blocked by any stream of the device, a collective of Gloo by its own thread. What blocked the first
+    kernel was not traced.
     """
     starts, ends = started.events.start, started.events.end
     done = np.append(np.inf, np.maximum.accumulate(ends))[:-1]
@@ -244,7 +244,7 @@ def _overheads(started: Started) -> tuple[float, float]:
 
 
 def _waits_between_lanes(events: Events, found: Iterations, started: Started) -> dict[int, list[int]]:
-    """For each task that a stream was told to wait with: the last ones of other lanes before that, as places."""
+    """Return, for each task before which its stream has to wait, the indices of the other lanes' last tasks before."""
     waits = events.where((events.kind == CALL) & events.called(_STREAM_WAIT))
     starts, ends = started.events.start, started.events.end
     by_lane = {int(lane): np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)}
@@ -253,7 +253,7 @@ def _waits_between_lanes(events: Events, found: Iterations, started: Started) ->
     before: dict[int, list[int]] = defaultdict(list)
 
     def waits_for(index: int, moment: float) -> None:
-        """What was recorded before `moment` had ended when it began: the last such task of every other lane."""
+        """Add the last task of every other lane that was started before `moment` and ended before the task began."""
         for other, places in by_lane.items():
             done = int(np.searchsorted(reached[other], starts[index] + _ROUNDING, side="right"))
             at = min(int(np.searchsorted(launched[other], moment)), done) - 1
@@ -273,7 +273,7 @@ def _waits_between_lanes(events: Events, found: Iterations, started: Started) ->
 
 
 def _add_full_device(before: dict[int, list[int]], started: Started, latency: float, gap: float) -> None:
-    """Kernels that had no place on the device until one of another lane ended, or all but ended: they come after it."""
+    """Add edges to kernels that found no room on the device until a kernel of another lane had (nearly) ended."""
     kernels, starts, ends = started.events.kind == KERNEL, started.events.start, started.events.end
     free = np.full(len(started), -np.inf)
     for lane in np.unique(started.lane):
@@ -288,7 +288,7 @@ def _add_full_device(before: dict[int, list[int]], started: Started, latency: fl
     for index in np.flatnonzero(kernels & (starts - could > overhead)).tolist():
         moment, full = starts[index], []
         for lane, own in computing.items():
-            # Of a lane only the last two that began before can have filled the device until then.
+            # Only a lane's last two kernels that began before can have filled the device until then.
             last = int(np.searchsorted(starts[own], moment)) if lane != started.lane[index] else 0
             for other in own[max(0, last - 2) : last].tolist():
                 nearly = ends[other] - _TAIL * started.events.seconds[other]
@@ -299,7 +299,7 @@ def _add_full_device(before: dict[int, list[int]], started: Started, latency: fl
 
 
 def _after_collectives(found: Iterations, started: Started) -> Iterator[tuple[int, float]]:
-    """Collectives, and the first that computes after an iteration's last one; each with the moment of its start."""
+    """Yield collectives, and the first computing task after each iteration's last one, with the time of its call."""
     iteration = found.of(started.launch)
     on_device = started.events.kind != MARK
     for index in np.flatnonzero(started.communicates & on_device):
@@ -313,7 +313,7 @@ def _after_collectives(found: Iterations, started: Started) -> Iterator[tuple[in
 
 
 def _synchronising(events: Events, started: Started) -> Iterator[_Point]:
-    """Before and after each call in which the host waited for a device."""
+    """Yield points before and after each call in which the host waited for a device."""
     calls = events.where((events.kind == CALL) & (events.called(WAITING) | events.called(_COPIES)))
     waits, ends = calls.called(WAITING), started.events.end
     copied = {int(started.events.correlation[at]): at for at in np.flatnonzero(started.events.kind == COPY)}
@@ -335,7 +335,7 @@ def _synchronising(events: Events, started: Started) -> Iterator[_Point]:
 
 
 def _backward_threads(events: Events, main: int) -> Iterator[_Point]:
-    """Where the main thread goes over to autograd's threads, and where it goes on."""
+    """Yield points at which the main thread hands over to autograd's threads, and at which it continues."""
     works = np.isin(events.kind, (CALL, OPERATOR))
     threads = np.unique(events.thread[works & events.called(BACKWARD)])
     backward = events.where(works & np.isin(events.thread, threads[threads != main]))
@@ -356,7 +356,7 @@ def _backward_threads(events: Events, main: int) -> Iterator[_Point]:
 
 
 def _pauses(events: Events, started: Started, main: int) -> Iterator[_Point]:
-    """Where the main thread went on as soon as a collective of another thread had ended, and before each step."""
+    """Yield points at which the main thread continued at the end of another thread's collective, and before steps."""
     own = events.where((events.thread == main) & (events.kind == OPERATOR))
     busy: Intervals = union(own.start, own.end)
     if not len(busy):

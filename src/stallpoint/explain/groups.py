@@ -1,8 +1,8 @@
 """Process groups, and the parallelism that each of them serves: only the data-parallel part is extrapolated.
 
-A program may say what a group is for (Megatron's and DeviceMesh's names). Else what is sent tells: pipelines send from
-rank to rank, experts and embeddings exchange all with all, tensor parallelism sums activations, and so already in the
-forward pass. Gradients are summed in the backward pass and after it.
+A program may name the purpose of a group (Megatron's and DeviceMesh's names). Otherwise its collectives decide:
+pipelines send from rank to rank, experts and embeddings use all-to-alls, tensor parallelism sums activations, in the
+forward pass too. Gradients are summed in the backward pass and after it.
 """
 
 from __future__ import annotations
@@ -45,36 +45,36 @@ _GRADIENTS = 0.5
 
 @dataclass(frozen=True)
 class Group:
-    """A process group, as far as one rank tells."""
+    """A process group, by the trace of one rank."""
 
     name: str
     size: int
-    """-1 where the trace does not tell."""
+    """Number of ranks; -1 if unknown."""
     parallelism: str
-    """`DATA`, `TENSOR`, ...; `UNTOLD` where nothing tells."""
+    """`DATA`, `TENSOR`, ...; `UNTOLD` if unknown."""
     places: npt.NDArray[np.int64]
-    """Its collectives."""
+    """Indices of its collectives."""
     bytes: float
-    """What the rank hands in, in all of them; as many as there are where no size is told."""
+    """Bytes that the rank contributes to all of them; their number if no size is known."""
 
 
 @dataclass(frozen=True)
 class Groups:
-    """All groups of a rank."""
+    """All process groups of a rank."""
 
     groups: tuple[Group, ...]
     replicas: int
-    """Replicas of the model whose gradients are averaged, and of which there may be more."""
+    """Number of replicas of the model whose gradients are averaged, which extrapolation changes."""
     shards: int
-    """Ranks of a replica that have mini-batches of their own: more than one with hybrid sharding alone."""
+    """Ranks of a replica that have mini-batches of their own: more than one only with hybrid sharding."""
     sharded: bool
     """Whether ranks that serve data parallelism keep shards: they gather weights, or scatter gradients."""
     data: npt.NDArray[np.bool_]
-    """Which collectives all of these take part in, [collectives]."""
+    """Whether all replicas take part in a collective, [collectives]."""
 
 
 def groups(collectives: Collectives, found: Iterations, phases: Phases, workers: int) -> Groups:
-    """The groups of one of so many workers."""
+    """Return the groups of one rank of `workers`."""
     of: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
     for index, (name, size) in enumerate(zip(collectives.group, collectives.group_size.tolist(), strict=True)):
         # Where no group has a name, those that exchange are not taken for those that reduce.
@@ -98,7 +98,7 @@ def groups(collectives: Collectives, found: Iterations, phases: Phases, workers:
 
 
 def _replicating(sharding: Group, data: list[Group], collectives: Collectives, workers: int) -> Group | None:
-    """The group that all-reduces what `sharding` has reduced and scattered; None where there is no hybrid sharding.
+    """Return the group that all-reduces what `sharding` reduce-scatters; None without hybrid sharding.
 
     More workers are then more replicas: shards stay within a node (Zhao et al. 2023, *PyTorch FSDP*, section 3.2.2).
     """

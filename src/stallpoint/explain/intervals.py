@@ -14,7 +14,7 @@ Moments: TypeAlias = npt.NDArray[np.bool_]
 
 
 def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
-    """The moments at which at least one of any intervals is under way; those of no length are left out."""
+    """Return the union of any intervals, without those of length 0."""
     begin, stop = np.asarray(start, np.float64), np.asarray(end, np.float64)
     some = stop > begin
     order = np.argsort(begin[some], kind="stable")
@@ -28,12 +28,12 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
 
 
 def length(intervals: Intervals) -> float:
-    """Seconds of all of them."""
+    """Return the total length, s."""
     return float((intervals[:, 1] - intervals[:, 0]).sum())
 
 
 def length_within(intervals: Intervals, begin: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> Seconds:
-    """Seconds of them that lie in each of some windows, [windows]."""
+    """Return the total length within each window, s; [windows]."""
     return _length_until(intervals, end) - _length_until(intervals, begin)
 
 
@@ -43,18 +43,18 @@ def _length_until(intervals: Intervals, moments: npt.NDArray[np.float64]) -> Sec
     before = np.concatenate([[0.0], np.cumsum(intervals[:, 1] - intervals[:, 0])])
     index = np.searchsorted(intervals[:, 0], moments, side="right")
     last = np.maximum(index - 1, 0)
-    # Of the last one that has begun, what is not over yet is taken off.
+    # The part of the last interval that is after the moment is subtracted.
     over = np.maximum(intervals[last, 1] - moments, 0.0)
     return np.asarray(before[index] - np.where(index > 0, over, 0.0))
 
 
 def both(one: Intervals, other: Intervals) -> Intervals:
-    """The moments that are in both."""
+    """Return the intersection."""
     return _where(one, other, lambda a, b: a & b)
 
 
 def without(one: Intervals, other: Intervals) -> Intervals:
-    """The moments of `one` that are not in `other`."""
+    """Return `one` without `other`."""
     return _where(one, other, lambda a, b: a & ~b)
 
 
@@ -67,7 +67,7 @@ def _where(one: Intervals, other: Intervals, chosen: Callable[[Moments, Moments]
 
 
 def _inside(intervals: Intervals, moments: npt.NDArray[np.float64]) -> Moments:
-    """Whether each moment is at the start of an interval or within it."""
+    """Return whether each moment is at the start of an interval or within it."""
     if not len(intervals):
         return np.zeros(len(moments), np.bool_)
     index = np.searchsorted(intervals[:, 0], moments, side="right") - 1

@@ -1,4 +1,4 @@
-"""Iterations of a trace, and what each of them spent its time on."""
+"""Iterations of a trace, and the time of each by cause."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ LOADING = re.compile(r"DataLoader.*__next__|^## (?:load_batch|data)")
 WAITING = re.compile(r"Synchronize$|^(?:cuda|hip)(?:Memcpy|Free|FreeHost|HostFree)$|^hipMemcpyWithStream$")
 """Calls in which the host waits for the device."""
 LONG_CALL = 100e-6
-"""Seconds from which on any call blocks the host, which starts an operator in 5 to 10 µs: a copy from or to pageable
-memory, memory that is taken or given back, a queue that is full."""
+"""Duration from which a call counts as blocking the host, s; starting an operator takes 5 to 10 µs. Such calls copy
+from or to pageable memory, allocate or free memory, or wait for a full queue."""
 FEWEST_PERIODS = 3
-"""Times that something comes again before it is called periodic."""
+"""Minimum number of repetitions of a periodic sequence."""
 SAME = 0.95
-"""Part of a periodic sequence that is the same one period later."""
+"""Minimum fraction of a periodic sequence that is equal one period later."""
 
 MARKED, OPTIMIZED, PERIODIC = "ProfilerStep", "Optimizer.step", "period of kernels"
 CAUSES = ("compute", "exposed_communication", "copy", "data_wait", "host_wait", "launch", "other")
-"""What an iteration's time goes to; they add up to it."""
+"""Causes of an iteration's time, which add up to it."""
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,22 @@ class Iterations:
     """Iterations of one rank; [iterations] each."""
 
     found_by: str
-    """What tells them apart: `MARKED`, `OPTIMIZED` or `PERIODIC`."""
+    """Sign that separates them: `MARKED`, `OPTIMIZED` or `PERIODIC`."""
     begin: npt.NDArray[np.float64]
-    """s; on the device where the host runs ahead of it."""
+    """Start, s; on the device if the host runs ahead of it."""
     end: npt.NDArray[np.float64]
     host_begin: npt.NDArray[np.float64]
-    """When the host began to start them, s."""
+    """Start on the host, s."""
     host_end: npt.NDArray[np.float64]
 
     @classmethod
     def on_host(cls, found_by: str, begin: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> Iterations:
-        """Those that are where the host starts them."""
+        """Return iterations whose times are the host's."""
         return cls(found_by, begin, end, begin, end)
 
     @property
     def seconds(self) -> npt.NDArray[np.float64]:
-        """How long each took."""
+        """Duration of each iteration, s."""
         return self.end - self.begin
 
     @property
@@ -62,19 +62,21 @@ class Iterations:
         return self.begin is not self.host_begin
 
     def part(self, first: int, last: int) -> Iterations:
-        """Those from one place to another."""
+        """Return the iterations with indices from `first` to below `last`."""
         own = slice(first, last)
         return Iterations(self.found_by, self.begin[own], self.end[own], self.host_begin[own], self.host_end[own])
 
     def of(self, moments: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        """Place of the iteration in which the host did something at each moment; -1 where that is none."""
+        """Return the index of the iteration on the host at each moment; -1 if there is none."""
         index = np.searchsorted(self.host_begin, moments, side="right") - 1
         inside = (index >= 0) & (moments < self.host_end[np.maximum(index, 0)])
         return np.where(inside, index, -1)
 
     def followed(self, started: Started) -> Iterations:
-        """The same, on the device where the host runs ahead of it: from the first kernel that an iteration started in
-        the stream that computes most to that of the next one."""
+        """Return the iterations with times of the device if the host runs ahead of it.
+
+        An iteration then lasts from its first kernel in the stream that computes most to that of the next one.
+        """
         own = np.flatnonzero(started.computes & (self.of(started.launch) >= 0))
         if not len(own):
             return self
@@ -94,22 +96,22 @@ class Iterations:
 
 
 _LATE = 0.05
-"""Part of an iteration from which on the device begins it so much later that the host runs ahead."""
+"""Delay of the device from which the host runs ahead, as a fraction of an iteration."""
 _APART = 0.01
-"""Part of an iteration by which the device's then differ from the host's, where nothing lets one wait for the other."""
+"""Minimum difference of the device's and the host's iterations if neither waits for the other, as a fraction of one."""
 
 
 def middle(seconds: npt.NDArray[np.float64]) -> int:
-    """Place of the iteration that takes the median time, the shorter one of two in the middle; [iterations]."""
+    """Return the index of the iteration of median duration, of two the shorter one."""
     return int(np.argsort(seconds, kind="stable")[(len(seconds) - 1) // 2])
 
 
 def iterations(events: Events) -> Iterations | None:
-    """The iterations of a trace, by the first of three signs that is there; None where there is none."""
+    """Return the iterations of a trace, by the first of three signs that it has; None if it has none."""
     marks = events.where(events.kind == MARK)
     steps = marks.where(marks.called(STEP))
     if len(steps):
-        # A step ends where the next one begins; the last has its own end alone.
+        # A step ends where the next one begins; only the last has its own end.
         return Iterations.on_host(MARKED, steps.start, np.append(steps.start[1:], steps.end[-1]))
     ends = marks.end[marks.called(OPTIMIZER)]
     if len(ends) > 1:
@@ -119,7 +121,8 @@ def iterations(events: Events) -> Iterations | None:
 
 
 def _periods(events: Events) -> npt.NDArray[np.float64] | None:
-    """Starts of what comes again and again: kernels, or without a device operators, of the busiest thread."""
+    """Return the starts of periods of the busiest thread's kernels, or operators without a device; None if not
+    periodic."""
     kernels = events.where(events.kind == KERNEL)
     own = kernels if len(kernels) else events.where(events.kind == OPERATOR)
     if not len(own):
@@ -136,11 +139,11 @@ def _periods(events: Events) -> npt.NDArray[np.float64] | None:
 
 
 def seconds_by_cause(events: Events, found: Iterations) -> Mapping[str, npt.NDArray[np.float64]]:
-    """Seconds of `CAUSES` in each iteration, [iterations].
+    """Return the time of each of `CAUSES` in each iteration, s; [iterations].
 
-    With a device, its time: computing; communication, and then copies, beside which nothing computes; and idle time by
-    what the host did meanwhile: it waited for a mini-batch, or a call blocked it, or it was still starting operators
-    (launch). Without a device the host's own operators compute.
+    With a device, its time is split into computing; communication, and then copies, during which nothing computes; and
+    idle time by the host's activity: waiting for a mini-batch, a blocking call, or starting operators (launch). Without
+    a device, the host's own operators compute.
     """
     device = Device.of(events)
     causes = _of_device(device, events) if len(device.events) else _of_host(events)
@@ -163,13 +166,12 @@ def _of_device(device: Device, events: Events) -> dict[str, Intervals]:
 
 
 def blocking(events: Events) -> npt.NDArray[np.bool_]:
-    """Which events are calls that block the host: those that wait for the device, and any that take long."""
+    """Return which events are calls that block the host: those that wait for the device, and all long ones."""
     return np.asarray((events.kind == CALL) & (events.called(WAITING) | (events.seconds >= LONG_CALL)))
 
 
 def blocked_by(events: Events, found: Iterations) -> list[tuple[str, float, int, float]]:
-    """Calls that blocked the host within iterations: name, s of an iteration on average, how many in all, and the
-    longest, s; the one that took most comes first."""
+    """Return name, s per iteration, number and longest duration of calls that blocked the host, by total duration."""
     calls = events.where(blocking(events) & (found.of(events.start) >= 0))
     rows = []
     for name in np.unique(calls.name):
@@ -179,7 +181,7 @@ def blocked_by(events: Events, found: Iterations) -> list[tuple[str, float, int,
 
 
 def _host(events: Events) -> tuple[Intervals, Intervals, Intervals]:
-    """When the host waited for a mini-batch, when a call blocked it, and when it ran operators or calls."""
+    """Return the intervals in which the host waited for a mini-batch, was blocked by a call, and ran operators."""
     loads = events.called(LOADING) & (events.kind == MARK)
     chosen, end = (loads, blocking(events), np.isin(events.kind, (CALL, OPERATOR))), events.end
     loading, waiting, operators = (union(events.start[which], end[which]) for which in chosen)

@@ -13,18 +13,18 @@ from stallpoint.inputs.events import UNKNOWN
 from stallpoint.text import number
 
 MIN_ITERATIONS = 2
-"""Iterations without which nothing shows how far they differ; the graph of one (Chakra's) is the whole of it."""
+"""Minimum number of iterations, which shows their scatter; the graph of one (Chakra's) is complete as it is."""
 MIN_COMPUTING = 0.01
-"""Part of an iteration below which computing was not traced: no training computes as little."""
+"""Minimum fraction of an iteration that computes: less means that computing was not traced."""
 _DATA_PARALLEL = (ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER)
 
 
 MAX_REPLAY_ERROR = 0.05
-"""Part of an iteration by which its replay may be off: what does not give back the trace predicts nothing."""
+"""Maximum error of a replay, as a fraction of an iteration: a larger one allows no predictions."""
 
 
 def lacking(rank: Rank) -> list[str]:
-    """What predictions need and the trace of `rank` does not hold, in words."""
+    """Return in words what predictions need and the trace of `rank` lacks."""
     return list(_lacking(rank))
 
 
@@ -64,5 +64,5 @@ def _lacking(rank: Rank) -> Iterator[str]:
 
 
 def replay_error(rank: Rank) -> float:
-    """By which part of it the replay of an iteration is too long, the median of all; 0 where none is replayed."""
+    """Return the median relative error of the iterations' replays, positive if too long; 0 without replays."""
     return float(np.median(rank.replayed / rank.traced)) - 1 if rank.replays else 0.0

@@ -31,7 +31,7 @@ OTHER = "other"
 
 
 def layer_type(name: str, gradient_bytes: int) -> str:
-    """Type of the layer called `name`, judged by the last part of its name that tells; else ``other``."""
+    """Return the type of the layer `name`, by the last part of its name that has one; else ``other``."""
     for part in reversed(re.split(r"[/.]", name.lower())):
         for pattern, found in _RULES:
             fits = found in _CAN_LEARN if gradient_bytes else found not in _MUST_LEARN

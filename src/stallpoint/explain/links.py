@@ -12,7 +12,7 @@ GB = 1e9
 
 @dataclass(frozen=True)
 class LinkRate:
-    """A kind of link."""
+    """A kind of link and its rate."""
 
     name: str
     bytes_per_second: float

@@ -1,4 +1,4 @@
-"""What the host starts and others do: work on a device's streams, and collectives in threads of Gloo."""
+"""Tasks that the host starts: work on a device's streams, and collectives in threads of Gloo."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from stallpoint.explain.device_activity import COMMUNICATION, computes, on_devic
 from stallpoint.inputs.events import CALL, MARK, OPERATOR, UNKNOWN, Events
 
 HOST_COLLECTIVE = re.compile(r"^(?:gloo|mpi|ucc):")
-"""Marks of torch.distributed around a collective that threads of the host do."""
+"""Marks of torch.distributed around a collective in threads of the host."""
 _STARTS_COLLECTIVE = re.compile(r"^c10d::")
 
 
 @dataclass(frozen=True)
 class Started:
-    """What a trace says was started, in the order of starting it; [started] each."""
+    """Tasks of a trace in the order in which the host started them; [started] each."""
 
     events: Events
     launch: npt.NDArray[np.float64]
-    """When the host started it, s."""
+    """Time of the start on the host, s."""
     by: npt.NDArray[np.int32]
-    """The host's thread that did, as in `Events.thread`."""
+    """Thread of the host that started it, as in `Events.thread`."""
     lane: npt.NDArray[np.int64]
-    """Its stream or thread, from 0: what is in one lane is done one after the other."""
+    """Stream or thread, from 0: tasks of one lane run one after the other."""
     computes: npt.NDArray[np.bool_]
     communicates: npt.NDArray[np.bool_]
 
@@ -34,14 +34,14 @@ class Started:
         return len(self.launch)
 
     def part(self, first: int, last: int) -> Started:
-        """Those from one place to another."""
+        """Return the tasks with indices from `first` to below `last`."""
         own = slice(first, last)
         columns = self.launch[own], self.by[own], self.lane[own], self.computes[own], self.communicates[own]
         return Started(self.events.where(np.arange(first, last)), *columns)
 
     @classmethod
     def of(cls, events: Events) -> Started:
-        """All whose start on the host is known."""
+        """Return all tasks whose start on the host is known."""
         of_device = events.where(on_device(events) & (events.stream >= 0))
         found, launch, by = _by_calls(events, of_device) if len(of_device) else _on_host(events)
         order = np.argsort(launch, kind="stable")
@@ -53,7 +53,7 @@ class Started:
 
 
 def _by_calls(events: Events, of_device: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArray[np.int32]]:
-    """What ran on a device whose call on the host is known, and when and by which thread it was called."""
+    """Return the device's events with a known call on the host, and the time and thread of that call."""
     calls = events.where((events.kind == CALL) & (events.correlation >= 0))
     index = _first_places(calls.correlation, of_device.correlation)
     known = index >= 0
@@ -61,7 +61,7 @@ def _by_calls(events: Events, of_device: Events) -> tuple[Events, npt.NDArray[np
 
 
 def _first_places(known: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where each of the wanted values stands first among the known ones; -1 where it does not."""
+    """Return the index of each wanted value's first occurrence among the known ones; -1 without one."""
     if not len(known):
         return np.full(len(wanted), UNKNOWN)
     order = np.argsort(known, kind="stable")
@@ -70,7 +70,7 @@ def _first_places(known: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -
 
 
 def _on_host(events: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArray[np.int32]]:
-    """Collectives of the host's threads, each started by the last operator of torch.distributed that started none."""
+    """Return collectives of the host's threads, each started by the next operator of torch.distributed before it."""
     marks = events.where((events.kind == MARK) & events.called(HOST_COLLECTIVE))
     operators = events.where((events.kind == OPERATOR) & events.called(_STARTS_COLLECTIVE))
     launch, by = marks.start.copy(), marks.thread.copy()
