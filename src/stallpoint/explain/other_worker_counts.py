@@ -1,11 +1,11 @@
-"""Iterations of a trace at other worker counts: its all-reduces by the law of their scheme, all else as traced.
+"""Iterations of a trace at other worker counts: all-reduces by the law of their scheme, everything else as traced.
 
 Each worker keeps its mini-batch (weak scaling). An all-reduce takes α·f(p) + β·g(p)·m (`models.terms.reductions`), an
-all-gather or a reduce-scatter half of that; the iteration's graph is replayed with them (`Cycle`). One rank's trace
-does not tell how much of it was waiting for other ranks; of several the last that came did not wait. Waiting is never
-negative, so α + β·m lies below all messages, and as near to them as it can (a deterministic frontier; Aigner & Chu
-1968); what is beyond it stays as it was. Sizes that lie close together tell little of α; it is at most what the
-shortest collective of any kind took for each of its rounds, and anything down to 0.
+all-gather or a reduce-scatter half of that; the iteration's graph is replayed with these times (`Cycle`). Waiting for
+other ranks is not identifiable from one rank's trace; of several ranks, the last-arriving one did not wait. As waiting
+is never negative, α + β·m is the highest line below all collectives (a deterministic frontier; Aigner & Chu 1968), and
+the time above it stays as traced. From similar sizes α is hardly identifiable: it lies between 0 and the shortest time
+per round of any collective.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from stallpoint.models.taskgraph.cycle_time import Cycle
 from stallpoint.models.terms.reductions import REDUCTION_LAWS, ReductionLaw
 
 RING, TREE = REDUCTION_LAWS["ring"], REDUCTION_LAWS["rabenseifner"]
-"""NCCL goes round a ring, or up and down double trees, whose rounds grow with log p and whose bytes do not."""
+"""Schemes of NCCL: a ring, or double trees, whose rounds grow with log p and whose bytes do not."""
 FURTHEST = 8
-"""Times the traced workers up to which others are predicted: of links that were not traced nothing is known."""
+"""Maximum predicted worker count over the traced one, as further links were not traced."""
 
 
 USUAL = Scatter(0.01, 4.0)
-"""How far iterations of one training lie apart, as far as few of them do not show it."""
+"""Usual scatter of iterations of one training, a prior for few of them."""
 ERROR = Scatter(0.043, 6.0)
-"""How far predictions of other worker counts were off: the six of the benchmark `own-traces` (docs/traces.md)."""
+"""Error of predictions at other worker counts: that of six in the benchmark `own-traces` (docs/traces.md)."""
 
 
 class NotIdentifiable(LookupError):
-    """The trace does not hold what a prediction needs; `reasons` say what."""
+    """The trace lacks what a prediction needs, by `reasons`."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__("; ".join(reasons))
@@ -57,16 +57,16 @@ class NotIdentifiable(LookupError):
 
 @dataclass(frozen=True)
 class IterationCollectives:
-    """The collectives of one iteration in the order of starting, as `Cycle` has them; [collectives] each."""
+    """Collectives of one iteration in the order of their starts, as in `Cycle`; [collectives] each."""
 
     rounds: Reals
-    """Times the rounds of a reduce-scatter: 2 of an all-reduce; 0 of what stays as it was traced."""
+    """Rounds over those of a reduce-scatter: 2 for an all-reduce; 0 for a collective that stays as traced."""
     bytes: Reals
-    """Of the whole buffer: what each rank hands in, of an all-gather what comes out."""
+    """Bytes of the complete buffer: each rank's input, for an all-gather its output."""
     seconds: Reals
-    """As traced."""
+    """Traced duration, s."""
     least: Reals
-    """What the rank that came last took; infinite where one rank's trace does not tell."""
+    """Duration on the last-arriving rank, s; inf if only one rank was traced."""
     all_reduces: npt.NDArray[np.bool_]
     """Which of them are all-reduces among all workers."""
 
@@ -80,14 +80,14 @@ class Link:
     source: str = ""
     """`LOG`, `COUNTS`, `RANKS` or `ONE_RANK`."""
     trees: bool | None = None
-    """Whether messages went up and down trees, and not round a ring; None where one worker count does not tell."""
+    """Whether the scheme is trees rather than a ring; None if one worker count does not identify it."""
 
     def doubted(self, share: float, count: int) -> Link:
-        """The same, as sure as `share` of the ranks and `count` iterations make it.
+        """Return the link with the uncertainty from `share` traced ranks and `count` iterations.
 
-        Only the rank that comes last waits for none. With the probability that this is one of those traced, what
-        waited least did not wait; else anything less may be the transfer. Few iterations show little of how far
-        transfers differ.
+        Only the last-arriving rank does not wait. With the probability that it was traced, the shortest duration holds
+        no waiting; otherwise the transfer may take any fraction of it. The scatter of transfers has a prior for few
+        iterations.
         """
         random = generator(0, "link", count, share)
         last = random.random(REPLICATES) < max(share, _LEAST_LAST)
@@ -100,29 +100,29 @@ class Link:
 
 LOG, COUNTS, RANKS, ONE_RANK = "log", "worker counts", "ranks", "one rank"
 TRANSFERS = Scatter(0.05, 4.0)
-"""How far transfers of one size lie apart from iteration to iteration, as far as few iterations do not show it."""
+"""Usual scatter of transfers of one size between iterations, a prior for few of them."""
 _LEAST_LAST = 0.1
-"""Probability that a traced rank came last, at least: the frontier stays in the interval."""
+"""Minimum probability that a traced rank arrived last, which keeps the frontier in the interval."""
 
 
 @dataclass(frozen=True)
 class Transfers:
-    """What replicas of one training sent to each other, [collectives] each."""
+    """Transfers between replicas of one training; [collectives] each."""
 
     workers: Reals
-    """Replicas among which each was sent."""
+    """Number of replicas that took part."""
     rounds: Reals
     """As in `IterationCollectives`."""
     bytes: Reals
     """As in `IterationCollectives`."""
     seconds: Reals
-    """What each took, as long as on the rank that waited least."""
+    """Duration on the rank that waited least, s."""
     without_waiting: npt.NDArray[np.bool_]
-    """Whether that rank is known; if not, the time may hold waiting."""
+    """Whether that rank is known; otherwise the duration may include waiting."""
 
     @classmethod
     def of(cls, rank: Rank, least: Reals | None = None) -> Transfers:
-        """Those of known size in a trace; `least` as in `learn`."""
+        """Return the transfers of known size in a trace; `least` as in `learn`."""
         collectives, workers = rank.collectives, rank.groups.replicas
         rounds, sizes = _rounds(rank), _bytes(rank)
         least = np.full(len(collectives), np.inf) if least is None else least
@@ -132,12 +132,12 @@ class Transfers:
         return cls(np.full(int(own.sum()), float(workers)), rounds[own], sizes[own], taken, without_waiting)
 
     def __add__(self, other: Transfers) -> Transfers:
-        """Both, one after the other."""
+        """Return both, concatenated."""
         both = ((getattr(self, of.name), getattr(other, of.name)) for of in fields(self))
         return Transfers(*map(np.concatenate, both))
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Transfers:
-        """Those that are `chosen`."""
+        """Return the `chosen` transfers."""
         return Transfers(*(getattr(self, of.name)[chosen] for of in fields(self)))
 
 
@@ -154,24 +154,24 @@ def _bytes(rank: Rank) -> Reals:
 
 @dataclass(frozen=True)
 class Change:
-    """Something that could be different; see `CHANGES`."""
+    """A hypothetical change; see `CHANGES`."""
 
     bytes: float = 1.0
-    """Times the bytes."""
+    """Factor of the bytes."""
     bandwidth: float = 1.0
-    """Times the bandwidth."""
+    """Factor of the bandwidth."""
     pairs: bool = False
-    """Two neighbouring all-reduces become one, which goes when the second is ready."""
+    """Whether two neighbouring all-reduces are fused into one, which starts when the second is ready."""
     sharded: bool = False
-    """Fully sharded (FSDP): see `_gathering`."""
+    """Whether weights are fully sharded (FSDP): see `_gathering`."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What predictions at any worker count take from a trace."""
+    """Data that predictions at any worker count take from a trace."""
 
     workers: int
-    """p of the trace: replicas of the model, each of them on `each` ranks."""
+    """Replicas of the model in the trace, each on `each` ranks."""
     each: int
     shards: int
     """Ranks of a replica that have mini-batches of their own."""
@@ -180,24 +180,24 @@ class Known:
     shares_link: bool
     """Whether collectives share the link with one another, as those of Gloo's two threads do."""
     seconds: Reals
-    """Iterations as traced, [iterations]."""
+    """Traced duration of each iteration, s; [iterations]."""
     forward: Reals
-    """Their forward passes, s; not a number where the trace does not tell, [iterations]."""
+    """Duration of each forward pass, s; nan if unknown; [iterations]."""
     replays: Sequence[Sequence[Cycle]]
-    """Of each iteration by hosts that may be, [hosts][iterations]."""
+    """Replays of each iteration for each possible speed of the host, [hosts][iterations]."""
     iteration_collectives: Sequence[IterationCollectives]
     link: Link
     drawn: npt.NDArray[np.int64]
-    """The host and the iteration that each replicate stands for, [2, 1 + REPLICATES]."""
+    """Indices of the host and the iteration of each replicate, [2, 1 + REPLICATES]."""
     trees: npt.NDArray[np.bool_]
-    """Which replicates take trees rather than rings at other worker counts, [1 + REPLICATES]."""
+    """Whether a replicate uses trees rather than rings at other worker counts, [1 + REPLICATES]."""
 
     def iteration(self, workers: int, change: Change | None = None) -> Ensemble:
-        """Seconds of an iteration among so many workers."""
+        """Return the duration of an iteration on `workers` replicas, s."""
         return np.asarray(self.iterations([(workers, change or Change())])[0])
 
     def iterations(self, cases: Sequence[tuple[int, Change]]) -> Reals:
-        """The same of several counts and changes at once, [cases, 1 + REPLICATES]."""
+        """Return durations for several counts and changes at once, s; [cases, 1 + REPLICATES]."""
         found = np.empty((len(cases), 1 + REPLICATES))
         for host, index in np.unique(self.drawn, axis=1).T.tolist():
             own = (self.drawn == [[host], [index]]).all(0)
@@ -221,7 +221,7 @@ class Known:
                 after = replayed.iteration(stays[:, None] + np.stack(there, 1) + np.stack(waits, 1))
                 for row, (p, change) in enumerate(some):
                     if change.sharded and p > 1:
-                        # All-gather and reduce-scatter of the backward pass take the all-reduce's place.
+                        # All-gather and reduce-scatter of the backward pass replace the all-reduce.
                         gathers = there[row][collectives.all_reduces][::-1] / 2
                         after[row] += _gathering(
                             gathers, collectives.bytes[collectives.all_reduces][::-1], self.forward[index]
@@ -230,13 +230,15 @@ class Known:
         return np.asarray(found * np.stack([self._error(p) for p, _ in cases]))
 
     def _error(self, workers: int) -> Ensemble:
-        """What a training of so many workers may differ by from its prediction, as a factor, the same for each change:
-        what few iterations may, and at other counts than the traced one what predictions of others were off by."""
+        """Return the error of a prediction at this worker count, as a factor that is the same for each change.
+
+        It is that of few iterations, and at other counts than the traced one also that of earlier predictions.
+        """
         few = self.few_iterations("workers", workers)
         return few if workers == self.workers else few * _scattered(ERROR, "error", workers)
 
     def few_iterations(self, *key: object) -> Ensemble:
-        """What the median of so many iterations may be off by, as a factor; another draw for each key."""
+        """Return the error of the median of few iterations, as a factor; another draw for each key."""
         count = len(self.seconds)
         own = float(np.square(np.log(self.seconds / np.median(self.seconds))).sum())
         freedom = USUAL.freedom + count - 1
@@ -246,7 +248,7 @@ class Known:
     def _cost(
         self, collectives: IterationCollectives, workers: int, replicates: npt.NDArray[np.bool_], change: Change
     ) -> Reals:
-        """Seconds of transfers, [collectives, replicates]."""
+        """Return the duration of transfers, s; [collectives, replicates]."""
         if workers < 2:
             return np.zeros((len(collectives.bytes), int(replicates.sum())))
         p = np.array(float(workers))
@@ -261,19 +263,19 @@ class Known:
 
 
 def _scattered(by: Scatter, *key: object) -> Ensemble:
-    """Factors whose logarithms are Student's t times a deviation; the first is 1."""
+    """Return factors whose logarithms are Student's t times a deviation; the first is 1."""
     draws = generator(0, *key).standard_t(by.freedom, REPLICATES)
     return np.append(1.0, np.exp(np.clip(by.deviation * draws, -MAX_ERROR, MAX_ERROR)))
 
 
 _AT_ONCE = 4_000_000
-"""Times of collectives that are replayed at once."""
+"""Maximum number of collectives' durations that are replayed at once."""
 MAX_ERROR = 1.0
-"""Largest logarithm of an error: Student's t has rare draws that nobody believes."""
+"""Maximum logarithm of an error, as Student's t has rare extreme draws."""
 
 
 def _merged(collectives: IterationCollectives, change: Change) -> npt.NDArray[np.bool_]:
-    """Which all-reduces go with the next one."""
+    """Return which all-reduces are fused with the next one."""
     merged = np.zeros(len(collectives.bytes), np.bool_)
     own = np.flatnonzero(collectives.all_reduces)
     if change.pairs:
@@ -282,7 +284,7 @@ def _merged(collectives: IterationCollectives, change: Change) -> npt.NDArray[np
 
 
 def _changed(collectives: IterationCollectives, change: Change) -> IterationCollectives:
-    """The collectives with pairs of all-reduces merged, where they are to be."""
+    """Return the collectives, with pairs of all-reduces fused if the change says so."""
     merged = np.flatnonzero(_merged(collectives, change))
     if not len(merged):
         return collectives
@@ -295,10 +297,10 @@ def _changed(collectives: IterationCollectives, change: Change) -> IterationColl
 
 
 def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
-    """How much longer a forward pass [s] takes whose blocks are gathered, one ahead, [...].
+    """Return the time that gathering each block, one ahead, adds to a forward pass, s; [...].
 
-    `seconds` [blocks, ...] of each block's all-gather, in forward order. A trace does not say where in the forward pass
-    a message's layers are: blocks compute for as long as their part of the bytes.
+    `seconds` [blocks, ...] is the duration of each block's all-gather, in forward order. As a trace does not map
+    buckets to layers of the forward pass, each block's computing time is proportional to its bytes.
     """
     computing = forward * sizes / sizes.sum()
     gathered, computed = seconds[0], seconds[0]
@@ -318,11 +320,11 @@ def learn(
     traced: int | None = None,
     elsewhere: Sequence[Transfers] = (),
 ) -> Known:
-    """Learn from the collectives of a data-parallel training; `NotIdentifiable` where the trace lacks what that needs.
+    """Estimate what predictions need from a data-parallel training; `NotIdentifiable` if the trace lacks it.
 
-    `link` is what a log of another program says of it; `least` [collectives] what the last of all ranks took,
-    `traced` of them (None: of all where `least` is given, else of one). `elsewhere` are the same training's transfers
-    among other numbers of workers.
+    `link` is from a log of another program; `least` [collectives] is the duration on the last-arriving rank of `traced`
+    ones (None: of all if `least` is given, else of one). `elsewhere` are the same training's transfers at other worker
+    counts.
     """
     if lacks := lacking(rank):
         raise NotIdentifiable(lacks)
@@ -399,19 +401,19 @@ def learn(
 
 
 _STEPS = 1024  # values of α that are tried
-_ENOUGH = 0.5  # of the messages, of which it is known what the last rank took: others' events may be lost
-_SCATTER = 0.01  # of a message's time, beside what it waits
+_ENOUGH = 0.5  # fraction of transfers with a known last rank, as others' events may be lost
+_SCATTER = 0.01  # of a transfer's duration, in addition to its waiting
 
 
 def _max_latency(collectives: Collectives, workers: int) -> float:
-    """The most that a round's latency can be, s: no collective can have ended sooner."""
+    """Return the maximum latency of a round, s, by the shortest collective."""
     groups = np.where(collectives.group_size > 1, collectives.group_size, workers)
     rounds = np.array([ROUNDS.get(kind, 0) for kind in collectives.kind]) * (groups - 1)
     return float((collectives.seconds[rounds > 0] / rounds[rounds > 0]).min())
 
 
 def _link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, random: np.random.Generator) -> Link:
-    """α and β of the law that is nearest to the transfers; a round's latency is at most `latency`, s."""
+    """Return α and β of the law nearest to the transfers; a round's latency is at most `latency`, s."""
     if of.without_waiting.mean() < _ENOUGH:
         return replace(_frontier(of, latency, random), source=ONE_RANK)
     known = of.where(of.without_waiting)
@@ -425,18 +427,18 @@ def _link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, random: n
 
 
 def _frontier(of: Transfers, max_latency: float, random: np.random.Generator) -> Link:
-    """α and β of a ring that lies below all messages and nearest to them.
+    """Return α and β of a ring whose law is the highest one below all transfers.
 
-    Waiting is taken to be exponentially distributed: replicates are drawn by what each α then leaves to wait for.
+    Waiting is assumed to be exponentially distributed: replicates are drawn by the waiting that each α leaves.
     """
-    (turns, moved), seconds = _design(of, RING).T, of.seconds
+    (rounds, moved), seconds = _design(of, RING).T, of.seconds
     tried = np.linspace(0, max_latency, _STEPS)
-    # Of those alike the shortest alone can touch the frontier.
-    alike, index = np.unique(np.stack([turns, moved]), axis=1, return_inverse=True)
-    shortest = np.full(alike.shape[1], np.inf)
+    # Of equal transfers only the shortest can touch the frontier.
+    distinct, index = np.unique(np.stack([rounds, moved]), axis=1, return_inverse=True)
+    shortest = np.full(distinct.shape[1], np.inf)
     np.minimum.at(shortest, index.ravel(), seconds)
-    slopes = np.array([max(0.0, float(((shortest - alike[0] * alpha) / alike[1]).min())) for alpha in tried])
-    waiting = np.maximum(seconds.mean() - turns.mean() * tried - moved.mean() * slopes, 0.0)
+    slopes = np.array([max(0.0, float(((shortest - distinct[0] * alpha) / distinct[1]).min())) for alpha in tried])
+    waiting = np.maximum(seconds.mean() - rounds.mean() * tried - moved.mean() * slopes, 0.0)
     usual = waiting.min() + _SCATTER * seconds.mean()
     likely = np.exp((waiting.min() - waiting) * len(seconds) / usual)
     drawn = np.append(waiting.argmin(), random.choice(_STEPS, REPLICATES, p=likely / likely.sum()))
@@ -444,7 +446,7 @@ def _frontier(of: Transfers, max_latency: float, random: np.random.Generator) ->
 
 
 def link_of(rows: Sequence[AllReduce], workers: int, seed: int = 0) -> Link:
-    """α and β of a ring from another program's log of all-reduces, as `_fitted`."""
+    """Return α and β of a ring from another program's log of all-reduces, as `_fitted`."""
     sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
     count = len(rows)
     collectives = Transfers(
@@ -454,13 +456,13 @@ def link_of(rows: Sequence[AllReduce], workers: int, seed: int = 0) -> Link:
 
 
 def _design(of: Transfers, law: ReductionLaw) -> Reals:
-    """What α and β are multiplied with, [collectives, 2]."""
+    """Return the factors of α and β, [collectives, 2]."""
     latency, bandwidth = law.latency(of.workers), law.bandwidth(of.workers)
     return np.stack([of.rounds * latency / 2, of.rounds * bandwidth / 2 * of.bytes], -1)
 
 
 def _fitted(of: Transfers, law: ReductionLaw, random: np.random.Generator) -> Link:
-    """α and β of a law by least squares, of the messages and of messages drawn from them."""
+    """Return α and β of a law by least squares, for the transfers and for resampled ones."""
     count, design = len(of.seconds), _design(of, law)
     drawn = np.concatenate([[np.arange(count)], random.integers(count, size=(REPLICATES, count))])
     alpha, beta = np.moveaxis(non_negative_fit(design[drawn], of.seconds[drawn]), -1, 0)
@@ -468,16 +470,16 @@ def _fitted(of: Transfers, law: ReductionLaw, random: np.random.Generator) -> Li
 
 
 def worker_counts(workers: int) -> list[int]:
-    """Those that are predicted: one and those traced, and their doublings up to `FURTHEST` times the traced ones."""
+    """Return the predicted counts: 1 and the traced one, and their doublings up to `FURTHEST` times the traced one."""
     doublings = (start * 2**power for start in (1, workers) for power in range((FURTHEST * workers).bit_length()))
     return sorted({count for count in doublings if count <= FURTHEST * workers})
 
 
 def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, Any]:
-    """Throughput at every of `worker_counts`, where doubling the workers stops paying, and what changes would gain.
+    """Return the throughput at each of `worker_counts`, the stalling point, and the gain of each change.
 
-    In samples/s where the mini-batch is given, else in iterations of what has one: a worker, or those that share it.
-    Speedups are those over one replica.
+    Throughput is in samples/s if the mini-batch is given, else in iterations of a worker, or of the workers that share
+    a mini-batch. Speedups are over one replica.
     """
     counts = worker_counts(known.workers)
     changes = {name: change for name, change in CHANGES.items() if _identifiable(known, change)}
@@ -517,17 +519,17 @@ def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, 
 
 
 def _overlap(collectives: Collectives, chosen: npt.NDArray[np.bool_]) -> bool:
-    """Whether one of them begins while another one is under way."""
+    """Return whether chosen collectives overlap in time."""
     start, end = collectives.start[chosen], collectives.start[chosen] + collectives.seconds[chosen]
     return bool((start[1:] < np.maximum.accumulate(end)[:-1] - _ROUNDING).any())
 
 
 _ROUNDING = 1e-6
-"""Seconds by which two that follow one another may seem to overlap."""
+"""Apparent overlap of consecutive collectives that is ignored, s."""
 
 
 def _identifiable(known: Known, change: Change) -> bool:
-    """What changes which messages there are: not where they share the link, as others would share it otherwise."""
+    """Return whether the effect of a change is identifiable: not that of other collectives on a shared link."""
     if known.shares_link and (change.sharded or change.pairs):
         return False
     all_reduces = min(int(collectives.all_reduces.sum()) for collectives in known.iteration_collectives)
@@ -542,4 +544,4 @@ CHANGES: Mapping[str, Change] = {
     "buckets twice as large": Change(pairs=True),
     "FSDP in place of DDP": Change(sharded=True),
 }
-"""What is asked of every trace."""
+"""Changes that are predicted for every trace."""

@@ -1,4 +1,4 @@
-"""All that is understood of one rank's trace, for predictions, records and pages alike."""
+"""The interpretation of one rank's trace, for predictions, records and pages."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from stallpoint.models.taskgraph.cycle_time import Cycle, cycle
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank."""
+    """Iterations, tasks, collectives and replays of one rank."""
 
     trace: Trace
     iterations: Iterations
     causes: Mapping[str, npt.NDArray[np.float64]]
-    """As `seconds_by_cause` gives them, [iterations]."""
+    """Seconds by cause, as from `seconds_by_cause`, [iterations]."""
     started: Started
     collectives: Collectives
     replays: Mapping[int, Cycle]
-    """Of iterations by their place: of all, or of as many as `MAX_STARTED` allows."""
+    """Replays by the index of their iteration: of all, or as many as `MAX_STARTED` allows."""
     other_hosts: Sequence[Mapping[int, Cycle]]
-    """The same with hosts that work as long as `FASTER_HOSTS` says: where the device is never idle."""
+    """Replays for each of `FASTER_HOSTS`, if the device is never idle."""
     phases: Phases
     workers: int
-    """Of the whole training, as far as the trace tells."""
+    """Number of workers of the training, as far as known."""
     groups: Groups
 
     @classmethod
     def of(cls, trace: Trace) -> Rank | None:
-        """What is understood of a trace; None where it has no iterations."""
+        """Return the interpretation of a trace; None without iterations."""
         found = iterations(trace.events)
         if found is None:
             return None
@@ -59,29 +59,29 @@ class Rank:
 
     @property
     def on_device(self) -> bool:
-        """Whether a device computed."""
+        """Whether the work was on a device."""
         return bool(np.isin(self.started.events.kind, (KERNEL, COPY)).any())
 
     @property
     def replayed(self) -> npt.NDArray[np.float64]:
-        """Those iterations as their graphs give them back, s, [replays]."""
+        """Duration of the replayed iterations, s; [replays]."""
         return np.array([float(one.iteration(one.seconds)) for one in self.replays.values()])
 
     @property
     def traced(self) -> npt.NDArray[np.float64]:
-        """The same iterations as they were traced, s, [replays]."""
+        """Traced duration of the replayed iterations, s; [replays]."""
         return self.iterations.seconds[list(self.replays)]
 
 
 MAX_STARTED = 100_000
-"""What was started in the iterations that are replayed: each takes a kilobyte of a graph, and there may be millions."""
+"""Maximum number of tasks in replayed iterations: each takes 1 kB of a graph, and a trace may have millions."""
 
 
 FASTER_HOSTS = (0.5, 0.0)
-"""Parts of its traced time that the host may work for as well where the device is never idle, which shows that the host
-is not the limit, and not how long it takes; the first is the one that is taken where one is."""
+"""Fractions of its traced time that the host may take if the device is never idle: the host is then not the limit, and
+its own time is unknown. A single replay uses the first."""
 _BUSY = 0.99
-"""Part of an iteration from which on the device is never idle."""
+"""Busy fraction of an iteration from which the device counts as never idle."""
 
 
 def _never_idle(causes: Mapping[str, npt.NDArray[np.float64]], found: Iterations) -> bool:
@@ -92,14 +92,16 @@ def _never_idle(causes: Mapping[str, npt.NDArray[np.float64]], found: Iterations
 def _replays(
     events: Events, found: Iterations, started: Started, slowdowns: Sequence[float]
 ) -> list[dict[int, Cycle]]:  # fmt: skip
-    """Replays of the iterations in the middle of the trace, as many as `MAX_STARTED` allows but one at least; for each
-    slowdown of the host."""
+    """Return replays of iterations in the middle of the trace, for each slowdown of the host.
+
+    They are as many as `MAX_STARTED` allows, but at least one.
+    """
     counts = np.bincount(found.of(started.launch) + 1, minlength=len(found.seconds) + 1)[1:]
     busiest = max(1, int(counts.max(initial=0)) * len(slowdowns))
     many = int(np.clip(MAX_STARTED // busiest, 1, len(counts)))
     first = (len(counts) - many) // 2
     own = found.part(first, first + many)
-    # What was started in the iteration before is what the first one waits for.
+    # The first iteration waits for tasks of the one before.
     begin, end = found.host_begin[max(0, first - 1)] if first else -np.inf, own.host_end[-1]
     if first + many == len(counts):
         end = np.inf
@@ -115,9 +117,9 @@ def _replays(
 
 
 def read_ranks(files: Sequence[Path], workers: int | None = None) -> list[tuple[Trace, Rank | None]]:
-    """Every trace, in the order of ranks, with what is understood of it.
+    """Return every trace with its interpretation, in the order of ranks.
 
-    `workers` where a trace does not say how many there were; else graphs of an iteration are of as many as there are.
+    `workers` is used for traces without a number of workers; by default it is the number of graphs of an iteration.
     """
     traces = sorted((trace for file in files for trace in trace_formats.read(file)), key=lambda trace: trace.rank)
     numbers = {trace.rank for trace in traces if trace.graph}

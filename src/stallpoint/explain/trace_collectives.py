@@ -1,4 +1,4 @@
-"""Collectives in a trace: what was sent, among whom, when it could begin and how long it took."""
+"""Collectives in a trace: their kinds, sizes, groups, earliest starts and durations."""
 
 from __future__ import annotations
 
@@ -41,40 +41,40 @@ _NAMES = dict.fromkeys(("send", "recv"), SEND_RECEIVE) | {
 
 @dataclass(frozen=True)
 class Collectives:
-    """Those of one rank's iterations, in the order of their start; [collectives] each."""
+    """Collectives of one rank's iterations, in the order of their starts; [collectives] each."""
 
     iteration: npt.NDArray[np.int64]
-    """Place of the iteration in which the host started it."""
+    """Index of the iteration in which the host started it."""
     kind: tuple[str, ...]
-    """As NCCL names its functions, e.g. `ALL_REDUCE`; empty where neither a name nor its arguments tell."""
+    """Name of NCCL's function, e.g. `ALL_REDUCE`; empty if neither a name nor arguments give it."""
     requested: npt.NDArray[np.bool_]
-    """Whether that is what was asked for, and not a kernel that serves several: send and receive is all-to-all too."""
+    """Whether the kind is that of the call, not of a kernel that serves several: all-to-alls use send and receive."""
     algorithm: tuple[str, ...]
-    """``RING``, ``TREE``, ...; empty where the name does not tell."""
+    """``RING``, ``TREE``, ...; empty if unknown."""
     protocol: tuple[str, ...]
-    """``LL``, ``LL128`` or ``SIMPLE``; empty where the name does not tell."""
+    """``LL``, ``LL128`` or ``SIMPLE``; empty if unknown."""
     bytes: npt.NDArray[np.int64]
-    """What each rank hands in; -1 where the trace does not tell."""
+    """Input of each rank, bytes; -1 if unknown."""
     group_size: npt.NDArray[np.int64]
-    """Ranks that take part; -1 where the trace does not tell."""
+    """Number of ranks that take part; -1 if unknown."""
     group: tuple[str, ...]
-    """Name of the process group; empty where the trace does not tell."""
+    """Name of the process group; empty if unknown."""
     purpose: tuple[str, ...]
-    """What its program says that the group is for; empty where the trace does not tell."""
+    """Purpose of the group by its program; empty if unknown."""
     ready: npt.NDArray[np.float64]
-    """When it could have begun: it was started, and what was started before it had been computed, s."""
+    """Earliest possible start, s: after its call, and after all computing that was started before."""
     start: npt.NDArray[np.float64]
-    """s."""
+    """Start, s."""
     seconds: npt.NDArray[np.float64]
-    """How long it took, waiting for other ranks included."""
+    """Duration with waiting for other ranks, s."""
     index: npt.NDArray[np.int64]
-    """Place among `Started`."""
+    """Index in `Started`."""
 
     def __len__(self) -> int:
         return len(self.iteration)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Collectives:
-        """Some of them."""
+        """Return the chosen collectives."""
         places = np.flatnonzero(chosen)
         some: dict[str, Any] = {
             name: tuple(of[at] for at in places) if isinstance(of, tuple) else of[chosen]
@@ -84,7 +84,7 @@ class Collectives:
 
 
 def collectives(events: Events, started: Started, found: Iterations) -> Collectives:
-    """The collectives that were started in one of the iterations."""
+    """Return the collectives that were started within iterations."""
     iteration = found.of(started.launch)
     index = np.flatnonzero(started.communicates & (iteration >= 0))
     index = index[np.argsort(started.events.start[index], kind="stable")]
@@ -118,7 +118,7 @@ def collectives(events: Events, started: Started, found: Iterations) -> Collecti
 def _around(
     events: Events, moments: npt.NDArray[np.float64], threads: npt.NDArray[np.int32]
 ) -> list[tuple[str, Message]]:
-    """Kind and size by the marks and operators around each of some moments of threads, the innermost that tell them."""
+    """Return kind and size at each moment, from the innermost mark or operator of its thread that has them."""
     marks = events.where(np.isin(events.kind, (MARK, OPERATOR)) & events.called(_AROUND))
     kinds = dict(zip(marks.name.tolist(), (_kind(name) for name in marks.text(marks.name)), strict=True))
     ends = marks.end
@@ -152,6 +152,6 @@ def _first(pattern: re.Pattern[str], name: str) -> str:
 
 
 def _ready(started: Started) -> npt.NDArray[np.float64]:
-    """When each could have begun, by what was started before it and computes, [started]."""
+    """Return the earliest possible start of each task, by its call and earlier computing, s; [started]."""
     ends = np.maximum.accumulate(np.where(started.computes, started.events.end, -np.inf))
     return np.maximum(started.launch, ends)

@@ -1,4 +1,4 @@
-"""Phases of a training iteration in a trace: forward, backward, communication that nothing hides, and the update."""
+"""Phases of a training iteration in a trace: forward, backward, exposed communication, and the update."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ Reals = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Phases:
-    """They add up to the iteration; not a number where no backward pass is marked; s, [iterations] each.
+    """Phases that add up to the iteration, s; nan if no backward pass is marked; [iterations] each.
 
-    A phase begins on the device when the first kernel does that the host started in it; without a device when the
-    host itself does.
+    A phase begins on the device with the first kernel that the host started in it, and without a device on the host.
     """
 
     data_wait: Reals
     copy: Reals
-    """Of the mini-batch to the device, where nothing hides it."""
+    """Exposed copy of the mini-batch to the device."""
     forward: Reals
     backward_start: Reals
-    """Since the start of the iteration."""
+    """Start of the backward pass, since that of the iteration."""
     backward: Reals
     exposed: Reals
-    """From the end of the backward pass to that of the last collective that was started by then."""
+    """Time from the end of the backward pass to that of the last collective that was started by then."""
     update: Reals
     communication: Reals
-    """While at least one collective was under way."""
+    """Time in which at least one collective was under way."""
 
 
 def phases(
     events: Events, found: Iterations, started: Started, collectives: Collectives, causes: Mapping[str, Reals]
 ) -> Phases:
-    """The phases of each iteration."""
+    """Return the phases of each iteration."""
     backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
     # Events stand by their starts, what was started by its launch, and collectives by their starts.
     ends = backward.end
@@ -74,11 +73,11 @@ def phases(
 
 
 _LATE = 1e-3
-"""Seconds after the backward pass until which its last collective is started."""
+"""Delay after the backward pass by which its last collective has started, s."""
 
 
 def _computed(started: Started, begin: float, end: float) -> tuple[float, float]:
-    """When what the host started within a time ran on the device; the time itself where that was nothing."""
+    """Return the interval on the device of tasks that the host started in an interval; the same if there are none."""
     first, last = np.searchsorted(started.launch, begin), np.searchsorted(started.launch, end, side="right")
     own = first + np.flatnonzero(started.computes[first:last])
     if not len(own):

@@ -1,4 +1,4 @@
-"""What a rank did in one iteration, as spans in lanes: the host, and each stream or thread that it started work in."""
+"""Activity of a rank in one iteration, as spans in lanes: the host, and each stream or thread that it uses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from stallpoint.inputs.events import CALL, COPY, FILL, MARK, OPERATOR
 
 COMPUTE, COMMUNICATION, COPIES, WAIT, DATA = "compute", "communication", "copy", "wait", "data wait"
 HOST = "host"
-"""Operators and calls of the host of a device, which computes itself: the host starts that."""
+"""Kind of a device's host's operators and calls, which only start work."""
 FINEST = 1 / 1000
-"""Part of an iteration below which a gap between two spans of one kind is not told."""
+"""Minimum gap between two spans of one kind, as a fraction of an iteration."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Something of one kind in a lane; s since the iteration began."""
+    """Activity of one kind in a lane; begin and end in s since the iteration began."""
 
     lane: str
     kind: str
@@ -30,7 +30,7 @@ class Span:
 
 
 def spans(rank: Rank, iteration: int) -> list[Span]:
-    """The spans of an iteration; what was started in it may end after it."""
+    """Return the spans within an iteration."""
     begin, end = float(rank.iterations.begin[iteration]), float(rank.iterations.end[iteration])
     gap = FINEST * (end - begin)
     return [
@@ -64,7 +64,7 @@ def _lanes(rank: Rank, window: Intervals) -> Iterator[tuple[str, str, Intervals]
 
 
 def _without_gaps(when: Intervals, gap: float) -> Intervals:
-    """Intervals that lie closer together than `gap`, as one; those that stay shorter are as long."""
+    """Return intervals with gaps below `gap` closed, each at least `gap` long."""
     if not len(when):
         return when
     joined = union(when[:, 0], when[:, 1] + gap)

@@ -52,7 +52,7 @@ def test_side_by_side_goes_on_where_it_disturbs_nothing() -> None:
 def test_what_disturbs_is_not_done(disturbance: float) -> None:
     company = tried(*[disturbance] * TRIALS)
     assert company.allowed is False
-    assert company.found.startswith("one-node cells go on one after the other: beside 3 others a cell takes ")
+    assert company.found.startswith("one-node cells go on one after the other: with 3 others a cell takes ")
 
 
 def test_too_little_learned_is_no_permission() -> None:

@@ -26,14 +26,14 @@ def simulate(
 ) -> tuple[list[Visited], list[int], str]:
     """Visit as chosen until it is enough: what was found, places in their order, and why it ended."""
     visited, order = [Visited(cell) for cell in cells], []
-    while (choice := choose(visited, limits, seed)).place is not None:
+    while (choice := choose(visited, limits, seed)).index is not None:
         again = choose(visited, limits, seed)
         assert again == choice, "the same visits give the same choice"
-        one = visited[choice.place]
+        one = visited[choice.index]
         median, duration = find(one)
         one.durations.append(duration)
-        order.append(choice.place)
-        if choice.place in failing:
+        order.append(choice.index)
+        if choice.index in failing:
             one.ended = True
         elif isinstance(one.cell, TrainCell):
             one.medians.append(math.log(median))
@@ -93,7 +93,7 @@ def test_of_two_cells_that_are_as_uncertain_the_cheaper_one_is_visited() -> None
     one, two = Visited(train(1, visits=2)), Visited(train(2, visits=2))
     for visited, seconds in ((one, 10.0), (two, 1.0)):
         visited.medians, visited.durations = [0.0, 0.2], [seconds] * 2
-    assert choose([one, two], Limits(precision=0.01), 1).place == 1
+    assert choose([one, two], Limits(precision=0.01), 1).index == 1
 
 
 @given(numbers, st.floats(0.0, 0.2), st.booleans(), st.integers(0, 5))
@@ -141,7 +141,7 @@ def test_an_interval_that_is_narrow_once_does_not_end_it() -> None:
     one.durations = two.durations = [1.0] * 4
     (speedup,) = speedups([one, two])
     assert speedup.half_width < 0.02 < speedup.steady
-    assert choose([one, two], Limits(precision=0.02), 1).place == 1
+    assert choose([one, two], Limits(precision=0.02), 1).index == 1
     two.medians = [0.0, 0.005, 0.002, 0.002]
     assert choose([one, two], Limits(precision=0.02), 1).reason == "precision"
 

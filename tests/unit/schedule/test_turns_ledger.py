@@ -144,7 +144,7 @@ def test_an_agenda_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_an_agenda_that_never_shows_up_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cpu\.json: the workflow writes it"):
+    with pytest.raises(InputError, match=r"cpu\.json: missing, although the workflow writes it"):
         Agenda.read(tmp_path / "cpu.json", patience=0)
 
 
