@@ -25,18 +25,18 @@ LARGE, ENOUGH = 1 << 20, 16 << 20
 
 @dataclass(frozen=True)
 class Measured:
-    """All runs of as many ranks: the median time of each size."""
+    """All runs with one number of ranks, reduced to the median time of each size."""
 
     runs: Sequence[AllReduceRun]
 
     @property
     def ranks(self) -> int | None:
-        """Ranks that took part; None where the log does not say it."""
+        """Number of ranks; None if unknown."""
         return self.runs[0].ranks
 
     @property
     def hosts(self) -> int | None:
-        """Nodes that took part; None where the log does not name them, or names them so that it cannot be."""
+        """Number of nodes; None if the log does not name them, or names them in a contradictory way."""
         named = list(self.runs[0].hosts)
         if not named or len(named) != (self.ranks or len(named)):
             return 1 if named and len(set(named)) == 1 and (self.ranks or 0) > len(named) else None
@@ -44,12 +44,12 @@ class Measured:
 
     @property
     def device(self) -> str:
-        """What ranks compute on; empty where the log does not say it."""
+        """Device of the ranks; empty if unknown."""
         return next((name for name in self.runs[0].devices if name), "")
 
     @cached_property
     def seconds(self) -> dict[int, float]:
-        """Median time by message size."""
+        """Median time by message size, s."""
         found: defaultdict[int, list[float]] = defaultdict(list)
         for run in self.runs:
             for row in run.rows:
@@ -58,7 +58,7 @@ class Measured:
 
     @property
     def factor(self) -> float:
-        """Bytes through a ring's link over those of the message: 2(n-1)/n; 1 where n is not known."""
+        """Bytes through a ring's link over those of the message: 2(n-1)/n; 1 if n is unknown."""
         return 2 * (self.ranks - 1) / self.ranks if self.ranks and self.ranks > 1 else 1.0
 
     def bandwidth(self, size: int) -> float:
@@ -67,12 +67,12 @@ class Measured:
 
     @property
     def best(self) -> float:
-        """The largest bandwidth of any size."""
+        """Largest bandwidth of any size, B/s."""
         return max(map(self.bandwidth, self.seconds))
 
     @cached_property
     def broken(self) -> str:
-        """Where time over message size breaks, in words; empty where one law may hold."""
+        """Description of a break in time over message size; empty if one law may hold."""
         sizes = list(self.seconds)
         falls = [(self.bandwidth(a) / self.bandwidth(b), a, b) for a, b in pairwise(sizes)]
         worst, a, b = max(falls, default=(0.0, 0, 0))
@@ -141,7 +141,7 @@ def answers(runs: Sequence[AllReduceRun], *, link: str = "", expected: LinkRate 
 
 
 def _one_device(one: Measured) -> bool:
-    """Whether ranks say that they share what cannot be shared: names of hosts were most likely replaced."""
+    """Return whether two ranks name the same device, which suggests that host names were replaced."""
     return (
         one.runs[0].program == "nccl-tests"
         and (one.ranks or 0) == 2

@@ -35,10 +35,10 @@ WEAK, STRONG = "weak", "strong"
 
 @dataclass(frozen=True)
 class Options:
-    """What the user says of the files."""
+    """The user's options for files."""
 
     of: str = ""
-    """`EACH` or `ALL`: what rates are of."""
+    """`EACH` or `ALL`: whether rates are of each worker or of all."""
     scaling: str = ""
     """`WEAK` or `STRONG`."""
     threshold: float = THRESHOLD
@@ -46,22 +46,22 @@ class Options:
     batch: float | None = None
     """Samples of a worker's mini-batch."""
     workers: tuple[int, ...] = ()
-    """Of logs, in the order of the files."""
+    """Worker counts of logs, in the order of the files."""
     pattern: str = ""
     """A regular expression for training logs, with a group ``rate`` or ``seconds``."""
     link: str = ""
-    """What connects nodes, a name of `links.LINKS` or Gbit/s."""
+    """Link between nodes, a name of `links.LINKS` or Gbit/s."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Rates of all workers together by their number, in one reading of the table."""
+    """Total rate by number of workers, in one reading of the table."""
 
     rates: Mapping[int, float]
     per_node: float | None
     threshold: float = THRESHOLD
     spread: float = CLEAR
-    """Relative deviation of repeats, or what it may be where there are none."""
+    """Relative deviation of repeats; a default if there are none."""
 
     @cached_property
     def counts(self) -> list[int]:
@@ -70,7 +70,7 @@ class Curve:
 
     @property
     def full_node(self) -> int | None:
-        """Workers of one full node, where that is known and within reach."""
+        """Workers of one full node; None if unknown."""
         return int(self.per_node) if self.per_node and self.per_node >= 1 else None
 
     def gain(self, start: int, end: int) -> float:
@@ -84,7 +84,7 @@ class Curve:
 
     @cached_property
     def odd(self) -> int | None:
-        """A count that more than doubles, or makes the next do so: other settings, or a run that was disturbed."""
+        """Count with a more than linear gain at it or after it: other settings, or a disturbed run."""
         pairs = list(pairwise(self.counts))
         steep = [(start, end) for start, end in pairs if self.gain(start, end) > 2 * SUPERLINEAR]
         if not steep:
@@ -105,7 +105,7 @@ class Curve:
 
     @cached_property
     def stall(self) -> int | None:
-        """The smallest count after which no larger one gains `threshold` a doubling; None where the last still does."""
+        """Smallest count after which no larger one gains `threshold` per doubling; None if the last one does."""
         for index, count in enumerate(self.counts[:-1]):
             if all(self.gain(count, later) < 1 + self.threshold for later in self.counts[index + 1 :]):
                 return count
@@ -113,7 +113,7 @@ class Curve:
 
     @property
     def verdict(self) -> str:
-        """``stalls``, ``scales``, or ``undecided`` where one count says nothing or noise decides."""
+        """``stalls``, ``scales``, or ``undecided`` with a single count or within noise."""
         if len(self.counts) < 2:
             return UNDECIDED
         if self.stall is None:
@@ -130,19 +130,19 @@ class Curve:
 
 @dataclass(frozen=True)
 class Series:
-    """One series of a table, with the ways that it can be read."""
+    """One series of a table, with its possible readings."""
 
     name: str
     rows: Sequence[RateRow]
     unit: str
     counted: str
     readings: Mapping[str, Curve] = field(default_factory=dict)
-    """By what is said in `Options`: ``all``, ``each``, ``weak``, ``strong``."""
+    """Curves by the value of `Options` that selects them: ``all``, ``each``, ``weak``, ``strong``."""
     batch: float | None = None
 
     @property
     def first(self) -> Curve:
-        """The likelier reading."""
+        """The most likely reading."""
         return next(iter(self.readings.values()))
 
 
@@ -407,7 +407,7 @@ def _gap(series: Series, curve: Curve) -> str:
 
 
 def _probe(series: Series, curve: Curve, stall: int) -> str:
-    """Return the command that tells a link from a server."""
+    """Return the measurement that distinguishes a slow link from a slow server."""
     if not curve.full_node:
         return "how many workers a node has (--workers-per-node), and whether one server or file system feeds all"
     nodes = math.ceil(stall / curve.full_node)
@@ -496,11 +496,11 @@ def _saturated(curve: Curve, stall: int) -> Cause:
 
 
 def _falling(curve: Curve, batch_unknown: bool, lower: float) -> str:
-    """Why no lower end holds: the gains of doublings fall faster and faster, for a reason that nothing tells.
+    """Return why the interval has no valid lower end: gains per doubling fall faster and faster for an unknown reason.
 
-    Such as a mini-batch that is split, which no law knows of where it is not known. Empty where that is not so, or
-    where the interval holds that nothing is gained any more. `KEPT_GAIN` and `FALL` were chosen with one public curve
-    in sight (docs/own-numbers.md); how often good curves are refused by them was not counted.
+    An example is a mini-batch that is split, which no law covers if its size is unknown. The text is empty for other
+    curves, and if the interval already includes no further gain. `KEPT_GAIN` and `FALL` were chosen with one public
+    curve in sight (docs/own-numbers.md); their rate of false refusals was not counted.
     """
     gains = [curve.gain(a, b) for a, b in pairwise(curve.counts)][-3:]
     falls = len(gains) == 3 and gains[0] - KEPT_GAIN > gains[1] and gains[1] - KEPT_GAIN > gains[2]

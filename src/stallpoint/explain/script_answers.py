@@ -1,4 +1,4 @@
-"""What batch scripts do that makes training slow: each with its line and the mend."""
+"""Settings of batch scripts that slow training down: each with its line and a correction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _asked(script: BatchScript, *names: str) -> tuple[str, int] | None:
 
 
 def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
-    """``srun`` does not take over ``--cpus-per-task`` of ``sbatch`` (since Slurm 22.05)."""
+    """Find an ``srun`` without ``--cpus-per-task``, which it does not take from ``sbatch`` since Slurm 22.05."""
     asked = _asked(script, "--cpus-per-task")
     if not asked or not asked[0].isdigit() or int(asked[0]) < 2 or "SRUN_CPUS_PER_TASK" in script.set:
         return
@@ -39,7 +39,7 @@ def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
 
 
 def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
-    """One task that has several GPUs, and no launcher that starts a process for each."""
+    """Find one task with several GPUs and no launcher that starts a process for each."""
     asked = _asked(script, "--gpus-per-node", "--gres", "--gpus", "--gpus-per-task")
     gpus = next(
         (
@@ -73,7 +73,7 @@ def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
 
 
 def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
-    """Several tasks on a node see all its GPUs in the same order, far ones too."""
+    """Find several tasks on a node that see all its GPUs in the same order, far ones too."""
     gpus = next((script.number(name) for name in ("--gpus-per-node", "--gres") if name in script.asked), None)
     tasks = script.number("--ntasks-per-node")
     bound = "--gpu-bind" in script.asked or "--gpus-per-task" in script.asked
@@ -90,7 +90,7 @@ def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
 
 
 def one_thread(script: BatchScript) -> Iterator[Cause]:
-    """``OMP_NUM_THREADS=1`` beside several cores for each task."""
+    """Find ``OMP_NUM_THREADS=1`` with several cores for each task."""
     value, line = script.set.get("OMP_NUM_THREADS", ("", 0))
     asked = _asked(script, "--cpus-per-task")
     if value == "1" and (not asked or asked[0] != "1"):
@@ -104,7 +104,7 @@ def one_thread(script: BatchScript) -> Iterator[Cause]:
 
 
 def launcher_in_launcher(script: BatchScript) -> Iterator[Cause]:
-    """A launcher that starts many launchers."""
+    """Find a launcher that starts many launchers."""
     per_node = script.number("--ntasks-per-node")
     for command in _runs(script):
         first, *others = command.launchers
@@ -128,7 +128,7 @@ def launcher_in_launcher(script: BatchScript) -> Iterator[Cause]:
 
 
 def data_at_home(script: BatchScript) -> Iterator[Cause]:
-    """Training data on a home directory."""
+    """Find training data in a home directory."""
     for name, (value, line) in script.set.items():
         if (
             _DATA_OPTION.search(name)
@@ -162,7 +162,7 @@ CHECKS: tuple[Callable[[BatchScript], Iterator[Cause]], ...] = (
     data_at_home,
     no_gpu_bind,
 )
-"""What is looked at, the costliest first."""
+"""Checks of a script, the costliest problem first."""
 
 
 def answer(name: str, script: BatchScript) -> Finding:

@@ -1,4 +1,4 @@
-"""What traces say of a training: iterations, causes, shares of the device's time, and other worker counts."""
+"""Answers to traces of a training: iterations, causes, shares of the device's time, and other worker counts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def explain(
     ranks: Sequence[tuple[Trace, Rank | None]], *,
     batch: int | None = None, threshold: float = 0.1, log: Sequence[AllReduce] = (),
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """What each trace says, for JSON; times in s, shares in %. What it cannot say is None, with the reason in notes.
+    """Return the answer to each trace, for JSON; times in s, shares in %. Unknown values are None, with the reason in
+    notes.
 
     `log` are all-reduces among as many workers that another program timed: they then say how fast the link is. Else
     traces of the same training on other numbers of workers help to tell it.
@@ -57,7 +58,7 @@ def explain(
 def _transfers(
     ranks: Sequence[tuple[Trace, Rank | None]], others: Mapping[int, _OtherRanks]
 ) -> dict[int, other_worker_counts.Transfers]:
-    """What was sent among each number of replicas, by the first rank of each."""
+    """Return the transfers at each number of replicas, of its first rank."""
     found: dict[int, other_worker_counts.Transfers] = {}
     for index, (_, rank) in enumerate(ranks):
         if rank and rank.groups.replicas > 1 and rank.groups.replicas not in found:
@@ -68,17 +69,18 @@ def _transfers(
 
 @dataclass(frozen=True)
 class _OtherRanks:
-    """A rank beside others of the same training."""
+    """Comparison of a rank with others of the same training."""
 
     ranks: int
     least: npt.NDArray[np.float64]
-    """As `min_seconds` gives it, [collectives]."""
+    """Durations as from `min_seconds`, [collectives]."""
     largest: npt.NDArray[np.float64]
     clock: Clock
 
 
 def _other_ranks(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _OtherRanks]:
-    """Those of which there are several, by their places; ranks of as many workers are of one training."""
+    """Return comparisons by index, for trainings with several ranks; ranks with equal worker counts are of one
+    training."""
     by_workers: dict[int, list[tuple[int, Trace, Rank]]] = defaultdict(list)
     for index, (trace, rank) in enumerate(ranks):
         if rank:
@@ -180,11 +182,11 @@ def _words(group: Group) -> str:
 
 
 _WAITED = 10e-6
-"""Seconds from which on ranks are said to have waited."""
+"""Minimum waiting that is reported, s."""
 
 
 def _waits(rank: Rank, others: _OtherRanks) -> dict[str, Any]:
-    """What an iteration's collectives waited for other ranks, how often this rank came last, and its clock."""
+    """Return the waiting of an iteration's collectives, how often this rank arrived last, and its clock."""
     collectives, known = rank.collectives, np.isfinite(others.least)
     if not known.any():
         return {}
@@ -207,7 +209,7 @@ def _waits(rank: Rank, others: _OtherRanks) -> dict[str, Any]:
 
 
 def _table(collectives: Collectives, iterations: int) -> list[dict[str, Any]]:
-    """Collectives of one kind, size and algorithm: how many in an iteration, and their times."""
+    """Return number per iteration and times of the collectives of each kind, size and algorithm."""
     equal = defaultdict(list)
     keys = zip(
         collectives.kind,
@@ -232,13 +234,13 @@ def _table(collectives: Collectives, iterations: int) -> list[dict[str, Any]]:
 
 
 def in_words(explained: Iterable[dict[str, Any]]) -> str:
-    """The same for people, as Markdown."""
+    """Return the answers in words, as Markdown."""
     ranks = list(explained)
     return "\n\n".join([*across(ranks), *(block for one in ranks for block in _blocks(one))]) + "\n"
 
 
 def across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
-    """Of the ranks of each worker count which comes last, and how much of their communication is waiting for others."""
+    """Yield for each worker count which rank arrives last, and how much of communication is waiting for others."""
     for size in dict.fromkeys(one["world_size"] for one in explained):
         yield from _across([one for one in explained if one["world_size"] == size])
 
@@ -291,7 +293,7 @@ def _predicted(found: dict[str, Any]) -> Iterable[str]:
 
 
 def basis(found: dict[str, Any]) -> str:
-    """What predictions take for granted."""
+    """Return the assumptions of predictions."""
     each = found["batch_workers"]
     who = "worker" if each == 1 else f"replica of {each} workers"
     return f"Predicted, each {who} with its mini-batch, over links like those traced"
@@ -305,14 +307,14 @@ def _verdict(found: dict[str, Any]) -> str:
 
 
 def cause(one: dict[str, Any], name: str) -> str:
-    """What an iteration spends time on, in words; where other ranks are not traced waiting for them is in it."""
+    """Return the causes of an iteration's time in words; waiting is included if other ranks are not traced."""
     if name != "exposed_communication" or not one["seconds"][name] or (one["clock"] and not one["missing_ranks"]):
         return WORDS[name]
     return f"{WORDS[name]}: transfer and waiting, not told apart"
 
 
 def link(found: dict[str, Any]) -> str:
-    """Latency and bandwidth of the link, as far as the trace tells them."""
+    """Return latency and bandwidth of the link in words, as far as they are identifiable."""
     of = found["link"]
     alpha, beta = (_estimate(of, name) for name in ("alpha_seconds", "beta_seconds_per_byte"))
     why = {
@@ -325,14 +327,14 @@ def link(found: dict[str, Any]) -> str:
 
 
 def sentence(one: dict[str, Any]) -> str:
-    """How many iterations there are, and how long one takes."""
+    """Return the number of iterations and their duration in words."""
     replayed = "" if one["replayed_seconds"] is None else f", {_ms(one['replayed_seconds'])} when replayed"
     count = one["iterations"]
     return f"{count} iteration{'' if count == 1 else 's'} of {_ms(one['iteration_seconds'])} (median){replayed}."
 
 
 def blocked(one: dict[str, Any]) -> Iterable[str]:
-    """The calls that block the host longest, whether the device is busy meanwhile or not; and whether it matters."""
+    """Return the calls that block the host longest, and whether the device idles meanwhile, in words."""
     rows = [row for row in one["blocked_by"] if row["seconds"] >= _BLOCKED * one["iteration_seconds"]][:3]
     if rows:
         calls = (
@@ -346,11 +348,11 @@ def blocked(one: dict[str, Any]) -> Iterable[str]:
 
 
 _BLOCKED = 0.01
-"""Part of an iteration from which on a call that blocks the host is named."""
+"""Minimum blocking time of a call that is named, as a fraction of an iteration."""
 
 
 def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
-    """What other ranks and groups of ranks tell."""
+    """Return the comparison with other ranks and groups of ranks in words."""
     if one["waits"]:
         last = f"{number(100 * one['waits']['last'], 2)} % of the collectives in which any rank waits"
         yield f"Collectives wait {_ms(one['waits']['seconds'])} of it for other ranks; this one comes last to {last}."
@@ -366,7 +368,7 @@ def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
 
 
 def sentences(one: dict[str, Any]) -> Iterable[str]:
-    """A rank's answer in a few sentences."""
+    """Return a rank's answer in a few sentences."""
     if not one["iterations"]:
         return
     if not one["seconds"]:

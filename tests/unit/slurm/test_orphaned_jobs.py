@@ -84,7 +84,7 @@ def test_a_process_that_got_the_same_number_is_not_the_run() -> None:
 
 def test_a_queue_that_does_not_answer_is_said_and_nothing_is_forgotten(file: Path) -> None:
     (line,) = told(file, Run.this("this"), Slurm(None))
-    assert line.startswith("Slurm does not say")
+    assert line.startswith("Slurm does not report its jobs")
     assert [run.name for run in known(file)] == ["dead", "this"]
 
 
