@@ -119,7 +119,7 @@ _SHORTER: tuple[frozenset[str], ...] = (
 
 
 def in_terminal(findings: Sequence[Finding]) -> str:
-    """At most `MAX_LINES` lines: of many findings fewer parts, then their words alone."""
+    """Return at most `MAX_LINES` lines: of many findings fewer parts, then only their words."""
     for detail in range(len(_SHORTER)):
         lines = [line for one in findings for line in _written(one, detail)]
         if len(lines) <= MAX_LINES:

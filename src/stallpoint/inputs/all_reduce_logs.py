@@ -76,7 +76,7 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
             runs[reader.run] = reader.describe(format)
         runs[reader.run].rows.append(row)
         if reader.factor:
-            # busbw is algbw times 2(n-1)/n; ranks that a shortened log does not list show in it.
+            # busbw is algbw times 2(n-1)/n, which shows the number of ranks even in a shortened log.
             runs[reader.run].ranks = max(runs[reader.run].ranks or 0, round(2 / (2 - reader.factor)))
     return list(runs.values())
 

@@ -87,11 +87,11 @@ _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a]")
 
 
 def trace(path: Path) -> bool:
-    """Whether the file is a trace of a profiler."""
+    """Return whether the file is a trace of a profiler."""
     begin = head(path)
     if re.match(rb"\s*(\[\s*[{\]]|\{\s*[\"}])", begin):
         return b'"results"' not in begin or b'"traceEvents"' in begin
-    # Of Kineto's, which any array may be, the beginning is asked above; other texts are of NCCL's profiler, or none.
+    # Kineto's traces are recognised by their beginning above; other texts are NCCL's profiler's, or no traces.
     if begin.lstrip()[:1] in (b"{", b"[") or not (_BINARY.search(begin) or b'"cat":' in begin):
         return False
     from stallpoint.inputs import trace_formats  # the readers of traces load what reads storages

@@ -11,8 +11,8 @@ _ON_NODE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_P
 
 
 def first_process() -> bool:
-    """Whether the launcher counts this process as the first of its job; needs no working MPI."""
-    # Slurm's last: under mpirun it is that of the step mpirun was started in.
+    """Return whether this process is the first of its job by the launcher's variables; needs no working MPI."""
+    # Slurm's variable comes last: under mpirun it is that of the step in which mpirun was started.
     for variable in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
         if variable in os.environ:
             return os.environ[variable] == "0"
@@ -20,12 +20,12 @@ def first_process() -> bool:
 
 
 def ranks_started(variables: Mapping[str, str]) -> int:
-    """Return how many processes the launcher started; 1 where none did."""
+    """Return the number of processes that the launcher started; 1 without a launcher."""
     return _first(_RANKS, variables)
 
 
 def ranks_on_node(variables: Mapping[str, str]) -> int:
-    """Return how many of them are on this node (Slurm: on the step's first nodes)."""
+    """Return the number of processes on this node (Slurm: on the step's first nodes)."""
     return _first(_ON_NODE, variables)
 
 

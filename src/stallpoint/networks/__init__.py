@@ -33,10 +33,10 @@ class Network(Protocol):
         """Inputs of one sample."""
 
     def outline(self) -> nn.Module:
-        """Return the network in the form that is cheapest to run, for its layers and shapes."""
+        """Return the network in the form that is cheapest to run, to find its layers and shapes."""
 
     def sketch(self) -> nn.Module:
-        """Return the network in the form that is cheapest to build, for its layers; it need not run."""
+        """Return the network in the form that is cheapest to build, to list its layers; it may be unable to run."""
 
     def build(self, seed: int) -> nn.Module:
         """Build the network in training mode with fresh weights, the same for the same seed."""

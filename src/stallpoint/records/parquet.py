@@ -145,7 +145,7 @@ _BATCH = 1 << 16
 def cells_at_once(
     columns: Mapping[Table, Sequence[str] | None], files: Mapping[str, str | Path], cells: Iterable[str]
 ) -> Iterator[dict[str, pd.DataFrame]]:
-    """Yield data frames with all rows of some cells, about `AT_ONCE` rows at a time, for all `cells`.
+    """Yield data frames of about `AT_ONCE` rows, each with all rows of some of the `cells`.
 
     `columns` are those read of each table (None: all), `files` has the paths by name. Rows of a cell lie together, and
     cells in the order of `cells`, as `collect` writes them; `InputError` names a file in which they do not.

@@ -1,4 +1,4 @@
-"""Optimal merging of layers' gradients into messages: MG-WFBP (Shi, Chu & Li 2019, "MG-WFBP: Efficient Data
+"""Optimal fusion of layers' gradients into buckets: MG-WFBP (Shi, Chu & Li 2019, "MG-WFBP: Efficient Data
 Communication for Distributed Synchronous SGD Algorithms", INFOCOM).
 
 Their model: a message of m bytes takes α + β·m, messages go one after the other in the order of back-propagation, and

@@ -112,7 +112,7 @@ class Options:
 
     @property
     def predictable(self) -> bool:
-        """Whether the models can predict it; they cannot predict the factoring of gradients (PowerSGD)."""
+        """Whether the models can predict these options; the exception is the factoring of gradients (PowerSGD)."""
         return self.hook != "powersgd"
 
     @property
@@ -136,12 +136,12 @@ class Options:
 
     @property
     def overlaps(self) -> bool:
-        """Whether messages are sent during the backward pass."""
+        """Whether buckets are reduced during the backward pass."""
         return self.start == "layer-ready"
 
     @property
     def uncompressed(self) -> bool:
-        """Whether all gradients are sent unchanged, hooks aside."""
+        """Whether all gradients are communicated unchanged, hooks aside."""
         return self.gradient_bits == 32 and self.top_k == 1
 
     @property

@@ -204,7 +204,7 @@ class Strategy:
 
     @property
     def sends_by_itself(self) -> bool:
-        """Whether it controls the content of messages, so that these cannot be sent empty."""
+        """Whether the strategy controls the content of its collectives, so that they cannot be made empty."""
         return not (self.synchronous and self.independent) or self.options.backend in ("ddp", "fsdp")
 
     # --- what a worker keeps --------------------------------------------------------------------

@@ -290,7 +290,7 @@ def _remedies(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _next_cell(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the cell that tells most per node-hour; None where none could be judged."""
+    """Return the cell that narrows most per node-hour; None if none could be judged."""
     if not rows:
         return None
     best = min(rows, key=lambda row: row["rank_in_curve"])

@@ -130,7 +130,7 @@ def _trust(conclusions: Conclusions) -> Iterator[str]:
 
 
 def _next(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Return the cell of any curve that tells most per node-hour."""
+    """Return the cell of any curve that narrows most per node-hour."""
     telling = [curve for curve in curves if curve["next_cell"] and curve["next_cell"]["narrows"]]
     if telling:
         best = max(telling, key=_worth)

@@ -236,7 +236,7 @@ def _trained(
     time, steps, trial = unknown, unknown, -1
     if best is not None:
         random = generator(seed, "time to target", *labels.values())
-        # Seeds change steps and seconds together.
+        # Seeds change steps and seconds jointly.
         both = bootstrap(best[["steps_to_target", "seconds_to_target"]], best["seed"], random, np.mean, usual)
         steps, time, trial = both[:, 0], both[:, 1], int(best["trial"].iloc[0])
     if key in known:

@@ -94,5 +94,5 @@ class Cluster:
         return self.communication.get(scheme_of(point.hardware, self.preset(point), operation))
 
     def communicates(self, point: Point) -> bool:
-        """Return whether the workers of a point train together; a single worker does not."""
+        """Return whether the workers of a point communicate; a single worker does not."""
         return point.scaling not in SCALINGS or self.preset(point).communicates

@@ -170,7 +170,7 @@ class _ChangedEffects:
 
 @dataclass(frozen=True)
 class _Changed:
-    """Layer times of compute units `speed` times as fast, of other gradients, and with other kernel launch times."""
+    """Layer times with factors on compute speed, gradient bytes and kernel launch times."""
 
     original: ComputingTimes
     speed: float

@@ -220,7 +220,7 @@ class Model:
             overhead = inside + np.where(placements.nodes > 1, self._between(c[own:], placements), 0.0)
         else:
             overhead = self.law.worker.overhead(c[:own], placements.workers)
-        # Communication and the floor are paid once for each mini-batch, of fewer samples the more workers.
+        # Communication and the floor are paid once per mini-batch, whose samples decrease with the workers.
         smaller = self.reference_batch / _batch(placements, self.split) if self.strong else np.ones(len(placements))
         cost = overhead * smaller
         if self.law.overlaps:

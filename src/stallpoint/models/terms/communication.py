@@ -300,7 +300,7 @@ def _while_computing(
     usual = isolated.groupby(_SIZE).median().rename("idle")
     calls = calls.join(usual, on=_SIZE, how="inner")
     sizes = calls.reset_index().groupby([*_SCHEME, "nodes", "ranks"])["message_bytes"].transform("nunique").to_numpy()
-    calls = calls[sizes > 1]  # one size tells nothing about others
+    calls = calls[sizes > 1]  # one size does not identify others
     least = MIN_CO_RUN_SHARE * calls["seconds"]
     flat = {scheme: laws for scheme, links in idle.items() if (laws := _flat_laws(links)) is not None}
     longer = _fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed, flat)

@@ -82,7 +82,7 @@ class Seen:
 
     @property
     def overlaps(self) -> bool:
-        """Return whether enough is sent during the backward pass to estimate its effect."""
+        """Return whether the backward pass has enough communication to estimate its effect."""
         return bool(self.observed.in_flight[0] > MIN_OVERLAP_SHARE * self.observed.backward[0])
 
     @property

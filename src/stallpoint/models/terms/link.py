@@ -26,7 +26,7 @@ class Traffic:
 
 
 def shared_seconds(isolated: Ensemble, read_bytes: npt.ArrayLike, traffic: Traffic) -> tuple[Ensemble, Ensemble]:
-    """Return the seconds to read the data and to send the gradients when both begin together.
+    """Return the seconds to read the data and to send the gradients if both begin at the same time.
 
     `isolated` is the time to read `read_bytes` over the free link. Together neither is faster than isolated, and the
     link never exceeds its bandwidth.

@@ -97,7 +97,7 @@ class Shape:
 
 
 def in_precision(sgemm: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `sgemm` with ``value_bytes``, those of a number in the precision of each row's cell."""
+    """Return the rows of `sgemm` with ``value_bytes``, the bytes of a value in the precision of each row's cell."""
     rows = runs[runs["kind"] == SgemmCell.kind]
     cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
     sizes = {path: cell.value_bytes for path, cell in cells}

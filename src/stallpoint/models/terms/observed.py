@@ -78,7 +78,7 @@ class Sending:
 
 
 def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
-    """Reduce the rows of a cell, without warm-up; empty where nothing was sent."""
+    """Reduce the rows of a cell, without warm-up; empty without communication."""
     iterations, layers = iterations[_OF_ITERATIONS], layers[_OF_LAYERS]
     layout_of_step = _bucket_layouts(layers[layers["rank"] == 0])
     ((commonest, _),) = Counter(layout_of_step.values()).most_common(1)

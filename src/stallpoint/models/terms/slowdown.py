@@ -43,7 +43,7 @@ USUAL = 0.1
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Times of pieces of computing, by hardware and placement."""
+    """Times of compute bursts, by hardware and placement."""
 
     known: dict[str, dict[Placement, Ensemble]]
     """Seconds of a piece, in units of that hardware's pieces."""
