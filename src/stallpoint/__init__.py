@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 def probe(
     model: nn.Module, optimizer: Optimizer | None = None, *, folder: str | Path | None = None, layers: bool = True
 ) -> Probe:
-    """A probe of a training loop of your own, a context manager; see `stallpoint.measure.probe.probe.Probe`."""
+    """Return a probe of a training loop of your own, a context manager; see `stallpoint.measure.probe.probe.Probe`."""
     # By name: it loads a tensor library, and whatever imports anything of stallpoint would depend on it (`sources`).
     kind: type[Probe] = import_module("stallpoint.measure.probe.probe").Probe
     return kind(model, optimizer, folder=folder, layers=layers)

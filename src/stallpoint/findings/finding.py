@@ -86,7 +86,7 @@ class Finding:
 
 
 def in_markdown(findings: Iterable[Finding]) -> Iterator[str]:
-    """A line for each: its subject, its label where that says more than its kind, and its words."""
+    """Yield a line for each: its subject, its label where that says more than its kind, and its words."""
     for one in findings:
         about = ", ".join(filter(None, (one.subject, one.label if one.label != one.kind else "")))
         yield f"{about}: {one.words}" if about else one.words

@@ -11,7 +11,7 @@ from stallpoint.inputs.documents import Document
 
 
 def recognised(document: Document) -> bool:
-    """Whether the text is an object with results of messages."""
+    """Return whether the text is an object with results of messages."""
     begin = document.text.lstrip()[:1]
     return (
         begin == "{"

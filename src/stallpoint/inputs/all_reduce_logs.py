@@ -47,7 +47,7 @@ LONGEST_LINE = 100_000
 
 
 def lines_of(file: str) -> Iterator[str]:
-    """The lines of a text, one after the other."""
+    """Yield the lines of a text, one after the other."""
     try:
         with Path(file).open(encoding="utf-8") as text:
             for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
@@ -59,7 +59,7 @@ def lines_of(file: str) -> Iterator[str]:
 
 
 def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Iterator[AllReduce]:
-    """The all-reduces in the lines that the program `format` printed, in its order.
+    """Yield the all-reduces in the lines that the program `format` printed, in its order.
 
     Raises `InputError` naming `path`, the line and what is wrong with it; also where the log shows that other than
     `ranks` workers took part, or that results were wrong.
@@ -68,7 +68,7 @@ def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Ite
 
 
 def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduceRun]:
-    """The runs in the lines that the program `format` printed; each has as many ranks as the log says."""
+    """Return the runs in the lines that the program `format` printed; each has as many ranks as the log says."""
     reader = FORMATS[format](None)
     runs: dict[int, AllReduceRun] = {}
     for row in _all_reduces(lines, path, format, reader):
@@ -82,7 +82,7 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
 
 
 def recognised(document: Document) -> str:
-    """The format of `FORMATS` that the text has, by its columns; empty where it has none."""
+    """Return the format of `FORMATS` that the text has, by its columns; empty where it has none."""
     for line in document.lines:
         for format, reader in FORMATS.items():
             if reader.heading.search(line):
@@ -124,14 +124,14 @@ class _Reader:
         """Bytes that pass a link over those of the message, where the last row shows it to three digits."""
 
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
-        """The measurement in the line, if it is one."""
+        """Yield the measurement in the line, if it is one."""
         if self.heading.search(line) or line.startswith("#"):
             self._remark(line, number)
         elif line and self._columns and (line[0].isdigit() or _FAILED.search(line)):
             yield from self._measurement(line)
 
     def describe(self, format: str) -> AllReduceRun:
-        """The run that is read, without its rows."""
+        """Return the run that is read, without its rows."""
         return AllReduceRun(format, self._ranks)
 
     def _remark(self, line: str, number: int) -> None:

@@ -83,7 +83,7 @@ def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def recognised(document: Document) -> bool:
-    """Whether it is a script: it asks Slurm for something, or begins as one and starts a launcher."""
+    """Return whether it is a script: it asks Slurm for something, or begins as one and starts a launcher."""
     if any(_DIRECTIVE.match(line) for line in document.raw_lines):
         return True
     return document.text.startswith("#!") and any(

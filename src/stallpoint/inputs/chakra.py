@@ -56,8 +56,8 @@ _GROUP = re.compile(r'"pg_name"\s*:\s*"([^"]*)"[^{}]*?"(?:group_size|pg_size)"\s
 
 
 def recognised(head: bytes) -> bool:
-    """Whether a file begins with the length of a message and then `GlobalMetadata`, of which all may be missing, and
-    which may go beyond the head; or as the same in JSON, or PyTorch's own."""
+    """Return whether a file begins with the length of a message and then `GlobalMetadata`, of which all may be missing,
+    and which may go beyond the head; or as the same in JSON, or PyTorch's own."""
     if _JSON.match(head):
         return True
     try:
@@ -114,7 +114,7 @@ class _Node:
 
 
 def read(path: Path) -> list[Trace]:
-    """The trace in the file; `InputError` where it is none, or not whole."""
+    """Return the trace in the file; `InputError` where it is none, or not whole."""
     try:
         with opened(path) as file:
             data = file.read()

@@ -105,7 +105,7 @@ class Trace:
 
 
 def rank_of(path: Path, notes: list[str], otherwise: int = 0) -> int:
-    """The rank that the file's name tells, else another; with a note, as the file itself does not tell."""
+    """Return the rank that the file's name tells, else another; with a note, as the file itself does not tell."""
     found = re.search(r"rank[-_.]?(\d+)|\.(\d+)\.et\b", path.name)
     rank = int(found[1] or found[2]) if found else otherwise
     notes.append(f"the file does not say its rank; {'its name says' if found else 'taken is'} {rank}")
@@ -163,7 +163,7 @@ class Columns:
         self.add(len(rows), {name: map(itemgetter(at), rows) for at, name in enumerate(_TYPES)})
 
     def events(self, unit: float) -> tuple[Events, float]:
-        """All that were added, and when the first one began, in s; times were added in units of `unit` s."""
+        """Return all that were added, and when the first one began, in s; times were added in units of `unit` s."""
         if self._rows:
             self._flush()
         starts = np.concatenate(self._pieces.pop("start"))

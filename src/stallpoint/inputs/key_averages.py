@@ -23,7 +23,7 @@ class KeyAverage:
 
 
 def recognised(document: Document) -> bool:
-    """Whether the columns of such a table are there."""
+    """Return whether the columns of such a table are there."""
     return any(re.match(r"\s*Name\s{2,}.*Self CPU.*# of Calls", line) for line in document.lines)
 
 

@@ -116,12 +116,14 @@ _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 def recognised(head: bytes) -> bool:
-    """Whether a file begins as such a trace; the last of those that are JSON, as an array of events tells nothing."""
+    """Return whether a file begins as such a trace; the last of those that are JSON, as an array of events tells
+    nothing."""
     return head.lstrip()[:1] in (b"{", b"[")
 
 
 def read(path: Path) -> list[Trace]:
-    """The trace in the file; `InputError` where there is none. What is cut off or broken is left out and noted."""
+    """Return the trace in the file; `InputError` where there is none. What is cut off or broken is left out and
+    noted."""
     notes: list[str] = []
     chunks = _chunks(path, notes)
     head = next(chunks)
@@ -240,7 +242,7 @@ def _events(text: bytes) -> list[_Event] | None:
 
 
 def _strict(event: _Loose) -> _Event:
-    """The event as its fields should be; not a number, or below 0, where a time is none."""
+    """Return the event as its fields should be; not a number, or below 0, where a time is none."""
     values = event.args if isinstance(event.args, dict) else {}
     args: dict[str, Any] = {}
     for field in msgspec.structs.fields(_ArgsWithInputs):
@@ -267,7 +269,7 @@ def _mended(text: bytes) -> Iterator[bytes]:
 
 
 def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_Event]]:
-    """The events up to the end of the list, or as many as are whole."""
+    """Yield the events up to the end of the list, or as many as are whole."""
     ends = [end.start() for end in re.finditer(rb"\]", buffer)]
     for end in reversed(ends):
         if (events := _events(buffer[:end])) is not None:
@@ -315,7 +317,7 @@ def _message(args: _Args) -> Message:
 
 
 def _sized(event: _EventWithInputs) -> _Args:
-    """The arguments; of a mark of a collective with its size, which its inputs tell (`record_shapes`)."""
+    """Return the arguments; of a mark of a collective with its size, which its inputs tell (`record_shapes`)."""
     args = event.args
     if args is None:
         return _NOTHING

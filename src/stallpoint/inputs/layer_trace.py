@@ -48,7 +48,7 @@ class TracedIteration:
 
 
 def to_text(iterations: Sequence[TracedIteration]) -> str:
-    """The iterations as the text of a file."""
+    """Return the iterations as the text of a file."""
     return "\n".join(["\t".join(COLUMNS), *(line for iteration in iterations for line in _lines(iteration)), ""])
 
 
@@ -58,7 +58,7 @@ def from_text(text: str, path: str) -> list[TracedIteration]:
 
 
 def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
-    """The iterations in the lines of the file `path`; `InputError` names it and the line that is wrong."""
+    """Yield the iterations in the lines of the file `path`; `InputError` names it and the line that is wrong."""
     first: list[TracedLayer] = []
     layers: list[TracedLayer] = []
     count = last = 0

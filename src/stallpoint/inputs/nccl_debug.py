@@ -48,7 +48,7 @@ class NcclLog:
 
 
 def recognised(document: Document) -> bool:
-    """Whether NCCL says in it what it uses."""
+    """Return whether NCCL says in it what it uses."""
     pattern = re.compile(r"NCCL INFO .*(NET/|Using network|Channel \d| nranks |set by environment)")
     return any(pattern.search(line) for line in document.lines)
 

@@ -51,12 +51,13 @@ _NCCL = re.compile(r"^ncclDev|^ncclKernel")
 
 
 def recognised(head: bytes) -> bool:
-    """Whether a file is a database of SQLite."""
+    """Return whether a file is a database of SQLite."""
     return head.startswith(b"SQLite format 3\x00")
 
 
 def read(path: Path) -> list[Trace]:
-    """The trace of each process that used a device, or that marked anything; `InputError` where there is none."""
+    """Return the trace of each process that used a device, or that marked anything; `InputError` where there is
+    none."""
     try:
         with sqlite3.connect(f"file:{path.resolve()}?mode=ro&immutable=1", uri=True) as database:
             return _Report(path, database).traces()

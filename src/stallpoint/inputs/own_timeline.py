@@ -35,12 +35,12 @@ class _File(msgspec.Struct):
 
 
 def recognised(head: bytes) -> bool:
-    """Whether a file begins as such a timeline."""
+    """Return whether a file begins as such a timeline."""
     return _SIGN.search(head) is not None
 
 
 def read(path: Path) -> list[Trace]:
-    """The trace of each rank in the file; `InputError` where it is not whole."""
+    """Return the trace of each rank in the file; `InputError` where it is not whole."""
     try:
         with opened(path) as file:
             found = msgspec.json.decode(file.read(), type=_File)

@@ -193,7 +193,7 @@ def _kind(heading: str) -> str:
 
 
 def recognised(document: Document) -> bool:
-    """Whether the text has a heading of worker counts beside others, and a row of numbers."""
+    """Return whether the text has a heading of worker counts beside others, and a row of numbers."""
     return any(_headed(grid) is not None for grid in _grids(document))
 
 

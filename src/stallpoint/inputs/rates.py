@@ -26,7 +26,7 @@ _AT_ONCE = 50_000
 
 
 def read_rates(path: Path) -> pd.DataFrame:
-    """The table with the columns `COLUMNS`; `InputError` names the line and what would be right there."""
+    """Return the table with the columns `COLUMNS`; `InputError` names the line and what would be right there."""
     rates = pd.concat([_checked(path, text) for text in _parts(path)], ignore_index=True)
     if rates.empty:
         raise InputError(f"{path}: no rows; a header and one row for each measurement are expected")
@@ -34,7 +34,7 @@ def read_rates(path: Path) -> pd.DataFrame:
 
 
 def _checked(path: Path, text: pd.DataFrame) -> pd.DataFrame:
-    """A part of the table as numbers."""
+    """Return a part of the table as numbers."""
     text = text.reindex(columns=list(COLUMNS), fill_value="").dropna(how="all").fillna("")
     text = text.apply(lambda column: column.str.strip())
     text = text[(text != "").any(axis=1)]
@@ -51,7 +51,7 @@ def _checked(path: Path, text: pd.DataFrame) -> pd.DataFrame:
 
 
 def _parts(path: Path) -> Iterator[pd.DataFrame]:
-    """The file as text, one part after the other; the index is that of its lines, the header being line 1."""
+    """Yield the file as text, one part after the other; the index is that of its lines, the header being line 1."""
     line = 2
     try:
         with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):  # more fields than columns
@@ -74,7 +74,7 @@ def _parts(path: Path) -> Iterator[pd.DataFrame]:
 
 
 def _numbers(path: Path, text: pd.Series[str]) -> pd.Series[float]:
-    """A column as finite numbers; not a number where nothing is written."""
+    """Return a column as finite numbers; not a number where nothing is written."""
     written = ~text.str.lower().isin(["", "nan"])
     plain = text.str.fullmatch(WRITTEN)
     values = text.where(plain, "nan").to_numpy(object).astype(np.float64)

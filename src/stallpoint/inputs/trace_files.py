@@ -14,14 +14,14 @@ HEAD = 4096
 
 
 def opened(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked."""
+    """Return the bytes of a file, unpacked."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     return cast("IO[bytes]", gzip.open(path) if packed else path.open("rb"))
 
 
 def head(path: Path) -> bytes:
-    """The first bytes of a file, unpacked; `InputError` where it cannot be read."""
+    """Return the first bytes of a file, unpacked; `InputError` where it cannot be read."""
     try:
         with opened(path) as file:
             return file.read1(HEAD) if isinstance(file, gzip.GzipFile) else file.read(HEAD)

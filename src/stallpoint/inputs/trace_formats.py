@@ -42,7 +42,7 @@ FORMATS: dict[str, Format] = {
 
 
 def read(path: Path) -> list[Trace]:
-    """The traces in the file, one for each rank; `InputError` where it has none of these formats."""
+    """Return the traces in the file, one for each rank; `InputError` where it has none of these formats."""
     begin = head(path)
     for format in FORMATS.values():
         if format.recognised(begin):
@@ -52,15 +52,16 @@ def read(path: Path) -> list[Trace]:
 
 
 def _may_be(file: Path) -> bool:
-    """Whether a file of a folder is a trace; of logs and texts there may be others, JSON that is none is told of."""
+    """Return whether a file of a folder is a trace; of logs and texts there may be others, JSON that is none is told
+    of."""
     return file.name.lower().endswith(FORMATS["kineto"].suffixes) or any(
         format.recognised(head(file)) for format in FORMATS.values()
     )
 
 
 def trace_files(named: Sequence[str]) -> list[Path]:
-    """The files that are named, and the traces in folders that are and in their subfolders; `InputError` where there
-    is none."""
+    """Return the files that are named, and the traces in folders that are and in their subfolders; `InputError` where
+    there is none."""
     suffixes = tuple(dict.fromkeys(suffix for format in FORMATS.values() for suffix in format.suffixes))
     found: list[Path] = []
     for name in named:

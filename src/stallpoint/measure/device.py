@@ -20,12 +20,12 @@ current_device = getattr(torch.accelerator, "current_device_index", None) or tor
 
 
 def device_of(cell: Cell) -> torch.device:
-    """The cell's device; a GPU is this worker's own (`environment.choose_gpu`), by its number."""
+    """Return the cell's device; a GPU is this worker's own (`environment.choose_gpu`), by its number."""
     return torch.device(cell.device) if cell.device == "cpu" else torch.device(cell.device, current_device())
 
 
 def has_streams(device: torch.device) -> bool:
-    """Whether work waits in streams of `device` when the call that asks for it returns; on a CPU it is done."""
+    """Return whether work waits in streams of `device` when the call that asks for it returns; on a CPU it is done."""
     return device.type != "cpu"
 
 

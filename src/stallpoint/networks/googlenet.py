@@ -17,7 +17,7 @@ AUXILIARY_WEIGHT = 0.3
 
 
 def _convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Sequential:
-    """A convolution that keeps the image's size (over the stride), and its ReLU."""
+    """Return a convolution that keeps the image's size (over the stride), and its ReLU."""
     convolution = nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2)
     return nn.Sequential(OrderedDict(conv=convolution, relu=nn.ReLU(inplace=True)))
 
@@ -56,7 +56,7 @@ class Inception(nn.Module):
 
 
 def _auxiliary(channels: int) -> nn.Sequential:
-    """A classifier on feature maps of 14 x 14, to help the gradients of the layers below."""
+    """Return a classifier on feature maps of 14 x 14, to help the gradients of the layers below."""
     return nn.Sequential(
         OrderedDict(
             ave_pool=nn.AvgPool2d(kernel_size=5, stride=3),
@@ -121,5 +121,5 @@ class GoogLeNet(nn.Module):
 
 
 def googlenet() -> nn.Module:
-    """The network for images of 224 x 224 pixels."""
+    """Return the network for images of 224 x 224 pixels."""
     return GoogLeNet()

@@ -36,7 +36,7 @@ def gpt2_large() -> nn.Module:
 
 
 def gpt2(*, width: int, heads: int, blocks: int, vocabulary: int = VOCABULARY, length: int = LENGTH) -> nn.Module:
-    """The network for sequences of up to `length` tokens."""
+    """Return the network for sequences of up to `length` tokens."""
     embedding = nn.Embedding(vocabulary, width)
     output = nn.Linear(width, vocabulary, bias=False)
     output.weight = embedding.weight

@@ -21,7 +21,7 @@ AUXILIARY_WEIGHT = 0.4
 def _convolution(
     channels: int, filters: int, kernel: int | tuple[int, int], stride: int = 1, padding: int | tuple[int, int] = 0
 ) -> nn.Sequential:
-    """A convolution without bias, its batch normalisation and its ReLU."""
+    """Return a convolution without bias, its batch normalisation and its ReLU."""
     return nn.Sequential(
         OrderedDict(
             conv=nn.Conv2d(channels, filters, kernel, stride, padding, bias=False),
@@ -110,7 +110,7 @@ def _from_35_to_17() -> Block:
 
 
 def _from_17_to_8() -> Block:
-    """The same over 768 channels; 1280 channels."""
+    """Return a block over 768 channels that halves the image; 1280 channels."""
     return Block(
         conv_3x3=_same(768, (192, 1, 1)).append(_convolution(192, 320, 3, stride=2)),
         conv_7x7_3x3=_same(768, (192, 1, 1), (192, 1, 7), (192, 7, 1)).append(_convolution(192, 192, 3, stride=2)),
@@ -119,7 +119,7 @@ def _from_17_to_8() -> Block:
 
 
 def _classifier() -> nn.Sequential:
-    """The auxiliary one, on maps of 17 x 17."""
+    """Return the auxiliary classifier, on maps of 17 x 17."""
     return nn.Sequential(
         OrderedDict(
             pool=nn.AvgPool2d(kernel_size=5, stride=3),
@@ -170,5 +170,5 @@ class InceptionV3(nn.Module):
 
 
 def inception_v3() -> nn.Module:
-    """The network for images of 299 x 299 pixels."""
+    """Return the network for images of 299 x 299 pixels."""
     return InceptionV3()

@@ -26,7 +26,7 @@ class Add(nn.Module):
     """Adds two tensors of the same shape."""
 
     def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        """The sum, in new memory."""
+        """Return the sum, in new memory."""
         return first + second
 
 
@@ -34,7 +34,7 @@ class Multiply(nn.Module):
     """Multiplies two tensors of the same shape, value by value."""
 
     def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        """The product, in new memory."""
+        """Return the product, in new memory."""
         return first * second
 
 

@@ -13,7 +13,7 @@ from stallpoint.networks.layers import Classifier
 
 
 def lenet() -> nn.Module:
-    """The network for grey images of 28 x 28 pixels."""
+    """Return the network for grey images of 28 x 28 pixels."""
     return Classifier(
         conv1=nn.Conv2d(1, 20, kernel_size=5),
         pool1=nn.MaxPool2d(kernel_size=2, stride=2),

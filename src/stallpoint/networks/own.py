@@ -56,7 +56,7 @@ class OwnNetwork:
         return _where_it_works(self._built_on)
 
     def build(self, seed: int) -> nn.Module:
-        """The network in training mode with fresh weights, the same for the same seed."""
+        """Return the network in training mode with fresh weights, the same for the same seed."""
         import torch
 
         with torch.random.fork_rng(devices=[]):

@@ -16,7 +16,7 @@ EXPANSION = 4
 
 
 def _convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution without bias: batch normalisation follows."""
+    """Return a convolution without bias: batch normalisation follows."""
     return nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2, bias=False)
 
 

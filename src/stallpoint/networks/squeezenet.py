@@ -17,7 +17,7 @@ CLASSES = 1000
 
 
 def _convolution(channels: int, filters: int, kernel: int) -> nn.Sequential:
-    """A convolution that keeps the image's size, and its ReLU."""
+    """Return a convolution that keeps the image's size, and its ReLU."""
     convolution = nn.Conv2d(channels, filters, kernel, padding=kernel // 2)
     return nn.Sequential(OrderedDict(conv=convolution, relu=nn.ReLU(inplace=True)))
 
@@ -44,7 +44,7 @@ class Fire(nn.Module):
 
 
 def squeezenet() -> nn.Module:
-    """The network for images of 224 x 224 pixels."""
+    """Return the network for images of 224 x 224 pixels."""
     return Classifier(
         conv1=nn.Conv2d(3, 96, kernel_size=7, stride=2),
         relu1=nn.ReLU(inplace=True),

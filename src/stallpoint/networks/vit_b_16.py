@@ -24,7 +24,7 @@ def _block() -> nn.Module:
 
 
 def vit_b_16() -> nn.Module:
-    """The network for images of 224 x 224 pixels."""
+    """Return the network for images of 224 x 224 pixels."""
     return Classifier(
         patches=nn.Conv2d(3, WIDTH, kernel_size=PATCH, stride=PATCH),
         sequence=Sequence(),

@@ -75,7 +75,7 @@ def _end(processes: list[int], patience: float) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
+    """Return whether a process is there and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (OSError, IndexError):

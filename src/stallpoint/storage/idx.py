@@ -65,7 +65,7 @@ class IdxImages(ImageSet):
 
     @classmethod
     def scan(cls, path: Path) -> Iterator[Entry]:
-        """The images of the file, one after another."""
+        """Yield the images of the file, one after another."""
         images, labels = _file(path, IMAGES), _file(path, LABELS)
         if not images:
             return
@@ -94,14 +94,14 @@ class IdxImages(ImageSet):
         return None if self.in_memory else super().extent(index)
 
     def read(self, index: int) -> bytes:
-        """The sample's pixels."""
+        """Return the sample's pixels."""
         if self._content is None:
             return super().read(index)
         extent = self._extent(index)
         return self._content[extent.offset : extent.offset + extent.size]
 
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
-        """The pixels as three equal channels, resized where the network takes another size."""
+        """Return the pixels as three equal channels, resized where the network takes another size."""
         grey: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).reshape(self._shape)
         if grey.shape != (size, size):
             from PIL import Image  # imported here: storages are named without it
@@ -111,7 +111,7 @@ class IdxImages(ImageSet):
 
     @classmethod
     def stored(cls, data: bytes, name: str, shape: Shape | None) -> bytes:
-        """The mean of the colours of a JPEG or PNG, `SIDE` x `SIDE` pixels."""
+        """Return the mean of the colours of a JPEG or PNG, `SIDE` x `SIDE` pixels."""
         grey: Pixels = decode_image(data, SIDE, name).mean(axis=0).astype(np.uint8)
         return grey.tobytes()
 

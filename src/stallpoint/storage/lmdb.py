@@ -37,7 +37,7 @@ class LmdbImages(EncodedImages):
 
     @classmethod
     def scan(cls, path: Path) -> Iterator[Entry]:
-        """All values, in the order of their keys; `offset` is where in the value its image begins."""
+        """Yield all values, in the order of their keys; `offset` is where in the value its image begins."""
         if not (path / FILE).exists():
             return
         environment = _ENVIRONMENTS.open(path)
@@ -78,7 +78,7 @@ class LmdbImages(EncodedImages):
         return f"{self.path / FILE}, key {self._files[self._file[index]]}"
 
     def files(self) -> list[Path]:
-        """The only file."""
+        """Return the only file."""
         return [self.path / FILE]
 
     @property
@@ -117,7 +117,7 @@ class _Environments:
         self._open: dict[str, tuple[Any, int]] = {}
 
     def open(self, path: Path) -> Any:
-        """The LMDB in folder `path`; each must be closed."""
+        """Return the LMDB in folder `path`; each must be closed."""
         with self._lock:
             key = os.path.realpath(path)
             environment, users = self._open.get(key) or (_opened(path), 0)
@@ -139,7 +139,8 @@ _ENVIRONMENTS = _Environments()
 
 
 def _opened(path: Path) -> Any:
-    """The LMDB, to be read; `InputError` where it is none, or cut off: a map beyond its end would end the process."""
+    """Return the LMDB, to be read; `InputError` where it is none, or cut off: a map beyond its end would end the
+    process."""
     import lmdb
 
     try:

@@ -39,7 +39,7 @@ class ParquetImages(EncodedImages):
 
     @classmethod
     def scan(cls, path: Path) -> Iterator[Entry]:
-        """The rows of all files, in the order of the files' names; `offset` is the row. Reads the images once."""
+        """Yield the rows of all files, in the order of the files' names; `offset` is the row. Reads the images once."""
         for file in shards(path, ".parquet"):
             if file.name == INDEX_FILE:
                 continue
@@ -67,7 +67,7 @@ class ParquetImages(EncodedImages):
         return data
 
     def extent(self, index: int) -> Extent:
-        """The column of its row group."""
+        """Return the column of its row group."""
         file = int(self._file[index])
         metadata = self._metadata(file).row_group(self._position(index)[0])
         columns = (metadata.column(number) for number in range(metadata.num_columns))
@@ -102,6 +102,6 @@ class ParquetImages(EncodedImages):
         return pq.read_metadata(self.path / self._files[file])
 
     def _read_group(self, file: int, group: int) -> pa.Array:
-        """The images of a group; a file is opened for each, as its readers share no place in it."""
+        """Return the images of a group; a file is opened for each, as its readers share no place in it."""
         with pq.ParquetFile(self.path / self._files[file], metadata=self._metadata(file)) as opened:
             return opened.read_row_group(group, columns=[_BYTES]).column("image").combine_chunks().field("bytes")

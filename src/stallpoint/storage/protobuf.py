@@ -71,7 +71,7 @@ def message(number: int, *parts: bytes) -> bytes:
 
 
 def varint(data: Buffer, offset: int, end: int) -> tuple[int, int]:
-    """The integer at `offset`, and where it ends; `ValueError` where that is beyond `end`."""
+    """Return the integer at `offset`, and where it ends; `ValueError` where that is beyond `end`."""
     value = 0
     for shift in range(0, 70, 7):
         if offset >= end:

@@ -52,7 +52,7 @@ class RawImages(ImageSet):
 
     @classmethod
     def scan(cls, path: Path) -> Iterator[Entry]:
-        """The images of the array, one after another."""
+        """Yield the images of the array, one after another."""
         if not (path / IMAGES).exists():
             return
         images, labels = array(path / IMAGES), array(path / LABELS)
@@ -63,7 +63,7 @@ class RawImages(ImageSet):
             yield Entry(IMAGES, images.offset + number * size, size, int(label))
 
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
-        """The central [3, size, size] of the stored pixels, without a copy."""
+        """Return the central [3, size, size] of the stored pixels, without a copy."""
         height, width = self._shape[1:]
         if size > min(height, width):
             raise InputError(f"{self.path}: images of {height}x{width} pixels are too small for a {size}-pixel input")
@@ -73,7 +73,7 @@ class RawImages(ImageSet):
 
     @classmethod
     def stored(cls, data: bytes, name: str, shape: Shape | None) -> bytes:
-        """The pixels of a JPEG or PNG."""
+        """Return the pixels of a JPEG or PNG."""
         assert isinstance(shape, Squares)
         return decode_image(data, shape.image_size, name).tobytes()
 

@@ -109,7 +109,7 @@ class SampleSet(ABC):
 
     @classmethod
     def feeds(cls, takes: type[Inputs]) -> bool:
-        """Whether networks that take inputs of this kind can be fed from it."""
+        """Return whether networks that take inputs of this kind can be fed from it."""
         return cls.kind == takes.kind
 
     @property
@@ -132,7 +132,8 @@ class SampleSet(ABC):
         return int(self._size[index])
 
     def extent(self, index: int) -> Extent | None:
-        """The bytes that are read for the sample; None where the format's library hides them, or nothing is read."""
+        """Return the bytes that are read for the sample; None where the format's library hides them, or nothing is
+        read."""
         return self._extent(index)
 
     def label(self, index: int) -> int:
@@ -145,7 +146,7 @@ class SampleSet(ABC):
         return f"{extent.path}, sample at byte {extent.offset}" if self.keep_open else str(extent.path)
 
     def files(self) -> list[Path]:
-        """All files that hold samples."""
+        """Return all files that hold samples."""
         return [self.path / file for file in self._files]
 
     def read(self, index: int) -> bytes:

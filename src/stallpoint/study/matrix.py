@@ -153,7 +153,7 @@ def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own
 def _with_interventions(
     combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue
 ) -> Iterator[TrainCell]:
-    """The cells of a combination, and then those of the interventions on them."""
+    """Yield the cells of a combination, and then those of the interventions on them."""
     cells = list(_cells(combination, config, catalogue))
     yield from cells
     for cell in cells if combination["network"] not in catalogue.commands else ():

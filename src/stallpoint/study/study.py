@@ -111,7 +111,7 @@ class Study:
         return [*own, *(pair for archive in self.archives for pair in archive.shared_links)]
 
     def made_before(self, storage: str) -> list[str]:
-        """The storage entries that must be ready before this one."""
+        """Return the storage entries that must be ready before this one."""
         return made_before(storage, self.config["storage"])
 
     def converted_from(self, storage: str) -> dict[str, Any] | None:

@@ -39,7 +39,8 @@ def addresses() -> dict[str, Interface]:
 
 
 def _ipv6(text: str) -> dict[str, IPv6Interface]:
-    """The first address of each interface that leads beyond its link, or is the loopback, of the text of `_IPV6`."""
+    """Return the first address of each interface that leads beyond its link, or is the loopback, of the text of
+    `_IPV6`."""
     found: dict[str, IPv6Interface] = {}
     for words in map(str.split, text.splitlines()):
         one = IPv6Interface((bytes.fromhex(words[0]), int(words[2], 16)))

@@ -265,7 +265,7 @@ def headed(found: Diagnosis) -> str:
 
 
 def texts(found: Diagnosis) -> dict[str, str]:
-    """The lines below the head by their labels; none that has nothing to say."""
+    """Return the lines below the head by their labels; none that has nothing to say."""
     texts_of = {
         "verdict": _verdict(found),
         "why": _why(found),

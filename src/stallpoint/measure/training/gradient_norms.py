@@ -26,7 +26,7 @@ class GradientNorms:
 
     @staticmethod
     def known(preset: Preset, ranks: int) -> bool:
-        """Whether several workers get the complete sum: a parameter server returns weights instead."""
+        """Return whether several workers get the complete sum: a parameter server returns weights instead."""
         return ranks > 1 and preset.communicates and preset.exact and not preset.strategy.updates_on_server
 
     def ready(self, layer: int) -> None:

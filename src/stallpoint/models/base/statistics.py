@@ -231,7 +231,7 @@ def _unvisited(within: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
 
 
 def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
-    """The scatter of visits with these `medians` of logarithms; `unknown` before anything was visited twice.
+    """Return the scatter of visits with these `medians` of logarithms; `unknown` before anything was visited twice.
 
     A few cells identify neither how much variances differ (`VARIANCE_FREEDOM`) nor how large they are: the logarithm of
     the variance of `unknown`, uncertain by `PRIOR_OFF`, is averaged with theirs, each weighted by its precision.

@@ -56,8 +56,8 @@ class DagModel:
         self._cluster = cluster
 
     def curves(self, points: Sequence[Measured], nodes: Iterable[int], *, held_out: bool = True) -> list[ScalingCurve]:
-        """Every scaling curve among `points` (`workers.curves_of`), predicted at its own worker counts, and beyond the
-        fewest on `nodes` full nodes and inside a node (`workers.counts`).
+        """Return every scaling curve among `points` (`workers.curves_of`), predicted at its own worker counts, and
+        beyond the fewest on `nodes` full nodes and inside a node (`workers.counts`).
 
         Strong scaling leaves out counts that do not divide the global mini-batch. With `held_out` each measured point
         is also predicted without its own cells.

@@ -218,7 +218,8 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
 
 
 def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Iterable[int]) -> ScalingCurve | None:
-    """The curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole number.
+    """Return the curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole
+    number.
 
     Its ``points`` are those of `curve` under their new names: they say what was measured, not the scenario.
     """

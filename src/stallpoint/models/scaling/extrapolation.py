@@ -135,7 +135,7 @@ def _mixed(rates: Reals, rows: Reals) -> Reals:
 
 
 def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
-    """Every series of `rates`, fitted to the rows with workers ≤ `fit_up_to` · the largest count.
+    """Yield every series of `rates`, fitted to the rows with workers ≤ `fit_up_to` · the largest count.
 
     At least the three smallest measured counts are fitted. `InputError` for a table of too many series.
     """
