@@ -1,1 +1,1 @@
-"""Files of other programs: readers for each format, and what traces hold."""
+"""Readers of other programs' files, one for each format, and the content of traces."""

@@ -1,4 +1,5 @@
-"""All-reduce times from what other programs print: nccl-tests and rccl-tests, ``osu_allreduce``, Intel MPI Benchmarks.
+"""All-reduce times from the output of other programs: nccl-tests and rccl-tests, ``osu_allreduce``, Intel MPI
+Benchmarks.
 
 They print averages over their iterations, one line for each message size. What launchers put before a line is read
 past, and anything may stand between tables (several runs in one file are repeats). In a table a line that begins with a
@@ -29,7 +30,7 @@ class AllReduce:
 
 @dataclass
 class AllReduceRun:
-    """One run of such a program: what took part, and the all-reduces in its order."""
+    """One run of such a program: its ranks and hosts, and the all-reduces in its order."""
 
     program: str
     """The format, by its name in `FORMATS`."""
@@ -68,7 +69,7 @@ def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Ite
 
 
 def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduceRun]:
-    """Return the runs in the lines that the program `format` printed; each has as many ranks as the log says."""
+    """Return the runs in the lines of the program `format`, with their numbers of ranks."""
     reader = FORMATS[format](None)
     runs: dict[int, AllReduceRun] = {}
     for row in _all_reduces(lines, path, format, reader):
@@ -82,7 +83,7 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
 
 
 def recognised(document: Document) -> str:
-    """Return the format of `FORMATS` that the text has, by its columns; empty where it has none."""
+    """Return the format of `FORMATS` by the text's columns; empty if it has none."""
     for line in document.lines:
         for format, reader in FORMATS.items():
             if reader.heading.search(line):
@@ -106,7 +107,7 @@ def _all_reduces(lines: Iterable[str], path: str, format: str, reader: _Reader) 
 
 
 class _Reader:
-    """Reads one log, line by line; what a line cannot mean is a `ValueError`."""
+    """Reads one log, line by line; an invalid line is a `ValueError`."""
 
     backend: ClassVar[str]
     """Backend of presets that its all-reduces stand for, unless the study says otherwise."""
@@ -141,7 +142,7 @@ class _Reader:
         raise NotImplementedError
 
     def _named(self, fields: Sequence[str]) -> dict[str, str]:
-        """Fields by the first column of each name; as many as there are columns."""
+        """Return fields by the first column of each name; `ValueError` unless there are as many as columns."""
         if not (fields[0].isascii() and fields[0].isdigit()):
             raise ValueError(f"{' '.join(fields)!r} is not a measurement; take the line out if it means no harm")
         if len(fields) != len(self._columns):
@@ -156,7 +157,7 @@ _FAILED = re.compile(
 
 
 class _NcclTests(_Reader):
-    """``all_reduce_perf``: times out of place and, which training does, in place.
+    """``all_reduce_perf``: times out of place, and in place as in training.
 
     The time of a size is that in place, out of place where the log has none in place. Each of the program's ranks is
     named in a remark; a build without MPI starts many programs of one process each, which this shows.
@@ -190,7 +191,7 @@ class _NcclTests(_Reader):
         )
 
     def _end(self) -> None:
-        """End a table: what follows is another run's."""
+        """End a table: later lines belong to another run."""
         self._columns, self._devices, self._skipped = [], [], False
 
     def _remark(self, line: str, number: int) -> None:
@@ -207,7 +208,7 @@ class _NcclTests(_Reader):
             self._begin(words)
 
     def _begin(self, words: list[str]) -> None:
-        """The names of the columns; the last one may be a time stamp (two words in each line)."""
+        """Return the names of the columns; the last one may be a time stamp of two words."""
         self._check_ranks()
         self.run += not self._columns
         if "time" not in words:

@@ -48,16 +48,18 @@ _ID, _NAME, _TYPE, _CONTROL, _DATA, _START, _DURATION, _INPUTS, _ATTRIBUTE = 1, 
 _MARKS = re.compile(r"^ProfilerStep#|^Optimizer\.(?:step|zero_grad)#|^enumerate\(DataLoader\)|^## ")
 """Names of what PyTorch or the program marks, and not of operators."""
 _WAIT = "cudaDeviceSynchronize"
-"""A call for what the host waits for the device."""
+"""Name for calls in which the host waits for the device."""
 _STEPS = re.compile(r"^ProfilerStep#|^Optimizer\.step#")
 _NCCL = re.compile(r"^nccl.*Kernel")
 _GROUP = re.compile(r'"pg_name"\s*:\s*"([^"]*)"[^{}]*?"(?:group_size|pg_size)"\s*:\s*(\d+)')
-"""In the inputs of PyTorch's node that lists process groups."""
+"""Process groups in the inputs of PyTorch's node that lists them."""
 
 
 def recognised(head: bytes) -> bool:
-    """Return whether a file begins with the length of a message and then `GlobalMetadata`, of which all may be missing,
-    and which may go beyond the head; or as the same in JSON, or PyTorch's own."""
+    """Return whether a file begins as an execution trace, in protobuf or JSON.
+
+    Protobuf begins with the length of a message and `GlobalMetadata`, which may be empty, or longer than the head.
+    """
     if _JSON.match(head):
         return True
     try:
@@ -104,7 +106,7 @@ class _Node:
 
     @property
     def lane(self) -> tuple[str, int]:
-        """Its thread or stream, in which one is done after the other."""
+        """Thread or stream, in which nodes run one after the other."""
         return ("host", self.attributes.get("tid", 0)) if self.on_host else ("device", self.stream)
 
     @property
@@ -114,7 +116,7 @@ class _Node:
 
 
 def read(path: Path) -> list[Trace]:
-    """Return the trace in the file; `InputError` where it is none, or not whole."""
+    """Return the trace in the file; `InputError` if it is invalid or incomplete."""
     try:
         with opened(path) as file:
             data = file.read()
@@ -164,8 +166,8 @@ def _in_protobuf(data: bytes) -> Iterator[_Node]:
 
 
 def _in_json(text: str) -> Iterator[_Node]:
-    """Nodes of messages one after another, as protobuf's library writes them in JSON (numbers of 64 bits are texts), or
-    of one object that lists them, as PyTorch does."""
+    """Yield nodes from consecutive JSON messages of protobuf's library (64-bit numbers are texts), or from PyTorch's
+    object."""
     offset = 0
     while offset < len(text):
         message, offset = _DECODER.raw_decode(text, offset)
@@ -229,7 +231,7 @@ def _text(data: bytes, span: int | Span) -> str:
 
 
 def _attribute(data: bytes, span: Span) -> tuple[str, Any]:
-    """Name and value; lists are left out."""
+    """Return name and value; None for lists."""
     name = ""
     held: Any = None
     for number, value in fields(data, span):
@@ -250,16 +252,16 @@ _FIXED = {3: "<d", 5: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"}
 
 
 def _group_sizes(nodes: dict[int, _Node]) -> dict[str, int]:
-    """Ranks of each process group, as far as PyTorch lists them."""
+    """Return the number of ranks of each process group that PyTorch lists."""
     listed = (node.inputs.replace("\\", "") for node in nodes.values() if "process_group:init" in node.name)
     return {name: int(size) for text in listed for name, size in _GROUP.findall(text)}
 
 
 def _scheduled(nodes: dict[int, _Node]) -> dict[int, float]:
-    """When each begins, µs, by what needs whose data: nodes that are ready by their ids, which rise as they were
-    executed. Dependencies for control hold which operator called which, and order nothing.
+    """Return the start of each node by its data dependencies, µs; without nodes that depend on each other in a cycle.
 
-    Nodes that depend on one another in a circle are not among them.
+    Ready nodes run in the order of their ids, which rise in the order of execution. Control dependencies only record
+    which operator called which.
     """
     missing = {at: {one for one in node.data if one in nodes} for at, node in nodes.items()}
     followers: dict[int, list[int]] = defaultdict(list)

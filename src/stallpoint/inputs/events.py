@@ -1,4 +1,4 @@
-"""What every reader of traces gives: the events of one rank as columns, whatever the format they were written in."""
+"""Events of one rank as columns, the result of every reader of traces."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 KERNEL, COPY, FILL, CALL, OPERATOR, MARK = range(6)
-"""What runs on a device; calls of its library on the host, operators there, and what its program marked."""
+"""Kinds of events: kernels, copies and fills on a device; library calls and operators on the host; marks of the
+program."""
 UNKNOWN = -1
 BYTE = "Byte"
-"""Type of the values of a message of which only the bytes are known."""
+"""Type of values of which only the bytes are known."""
 
 
 class Message(NamedTuple):
-    """What an event sends; of most it is nothing."""
+    """Communication of an event; empty for most."""
 
     collective: str = ""
     """Kind of collective, such as ``allreduce``, as NCCL calls it."""
     elements: int = UNKNOWN
-    """What each rank hands in, in values of `dtype`."""
+    """Input of each rank, in values of `dtype`."""
     group_size: int = UNKNOWN
     dtype: str = ""
     group: str = ""
     """Name of the process group."""
     purpose: str = ""
-    """What the process group is for, in its program's words."""
+    """Purpose of the process group, in its program's words."""
 
 
 NOTHING = Message()
@@ -40,22 +41,22 @@ NOTHING = Message()
 
 @dataclass(frozen=True)
 class Events:
-    """Events as columns, by start; each [events]. Whole numbers are `UNKNOWN` where a trace does not tell them."""
+    """Events as columns, by start; [events] each. Unknown integers are `UNKNOWN`."""
 
     kind: npt.NDArray[np.int8]
     """`KERNEL`, `COPY`, `FILL`, `CALL`, `OPERATOR` or `MARK`."""
     name: npt.NDArray[np.int32]
-    """Place among `texts`."""
+    """Index in `texts`."""
     start: npt.NDArray[np.float64]
-    """s, since the first event."""
+    """Start, s since the first event."""
     seconds: npt.NDArray[np.float64]
     thread: npt.NDArray[np.int32]
-    """The same for events of one thread of the host, or of one stream of a device."""
+    """Number of the host's thread or the device's stream."""
     stream: npt.NDArray[np.int64]
     correlation: npt.NDArray[np.int64]
-    """The same for a call and what it starts on a device."""
+    """Number shared by a call and the work that it starts on a device."""
     message: npt.NDArray[np.int32]
-    """Place among `payloads`, of which the first is nothing."""
+    """Index in `payloads`, of which the first is empty."""
     texts: tuple[str, ...]
     payloads: tuple[Message, ...]
 
@@ -64,24 +65,24 @@ class Events:
 
     @property
     def end(self) -> npt.NDArray[np.float64]:
-        """s, since the first event."""
+        """End, s since the first event."""
         return self.start + self.seconds
 
     def where(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Events:
-        """Some of them."""
+        """Return the chosen events."""
         return replace(self, **{name: getattr(self, name)[chosen] for name in _TYPES})
 
     def text(self, column: npt.NDArray[np.int32]) -> list[str]:
-        """What a column of places among `texts` says."""
+        """Return the texts of a column of indices."""
         return [self.texts[index] for index in column]
 
     @property
     def each_payload(self) -> list[Message]:
-        """What each of them sends."""
+        """Communication of each event."""
         return [self.payloads[index] for index in self.message]
 
     def called(self, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-        """Which have a name that the pattern is found in."""
+        """Return whether the pattern is found in each event's name."""
         return np.array([pattern.search(text) is not None for text in self.texts], np.bool_)[self.name]
 
 
@@ -92,20 +93,20 @@ class Trace:
     path: Path
     rank: int
     world_size: int
-    """Workers; 1 where the trace does not tell."""
+    """Number of workers; 1 if unknown."""
     events: Events
     notes: tuple[str, ...]
-    """What is wrong with the file, or missing in it."""
+    """Notes on errors of the file, and on missing data."""
     began: float = math.nan
-    """When its first event was by the clock of its host, s since 1970; not a number where the trace does not tell."""
+    """Time of the first event by the host's clock, s since 1970; nan if unknown."""
     computing: bool = True
-    """Whether it tells of computing, and not of communication alone."""
+    """Whether the trace has computing, and not only communication."""
     graph: bool = False
-    """Whether it is the dependency graph of an iteration, and not what a profiler saw of some of them."""
+    """Whether the trace is the dependency graph of an iteration, not a profile of some."""
 
 
 def rank_of(path: Path, notes: list[str], otherwise: int = 0) -> int:
-    """Return the rank that the file's name tells, else another; with a note, as the file itself does not tell."""
+    """Return the rank by the file's name, else `otherwise`; add a note, as the file itself has none."""
     found = re.search(r"rank[-_.]?(\d+)|\.(\d+)\.et\b", path.name)
     rank = int(found[1] or found[2]) if found else otherwise
     notes.append(f"the file does not say its rank; {'its name says' if found else 'taken is'} {rank}")
@@ -113,7 +114,7 @@ def rank_of(path: Path, notes: list[str], otherwise: int = 0) -> int:
 
 
 class Codes(dict[Any, int]):
-    """A number for each value, from 0 on in the order in which they come."""
+    """Numbers of values, from 0 on in the order of their first use."""
 
     def __missing__(self, value: Any) -> int:
         self[value] = number = len(self)
@@ -130,7 +131,7 @@ _PIECE = 4096
 
 
 class Columns:
-    """The columns of events while they are read, a piece at a time."""
+    """Columns of events while they are read in parts."""
 
     def __init__(self) -> None:
         self.texts, self.threads, self.payloads = Codes({"": 0}), Codes(), Codes({NOTHING: 0})
@@ -142,7 +143,7 @@ class Columns:
         return self._count + len(self._rows)
 
     def add(self, count: int, columns: Mapping[str, Iterable[Any]]) -> None:
-        """Add so many events; names, threads and messages as places among those of this; times in any unit."""
+        """Add `count` events; names, threads and payloads as numbers of this object's `Codes`; times in any unit."""
         for name, type_ in _TYPES.items():
             self._pieces[name].append(np.fromiter(columns[name], type_, count))
         self._count += count
@@ -163,7 +164,7 @@ class Columns:
         self.add(len(rows), {name: map(itemgetter(at), rows) for at, name in enumerate(_TYPES)})
 
     def events(self, unit: float) -> tuple[Events, float]:
-        """Return all that were added, and when the first one began, in s; times were added in units of `unit` s."""
+        """Return all events, and the start of the first one, s; times were added in units of `unit` s."""
         if self._rows:
             self._flush()
         starts = np.concatenate(self._pieces.pop("start"))

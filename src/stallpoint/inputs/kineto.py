@@ -39,14 +39,13 @@ _EXCLUDED = frozenset({
     "python_function", "overhead", "cuda_sync", "gpu_user_annotation", "trace", "external_correlation",
     "cpu_instant_event", "cuda_profiler_range", "mtia_insight", "collective_comm", "",
 })  # fmt: skip
-"""Categories that say again, or finer, what those that are kept say."""
+"""Categories that repeat, or refine, those that are kept."""
 _MARKS = re.compile(r"^(?:ProfilerStep#|Optimizer\.\w+#|enumerate\(DataLoader\))")
-"""Names of what PyTorch marks: before 2022 it had the category of operators."""
+"""Names of PyTorch's marks, which were in the category of operators before 2022."""
 
 
 class _Kinds(dict[str, int]):
-    """The kind of each category, however it is written; `UNKNOWN` of those that are not known, and `_NONE` of those
-    that are and that are left out."""
+    """Kind of each category in any spelling; `UNKNOWN` for unknown ones, `_NONE` for excluded ones."""
 
     def __missing__(self, category: str) -> int:
         written = category.lower()
@@ -92,7 +91,7 @@ class _EventWithInputs(_Event, gc=False):
 
 
 class _Loose(msgspec.Struct):
-    """Any event: some versions write numbers as texts, and texts as numbers or lists."""
+    """An event of any version: some write numbers as texts, and texts as numbers or lists."""
 
     ph: Any = ""
     cat: Any = ""
@@ -108,7 +107,7 @@ _EVENTS, _LOOSE = msgspec.json.Decoder(list[_Event]), msgspec.json.Decoder(list[
 _WITH_INPUTS = msgspec.json.Decoder(list[_EventWithInputs])
 _NOTHING = _Args()
 _COLLECTIVES = ("gloo:", "mpi:", "ucc:", "nccl:")
-"""At the start of what torch.distributed marks a collective with; its inputs tell how large it is."""
+"""Prefixes of torch.distributed's marks of collectives, whose inputs have their sizes."""
 _QUOTED = tuple(b'"' + name.encode() for name in _COLLECTIVES)
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _NOT_JSON = re.compile(rb":\s*-?(?:inf|nan|infinity)\b", re.IGNORECASE)
@@ -116,14 +115,12 @@ _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 def recognised(head: bytes) -> bool:
-    """Return whether a file begins as such a trace; the last of those that are JSON, as an array of events tells
-    nothing."""
+    """Return whether a file may be such a trace; asked last of the JSON formats, as any array may be one."""
     return head.lstrip()[:1] in (b"{", b"[")
 
 
 def read(path: Path) -> list[Trace]:
-    """Return the trace in the file; `InputError` where there is none. What is cut off or broken is left out and
-    noted."""
+    """Return the trace in the file; `InputError` if there is none. Truncated or broken events are dropped and noted."""
     notes: list[str] = []
     chunks = _chunks(path, notes)
     head = next(chunks)
@@ -156,7 +153,7 @@ def read(path: Path) -> list[Trace]:
 
 
 def _chunks(path: Path, notes: list[str]) -> Iterator[Any]:
-    """First what stands before the events, as a dictionary; then lists of events."""
+    """Yield the part before the events as a dictionary, then lists of events."""
     try:
         with opened(path) as file:
             yield from _decoded(path, file, notes)
@@ -205,7 +202,7 @@ def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
 
 
 def _cuts(buffer: bytes) -> Iterator[int]:
-    """Where an event may end and another one begin, the last first: most often this is one at once."""
+    """Yield positions between two events, the last one first, which is nearly always right."""
     near = max(0, len(buffer) - _NEAR)
     found = [cut.start() + 1 for cut in _BETWEEN.finditer(buffer, near)]
     yield from reversed(found)
@@ -226,7 +223,7 @@ def _header(text: bytes) -> dict[str, Any]:
 
 
 def _events(text: bytes) -> list[_Event] | None:
-    """Events one after another, with commas between; None where the text does not end with one."""
+    """Return a comma-separated list of events; None if the text does not end with a complete one."""
     for mended in _mended(text):
         listed = b"[" + mended + b"]"
         try:
@@ -242,7 +239,7 @@ def _events(text: bytes) -> list[_Event] | None:
 
 
 def _strict(event: _Loose) -> _Event:
-    """Return the event as its fields should be; not a number, or below 0, where a time is none."""
+    """Return the event with fields of the right types; invalid times are nan, or below 0."""
     values = event.args if isinstance(event.args, dict) else {}
     args: dict[str, Any] = {}
     for field in msgspec.structs.fields(_ArgsWithInputs):
@@ -258,7 +255,7 @@ def _strict(event: _Loose) -> _Event:
 
 
 def _mended(text: bytes) -> Iterator[bytes]:
-    """As it is; then without what profilers write that is no JSON: infinities, and bytes that are no UTF-8."""
+    """Yield the text unchanged, then without invalid JSON of profilers: infinities, and bytes that are not UTF-8."""
     yield text
     if _NOT_JSON.search(text):
         yield (text := _NOT_JSON.sub(b": null", text))
@@ -269,7 +266,7 @@ def _mended(text: bytes) -> Iterator[bytes]:
 
 
 def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_Event]]:
-    """Yield the events up to the end of the list, or as many as are whole."""
+    """Yield the events up to the end of the list, or all complete ones."""
     ends = [end.start() for end in re.finditer(rb"\]", buffer)]
     for end in reversed(ends):
         if (events := _events(buffer[:end])) is not None:
@@ -283,7 +280,7 @@ def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_Event]]:
 
 
 def _add(columns: Columns, events: list[_Event]) -> int:
-    """Add those that are kept; how many have no time that can be."""
+    """Add the events that are kept; return the number of those with impossible times."""
     known = [event for event in events if _KINDS[event.cat] >= 0 and event.ph == "X"]
     kept = [event for event in known if event.dur >= 0 and event.ts == event.ts]
     args = [event.args or _NOTHING for event in kept]
@@ -317,7 +314,7 @@ def _message(args: _Args) -> Message:
 
 
 def _sized(event: _EventWithInputs) -> _Args:
-    """Return the arguments; of a mark of a collective with its size, which its inputs tell (`record_shapes`)."""
+    """Return the arguments, for a mark of a collective with its size from the inputs (`record_shapes`)."""
     args = event.args
     if args is None:
         return _NOTHING
@@ -334,7 +331,7 @@ def _sized(event: _EventWithInputs) -> _Args:
 
 
 def _elements(shape: Any) -> int | None:
-    """Values of a tensor, or of a list of tensors; None where that is no shape."""
+    """Return the number of values of a tensor, or of a list of tensors; None if it is no shape."""
     if not isinstance(shape, list) or not shape:
         return None
     if isinstance(shape[0], list):

@@ -53,7 +53,7 @@ def to_text(iterations: Sequence[TracedIteration]) -> str:
 
 
 def from_text(text: str, path: str) -> list[TracedIteration]:
-    """As `from_lines`, of all lines of a text."""
+    """Return the iterations of a text; see `from_lines`."""
     return list(from_lines(text.splitlines(), path))
 
 
@@ -90,7 +90,7 @@ def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
 
 @contextmanager
 def _named(path: str, line: int) -> Iterator[None]:
-    """Let a `ValueError` end in an `InputError` that names the line."""
+    """Turn a `ValueError` into an `InputError` that names the line."""
     try:
         yield
     except ValueError as error:
@@ -104,7 +104,7 @@ def _lines(iteration: TracedIteration) -> Iterator[str]:
 
 
 def _layer(fields: Sequence[str]) -> tuple[int, TracedLayer]:
-    """Id and times of one line; raises `ValueError` in plain words."""
+    """Return id and times of one line; `ValueError` with the reason."""
     if len(fields) != len(COLUMNS):
         raise ValueError(f"{len(fields)} columns, expected are {len(COLUMNS)}: {', '.join(COLUMNS)}")
     values = dict(zip(COLUMNS, fields, strict=True))
@@ -115,7 +115,7 @@ def _layer(fields: Sequence[str]) -> tuple[int, TracedLayer]:
 
 
 def _microseconds(text: str, column: str) -> float:
-    """Seconds from a text in microseconds."""
+    """Return seconds from a text in microseconds."""
     value = read_number(text)
     if not 0 <= value <= _MAX:
         raise ValueError(f"{column} is {text!r}, expected is a time in microseconds")

@@ -1,4 +1,4 @@
-"""What NCCL and RCCL say of themselves with ``NCCL_DEBUG=INFO``: transport, NICs, GPUDirect, channels, rings."""
+"""Logs of NCCL and RCCL with ``NCCL_DEBUG=INFO``: transport, NICs, GPUDirect, channels, rings."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[\S+?\] -> (\d+)\[\S+?\].* 
 
 @dataclass
 class NcclLog:
-    """What a run of NCCL says of its start."""
+    """Facts of a log about the start of NCCL."""
 
     network: str = ""
-    """``IB``, ``Socket`` or a plugin's name, as `Using network` has it."""
+    """``IB``, ``Socket`` or a plugin's name, from the line `Using network`."""
     ports: list[str] = field(default_factory=list)
     """InfiniBand and RoCE ports that were found, as ``mlx5_0``."""
     kinds: set[str] = field(default_factory=set)
     interfaces: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
-    """Names of the ports that channels go through."""
+    """Names of the ports that channels use."""
     via: Counter[str] = field(default_factory=Counter)
     """Channels by their transport, such as ``NET/IB``, ``NET/Socket``, ``P2P``, ``SHM``."""
     gdr: bool | None = None
-    """Whether GPUDirect is used; None where nothing goes between nodes or nothing is said."""
+    """Whether GPUDirect is used; None within a node, or if unknown."""
     settings: dict[str, str] = field(default_factory=dict)
     """Variables that the environment set, by name."""
     ranks: int = 0
     hosts: set[str] = field(default_factory=set)
     channels: int = 0
     speeds: list[float] = field(default_factory=list)
-    """Bytes per second of each port, where the log says it."""
+    """Rate of each port, B/s, if known."""
     lines: dict[str, int] = field(default_factory=dict)
-    """Where a thing was said first, by its name."""
+    """Line of the first mention of each fact."""
     algorithms: Counter[str] = field(default_factory=Counter)
     no_device: bool = False
     efa_nics: int = 0
@@ -48,13 +48,13 @@ class NcclLog:
 
 
 def recognised(document: Document) -> bool:
-    """Return whether NCCL says in it what it uses."""
+    """Return whether the document has lines of NCCL about its network."""
     pattern = re.compile(r"NCCL INFO .*(NET/|Using network|Channel \d| nranks |set by environment)")
     return any(pattern.search(line) for line in document.lines)
 
 
 def read(document: Document) -> NcclLog:
-    """Return what the log says; lines that say nothing of it are read past."""
+    """Return the facts in the log; other lines are ignored."""
     log = NcclLog()
     for number, line in enumerate(document.lines, start=1):
         found = _LINE.match(line) or re.search(r"NCCL (?P<level>INFO|WARN) (?P<text>.*)", line)
@@ -69,7 +69,7 @@ def read(document: Document) -> NcclLog:
 
 
 def _facts(log: NcclLog, text: str, level: str) -> Iterator[str]:
-    """Take over what a message says, and yield the names of what was said."""
+    """Add the facts of a line to the log, and yield their names."""
     if level == "WARN":
         log.warnings.append(text[:120])
         return

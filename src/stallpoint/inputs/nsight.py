@@ -56,7 +56,7 @@ def recognised(head: bytes) -> bool:
 
 
 def read(path: Path) -> list[Trace]:
-    """Return the trace of each process that used a device, or that marked anything; `InputError` where there is
+    """Return the trace of each process that used a device or set marks; `InputError` if there is
     none."""
     try:
         with sqlite3.connect(f"file:{path.resolve()}?mode=ro&immutable=1", uri=True) as database:
@@ -112,7 +112,7 @@ class _Report:
         return 1e-9 * row[0] if row and isinstance(row[0], int) else float("nan")
 
     def _rows(self, table: str, *wanted: str, where: str = "1") -> Iterator[dict[str, Any]]:
-        """Rows with those of the columns that there are, and a time that can be."""
+        """Yield rows with the columns that exist, and a valid time."""
         there = self._columns.get(table, set())
         names = [name for name in wanted if name in there]
         if not {"start", "end"} <= set(names):
@@ -126,7 +126,7 @@ class _Report:
                 yield found
 
     def _marks(self) -> Sizes:
-        """Add ranges that the program pushed and popped, or started and ended.
+        """Add the program's ranges, pushed and popped, or started and ended.
 
         Begin, end and bytes of NCCL's calls [calls, 3], by thread.
         """
@@ -145,7 +145,7 @@ class _Report:
         return {thread: np.array(own, np.int64) for thread, own in sizes.items()}
 
     def _calls(self, sizes: Sizes) -> dict[tuple[int, int], tuple[int, int]]:
-        """Add calls of CUDA; thread and moment of those of threads that call NCCL, by process and correlation."""
+        """Add calls of CUDA; return thread and time of those in threads that call NCCL, by process and correlation."""
         found: dict[tuple[int, int], tuple[int, int]] = {}
         for row in self._rows("CUPTI_ACTIVITY_KIND_RUNTIME", "start", "end", "globalTid", "correlationId", "nameId"):
             thread, correlation = row.get("globalTid") or 0, row.get("correlationId", UNKNOWN)
@@ -184,7 +184,7 @@ class _Report:
 
 
 def _size_at(call: tuple[int, int] | None, sizes: Sizes) -> int:
-    """Bytes of the one call of NCCL within which a kernel was started; `UNKNOWN` where it was in none."""
+    """Return the bytes of the call of NCCL that started a kernel; `UNKNOWN` without such a call."""
     if call is None:
         return UNKNOWN
     thread, moment = call

@@ -1,4 +1,4 @@
-"""Timelines that stallpoint itself writes of a cell's records (`archive.exports.timeline_export`), all ranks in one.
+"""Timelines that stallpoint exports from a cell's records (`archive.exports.timeline_export`), with all ranks.
 
 A rank computes on its host there, and all-reduces have a lane of their own, as Gloo's threads in a trace of PyTorch.
 """
@@ -40,7 +40,7 @@ def recognised(head: bytes) -> bool:
 
 
 def read(path: Path) -> list[Trace]:
-    """Return the trace of each rank in the file; `InputError` where it is not whole."""
+    """Return the trace of each rank in the file; `InputError` if it is incomplete."""
     try:
         with opened(path) as file:
             found = msgspec.json.decode(file.read(), type=_File)
@@ -63,7 +63,7 @@ _MAIN = {"iterations", "data", "compute"}
 
 
 def _add(columns: Columns, event: _Event, world_size: int) -> None:
-    """An event, by the names that PyTorch has for the like."""
+    """Add an event by PyTorch's name for such an event."""
     kind, name, message = OPERATOR, event.name, NOTHING
     if event.cat == "iterations":
         kind = MARK

@@ -1,4 +1,4 @@
-"""Finding the records of a probe among what users name."""
+"""Finds the records of a probe from a path that the user names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ABOVE = 3
 
 
 def folder_of(path: Path) -> Path | None:
-    """Return the folder with the records of all ranks, of which `path` is a part or the whole; None for others."""
+    """Return the folder with the records of all ranks that is `path` or contains it; None for others."""
     for folder in [path, *path.absolute().parents[:_ABOVE]]:
         if folder.is_dir() and any(folder.glob(f"rank~*/*/{PROBES.name}.parquet")):
             return folder

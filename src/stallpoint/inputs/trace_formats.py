@@ -1,4 +1,4 @@
-"""Formats of traces: one file for each, and a line in `FORMATS`; a file's content tells which it has."""
+"""Formats of traces, recognised by content: a module for each, and a line in `FORMATS`."""
 
 from __future__ import annotations
 
@@ -52,16 +52,14 @@ def read(path: Path) -> list[Trace]:
 
 
 def _may_be(file: Path) -> bool:
-    """Return whether a file of a folder is a trace; of logs and texts there may be others, JSON that is none is told
-    of."""
+    """Return whether a file of a folder is read as a trace: any JSON is, so that invalid ones are reported."""
     return file.name.lower().endswith(FORMATS["kineto"].suffixes) or any(
         format.recognised(head(file)) for format in FORMATS.values()
     )
 
 
 def trace_files(named: Sequence[str]) -> list[Path]:
-    """Return the files that are named, and the traces in folders that are and in their subfolders; `InputError` where
-    there is none."""
+    """Return the named files, and the traces in named folders and their subfolders; `InputError` if there are none."""
     suffixes = tuple(dict.fromkeys(suffix for format in FORMATS.values() for suffix in format.suffixes))
     found: list[Path] = []
     for name in named:
