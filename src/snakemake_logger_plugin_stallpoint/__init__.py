@@ -4,6 +4,7 @@
 options about what is printed get Snakemake's own output, and so does ``--logger-stallpoint-plain``.
 """
 
+import argparse
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
-from stallpoint.errors import CAUSES
+from stallpoint.errors import CAUSES, InputError
 from stallpoint.schedule import terminal, without_home
 from stallpoint.slurm import accounting, slurm_queue
 from stallpoint.slurm.asking import on_clusters, output_of
@@ -35,6 +36,21 @@ ENDING = signal.SIGUSR1
 LOOK, ASK = 1.0, 20.0
 """Time between two looks at the logs of measuring jobs, and at Slurm's queue, s."""
 _SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
+
+
+def check_configuration_files(arguments: list[str]) -> None:
+    """End in one sentence if a configuration file of the command line cannot be read: Snakemake ends in a traceback."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
+    if files := parser.parse_known_args(arguments)[0].configfile:
+        from stallpoint.study.configuration import check_keys  # a third of a second, of which most runs have no need
+
+        for file in files:
+            try:
+                check_keys(Path(file))
+            except InputError as error:
+                sys.exit(f"The study is not valid.\n{error}")
+
 
 # No ``from __future__ import annotations`` here: Snakemake calls the types of the settings' fields.
 
@@ -56,6 +72,7 @@ class LogHandler(LogHandlerBase):
     settings: LogHandlerSettings
 
     def __post_init__(self) -> None:
+        check_configuration_files(sys.argv[1:])
         asked = self.common_settings
         options = (asked.dryrun, asked.verbose, asked.quiet, asked.printshellcmds, asked.debug_dag, self.settings.plain)
         self.stream: TextIO = sys.stdout if asked.stdout else sys.stderr

@@ -63,6 +63,17 @@ def test_a_key_that_is_there_twice_is_named(study: Checkout) -> None:
     assert "Traceback" not in ran.text
 
 
+@pytest.mark.parametrize("text", [b"a: \xff", b"a: &x [*x]", b"a: " + 5000 * b"[" + 5000 * b"]", b"a: " + b"9" * 5000])
+def test_a_configuration_that_snakemake_cannot_read_is_refused_in_a_sentence(planned: Checkout, text: bytes) -> None:
+    (planned.folder / "odd.yaml").write_bytes(text)
+    ran = planned.snakemake("-n", "--configfile", "odd.yaml")
+    assert ran.status != 0
+    *_, head, sentence = ran.text.splitlines()
+    assert head == "The study is not valid."
+    assert re.fullmatch(r"odd.yaml(, line 1)?: .{10,150}", sentence), ran.text[:1000]
+    assert "Traceback" not in ran.text
+
+
 def test_what_is_to_be_measured_is_expected_to_take_as_long_as_it_took_before(
     new_checkout: Callable[..., Checkout],
 ) -> None:
