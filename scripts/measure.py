@@ -1,6 +1,6 @@
 """Measure the cells of an agenda in an interleaved schedule; messages of the processes go to the log.
 
-usage: measure.py AGENDA LOG LAUNCHER [CONTAINER]
+usage: measure.py AGENDA LOG LAUNCHER [container=TEXT] [interface=NAMES]
 """
 
 import os
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from stallpoint.errors import program
+from stallpoint.measure.machine import node_addresses
 from stallpoint.schedule import one_job, visit_durations
 from stallpoint.schedule.agenda import Agenda
 from stallpoint.schedule.session import measure_cells
@@ -19,7 +20,10 @@ from stallpoint.study.commands import CONTAINER
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 agenda, log, launcher = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-os.environ[CONTAINER] = sys.argv[4] if len(sys.argv) > 4 else ""  # for the processes, which run commands in it
+resources = {name: value for name, _, value in (word.partition("=") for word in sys.argv[4:])}
+# For the processes, which run commands in the container, and meet on the interface.
+os.environ |= {CONTAINER: resources.get("container", "")}
+os.environ |= node_addresses.allow_only(resources.get("interface", ""))
 job = os.environ.get("SLURM_JOB_ID")
 who = f"{f'Slurm job {job}' if job else f'process {os.getpid()}'} on {socket.gethostname()}"
 with program(log, "a"):

@@ -23,8 +23,8 @@ from stallpoint.study.study import Study, expand
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
-USER, NODES = "qzjdoe", ("qzgpu9.zuse.example", "qzgpu10.zuse.example")
-SECRETS = (USER, "qzgpu9", "qzgpu10", "zuse", "qzscratch", "qzhome")
+USER, NODES, SUBNET = "qzjdoe", ("qzgpu9.zuse.example", "qzgpu10.zuse.example"), "203.0.113.0/24"
+SECRETS = (USER, "qzgpu9", "qzgpu10", "zuse", "qzscratch", "qzhome", "203.0.113")
 """What must not be found anywhere."""
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CONFIG: dict[str, Any] = {
@@ -61,17 +61,14 @@ def study_of(**changes: Any) -> Study:
     return expand({**CONFIG, **changes}, SCHEMA, further)
 
 
-def measure(study: Study) -> None:
-    """Write records of every cell, full of names; the collectives cell could not run."""
+def measure(study: Study, fails: str = COLLECTIVES.name) -> None:
+    """Write records of every cell, full of names; cells of kind `fails` could not run."""
     for path, cell in study.cells.items():
         folder = Path("results", study.name, "raw", path)
-        failure = f"no room in {Path.cwd()}/x.py, said {USER}@qzgpu9: /qzhome/{USER}/y.py" if _fails(cell) else ""
+        reason = f"no room in {Path.cwd()}/x.py, said {USER}@qzgpu9: /qzhome/{USER}/y.py"
+        failure = reason if cell.kind == fails else ""
         run = run_row(cell, STARTED, failure=failure)
         write_cell(folder, {RUNS.name: [{**run, "duration": 2.5}], **({} if failure else _environments(cell))})
-
-
-def _fails(cell: Cell) -> bool:
-    return cell.kind == COLLECTIVES.name
 
 
 def _environments(cell: Cell) -> dict[str, Any]:
@@ -85,6 +82,7 @@ def _environments(cell: Cell) -> dict[str, Any]:
             cpu_nominal_clock=2.5e9, cpu_max_clock=None, gpu_max_clock=None, cuda="", cudnn="", nccl="", driver="",
             blas="MKL 2024.2", onednn="3.5.3", cudnn_in_force=False, onednn_in_force=True, precision_in_force="float32",
             mpi4py="4.1", mpi_library=f"Open MPI v5, package: Open MPI {USER}@qzgpu10 Distribution", mpi_parameters="",
+            interface="ib0", subnet=SUBNET,
             stallpoint="0.1.0", git_commit="", git_dirty=False, slurm_job_id="17",
         )  # fmt: skip
     job = {"slurm_job_id": "17", "partition": "gpu", "nodes": 2, "tasks": 2, "cpus_per_task": 4, "cpus": 8,
@@ -104,9 +102,9 @@ def draw(folder: Path = Path()) -> None:
         collect(table, records, folder / f"{TABLES}/{table.name}.parquet")
 
 
-def results(study: Study) -> None:
-    """Everything that the archive of a study needs, as a run would have left it."""
-    measure(study)
+def results(study: Study, fails: str = COLLECTIVES.name) -> None:
+    """Everything that the archive of a study needs, as a run would have left it; `fails`: as `measure`."""
+    measure(study, fails)
     draw()
     for name, text in (("report.html", "<p>report</p>"), ("conclusions.json", "{}"), ("conclusions.md", "")):
         Path("results", study.name, name).write_text(text)

@@ -5,6 +5,7 @@ of its own. What they then exchange goes over the network alone.
 """
 
 import json
+import os
 import sys
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from stallpoint.measure.synchronisation.rendezvous import interface, reachable
+from stallpoint.measure.synchronisation.rendezvous import interface, network_of_ranks, reachable
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
 from stallpoint.measure.world import World
 
@@ -44,7 +45,9 @@ def received(name: str) -> int:
 def meet(rank: int, other: Connection) -> dict[str, Any]:
     """Sum over both ranks; where they met, what came out, and the bytes that came over the interface."""
     world = World(Pair(rank, other), rank, 2)  # type: ignore[arg-type]
-    name, address = interface(world)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # as a visit of ranks on one node leaves it to the next one
+    name, subnet = network_of_ranks(world)
+    _, address = interface(world)
     hosts = reachable(world)
     before = received(name)
     communicator = TorchCommunicator(world, torch.device("cpu"))
@@ -53,7 +56,7 @@ def meet(rank: int, other: Connection) -> dict[str, Any]:
     world.comm.allgather(None)
     communicator.close()
     return {
-        "interface": name, "address": address, "hosts": hosts, "sums": values.unique().tolist(),
+        "interface": name, "subnet": subnet, "address": address, "hosts": hosts, "sums": values.unique().tolist(),
         "bytes": received(name) - before,
     }  # fmt: skip
 

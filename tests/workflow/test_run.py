@@ -102,6 +102,10 @@ def test_environments_say_what_was_used(finished: Checkout) -> None:
     rows = read(ENVIRONMENTS, finished.results("tables/environments.parquet")).to_pandas()
     assert rows["threads"].eq(1).all()
     assert rows["mpi_library"].str.len().gt(0).all()
+    several = rows.groupby("cell")["rank"].transform("size") > 1
+    assert set(zip(several, rows["interface"], rows["subnet"], strict=True)) == {
+        (False, "", ""), (True, "lo", "127.0.0.0/8")
+    }  # fmt: skip
 
 
 def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:

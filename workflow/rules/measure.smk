@@ -82,8 +82,10 @@ for name, block in BLOCKS.items():
             agenda=agenda_file(name),
             launcher=lambda wildcards, resources: resources.get("launcher", THIS_MACHINE),
             container=lambda wildcards, resources: resources.get("container", ""),
+            interface=lambda wildcards, resources: resources.get("interface", ""),
         shell:
-            "python {params.program:q} {params.agenda:q} {log:q} {params.launcher:q} {params.container:q}"
+            "python {params.program:q} {params.agenda:q} {log:q} {params.launcher:q}"
+            " container={params.container:q} interface={params.interface:q}"
 
 
 for kind in [] if ARCHIVED else MEASURED:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from stallpoint.archive.names import Names
+from stallpoint.measure.machine.node_addresses import address_family
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import ACCOUNTING, ENVIRONMENTS, PROBES, RUNS, SLURM_JOBS, STORAGE_PASSES, TABLES
 from stallpoint.study.cells import Cell
@@ -36,7 +37,12 @@ def without_names(rows: pa.Table, table: str, names: Names) -> pa.Table:
 def _columns(names: Names) -> dict[str, dict[str, Callable[[str], str]]]:
     return {
         RUNS.name: {"reason": names.text, "source": names.text, "settings": lambda text: _settings(text, names)},
-        ENVIRONMENTS.name: {"node": names.node, "mpi_library": names.text, "mpi_parameters": names.text},
+        ENVIRONMENTS.name: {
+            "node": names.node,
+            "mpi_library": names.text,
+            "mpi_parameters": names.text,
+            "subnet": address_family,
+        },
         SLURM_JOBS.name: {"node_list": names.node_list},
         PROBES.name: {"unseen": names.text, "ended": names.text},
         STORAGE_PASSES.name: {"source": lambda text: ""},

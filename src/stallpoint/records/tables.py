@@ -207,6 +207,10 @@ ENVIRONMENTS = _table("""
     mpi4py               | text |    | version of mpi4py
     mpi_library          | text |    | first line of the MPI library's own version text
     mpi_parameters       | text |    | parameters that force the reduction scheme, read back from the library
+    interface            | text |    | network interface at which the other ranks reach this one, by Gloo and servers:
+        lo on one node; empty with a single rank, and where nodes share no network. MPI and NCCL choose theirs
+    subnet               | text |    | network there, such as 10.1.0.0/16 or fd07::/64, only IPv4 or IPv6 when
+        anonymised; empty as above
     stallpoint           | text |    | version of stallpoint
     git_commit           | text |    | commit of the workflow; empty outside a repository
     git_dirty            | flag |    | the workflow had uncommitted changes

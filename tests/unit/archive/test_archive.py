@@ -106,6 +106,7 @@ def test_nodes_keep_their_order_and_are_the_same_everywhere(unpacked: Path) -> N
     rows = read(ENVIRONMENTS, unpacked / "results/secret/tables/environments.parquet").to_pandas()
     pair = rows[rows["cell"].str.contains("nodes~2")].sort_values("rank")
     assert pair["node"].tolist() == ["node1", "node2"]
+    assert set(pair["subnet"]) == {"IPv4"}
     assert set(read(SLURM_JOBS, unpacked / "results/secret/tables/slurm_jobs.parquet")["node_list"].to_pylist()) == {
         "node1,node2"
     }
@@ -122,7 +123,7 @@ def test_records_keep_schema_and_metadata_and_everything_else(unpacked: Path, si
         kept = [
             name
             for name in before.column_names
-            if name not in ("node", "mpi_library", "settings", "reason", "node_list")
+            if name not in ("node", "mpi_library", "subnet", "settings", "reason", "node_list")
         ]
         assert after.select(kept).equals(before.select(kept))
 

@@ -70,9 +70,9 @@ def test_records_come_in_under_the_new_name_and_are_else_the_same(site: Path, tm
         assert cell_from_json(run["settings"]).path == run["cell"]
     collect(ENVIRONMENTS, folders, tmp_path / "environments.parquet")
     before = read(ENVIRONMENTS, site / "results/secret/tables/environments.parquet").drop(
-        ["cell", "node", "mpi_library"]
+        ["cell", "node", "mpi_library", "subnet"]
     )
-    after = read(ENVIRONMENTS, tmp_path / "environments.parquet").drop(["cell", "node", "mpi_library"])
+    after = read(ENVIRONMENTS, tmp_path / "environments.parquet").drop(["cell", "node", "mpi_library", "subnet"])
     assert sorted(after.to_pylist(), key=str) == sorted(before.to_pylist(), key=str)
     described = descriptions(["mine.parquet"], [tmp_path / "there"])
     assert [str(file.relative_to(tmp_path) if file.is_absolute() else file) for file in described] == [

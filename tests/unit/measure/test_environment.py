@@ -64,6 +64,7 @@ def test_what_is_used_is_reported_not_what_was_asked_for(world: World, monkeypat
     assert described["slurm_job_id"] == "4711"
     assert described["mpi_library"].isprintable()
     assert described["memory_bytes"] > 2**28
+    assert described["interface"] == described["subnet"] == "", "a single rank meets nobody"
 
 
 def test_anonymised_nodes_have_numbers(world: World) -> None:

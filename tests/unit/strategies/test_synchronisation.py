@@ -16,7 +16,7 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure import constants
 from stallpoint.measure.clock import HostClock
 from stallpoint.measure.jobs.operations import Operations
-from stallpoint.measure.machine.node_addresses import chosen, common_network
+from stallpoint.measure.machine.node_addresses import allow_only, chosen, common_network
 from stallpoint.measure.synchronisation import Worker, begin
 from stallpoint.measure.synchronisation.communicator import Communicator, Staged
 from stallpoint.measure.synchronisation.engine import Engine
@@ -232,6 +232,9 @@ def test_an_address_that_two_nodes_have_is_no_place_to_meet() -> None:
         ({"NCCL_SOCKET_IFNAME": "=ib0"}, ["ib0"]),
         ({"NCCL_SOCKET_IFNAME": "^docker,lo"}, ["eth0", "eth1", "ib0"]),
         ({"NCCL_SOCKET_IFNAME": "ib", "GLOO_SOCKET_IFNAME": "eth1"}, ["eth1"]),
+        (allow_only("ib0,eth1"), ["eth1", "ib0"]),
+        ({**allow_only("ib0"), "GLOO_SOCKET_IFNAME": ""}, ["ib0"]),
+        (allow_only(""), ["eth0", "eth1", "ib0", "docker0", "lo"]),
     ],
 )
 def test_the_sites_variables_choose_interfaces(variables: dict[str, str], names: list[str]) -> None:

@@ -13,8 +13,8 @@ from stallpoint.report.charts.theme import natural
 OF_MACHINE = (
     "device", "cpu_model", "gpu_model", "cpu_nominal_clock", "cpu_max_clock", "gpu_max_clock", "cores_available",
     "threads", "memory_bytes", "kernel", "python", "torch", "cuda", "cudnn", "nccl", "driver", "blas", "onednn",
-    "cudnn_in_force", "onednn_in_force", "precision_in_force", "mpi4py", "mpi_library", "mpi_parameters", "stallpoint",
-    "git_commit", "git_dirty",
+    "cudnn_in_force", "onednn_in_force", "precision_in_force", "mpi4py", "mpi_library", "mpi_parameters", "interface",
+    "subnet", "stallpoint", "git_commit", "git_dirty",
 )  # fmt: skip
 """Columns of the environments that are compared."""
 _APART = ("kind", "hardware", "own_network")

@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure.job import all_arrive
+from stallpoint.measure.machine.node_addresses import GLOO
 from stallpoint.measure.machine.sensors import Reading, between, cpu_list
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.parallelism import DDP, FSDP2
@@ -156,8 +157,7 @@ def _run(
     variables = {**without_mpi(os.environ), "PATH": path, probe_files.FOLDER: str(folder), BOX: "0"} | process.variables
     if not cell.rate:
         variables[MAX_ITERATIONS] = str(cell.warmup + cell.iterations)
-    if interface_name:
-        variables.setdefault("GLOO_SOCKET_IFNAME", interface_name)
+    variables[GLOO] = interface_name
     deadline = time.monotonic() + 60 * cell.max_minutes
     with (folder / _output(rank)).open("wb") as output:
         try:

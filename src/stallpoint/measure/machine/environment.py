@@ -21,8 +21,10 @@ from stallpoint.measure.device import device_of
 from stallpoint.measure.jobs import mpi_parameters
 from stallpoint.measure.machine import available_memory
 from stallpoint.measure.machine.caches import caches
+from stallpoint.measure.machine.node_addresses import address_family
 from stallpoint.measure.machine.sensors import gpu_max_clock, kernel_id
 from stallpoint.measure.mpi import MPI
+from stallpoint.measure.synchronisation.rendezvous import network_of_ranks
 from stallpoint.measure.training import precision
 from stallpoint.measure.world import World
 from stallpoint.study.cells import Cell
@@ -36,6 +38,7 @@ def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dic
     commit, dirty = _own_git_state()
     device = device_of(cell)
     known = caches(device)
+    interface, network = network_of_ranks(world)
     cpu = cpu_model(Path("/proc/cpuinfo").read_text())
     return {
         "node": _node_name(world, cell.anonymise),
@@ -63,6 +66,8 @@ def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dic
         "mpi4py": version("mpi4py"),
         "mpi_library": MPI.Get_library_version().splitlines()[0].rstrip("\0"),
         "mpi_parameters": mpi_parameters.in_force(world.reduction),
+        "interface": interface,
+        "subnet": address_family(network) if cell.anonymise else network,
         "stallpoint": stallpoint.__version__,
         "git_commit": commit,
         "git_dirty": dirty,

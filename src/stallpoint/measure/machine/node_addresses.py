@@ -7,7 +7,7 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Interface, IPv6Interface
+from ipaddress import IPv4Interface, IPv6Interface, ip_network
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,6 +16,8 @@ _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 _IPV6 = Path("/proc/net/if_inet6")
 """Linux: a line for each IPv6 address: the address, index, length of the prefix, scope and flags in hex, the name."""
 Interface: TypeAlias = IPv4Interface | IPv6Interface
+GLOO, NCCL = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
+"""Variables in which a site names the interfaces for ranks to meet on."""
 
 
 def addresses() -> dict[str, Interface]:
@@ -52,19 +54,29 @@ def _ipv6(text: str) -> dict[str, IPv6Interface]:
 def chosen(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict[str, Interface]:
     """Interfaces that the site's variables allow; all of them where the variables say nothing.
 
-    `GLOO_SOCKET_IFNAME` lists names. `NCCL_SOCKET_IFNAME` lists beginnings of names; names behind ``=``; and what is
-    excluded behind ``^`` (NCCL's documentation, Environment Variables).
+    `GLOO` lists names. `NCCL` lists beginnings of names; names behind ``=``; and what is excluded behind ``^`` (NCCL's
+    documentation, Environment Variables).
     """
-    if gloo := variables.get("GLOO_SOCKET_IFNAME"):
+    if gloo := variables.get(GLOO):
         names = gloo.split(",")
         return {name: one for name, one in found.items() if name in names}
-    nccl = variables.get("NCCL_SOCKET_IFNAME", "")
+    nccl = variables.get(NCCL, "")
     if not nccl:
         return dict(found)
     excluded, wanted = nccl.startswith("^"), nccl.lstrip("^")
     exactly, parts = wanted.startswith("="), wanted.lstrip("=").split(",")
     matched = {name for name in found if any(name == one if exactly else name.startswith(one) for one in parts)}
     return {name: one for name, one in found.items() if (name in matched) != excluded}
+
+
+def allow_only(names: str) -> dict[str, str]:
+    """Return the variables that allow the interfaces `names`, separated by commas, and no other; none for no name."""
+    return {GLOO: names, NCCL: f"={names}"} if names else {}
+
+
+def address_family(network: str) -> str:
+    """Return ``IPv4`` or ``IPv6``, whose the network is; what is no network stays."""
+    return f"IPv{ip_network(network).version}" if "/" in network else network
 
 
 def common_network(nodes: Sequence[Mapping[str, Interface]], *, same_node: bool) -> list[str]:

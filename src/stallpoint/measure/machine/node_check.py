@@ -22,7 +22,7 @@ from stallpoint.errors import CannotRun, reason
 from stallpoint.measure.launched import first_process, ranks_on_node, ranks_started
 from stallpoint.measure.machine import trial_all_reduce
 from stallpoint.measure.machine.available_memory import limits
-from stallpoint.measure.machine.node_addresses import Interface, addresses, chosen, common_network
+from stallpoint.measure.machine.node_addresses import GLOO, NCCL, Interface, addresses, chosen, common_network
 from stallpoint.measure.machine.sensors import cpu_list
 from stallpoint.measure.machine.usable_cores import quota_of_cgroups
 from stallpoint.records.disturbances import members
@@ -206,7 +206,7 @@ def meeting(node: Node, nodes: Sequence[Mapping[str, Interface]]) -> Check:
     loopback = [name for name, one in node.interfaces.items() if one.is_loopback]
     outer = [name for name in node.interfaces if name not in loopback]
     allowed = chosen(node.interfaces, node.variables)
-    variable = next((name for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if node.variables.get(name)), "")
+    variable = next((name for name in (GLOO, NCCL) if node.variables.get(name)), "")
     if variable and not allowed:
         got = f"{variable}={node.variables[variable]} allows no interface"
         return Check("meet on", got, f"one of {', '.join(outer) or 'lo'}", f"correct or unset {variable}", WRONG)

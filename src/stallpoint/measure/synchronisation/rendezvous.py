@@ -4,29 +4,54 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import NamedTuple
 
-from stallpoint.measure.machine.node_addresses import addresses, chosen, common_network
+from stallpoint.measure.machine.node_addresses import GLOO, NCCL, addresses, chosen, common_network
 from stallpoint.measure.world import World
+
+_SITES = {name: os.environ.get(name, "") for name in (GLOO, NCCL)}
+"""What the site says, before a process group sets the first of them for the ranks of one visit."""
+
+
+class _Rank(NamedTuple):
+    """Where a rank is reached by the others: interface and network are empty if no network is shared."""
+
+    interface: str
+    host: str
+    network: str
 
 
 def interface(world: World) -> tuple[str, str]:
-    """Return this rank's interface to the others, and rank 0's address there (its host name if none is shared)."""
-    names, hosts = _meeting(world)
-    return names[world.rank] if names else "", hosts[0]
+    """Return this rank's interface to the others for Gloo, and rank 0's address (its host name if none is shared).
+
+    Where the site names Gloo's interfaces, these are returned.
+    """
+    ranks = _meeting(world)
+    return _SITES[GLOO] or ranks[world.rank].interface, ranks[0].host
 
 
 def reachable(world: World) -> list[str]:
     """Return for each rank the address at which the others reach it (its host name if no network is shared)."""
-    return _meeting(world)[1]
+    return [rank.host for rank in _meeting(world)]
 
 
-def _meeting(world: World) -> tuple[list[str], list[str]]:
-    """Return for each rank its interface (none if no network is shared), and the addresses of `reachable`."""
+def network_of_ranks(world: World) -> tuple[str, str]:
+    """Return this rank's interface to the others and the network there, such as ``ib0`` and ``10.1.0.0/16``.
+
+    Both are empty for a single rank, and if no network is shared.
+    """
+    own = _meeting(world)[world.rank]
+    return (own.interface, own.network) if world.size > 1 else ("", "")
+
+
+def _meeting(world: World) -> list[_Rank]:
+    """Return where each rank is reached."""
     found = addresses()
-    ranks = world.comm.allgather((socket.gethostname(), found, chosen(found, os.environ)))
+    ranks = world.comm.allgather((socket.gethostname(), found, chosen(found, _SITES)))
     same_node = len({host for host, *_ in ranks}) == 1
     nodes = {host: everything if same_node else allowed for host, everything, allowed in ranks}
     names = dict(zip(nodes, common_network(list(nodes.values()), same_node=same_node), strict=False))
     if not names:
-        return [], [host for host, *_ in ranks]
-    return [names[host] for host, *_ in ranks], [str(nodes[host][names[host]].ip) for host, *_ in ranks]
+        return [_Rank("", host, "") for host, *_ in ranks]
+    met = {host: nodes[host][name] for host, name in names.items()}
+    return [_Rank(names[host], str(met[host].ip), str(met[host].network)) for host, *_ in ranks]

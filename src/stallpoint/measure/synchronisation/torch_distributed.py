@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
 from stallpoint.errors import CannotRun
+from stallpoint.measure.machine.node_addresses import GLOO
 from stallpoint.measure.synchronisation.rendezvous import interface
 from stallpoint.measure.world import World
 
@@ -35,8 +36,7 @@ class TorchCommunicator:
             dist.destroy_process_group()
         self.ranks, self.rank = world.size, world.rank
         name, address = interface(world)
-        if name:
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        os.environ[GLOO] = name  # whatever an earlier visit, of ranks on fewer nodes, left there
         dist.init_process_group(
             backend, store=_store(world, address), rank=world.rank, world_size=world.size, timeout=_PATIENCE
         )

@@ -35,6 +35,8 @@ PROPERTIES = {
     "precision_in_force": "precision of products",
     "mpi_library": "MPI",
     "mpi4py": "mpi4py",
+    "interface": "interface between ranks",
+    "subnet": "network between ranks",
     "stallpoint": "stallpoint",
     "git_commit": "commit of the workflow",
     "git_dirty": "uncommitted changes",
