@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -103,6 +104,7 @@ def _archived(study: Study, names: Names | None, folder: Path) -> dict[str, Any]
 
 def _index(study: Study, cells: Mapping[str, Cell]) -> Index:
     networks: dict[str, str] = {}
+    settings = [json.loads(cell.to_json()) for cell in cells.values()]
     results = Path("results", study.name)
     for folder in (*(results / "archives" / archive.name for archive in study.archives), results):
         networks |= {file.stem: str(file) for file in sorted((folder / "networks").glob("*.parquet"))}
@@ -111,7 +113,7 @@ def _index(study: Study, cells: Mapping[str, Cell]) -> Index:
         hardware=study.available,
         presets=study.presets,
         shared_links=tuple(study.shared_links),
-        own_networks=study.own_networks,
+        own_networks={one["network"]: one["own_network"] for one in settings if one.get("own_network")},
         networks=networks,
         cells=cells,
     )

@@ -14,10 +14,11 @@ from typing import Any
 import stallpoint
 from stallpoint.errors import InputError
 from stallpoint.records.tables import SCHEMA_VERSION
+from stallpoint.strategies.presets import check_types, preset_from, presets_of
 from stallpoint.study.cell_values import LONGEST, NAME
 from stallpoint.study.cells import Cell
 from stallpoint.study.configuration import check
-from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds import IMPORTED, cell_from_json
 
 INDEX = "archive.json"
 CHECKSUMS = "checksums.sha256"
@@ -41,9 +42,27 @@ SCHEMA: dict[str, Any] = {
         "hardware": {**_NAMED, "additionalProperties": {"type": "integer", "minimum": 1}},
         "presets": {**_NAMED, "additionalProperties": {"type": "object"}},
         "shared_links": {"type": "array", "items": {"type": "array", "items": _NAME, "minItems": 2, "maxItems": 2}},
-        "own_networks": {**_NAMED, "additionalProperties": {"type": "object"}},
+        "own_networks": {
+            **_NAMED,
+            "additionalProperties": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["build"],
+                "properties": {
+                    "build": {"type": "string"},
+                    "image_size": {"type": "integer", "minimum": 1},
+                    "sequence_length": {"type": "integer", "minimum": 1},
+                    "vocabulary": {"type": "integer", "minimum": 1},
+                },
+            },
+        },
         "networks": {**_NAMED, "additionalProperties": _RELATIVE_PATH},
-        "cells": {"type": "object", "propertyNames": _RELATIVE_PATH, "additionalProperties": {"type": "object"}},
+        "cells": {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": _RELATIVE_PATH,
+            "additionalProperties": {"type": "object"},
+        },
     },
 }
 """Schema of an index: names are parts of paths, and no path leaves its folder."""
@@ -61,7 +80,7 @@ class Index:
     shared_links: tuple[tuple[str, str], ...]
     """Hardware and storage whose data share the link of the gradients."""
     own_networks: Mapping[str, Mapping[str, Any]]
-    """Entries under ``networks`` of the study."""
+    """Entries under ``networks`` of the study that its cells name."""
     networks: Mapping[str, str]
     """Network -> file with its description."""
     cells: Mapping[str, Cell]
@@ -114,7 +133,7 @@ def from_json(text: str, where: str) -> Index:
             )
     try:
         check(values, SCHEMA)
-        return Index(
+        index = Index(
             study=values["study"],
             hardware=values["hardware"],
             presets=values["presets"],
@@ -123,8 +142,31 @@ def from_json(text: str, where: str) -> Index:
             networks=values["networks"],
             cells={folder: cell_from_json(json.dumps(cell)) for folder, cell in values["cells"].items()},
         )
+        _check_entries(index)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: its {INDEX} is not the index of an archive ({error})") from None
+    return index
+
+
+def _check_entries(index: Index) -> None:
+    """Raise `InputError` unless hardware, presets and networks are those of the cells."""
+    presets, own = presets_of(index.presets), dict(index.own_networks)
+    for hardware in (*(cell.hardware for cell in index.cells.values()), *dict(index.shared_links)):
+        if hardware not in index.hardware:
+            raise InputError(f"hardware: no {hardware}, of which there are cells or links")
+    for cell in index.cells.values():
+        settings = json.loads(cell.to_json())
+        if "preset" in settings:
+            check_types(settings["preset"], f"{cell.path}: preset")
+            preset, sync = preset_from(settings["preset"]), settings["sync"]
+            if sync in index.presets and preset != presets[sync] and cell.kind not in IMPORTED:
+                raise InputError(f"{cell.path}: preset {sync} is another one")
+        if settings.get("own_network"):
+            if index.own_networks.get(settings["network"]) != settings["own_network"]:
+                raise InputError(f"{cell.path}: network {settings['network']} is another one")
+            own.pop(settings["network"], None)
+    if own:
+        raise InputError(f"own_networks: no cell names {', '.join(own)}")
 
 
 def read_index(folder: Path) -> Index:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from stallpoint.archive.index import CHECKSUMS, INDEX, Index, from_json, read_in
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import open_file, read, read_rows, write
-from stallpoint.records.tables import RUNS, TABLES
+from stallpoint.records.tables import NETWORK_LAYERS, RUNS, TABLES
 from stallpoint.study.cells import Cell
 from stallpoint.study.completeness import Incomplete, Record
 from stallpoint.study.study import Archive
@@ -143,6 +144,7 @@ def unpack(name: str, path: Path, folder: Path) -> None:
             described = scratch / ours.networks[network]
             described.parent.mkdir(parents=True, exist_ok=True)
             described.write_bytes(read(member))
+            _check_network(described, network, f"{where}: {member}")
         (scratch / INDEX).write_text(ours.to_json(), encoding="utf-8")
 
 
@@ -160,6 +162,17 @@ def _check_record(folder: Path, cell: Cell, where: str) -> None:
     except Incomplete as error:
         changed = "the archive was changed, or is not whole"
         raise InputError(f"{where}: {error.file.name}: {error.why}; {changed}") from None
+
+
+def _check_network(file: Path, network: str, where: str) -> None:
+    """Raise `InputError` unless the file describes the layers of this network."""
+    try:
+        rows = read(NETWORK_LAYERS, file).to_pylist()
+    except InputError as error:
+        raise InputError(f"{where}: {str(error).removeprefix(f'{file}: ')}") from None
+    numbers = [value for row in rows for value in row.values() if isinstance(value, int | float)]
+    if any(row["network"] != network for row in rows) or not all(0 <= number < math.inf for number in numbers):
+        raise InputError(f"{where}: it does not describe the layers of network {network}; the archive was changed")
 
 
 def record_folders(folder: Path) -> list[Path]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from math import isfinite
+from typing import Any, get_args, get_type_hints
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.families import STRATEGIES
@@ -191,6 +192,7 @@ def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
         if name in PRESETS:
             raise InputError(f"{where}: that name is taken; presets of the study need names of their own")
         changes = {key: value for key, value in entry.items() if key != "like"}
+        check_types(changes, where)
         if entry["like"] not in presets:
             raise InputError(f"{where}.like: no preset {entry['like']!r}; known so far: {', '.join(presets)}")
         try:
@@ -198,6 +200,19 @@ def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
         except InputError as error:
             raise InputError(f"{where}.{error}") from None
     return presets
+
+
+def check_types(values: Mapping[str, Any], where: str) -> None:
+    """Raise `InputError` for a value that is not of the type of its option; unknown options are left to others."""
+    for name in values.keys() & _TYPES.keys():
+        value, types = values[name], get_args(_TYPES[name]) or (_TYPES[name],)
+        if type(value) not in types and not (float in types and type(value) is int):
+            raise InputError(f"{where}.{name}: {value!r} is no {' or '.join(one.__name__ for one in types)}")
+        if isinstance(value, float) and not isfinite(value):
+            raise InputError(f"{where}.{name}: {value!r} is no number")
+
+
+_TYPES = get_type_hints(Options)
 
 
 def to_values(preset: Preset) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Most checks use the statistics in a file's footer, which costs next to nothing; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,12 @@ _ALWAYS_KNOWN = frozenset(("iteration_time", "seconds"))
 """Durations that are never unknown."""
 _DURATIONS = _ALWAYS_KNOWN | {"data_wait", "forward", "backward", "update"}
 """Columns without negative numbers; NaN in all rows if a script does not report the parts of an iteration."""
+_TIMES = _DURATIONS | {
+    "read", "decode", "host_to_device", "communication", "computing", "isolated_computing", "bookkeeping", "duration",
+    "preparing", "measuring", "node_busy_error", "product_before", "product_after", "all_reduce_before",
+    "all_reduce_after", "seconds_to_target",
+}  # fmt: skip
+"""The same with those that may be null."""
 _NEVER_NULL = _DURATIONS | {
     "rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
 }  # fmt: skip
@@ -68,6 +75,8 @@ class Record:
             record._refuse(file, f"status {run['status']!r}; ok or failed is expected")
         if not folder.as_posix().endswith(f"/{cell.path}"):
             record._refuse(file, f"it is of another cell, {cell.path}")
+        if run["duration"] is None or not 0 <= run["duration"] < math.inf:
+            record._refuse(file, f"duration is {run['duration']!r}, which is no duration")
         for name, value in _of_cell(cell, RUNS).items():
             if run[name] != value:
                 record._refuse(file, f"{name} is {run[name]!r}, that of the cell is {value!r}")
@@ -85,11 +94,26 @@ class Record:
         return there
 
     def check_all(self) -> None:
-        """Raise `InputError` if any table of the record is missing, incomplete or of another cell."""
-        for table in kind_of(self.cell).tables:
-            if table is not RUNS and self.has(table):
-                with open_file(table, self.file(table)) as content:
-                    self.check(table, content)
+        """Raise `InputError` if any table of the record is missing, incomplete or of another cell.
+
+        Tables that no record lacks must have rows of each visit of each rank.
+        """
+        kind, visited = kind_of(self.cell), set[tuple[int, ...]]()
+        for table in kind.tables:
+            if table is RUNS or not self.has(table):
+                continue
+            with open_file(table, self.file(table)) as content:
+                self.check(table, content)
+                names = [name for name in ("visit", "rank") if name in table.names]
+                if "visit" not in names or table in kind.lacks:
+                    continue
+                rows = content.read(columns=names)
+            found = {tuple(row[name] for name in names) for row in rows.group_by(names).aggregate([]).to_pylist()}
+            visited = found if table is VISITS else visited
+            if table is VISITS and len(found) < rows.num_rows:
+                self._refuse(self.file(table), "a visit of a rank has several rows")
+            if visited and found != {one[: len(names)] for one in visited}:
+                self._refuse(self.file(table), "its visits are not those of the table visits")
 
     def check(self, table: Table, content: pq.ParquetFile) -> None:
         """Raise `InputError` if the table's `content` is incomplete or of another cell."""
@@ -103,15 +127,15 @@ class Record:
         metadata = content.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
         for index, name in enumerate(content.schema_arrow.names):  # the property is computed at each access
-            if name in expected or name in _NEVER_NULL:
+            if name in expected or name in _NEVER_NULL or name in _TIMES:
                 found = [group.column(index).statistics for group in groups]
                 least, most, nulls = _ends(found) or _ends_in_rows(content, name)
-                if nulls:
+                if nulls and (name in expected or name in _NEVER_NULL):
                     self._refuse(file, f"{nulls} rows without {name}")
                 if name in expected and not least == most == expected[name]:
                     other = least if least != expected[name] else most
                     self._refuse(file, f"{name} is {other!r}, that of the cell is {expected[name]!r}")
-                if name in _DURATIONS:
+                if name in _TIMES:
                     self._check_durations(file, content, name, least)
                 if name == "rank" and (least, most) != (0, self._ranks - 1):
                     self._refuse(file, f"ranks {least} to {most}; expected are 0 to {self._ranks - 1}")
