@@ -112,7 +112,7 @@ class _Trace:
         # What starts something comes before it, and what waits for something after it.
         order: list[tuple[float, int, _Point | int]] = []
         for point in self._points[first:last]:
-            # What the host waits for at the end of an iteration belongs to it, what it starts there to the next one.
+            # At the end of an iteration, waiting belongs to it, and tasks that start there belong to the next one.
             starts = self._iteration[point.starts[0]] if point.starts else None
             if starts == iteration or (starts is None and begin + _SAME < point.time <= end + _SAME):
                 order.append((point.time, 0 if point.starts else 2, point))

@@ -112,7 +112,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         )
         run = _resumed(cell, world, keep, network, trainer)
         if isinstance(known.takes, Images):
-            with trainer.aside() as aside:
+            with trainer.for_evaluation() as aside:
                 check_labels(classes, aside, known, device, labels, cell.storage)
         evaluation = stack.enter_context(closing(_evaluation(cell, world, device, classes, validation)))
         pipeline = stack.enter_context(_training_pipeline(cell, world, device, training, run.step))
@@ -194,7 +194,7 @@ def _ended(run: Run, cell: ConvergenceCell, steps: int) -> str:
 
 def _evaluate(run: Run, cell: ConvergenceCell, world: World, evaluation: Evaluation, trainer: Trainer) -> None:
     """Evaluate and add the result to the run, the same on all ranks."""
-    with trainer.aside() as network:
+    with trainer.for_evaluation() as network:
         loss, accuracy = evaluation.run(network)
     shared = np.array([run.losses, run.losses_of, run.seconds])
     world.comm.Allreduce(MPI.IN_PLACE, shared)

@@ -116,8 +116,7 @@ class _Visit:
         self._keep.measuring += time.perf_counter() - begin
 
     def _passes(self) -> Iterator[_Pass]:
-        """Yield passes over files that were never opened first: each visit has some of its own, until all were
-        opened."""
+        """Yield all passes; the first one reads files that were never opened, others in each visit while they last."""
         one_each = not self._droppable and not self._stored.keep_open
         if one_each and (fresh := _fresh(self._parts, self._keep.visit, self._world.rank, self._world.size)):
             yield _Pass("shuffled", "untouched", 1, fresh)

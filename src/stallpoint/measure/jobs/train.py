@@ -211,7 +211,7 @@ class Trainer:
         }
 
     @contextmanager
-    def aside(self) -> Iterator[nn.Module]:
+    def for_evaluation(self) -> Iterator[nn.Module]:
         """Lend the network for evaluations: in evaluation mode, without gradients, with the weights that are
         trained."""
         modes = [(module, module.training) for module in self._network.modules()]

@@ -110,7 +110,7 @@ class Server:
             thread.join()
 
     def staleness(self) -> list[tuple[int, int, int]]:
-        """Return number, worker and staleness of each update so far: the updates since the worker took its weights."""
+        """Return number, worker and staleness of each update; staleness counts updates since the worker's weights."""
         with self._changed:
             return list(self._rows)
 

@@ -280,7 +280,7 @@ def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame, 
     """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are complete."""
     visits = disturbances.with_sentinel(visits)
     in_full = median_iterations.cells_of_runs(runs)
-    # Where parts of a mini-batch, or activations, are computed one after the other, layers have the times of all.
+    # In cells with several passes per mini-batch, a layer's time is the sum over the passes.
     apart = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
     reduced, found, intervened, counts, kept, shown = zip(
         *(_part(part, visits, in_full, apart) for part in parts), strict=True

@@ -88,7 +88,7 @@ class PipelineIteration(Replicas):
             ),
             reading,
             latency_share(transfers, transfers.isolated, transfers.isolated),
-            IsolatedComputing(**{**mean_stage, "update": isolated.update}),  # which is a share of it already
+            IsolatedComputing(**{**mean_stage, "update": isolated.update}),  # the update is already a share
             2 * count * transfers.isolated.sum(-1),
             waiting=self.waiting,
         )

@@ -1,4 +1,4 @@
-"""The papers' exhibits in the report: pictures and tables with their differences, and what the others lack."""
+"""The papers' exhibits in the report: pictures and tables with their differences, and reasons for missing ones."""
 
 from __future__ import annotations
 
