@@ -306,7 +306,7 @@ def itself() -> list[Any]:
         ),
         (
             {"storage": {"disk": {**CONFIG["storage"]["disk"], "image_size": 299}}},
-            "storage.disk.image_size: applies only to format raw; leave it out",
+            "storage.disk.image_size: applies only to format raw, mapped; leave it out",
         ),
         (
             {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "images", "format": "raw"}}},
@@ -325,7 +325,7 @@ def itself() -> list[Any]:
         (converted(generate=3), "storage.b.convert_from: disk: its samples are those of disk or generated, not both"),
         (converted(format="tokens"), "storage.b.convert_from: disk: format tokens holds tokens, no images"),
         (converted(convert_from="b"), "storage.b.convert_from: b: b from b: they are converted from each other"),
-        (converted(image_size=9), "storage.b.image_size: applies only to format raw; leave it out"),
+        (converted(image_size=9), "storage.b.image_size: applies only to format raw, mapped; leave it out"),
         ({"external_tables": {"a": "x\0y.csv"}}, "external_tables.a: 'x\\x00y.csv' has characters that no path has"),
         ({"external_tables": {"a": "/tmp"}}, "external_tables.a: /tmp is a folder; a file is expected"),
         ({"claims": ["papers", "/tmp"]}, "claims[1]: /tmp is a folder; a file is expected"),
