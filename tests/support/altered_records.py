@@ -46,7 +46,7 @@ STUDY: dict[str, Any] = {
     "iterations": 2,
     "warmup": 1,
 }
-NO_DURATIONS = {"exposed_communication", "timing_cost", *(column.name for column in SENSORS)}
+NO_DURATIONS = {"exposed_communication", "timing_cost", "preparing", *(column.name for column in SENSORS)}
 """Columns in seconds that may be below 0, or that nobody can hold against anything."""
 EVIL = (
     {"build": "/etc/passwd:build", "image_size": 8}, {"build": "os:system", "image_size": 8}, {"build": 5},

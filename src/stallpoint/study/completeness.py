@@ -34,8 +34,8 @@ _DURATIONS = _ALWAYS_KNOWN | {"data_wait", "forward", "backward", "update"}
 """Columns without negative numbers; NaN in all rows if a script does not report the parts of an iteration."""
 _TIMES = _DURATIONS | {
     "read", "decode", "host_to_device", "communication", "computing", "isolated_computing", "bookkeeping", "duration",
-    "preparing", "measuring", "node_busy_error", "product_before", "product_after", "all_reduce_before",
-    "all_reduce_after", "seconds_to_target",
+    "measuring", "node_busy_error", "product_before", "product_after", "all_reduce_before", "all_reduce_after",
+    "seconds_to_target",
 }  # fmt: skip
 """The same with those that may be null."""
 _NEVER_NULL = _DURATIONS | {
