@@ -6,11 +6,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from checkout import Checkout, Ran
+from kills import processes_of
 
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import COLLECTIVES, ITERATIONS, RUNS, SGEMM
@@ -193,16 +193,6 @@ def test_editing_a_cell_measures_it_and_nothing_else(study: Checkout) -> None:
     assert {file: value[0] for file, value in contents(study).items() if file.startswith("raw/")} == {
         file: value[0] for file, value in before.items() if file.startswith("raw/")
     }
-
-
-def processes_of(session: int) -> list[int]:
-    """Processes of a session that have not ended."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, _, _, own, *_ = file.read_text().rpartition(")")[2].split()
-            found += [int(file.parent.name)] if int(own) == session and state not in "ZX" else []
-    return found
 
 
 @pytest.mark.parametrize(
