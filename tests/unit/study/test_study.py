@@ -28,9 +28,24 @@ def imported(**changes: Any) -> dict[str, Any]:
     return {**CONFIG["hardware"], "old": {"device": "cuda", "nodes": 2, "traces": [trace]}}
 
 
+def beside(**entry: Any) -> dict[str, Any]:
+    """The storage of `CONFIG` and another one."""
+    return {"storage": {**CONFIG["storage"], "b": entry}}
+
+
 def converted(**changes: Any) -> dict[str, Any]:
     """The storage of `CONFIG` and one that is converted from it, changed."""
-    return {"storage": {**CONFIG["storage"], "b": {"path": "b", "format": "tar", "convert_from": "disk", **changes}}}
+    return beside(**{"path": "b", "format": "tar", "convert_from": "disk", **changes})
+
+
+def on_disk(**changes: Any) -> dict[str, Any]:
+    """The storage of `CONFIG`, changed."""
+    return {"storage": {"disk": {**CONFIG["storage"]["disk"], **changes}}}
+
+
+def on_cpu(**changes: Any) -> dict[str, Any]:
+    """The hardware of `CONFIG`, changed."""
+    return {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], **changes}}}
 
 
 def log(**changes: Any) -> dict[str, Any]:
@@ -254,10 +269,7 @@ def itself() -> list[Any]:
             {"storage": {"disk": {"path": "/dev/null", "format": "files", "generate": 8}}},
             "storage.disk.path: /dev/null is no folder, as format files has it",
         ),
-        (
-            {"matrix": [block(network="alexnett")]},
-            "matrix[0].network: unknown network 'alexnett', did you mean 'alexnet'",
-        ),
+        ({"matrix": [block(network="alexnett")]}, "matrix[0].network: unknown network 'alexnett'"),
         ({"matrix": [block(hardware="gpu")]}, "matrix[0].hardware: unknown hardware 'gpu'"),
         ({"matrix": [block(storage="dsk")]}, "matrix[0].storage: unknown storage 'dsk', did you mean 'disk'"),
         ({"matrix": [block(bacth=3)]}, "matrix[0]: unknown key 'bacth', did you mean 'batch'"),
@@ -287,40 +299,22 @@ def itself() -> list[Any]:
         ({"what_if": [{"bandwith": 2}]}, "what_if[0]: unknown key 'bandwith', did you mean 'bandwidth'?"),
         ({"what_if": [{}, {"latency": 0}]}, "what_if[1].latency"),
         ({"what_if": [{"link": {"latency": 1e-6}}]}, "what_if[0].link: missing bandwidth"),
-        (
-            {"networks": {"mine": {"build": "a:b"}}},
-            "networks.mine: needs its input, image_size, or sequence_length and vocabulary, but has nothing",
-        ),
+        ({"networks": {"mine": {"build": "a:b"}}}, "networks.mine: needs its input, image_size, or sequence_length"),
         ({"networks": {"mine": {"build": "a:b", "image_size": 0}}}, "networks.mine.image_size: 0 is less than 1"),
         (
             {"networks": {"alexnet": {"build": "a:b", "image_size": 8}}},
             "networks.alexnet: is a network of stallpoint already",
         ),
+        (on_disk(vocabulary=9), "storage.disk.vocabulary: applies only to format tokens; leave it out"),
+        (on_cpu(cudnn=False), "hardware.cpu.cudnn: only applies to what is measured here on device: cuda, but cpu has"),
+        (on_disk(image_size=299), "storage.disk.image_size: applies only to format raw, mapped; leave it out"),
+        (beside(path="images", format="raw"), "storage.b.path: images already holds the files samples of storage.disk"),
+        (beside(path="./x/../images/", format="raw"), "storage.b.path: ./x/../images/ already holds the files samples"),
         (
-            {"storage": {"disk": {**CONFIG["storage"]["disk"], "vocabulary": 9}}},
-            "storage.disk.vocabulary: applies only to format tokens; leave it out",
-        ),
-        (
-            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "cudnn": False}}},
-            "hardware.cpu.cudnn: only applies to what is measured here on device: cuda, but cpu has device: cpu",
-        ),
-        (
-            {"storage": {"disk": {**CONFIG["storage"]["disk"], "image_size": 299}}},
-            "storage.disk.image_size: applies only to format raw, mapped; leave it out",
-        ),
-        (
-            {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "images", "format": "raw"}}},
-            "storage.b.path: images already holds the files samples of storage.disk",
-        ),
-        (
-            {"storage": {"disk": CONFIG["storage"]["disk"], "b": {"path": "./x/../images/", "format": "raw"}}},
-            "storage.b.path: ./x/../images/ already holds the files samples of storage.disk",
-        ),
-        (
-            {"storage": {"disk": CONFIG["storage"]["disk"], "b": {**CONFIG["storage"]["disk"], "generate": 17}}},
+            beside(**{**CONFIG["storage"]["disk"], "generate": 17}),
             "storage.b.path: images already holds the samples that storage.disk generates, which are others",
         ),
-        ({"storage": {"disk": {**CONFIG["storage"]["disk"], "path": " "}}}, "storage.disk.path: an empty path"),
+        (on_disk(path=" "), "storage.disk.path: an empty path"),
         (converted(convert_from="dsk"), "storage.b.convert_from: unknown storage 'dsk', did you mean 'disk'?"),
         (converted(generate=3), "storage.b.convert_from: disk: its samples are those of disk or generated, not both"),
         (converted(format="tokens"), "storage.b.convert_from: disk: format tokens holds tokens, no images"),
@@ -329,10 +323,7 @@ def itself() -> list[Any]:
         ({"external_tables": {"a": "x\0y.csv"}}, "external_tables.a: 'x\\x00y.csv' has characters that no path has"),
         ({"external_tables": {"a": "/tmp"}}, "external_tables.a: /tmp is a folder; a file is expected"),
         ({"claims": ["papers", "/tmp"]}, "claims[1]: /tmp is a folder; a file is expected"),
-        (
-            {"claims": ["my{1}.yaml"]},
-            "claims[0]: my{1}.yaml has a brace, which the workflow takes for a wildcard; rename",
-        ),
+        ({"claims": ["my{1}.yaml"]}, "claims[0]: my{1}.yaml has a brace, which the workflow takes for a wildcard"),
         ({"external_tables": {"t": "a}.csv"}}, "external_tables.t: a}.csv has a brace"),
         ({"claims": ["x" * 300 + ".yaml"]}, f"claims[0]: {'x' * 80}... is longer than file systems take: 255 bytes"),
         ({"hardware": imported(files="/tmp")}, "hardware.old.traces[0].files: /tmp is a folder; a file is expected"),
@@ -349,42 +340,27 @@ def itself() -> list[Any]:
         ({"hardware": imported(network=None)}, "hardware.old.traces[0]: missing network"),
         ({"hardware": imported(read=None)}, "hardware.old.traces[0]: missing read: with prefetch > 0 the files say"),
         ({"hardware": imported(raed=1)}, "hardware.old.traces[0]: unknown key 'raed', did you mean 'read'"),
-        (
-            {"hardware": imported(files=["a", "b", "c"])},
-            "hardware.old.traces[0].files: 3 files, one for each rank, but 2",
-        ),
+        ({"hardware": imported(files=["a", "b", "c"])}, "hardware.old.traces[0].files: 3 files, one for each rank"),
         ({"hardware": imported(scaling="strong", batch=33)}, "hardware.old.traces[0]: batch 33 is not divisible by 2"),
         ({"hardware": imported(warmup=100)}, "hardware.old.traces[0]: warmup: 100 leaves none of the 100 iterations"),
         (
             {"hardware": {"cpu": {"device": "cpu", "nodes": 8, "precision": "tf32"}}},
             "hardware.cpu.precision: tf32 is only for CUDA devices; a CPU has float32 and bf16",
         ),
-        (
-            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "precision": "fp16"}}},
-            "hardware.cpu.precision: fp16 is only for CUDA devices; a CPU has float32 and bf16",
-        ),
+        (on_cpu(precision="fp16"), "hardware.cpu.precision: fp16 is only for CUDA devices; a CPU has float32 and bf16"),
         ({"hardware": imported(sync="ring")}, "hardware.old.traces[0].sync: unknown preset 'ring'; known: naive, wfbp"),
         ({"hardware": imported(sync="horovod")}, "hardware.old.traces[0].sync: the files say how long each layer"),
         (
             {"hardware": imported(), "matrix": [block(hardware=["cpu", "old"])]},
             "matrix[0].hardware: old is imported, its runs are those under hardware.old.traces",
         ),
+        (on_cpu(collectives=[log(nodes=1)]), "hardware.cpu.collectives[0]: one worker has nothing to all-reduce"),
+        (on_cpu(collectives=[log(format="ncc-test")]), "hardware.cpu.collectives[0].format: unknown format 'ncc-test'"),
         (
-            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(nodes=1)]}}},
-            "hardware.cpu.collectives[0]: one worker has nothing to all-reduce",
+            on_cpu(collectives=[log(), log(reduction="rnig")]),
+            "hardware.cpu.collectives[1].reduction: unknown reduction",
         ),
-        (
-            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(format="ncc-test")]}}},
-            "hardware.cpu.collectives[0].format: unknown format 'ncc-test', did you mean 'nccl-tests'?; known: nccl",
-        ),
-        (
-            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(), log(reduction="rnig")]}}},
-            "hardware.cpu.collectives[1].reduction: unknown reduction 'rnig', did you mean 'ring'?; known: library",
-        ),
-        (
-            {"hardware": {"cpu": {**CONFIG["hardware"]["cpu"], "collectives": [log(backend="ddp")]}}},
-            "hardware.cpu.collectives[0].backend: unknown backend 'ddp'; known: mpi, mpi-copied, torch",
-        ),
+        (on_cpu(collectives=[log(backend="ddp")]), "hardware.cpu.collectives[0].backend: unknown backend 'ddp'"),
         (
             {"storage": {"disk": {"path": "images", "format": "file"}}},
             "storage.disk.format: unknown format 'file', did you mean 'files'?; known: files, idx, tar, lmdb,",
