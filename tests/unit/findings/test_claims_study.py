@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,7 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
+@cache
 def every_claim() -> list[Claim]:
     return read_claims(claim_files([PAPERS], SHIPPED), documented())
 
@@ -185,8 +187,19 @@ COMPARED_WITH_ITSELF = {
 """What claims lack where each curve has one point."""
 
 
+def relative_claims() -> list[Claim]:
+    """Claims about a column of ratios of a cell to another."""
+    return [claim for claim in every_claim() if claim.quantity and claim.quantity.selection.relative]
+
+
+def test_columns_of_ratios_are_known_as_such() -> None:
+    named = {name for name, why in COMPARED_WITH_ITSELF.items() if "compares a cell with itself" in why}
+    assert {claim.id for claim in relative_claims()} >= named
+
+
+@pytest.mark.night  # a study for the claims of papers; by day each reason is found on rows (test_claims_quantity.py)
 def test_no_claim_is_decided_by_a_cell_beside_itself() -> None:
-    relative = [claim for claim in every_claim() if claim.quantity and claim.quantity.selection.relative]
+    relative = relative_claims()
     named = [claim for claim in every_claim() if claim.id in COMPARED_WITH_ITSELF]
     judged = {claim["id"]: claim for claim in judged_claims(ONE_OF_EACH, [*relative, *named])}
     for name, why in COMPARED_WITH_ITSELF.items():

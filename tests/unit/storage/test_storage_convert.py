@@ -82,27 +82,44 @@ from pathlib import Path
 from stallpoint.storage import FORMATS, Storage, convert, samples
 for module in (convert, samples, *(sys.modules[FORMATS[name].__module__] for name in ("tar", "parquet", "tfrecord"))):
     module.PART = 5
-source, target, name, after = sys.argv[1:]
-kind, parts = FORMATS[name], []
-write = kind.write_part.__func__
-def write_some(cls, path, first, part):
-    parts.append(first)
-    if len(parts) > int(after):
-        write(cls, path, first, part[: len(part) // 2])
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(cls, path, first, part)
-kind.write_part = classmethod(write_some)
-convert.convert(Storage("s", Path(source), "files"), Storage("t", Path(target), name), workers=1)
+source, folder, after, *names = sys.argv[1:]
+
+def killed(name):
+    kind, parts = FORMATS[name], []
+    write = kind.write_part.__func__
+    def write_some(cls, path, first, part):
+        parts.append(first)
+        if len(parts) > int(after):
+            write(cls, path, first, part[: len(part) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(cls, path, first, part)
+    kind.write_part = classmethod(write_some)
+    convert.convert(Storage("s", Path(source), "files"), Storage("t", Path(folder, name), name), workers=1)
+
+for name in names:
+    if copy := os.fork():
+        print(name, os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
+    else:
+        killed(name)
+        os._exit(0)
 """
 
 
+@pytest.fixture(scope="module")
+def half(images: Storage, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a conversion to each format that was killed in its third part."""
+    folder, names = tmp_path_factory.mktemp("half"), [*ENCODED, *PIXELS]
+    command = [sys.executable, "-c", KILLED, str(images.path), str(folder), "2", *names]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert said == [word for name in names for word in (name, str(-signal.SIGKILL))]
+    return folder
+
+
 @pytest.mark.parametrize("name", [*ENCODED, *PIXELS])
-def test_a_conversion_that_was_killed_goes_on_where_it_was(images: Storage, tmp_path: Path, name: str) -> None:
-    target = Storage("t", tmp_path / "made", name)
-    command = [sys.executable, "-c", KILLED, str(images.path), str(target.path), name, "2"]
-    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+def test_a_conversion_that_was_killed_goes_on_where_it_was(images: Storage, half: Path, name: str) -> None:
+    target = Storage("t", half / name, name)
     assert not target.path.exists(), "half a conversion is never taken for whole"
-    journals = sorted(path.name for path in (tmp_path / ".made.converting" / "parts").iterdir())
+    journals = sorted(path.name for path in (half / f".{name}.converting" / "parts").iterdir())
     assert journals == ["0.json", "5.json"]
     written: list[int] = []
     write = target.kind.write_part
@@ -119,7 +136,7 @@ def test_a_conversion_that_was_killed_goes_on_where_it_was(images: Storage, tmp_
     finally:
         FORMATS[name] = whole
     assert sorted(written) == [10, 15, 20]
-    expected = Storage("u", tmp_path / "at once", name)
+    expected = Storage("u", half / f"{name} at once", name)
     convert.convert(images, expected)
     assert held(target) == held(expected)
 
