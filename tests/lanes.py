@@ -17,10 +17,11 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -28,6 +29,8 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ".venv/tests"
 """JUnit files and logs of the last run, one of each for a lane."""
+AT_ONCE = 2
+"""Lanes that run at a time."""
 SHOWN_FAILURES = 8
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -116,6 +119,23 @@ def check() -> bool:
     return subprocess.run(["make", "--no-print-directory", "check"], cwd=ROOT, check=False).returncode != 0
 
 
+Step = tuple[tuple[str, ...], Callable[[], Any]]
+"""Names of the steps that have to end before, and what is done."""
+
+
+def carry_out(steps: Mapping[str, Step]) -> dict[str, Future[Any]]:
+    """Do all steps, some at a time, each time the first of those that wait for no other; return how each ended."""
+    waiting, begun = dict(steps), dict[str, Future[Any]]()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        while waiting:
+            running = {name for name, one in begun.items() if not one.done()}
+            ready = [name for name, (after, _) in waiting.items() if not {*after} & {*waiting, *running}]
+            for name in ready[: AT_ONCE - len(running)]:
+                begun[name] = pool.submit(waiting.pop(name)[1])
+            wait([one for one in begun.values() if not one.done()], return_when=FIRST_COMPLETED)
+    return begun
+
+
 def run(lane: Lane, workers: int, night: bool) -> Ran:
     """Run the lane to its end; its output goes to the screen, once it is there as a whole, and to its log."""
     began = time.monotonic()
@@ -188,17 +208,10 @@ def main() -> None:
     RESULTS.mkdir()
     workers = max(1, len(os.sched_getaffinity(0)) // 2)
     chosen = [lane for lane in LANES if arguments.lane in (None, lane.name)]
-    begun: dict[str, Future[Any]] = {}
-
-    def in_turn(lane: Lane) -> Ran:
-        wait([begun[name] for name in lane.after if name in begun])
-        return run(lane, workers, arguments.night)
-
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        if arguments.lane is None:  # a lane by itself runs as things are
-            begun |= {"installing": pool.submit(install), "checking": pool.submit(check)}
-        for lane in chosen:
-            begun[lane.name] = pool.submit(in_turn, lane)
+    steps: dict[str, Step] = {lane.name: (lane.after, partial(run, lane, workers, arguments.night)) for lane in chosen}
+    if arguments.lane is None:  # a lane by itself runs as things are
+        steps = {"installing": ((), install), "checking": ((), check), **steps}
+    begun = carry_out(steps)
     ran = [begun[lane.name].result() for lane in chosen]
     print(*summary(ran, time.monotonic() - began, arguments.night), sep="\n")
     wrong = "checking" in begun and begun["checking"].result()
