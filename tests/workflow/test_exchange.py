@@ -17,7 +17,6 @@ from trace_events import check_nesting, lanes
 from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, from_text, to_text
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import MODEL_TABLES, NETWORK_LAYERS, RUNS, TABLES
-from stallpoint.report.charts import CHARTS
 
 
 def trace(share: float) -> str:
@@ -51,7 +50,7 @@ def profiled(cluster: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
+def imported(new_checkout: Callable[..., Checkout], finished: Checkout) -> Checkout:
     """A study that measures nothing, run to the report."""
     checkout = new_checkout()
     checkout.study = {
@@ -83,9 +82,7 @@ def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
     ran = checkout.snakemake("--logger-stallpoint-plain", "--", "results/old/conclusions.md")
     assert ran.status == 0, ran.text
     assert "imported-train" in ran.text
-    checkout.results("figures").mkdir()
-    for chart in CHARTS:  # drawn in the night
-        checkout.results("figures", f"{chart}.svg").touch()
+    checkout.take_pictures(finished)  # its own are drawn in the night
     ran = checkout.snakemake("--", "results/old/report.html")
     assert ran.status == 0, ran.text
     return checkout
@@ -112,7 +109,8 @@ def test_imported_files_alone_make_a_report(imported: Checkout) -> None:
 
 @pytest.mark.night
 def test_all_charts_of_imported_files_are_drawn(imported: Checkout) -> None:
-    shutil.rmtree(imported.results("figures"))
+    for pictures in ("figures", "papers"):
+        shutil.rmtree(imported.results(pictures))
     ran = imported.snakemake("--", "all")
     assert ran.status == 0, ran.text
 
@@ -129,12 +127,10 @@ def test_profiles_of_two_clusters_stand_in_one_report(imported: Checkout) -> Non
 
 
 def test_a_changed_file_is_imported_again(imported: Checkout) -> None:
-    file = imported.folder / "on4.txt"
-    file.write_text(trace(1.6))
-    assert imported.snakemake("-n").jobs["imported_train"] == 1
-    file.write_text(trace(1.6).replace("conv2", "conv2 oops", 1))
-    ran = imported.snakemake("--until", "imported_train")
+    (imported.folder / "on4.txt").write_text(trace(1.6).replace("conv2", "conv2 oops", 1))
+    ran = imported.snakemake("--logger-stallpoint-plain", "--until", "imported_train")
     assert ran.status != 0
+    assert ran.jobs["imported_train"] == 1
     assert "error: on4.txt, line 6: 7 columns, expected are 6: Id, Name, Forward, Backward, Comm., Size" in ran.text
     assert "Traceback" not in ran.text[: ran.text.index("error: on4.txt")]
 

@@ -60,6 +60,24 @@ def test_the_run_says_how_far_it_is_and_ends_with_the_answer(finished: Checkout)
     assert lines[-1] == "Report: results/tiny/report.html"
 
 
+def test_snakemakes_own_report_carries_every_result_with_caption_and_labels(study: Checkout) -> None:
+    ran = study.snakemake("--report", "snakemake-report.html")
+    assert ran.status == 0, ran.text
+    page = (study.folder / "snakemake-report.html").read_text()
+    for name, chart in CHARTS.items():
+        assert f"{name}.svg" in page
+        assert json.dumps(chart.title) in page
+    for topic in ("1 Where scaling stalls", "5 Accuracy of the DAG model"):
+        assert json.dumps(topic) in page
+    for category in ("Conclusions", "Figures", "Report", "Tables"):
+        assert json.dumps(category) in page
+    results = json.loads(re.search(r"results = (\{.*\})", page)[1])
+    assert len(results) >= len(CHARTS) + 3
+    for path, entry in results.items():
+        assert entry["caption"], path
+        assert entry["labels"], path
+
+
 def test_a_run_with_nothing_to_do_ends_with_the_answer_too(study: Checkout) -> None:
     again = study.snakemake("--", "all").text
     assert "Nothing to be done: all results are up to date." in again
@@ -215,18 +233,14 @@ def test_an_external_table_that_changes_is_fitted_again_and_nothing_measured(stu
     }  # fmt: skip
 
 
-def test_editing_one_cell_reruns_that_cell_and_what_depends_on_it(study: Checkout) -> None:
+def test_a_cell_that_was_edited_and_kinds_that_are_forced_rerun_with_what_depends_on_them(study: Checkout) -> None:
     block = study.study["matrix"][0]
     study.write_study(include=[{**block, "nodes": 2, "scaling": "strong", "iterations": 3}])
-    assert study.snakemake("-n").jobs == {"measure_local": 1, "train": 1, **DERIVED}
+    assert study.snakemake("-n", "-R", "sgemm").jobs == {"measure_local": 1, "train": 1, "sgemm": 1, **DERIVED}
 
 
-def test_naming_a_network_of_ones_own_leaves_the_cells_of_others_alone(study: Checkout) -> None:
+def test_editing_a_chart_and_naming_a_network_draw_again_and_measure_nothing(study: Checkout) -> None:
     study.write_study(networks={"mine": {"build": "mine:build", "image_size": 8}})
-    assert "Nothing to be done" in study.snakemake("-n").text
-
-
-def test_editing_a_chart_draws_again_and_measures_nothing(study: Checkout) -> None:
     module = study.folder / "src/stallpoint/report/charts/speedup_chart.py"
     module.write_text(module.read_text() + "\n# edited\n")
     assert study.snakemake("-n").jobs == {**DRAWN, **LAST}
@@ -242,26 +256,6 @@ def test_editing_a_model_fits_again_and_measures_nothing(study: Checkout) -> Non
 def test_a_single_cell_can_be_asked_for_and_forced(study: Checkout) -> None:
     cell = next(study.results("raw/collectives").rglob("repeat~1")).relative_to(study.folder)
     assert study.snakemake("-n", "-f", str(cell)).jobs == {"measure_local": 1, "collectives": 1}
-    assert study.snakemake("-n", "-R", "sgemm").jobs == {"measure_local": 1, "sgemm": 1, **DERIVED}
-
-
-def test_snakemakes_own_report_carries_every_result_with_caption_and_labels(study: Checkout) -> None:
-    ran = study.snakemake("--report", "snakemake-report.html")
-    assert ran.status == 0, ran.text
-    page = (study.folder / "snakemake-report.html").read_text()
-    for name, chart in CHARTS.items():
-        assert f"{name}.svg" in page
-        assert json.dumps(chart.title) in page
-    for topic in ("1 Where scaling stalls", "5 Accuracy of the DAG model"):
-        assert json.dumps(topic) in page
-    for category in ("Conclusions", "Figures", "Report", "Tables"):
-        assert json.dumps(category) in page
-    results = json.loads(re.search(r"results = (\{.*\})", page)[1])
-    assert len(results) >= len(CHARTS) + 3
-    for path, entry in results.items():
-        assert entry["caption"], path
-        assert entry["labels"], path
-    assert "Nothing to be done" in study.snakemake("-n").text
 
 
 def test_a_truncated_record_is_named_and_not_taken_for_whole(study: Checkout) -> None:
@@ -297,29 +291,24 @@ def test_a_cell_that_cannot_run_is_recorded_and_the_study_goes_on(new_checkout: 
     assert set(runs.loc[runs["hardware"] == "local", "status"]) == {"ok"}
 
 
-@pytest.fixture
-def own(new_checkout: Callable[..., Checkout]) -> Checkout:
-    """A study of images of the user's own, which are not there yet."""
-    return new_checkout(storage={"own": {"path": "own", "format": "files"}}, matrix=[study_block("own")])
-
-
-def test_an_unreadable_image_is_named(own: Checkout, finished: Checkout) -> None:
-    shutil.copytree(finished.folder / "images", own.folder / "own")
-    broken = sorted((own.folder / "own").rglob("*.jpg"))[3]
+def test_images_of_ones_own_that_cannot_be_read_or_are_not_there_are_named(
+    new_checkout: Callable[..., Checkout], finished: Checkout
+) -> None:
+    storages = ("broken", "empty")
+    own = new_checkout(
+        storage={name: {"path": name, "format": "files"} for name in storages}, matrix=list(map(study_block, storages))
+    )
+    shutil.copytree(finished.folder / "images", own.folder / "broken")
+    (own.folder / "empty").mkdir()
+    broken = sorted((own.folder / "broken").rglob("*.jpg"))[3]
     broken.write_bytes(broken.read_bytes()[:200])
-    ran = own.snakemake("results/tiny/storage/own.json")
+    ran = own.snakemake("--keep-going", "--", *(f"results/tiny/storage/{name}.json" for name in storages))
     assert ran.status != 0
     assert str(broken.relative_to(own.folder)) in ran.text
-    assert not own.results("storage/own.json").exists()
-
-
-def test_a_storage_without_images_is_named(own: Checkout) -> None:
-    (own.folder / "own").mkdir()
-    ran = own.snakemake("results/tiny/storage/own.json")
-    assert ran.status != 0
-    message = "error: storage own: no images in own"
+    message = "error: storage empty: no images in empty"
     assert message in ran.text
     assert "Traceback" not in ran.text[: ran.text.index(message)]
+    assert not [*own.results("storage").glob("*.json")]
 
 
 def study_block(storage: str) -> dict[str, object]:
