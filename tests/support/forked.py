@@ -30,7 +30,7 @@ from typing import Any
 
 LOADED = (
     "torch", "numpy", "scipy.optimize", "scipy.stats", "pandas", "pyarrow.parquet", "altair", "jsonschema", "yaml",
-    "snakemake.cli",
+    "numba", "snakemake.cli",
 )  # fmt: skip
 """Others' modules: the library itself is loaded where a program finds it."""
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -52,7 +52,7 @@ def address() -> str:
 
     def end() -> None:
         server.communicate()  # closes its input, which ends it
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # or pytest was first
 
     atexit.register(end)
     assert server.stdout
@@ -70,8 +70,8 @@ def may_be_copied(arguments: list[str]) -> bool:
     """Return whether a Python program is one of the workflow: others become something else, or inherit more files."""
     first = arguments[1] if len(arguments) > 1 else "-"
     if first in ("-c", "-m"):
-        return first == "-m" and arguments[2].startswith(("stallpoint.", "snakemake"))
-    return first.endswith((".py", "/snakemake"))
+        return first == "-m" and arguments[2].startswith(("stallpoint.", "snakemake", "resident_ranks"))
+    return first.endswith((".py", "/snakemake", "/torchrun"))
 
 
 def hand_over() -> None:

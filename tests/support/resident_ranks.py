@@ -63,11 +63,11 @@ class Ranks:
             self._kill()
 
     def _start(self) -> None:
-        from launching import ENVIRONMENT, MPIRUN
+        from launching import ENVIRONMENT, MPIRUN, copied
 
         self._folder = Path(tempfile.mkdtemp(prefix="ranks"))
         self._log, address = self._folder / "log", str(self._folder / "socket")
-        environment = {**ENVIRONMENT, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment = {**ENVIRONMENT, **copied(), "OMP_NUM_THREADS": "1"}
         command = [*MPIRUN, "-n", str(RANKS), sys.executable, "-m", "resident_ranks", address, self._scheme]
         with socket.socket(socket.AF_UNIX) as server, self._log.open("w") as log:
             server.bind(address)

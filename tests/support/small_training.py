@@ -39,7 +39,7 @@ EXAMPLES: dict[str, Preset] = {
     "tree-merged": Preset(reduction="binary-tree", grouping="merged"),
     "server-fused": Preset(reduction="parameter-server", grouping="fused", fusion_bytes=2000, start="after-backward"),
     "two-servers": Preset(reduction="sharded-servers", servers=2),
-    "segmented": Preset(grouping="fused", fusion_bytes=2000, segment_bytes=64),
+    "segmented": Preset(grouping="fused", fusion_bytes=2000, segment_bytes=1024),
     "torch-layers": Preset(backend="torch"),
     "torch-merged": Preset(backend="torch", grouping="merged"),
     "16-bit": Preset(gradient_bits=16),

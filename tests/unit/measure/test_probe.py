@@ -13,6 +13,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from launching import copied
+from nightly import by_day
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset, dataloader
 
@@ -301,13 +303,19 @@ for script, port in zip(sys.argv[2::2], sys.argv[3::2]):
 """Runs scripts in one process, which loads the libraries once: each has a folder and a port of its own."""
 
 
+PARALLELISM = {"ddp": "ddp", "fsdp": "fsdp2", "trainer": "ddp", "lightning_ddp": "ddp"}
+"""Of each example, as a probe sees it."""
+
+
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What two workers recorded of the examples and of `SAME`, with the variables that torchrun gives."""
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two workers recorded of `SAME` and the chosen examples, with the variables that torchrun gives."""
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "same.py").write_text(SAME)
     (folder / "one_by_one.py").write_text(ONE_BY_ONE)
-    scripts = [folder / "same.py", *(EXAMPLES / f"{name}.py" for name in ("ddp", "fsdp", "trainer", "lightning_ddp"))]
+    cases = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    chosen = {case["example"] for case in cases if "parallelism" in case}
+    scripts = [folder / "same.py", *(EXAMPLES / f"{name}.py" for name in PARALLELISM if name in chosen)]
     common = {
         "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
         "LOCAL_WORLD_SIZE": "2", "STALLPOINT_PROBE_ITERATIONS": "4",
@@ -316,7 +324,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workers = [
         subprocess.Popen(
             [sys.executable, folder / "one_by_one.py", folder, *arguments],
-            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            env={**os.environ, **copied(), **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -342,7 +350,7 @@ def free_ports() -> list[int]:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize(
-    ("example", "parallelism"), [("ddp", "ddp"), ("fsdp", "fsdp2"), ("trainer", "ddp"), ("lightning_ddp", "ddp")]
+    ("example", "parallelism"), by_day(PARALLELISM.items(), lambda case: "lightning" not in case[0])
 )
 def test_messages_of_two_workers_carry_every_gradient(example: str, parallelism: str, recorded: Path) -> None:
     for rank in range(2):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from launching import Plant, run_job
+from nightly import by_day, first_by_day
 from resident_ranks import Ranks
 
 from stallpoint.errors import EXIT_BAD_INPUT
@@ -83,8 +84,10 @@ def visited(
 
 @pytest.mark.parametrize(
     ("name", "plant"),
-    [("files", None), ("files", first_is_slow), ("tar", None), ("mapped", None), ("tokens", None)],
-    ids=["files", "files-slow", "tar", "mapped", "tokens"],
+    by_day(
+        [("files", first_is_slow), ("mapped", None), ("files", None), ("tar", None), ("tokens", None)],
+        [("files", first_is_slow), ("mapped", None)].__contains__,
+    ),
 )
 def test_two_workers_read_cold_and_warm_in_all_orders(
     ranks: Ranks, tmp_path: Path, name: str, plant: Plant | None
@@ -110,7 +113,7 @@ def test_two_workers_read_cold_and_warm_in_all_orders(
         assert cold == warm
 
 
-@pytest.mark.parametrize("name", ["texts", "sounds"])
+@pytest.mark.parametrize("name", first_by_day(["texts", "sounds"]))
 def test_what_no_network_here_decodes_is_read_and_not_decoded(ranks: Ranks, tmp_path: Path, name: str) -> None:
     found = visited(ranks, tmp_path, name=name)
     assert len(found.reads) == 3 * 2 * 2

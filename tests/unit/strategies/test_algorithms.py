@@ -1,6 +1,5 @@
 """Algorithms beside synchronous SGD: what they compute where that is known, and what servers find of staleness."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -11,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import replica
 import small_algorithms
 import small_training
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launching import ENVIRONMENT
+from launching import ENVIRONMENT, copied
+from replica import AIM, TOKEN
 from resident_ranks import Ranks
 from torch import nn
 
@@ -38,7 +39,6 @@ pytestmark = pytest.mark.ranks
 SERVED = {"asynchronous": Asynchronous, "downpour": Downpour, "elastic": Elastic}
 
 WORKERS, ITERATIONS = small_algorithms.WORKERS, small_training.ITERATIONS
-TOKEN = b"t" * TOKEN_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -243,33 +243,13 @@ def test_who_is_gone_is_waited_for_no_more_and_a_stranger_is_sent_away() -> None
     assert threading.active_count() == threads, "processes make many visits"
 
 
-AIM = [1.0, -2.0, 3.0]
-
-
-def towards_the_aim(servers: Servers) -> None:
-    """One asynchronous step."""
-    servers.ask(Ask.PUSH, 0.1 * (servers.ask(Ask.PULL) - torch.tensor(AIM)))
-
-
-REPLICA = """
-import sys
-import test_algorithms
-servers = test_algorithms.Servers([("127.0.0.1", int(sys.argv[1]))], test_algorithms.TOKEN, 1, 3)
-for step in range(10**9):
-    test_algorithms.towards_the_aim(servers)
-    if step == 5:
-        print("trains", flush=True)
-"""
-
-
 @pytest.fixture
-def replica() -> Iterator[Callable[[int], subprocess.Popen[str]]]:
+def start_replica() -> Iterator[Callable[[int], subprocess.Popen[str]]]:
     """Starts a replica that never ends by itself."""
     with ExitStack() as ends:
 
         def start(port: int) -> subprocess.Popen[str]:
-            command = [sys.executable, "-c", REPLICA, str(port)]
-            environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            command, environment = [sys.executable, replica.__file__, str(port)], {**ENVIRONMENT, **copied()}
             one = ends.enter_context(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE))
             ends.callback(one.kill)
             return one
@@ -277,16 +257,18 @@ def replica() -> Iterator[Callable[[int], subprocess.Popen[str]]]:
         yield start
 
 
-def test_a_replica_that_is_killed_leaves_the_others_training(replica: Callable[[int], subprocess.Popen[str]]) -> None:
+def test_a_replica_that_is_killed_leaves_the_others_training(
+    start_replica: Callable[[int], subprocess.Popen[str]],
+) -> None:
     one = server(Rules(workers=2))
     port = one.listen("127.0.0.1", TOKEN)
-    other = replica(port)
+    other = start_replica(port)
     assert other.stdout
     assert other.stdout.readline() == "trains\n"
     other.kill()
     own = Servers([("127.0.0.1", port)], TOKEN, 0, 3)
     for _ in range(200):
-        towards_the_aim(own)
+        replica.step(own)
     assert own.ask(Ask.PULL).tolist() == pytest.approx(AIM, abs=1e-3)
     of_worker = np.bincount([worker for _, worker, _ in one.staleness()])
     assert of_worker[0] == 200
