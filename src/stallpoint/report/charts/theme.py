@@ -111,7 +111,7 @@ COLOURS: dict[str, dict[str, str]] = {
         "same": GREEN,
         "undecided": GREY,
     },
-    "turn": {
+    "visit": {
         **{name: PALETTE[kind.colour] for name, kind in KINDS.items()},
         "another process": VERMILION,
         "steal": VIOLET,

@@ -35,8 +35,8 @@ def _visits(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if entries:
         yield "<h3>Visits</h3>"
         yield paragraph(
-            "Cells that are compared take turns: each is visited several times, in random order, so that what slows "
-            "the machine down for a while hits all alike."
+            "Cells that are compared are measured in an interleaved schedule: each is visited several times, in random "
+            "order, so that a temporary slowdown of the machine affects all equally."
         )
         yield table(
             ["hardware", "cells", "visits", "ended because"],
