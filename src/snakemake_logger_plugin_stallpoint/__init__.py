@@ -40,7 +40,7 @@ _SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
 
 def check_configuration_files(arguments: list[str]) -> None:
     """End in one sentence if a configuration file of the command line cannot be read: Snakemake ends in a traceback."""
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)  # --config is another option
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
     if files := parser.parse_known_args(arguments)[0].configfile:
         from stallpoint.study.configuration import check_keys  # a third of a second, of which most runs have no need
