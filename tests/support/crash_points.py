@@ -392,9 +392,10 @@ def _page_of_report() -> None:
     text = "<p>" + "report " * 100_000 + "</p>"
     with mock.patch.multiple(
         stallpoint.report.report, page=lambda *_, **__: text, answer=lambda *_: ("", {}), evidence=lambda *_: ([], {}),
-        sliders=lambda *_: ([], {}), raw_tables=lambda *_: ("", {}), sure=_nothing, curves=_nothing, filters=_nothing,
-        interventions=_nothing, validation=_nothing, networks=_nothing, papers_section=_nothing, timing=_nothing,
-        not_measured=_nothing, environment=_nothing, _lead=lambda *_: "",
+        sliders=lambda *_: ([], {}), raw_tables=lambda *_: ("", {}), targets=lambda *_: [], storages=lambda *_: [],
+        remedies=_nothing, sure=_nothing, curves=_nothing, filters=_nothing, intervened=_nothing, validation=_nothing,
+        networks=_nothing, papers_section=_nothing, timing=_nothing, not_measured=_nothing, environment=_nothing,
+        _lead=lambda *_: "",
     ):  # fmt: skip
         stallpoint.report.write_report(
             {"claims": [], "instrumentation": []}, {}, RESULTS / "report.html", study="tiny", excluded=[]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
+
+from stallpoint.text import interval
+
+Columns: TypeAlias = Mapping[str, str | Callable[[Any], str]]
+"""Heads of columns, and what stands below each: the field of that name, or what a function returns for a row."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,11 @@ class Listing:
     file: str = "conclusions.json"
     """File with all of its numbers."""
 
+    @classmethod
+    def of(cls, title: str, text: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Listing:
+        """Return the listing of `rows` with these columns."""
+        return cls(title, text, *in_columns(rows, columns), rows)
+
     @property
     def markdown(self) -> Iterator[str]:
         """Return blocks of a page: the title, the text and the table; nothing without rows."""
@@ -27,6 +37,17 @@ class Listing:
             yield f"## {self.title}"
             yield self.text
             yield markdown_table(self.head, self.rows)
+
+
+def in_columns(rows: Iterable[Mapping[str, Any]], columns: Columns) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the texts of a table."""
+    texts = [[str(row[of]) if isinstance(of, str) else of(row) for of in columns.values()] for row in rows]
+    return list(columns), texts
+
+
+def interval_of(name: str, scale: float = 1.0, unit: str = "", unknown: str = "not known") -> Callable[[Any], str]:
+    """Return a column of the estimates `name` with their intervals, and `unknown` where there is none."""
+    return lambda row: interval(row[name], scale, unit) if row[name] else unknown
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -69,8 +69,6 @@ class RegisteredNetwork:
     source: str
     parameters: int
     """Number of learned values."""
-    largest_layer_bytes: int
-    """Largest size of a layer's gradients, bytes."""
     multiply_adds: int
     """Multiplications (each with an addition) of the matrix products in one sample's forward pass."""
     max_stages: int
@@ -118,7 +116,6 @@ _ALEXNET = RegisteredNetwork(
     build_function="alexnet:alexnet",
     takes=Images(227, IMAGENET_CLASSES),
     parameters=60_965_224,
-    largest_layer_bytes=151_011_328,
     multiply_adds=724_406_816,
     max_stages=8,
     split_layers=3,
@@ -141,7 +138,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="googlenet:googlenet",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=13_378_280,
-            largest_layer_bytes=8_392_704,
             multiply_adds=1_591_044_096,
             max_stages=6,
             split_layers=1,
@@ -161,7 +157,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="resnet:resnet50",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=25_557_032,
-            largest_layer_bytes=9_437_184,
             multiply_adds=3_857_973_248,
             max_stages=19,
             split_layers=1,
@@ -177,7 +172,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="vgg:vgg16",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=138_357_544,
-            largest_layer_bytes=411_058_176,
             multiply_adds=15_470_264_320,
             max_stages=16,
             split_layers=3,
@@ -195,7 +189,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="vit_b_16:vit_b_16",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=86_567_656,
-            largest_layer_bytes=9_449_472,
             multiply_adds=17_563_828_224,
             max_stages=29,
             split_layers=1,
@@ -211,7 +204,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="gpt2:gpt2_small",
             takes=Tokens(length=1024, vocabulary=50257),
             parameters=124_439_808,
-            largest_layer_bytes=154_389_504,
             multiply_adds=145_824_153_600,
             max_stages=1,
             published=Published(
@@ -226,7 +218,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="alexnet:one_weird_trick",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=61_100_840,
-            largest_layer_bytes=151_011_328,
             multiply_adds=714_188_480,
             max_stages=8,
             split_layers=3,
@@ -249,7 +240,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="vgg:vgg19",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=143_667_240,
-            largest_layer_bytes=411_058_176,
             multiply_adds=19_632_062_464,
             max_stages=19,
             split_layers=3,
@@ -265,7 +255,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="resnet:resnet101",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=44_549_160,
-            largest_layer_bytes=9_437_184,
             multiply_adds=7_570_194_432,
             max_stages=36,
             split_layers=1,
@@ -281,7 +270,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="resnet:resnet152",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=60_192_808,
-            largest_layer_bytes=9_437_184,
             multiply_adds=11_282_415_616,
             max_stages=53,
             split_layers=1,
@@ -297,7 +285,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="inception_v3:inception_v3",
             takes=Images(299, IMAGENET_CLASSES),
             parameters=27_161_264,
-            largest_layer_bytes=9_830_400,
             multiply_adds=5_718_899_296,
             max_stages=18,
             split_layers=1,
@@ -314,7 +301,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="squeezenet:squeezenet",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=1_248_424,
-            largest_layer_bytes=2_052_000,
             multiply_adds=818_924_576,
             max_stages=18,
             published=Published(
@@ -329,7 +315,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="lenet:lenet",
             takes=Images(28, FASHION_CLASSES, channels=1),
             parameters=431_080,
-            largest_layer_bytes=1_602_000,
             multiply_adds=2_293_000,
             max_stages=4,
             split_layers=2,
@@ -347,7 +332,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="gpt2:gpt2_medium",
             takes=Tokens(length=1024, vocabulary=50257),
             parameters=354_823_168,
-            largest_layer_bytes=205_852_672,
             multiply_adds=413_475_536_896,
             max_stages=1,
             published=Published(
@@ -362,7 +346,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="gpt2:gpt2_large",
             takes=Tokens(length=1024, vocabulary=50257),
             parameters=774_030_080,
-            largest_layer_bytes=257_315_840,
             multiply_adds=887_285_350_400,
             max_stages=1,
             published=Published(
@@ -377,7 +360,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="llama:stories_15m",
             takes=Tokens(length=256, vocabulary=32000),
             parameters=15_191_712,
-            largest_layer_bytes=36_864_000,
             multiply_adds=4_114_612_224,
             max_stages=1,
             published=Published(
@@ -392,7 +374,6 @@ NETWORKS: dict[str, RegisteredNetwork] = {
             build_function="llama:tiny_llama",
             takes=Tokens(length=2048, vocabulary=32000),
             parameters=1_100_048_384,
-            largest_layer_bytes=262_144_000,
             multiply_adds=2_496_449_740_800,
             max_stages=47,
             published=Published(

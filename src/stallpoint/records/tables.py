@@ -528,7 +528,7 @@ _share("""
     whole_batch:
     batch | int | samples | B, samples in all workers' mini-batches
 """)
-RUN_AXES = _share("""
+_share("""
     run_axes:
     + cell network hardware storage sync recipe nodes workers_per_node ranks whole_batch trial seed
 """)

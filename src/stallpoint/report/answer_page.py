@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-import altair as alt
 import pandas as pd
 
 from stallpoint.explain.explanation import Explanation
 from stallpoint.findings.finding import Finding
-from stallpoint.report.charts import theme
+from stallpoint.report.charts import axes, shapes
 from stallpoint.report.charts.render import Spec, to_spec
-from stallpoint.report.own_page import page
+from stallpoint.report.charts.web_page import page
 
 WIDTH, HEIGHT = 640, 260
 
@@ -35,17 +34,12 @@ def _parts(found: Explanation) -> Iterator[str | Spec]:
 
 def _curve(answer: Finding) -> Spec:
     columns = ["workers", "rate", "predicted", "low", "high"]
-    table = pd.DataFrame(list(answer.points)).reindex(columns=columns).astype(float)
-    first = table.dropna(subset="rate").iloc[0]
-    table["ideal"] = first["rate"] / first["workers"] * table["workers"]
-    scale = alt.Scale(type="log", base=2)
-    x = alt.X("workers:Q", title="workers", scale=scale)
-    base = alt.Chart(table).properties(width=WIDTH, height=HEIGHT, title="Rate against workers; dashed: ideal")
-    title = "rate"
-    measured = base.mark_line(point=True, color=theme.BLUE).encode(x, alt.Y("rate:Q", title=title, scale=scale))
-    ideal = base.mark_line(strokeDash=[4, 4], color=theme.GREY).encode(x, alt.Y("ideal:Q", title=title, scale=scale))
-    bars = base.mark_rule(color=theme.VERMILION).encode(x, alt.Y("low:Q", title=title), alt.Y2("high:Q"))
-    points = base.mark_point(color=theme.VERMILION, filled=True).encode(
-        x, alt.Y("predicted:Q", title=title, scale=scale)
-    )
-    return to_spec(alt.layer(ideal, measured, bars, points))
+    points = pd.DataFrame(list(answer.points)).reindex(columns=columns).astype(float)
+    value = points["rate"].fillna(points["predicted"])
+    basis = points["rate"].notna().map({True: "measured", False: "predicted"})
+    rows = points.assign(basis=basis, value=value, low=points["low"].fillna(value), high=points["high"].fillna(value))
+    # The prediction goes on from the last measured rate.
+    last = rows[basis == "measured"].tail(1).assign(basis="predicted")
+    rows = pd.concat([rows, last]).sort_values("workers", kind="stable")
+    tips = {"workers": "workers", "basis": "basis", "value": "rate"}
+    return to_spec(shapes.over_workers(rows, axes.log10_y(axes.reach(rows), "rate"), tips, width=WIDTH, height=HEIGHT))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from stallpoint.findings.listing import Listing
 from stallpoint.report.charts.labels import FILTERS
 
 MAX_ROWS = 500
@@ -45,18 +46,16 @@ def table(
     rows: Sequence[Sequence[str]],
     about: Iterable[Mapping[str, Any]] = (),
     *,
-    columns_about: Sequence[Mapping[str, Any]] = (),
     file: str = "conclusions.json",
 ) -> str:
     """Return a table whose first column names the rows (narrow pages repeat the head in each cell).
 
-    `about` is the network, hardware and storage of each row, `columns_about` of each column (see `belongs_to`). Of many
-    rows the first `MAX_ROWS` are shown; `file` has them all.
+    `about` is the network, hardware and storage of each row (see `belongs_to`). Of many rows the first `MAX_ROWS` are
+    shown; `file` has them all.
     """
-    marks = [belongs_to(what) for what in columns_about] or [""] * len(head)
-    named = "".join(f'<th scope="col"{mark}>{escape(text)}</th>' for text, mark in zip(head, marks, strict=True))
+    named = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
     lines = [
-        _row(head, row, belongs_to(what), marks)
+        _row(head, row, belongs_to(what))
         for row, what in zip(rows[:MAX_ROWS], list(about)[:MAX_ROWS] or [{}] * len(rows), strict=False)
     ]
     more = f"The first {MAX_ROWS} of {len(rows):,} rows; {file} has all." if len(rows) > MAX_ROWS else ""
@@ -64,13 +63,17 @@ def table(
     return f'<div class="wide">{body}</div>' + (f'<p class="soft">{more}</p>' if more else "")
 
 
-def _row(head: Sequence[str], row: Sequence[str], mark: str, marks: Sequence[str]) -> str:
+def _row(head: Sequence[str], row: Sequence[str], mark: str) -> str:
     first, *others = row
-    cells = "".join(
-        f'<td data-head="{escape(name)}"{of_column}>{escape(text)}</td>'
-        for name, text, of_column in zip(head[1:], others, marks[1:], strict=True)
-    )
+    named = zip(head[1:], others, strict=True)
+    cells = "".join(f'<td data-head="{escape(name)}">{escape(text)}</td>' for name, text in named)
     return f'<tr{mark}><th scope="row">{escape(first)}</th>{cells}</tr>'
+
+
+def listing(one: Listing) -> str:
+    """Return the text and the table, where there are any."""
+    rows = table(one.head, one.rows, one.about, file=one.file) if one.rows else ""
+    return (paragraph(one.text) if one.text else "") + rows
 
 
 def downloads(chart: str, title: str) -> str:

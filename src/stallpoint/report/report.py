@@ -1,7 +1,7 @@
 """The report: one web page with the answer, the charts in the order of the argument, and what was not measured.
 
-The page opens from disk without network: libraries, data and style are in it. Each module writes sections, of which
-`write_report` lists the order.
+The page opens from disk without network: libraries, data and style are in it. Each group of its menu has a module of
+sections, of which `write_report` lists the order.
 """
 
 from __future__ import annotations
@@ -12,21 +12,12 @@ from pathlib import Path
 from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.records.atomic import atomic
 from stallpoint.report.charts import Tables
-from stallpoint.report.sections.answer_section import answer
-from stallpoint.report.sections.claims_section import claims_section
-from stallpoint.report.sections.environment_section import environment
-from stallpoint.report.sections.evidence_section import evidence
-from stallpoint.report.sections.filters_section import filters
-from stallpoint.report.sections.limits_section import not_measured, timing
-from stallpoint.report.sections.listings_section import curves, intervened, storages, validation
-from stallpoint.report.sections.networks_section import networks
-from stallpoint.report.sections.page import page
-from stallpoint.report.sections.papers_section import papers_section
-from stallpoint.report.sections.raw_tables_section import raw_tables
-from stallpoint.report.sections.remedies_section import remedies
-from stallpoint.report.sections.sliders_section import sliders
-from stallpoint.report.sections.sure_section import sure
-from stallpoint.report.sections.targets_section import targets
+from stallpoint.report.sections.answer_section import answer, curves, remedies, targets
+from stallpoint.report.sections.data_section import environment, networks, not_measured, raw_tables
+from stallpoint.report.sections.page import filters, page
+from stallpoint.report.sections.papers_section import claims_section, papers_section
+from stallpoint.report.sections.sure_section import sure, timing, validation
+from stallpoint.report.sections.why_section import evidence, intervened, sliders, storages
 from stallpoint.study.study import Excluded
 
 

@@ -8,18 +8,11 @@ from textwrap import wrap
 
 import vl_convert as vlc
 
-from stallpoint.findings.conclusions.answer_findings import (
-    CARD,
-    FIRST,
-    GAIN,
-    RATE,
-    VERDICT,
-    answer_findings,
-)
+from stallpoint.findings.conclusions.answer_findings import CARD, FIRST, GAIN, RATE, VERDICT, answer_findings
 from stallpoint.findings.conclusions.answers import Answer, Conclusions
 from stallpoint.findings.finding import Finding
 from stallpoint.records.atomic import atomic
-from stallpoint.report.charts import Tables, theme, verdict_chart
+from stallpoint.report.charts import Tables, speedup_chart, theme
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import VEGA_LITE
 from stallpoint.report.sections.answer_section import places
@@ -47,7 +40,7 @@ def write_slides(conclusions: Conclusions, tables: Tables, folder: Path) -> None
 def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
     """Return the slide of one answer as a Vega-Lite spec: the text of the card, and the speedup over workers."""
     found = answer_findings(answer, conclusions)
-    chart = to_spec(verdict_chart.draw(tables, answer["network"], answer["hardware"], answer["of_batch"]))
+    chart = to_spec(speedup_chart.draw_verdict(tables, answer["network"], answer["hardware"], answer["of_batch"]))
     config = theme.config()
     letters = {"labelFontSize": _TEXT - 3, "titleFontSize": _TEXT - 2}
     return {

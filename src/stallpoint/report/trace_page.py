@@ -14,9 +14,9 @@ from stallpoint.explain.iterations import CAUSES, middle
 from stallpoint.explain.rank import Rank
 from stallpoint.explain.trace_answers import WORDS, across, basis, cause, link, sentences
 from stallpoint.inputs.events import Trace
-from stallpoint.report.charts import axes, marks, theme
+from stallpoint.report.charts import axes, marks, shapes, theme
 from stallpoint.report.charts.render import Spec, to_spec
-from stallpoint.report.own_page import grid, page
+from stallpoint.report.charts.web_page import grid, page
 from stallpoint.text import number
 
 WIDTH = 720
@@ -142,39 +142,15 @@ def _causes(one: dict[str, Any]) -> Spec:
 
 
 def _workers(one: dict[str, Any]) -> Spec:
-    found = one["predicted"]
-    rows = pd.DataFrame(
-        [
-            {"workers": at["workers"], "ideal": at["workers"] / found["replica_workers"], "basis": basis,
-             "speedup": at["speedup"], "low": at["speedup_low"], "high": at["speedup_high"]}
-            for at in found["workers"]
-            for basis in ["traced" if at["workers"] == one["world_size"] else "predicted"]
-        ]
-    )  # fmt: skip
-    counts = [int(rows["workers"].min()), int(rows["workers"].max())]
-    ends = axes.log_domain([1, counts[1], *rows["low"]])
-    x, y = (
-        alt.X("workers:Q", title="workers", scale=_doubling(counts), axis=_ticks(counts)),
-        alt.Y("speedup:Q", title="throughput relative to one replica", scale=_doubling(ends), axis=_ticks(ends)),
-    )
-    base = alt.Chart(rows).encode(x=x)
-    colour = alt.Color("basis:N", title=None, scale=alt.Scale(domain=["traced", "predicted"],
-                                                              range=[theme.VERMILION, theme.BLUE]))  # fmt: skip
-    chart = alt.layer(
-        base.mark_line(style="ideal", clip=True).encode(y=marks.at(y, "ideal")),
-        base.mark_area(opacity=0.16, color=theme.BLUE, clip=True).encode(y=marks.at(y, "low"), y2="high:Q"),
-        base.mark_line(color=theme.BLUE, strokeDash=theme.DASHED, clip=True).encode(y=y),
-        base.mark_point(filled=True, size=55, opacity=1).encode(y=y, color=colour),
-    ).properties(width=WIDTH // 2, height=WIDTH // 3)
+    rows = pd.DataFrame([
+        {"workers": at["workers"], "basis": "measured" if at["workers"] == one["world_size"] else "predicted",
+         "value": at["speedup"], "low": at["speedup_low"], "high": at["speedup_high"]}
+        for at in one["predicted"]["workers"]
+    ])  # fmt: skip
+    y = axes.ratio_y([1, rows["workers"].max(), *rows["low"]], "throughput relative to one replica")
+    tips = {"workers": "workers", "basis": "basis", "value": "speedup"}
+    chart = shapes.over_workers(rows, y, tips, width=WIDTH // 2, height=WIDTH // 3)
     return _titled(chart, "Speedup at other worker counts, each worker with its mini-batch; 90 % intervals")
-
-
-def _doubling(domain: Sequence[float]) -> alt.Scale:
-    return alt.Scale(type="log", base=2, domain=list(domain), nice=False)
-
-
-def _ticks(domain: Sequence[float]) -> alt.Axis:
-    return alt.Axis(values=axes.log2_ticks(list(domain)), format="~g")
 
 
 def _gains(found: dict[str, Any]) -> Spec:

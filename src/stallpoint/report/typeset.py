@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from stallpoint.findings.listing import markdown_table
 from stallpoint.records.atomic import atomic
 from stallpoint.records.tables import Table
 from stallpoint.text import number
@@ -86,10 +87,9 @@ def to_csv(table: Typeset) -> str:
 def to_markdown(table: Typeset) -> str:
     """Return a page of its own: caption, table, notes."""
     head, rows, caption = on_paper(table)
-    cells = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in (head, *rows)]
-    lines = ["| " + " | ".join(row) + " |" for row in cells]
-    lines.insert(1, "|" + " --- |" * len(head))
-    return "\n".join([caption, "", *lines, "", *(f"{note}\n" for note in table.notes)]).rstrip("\n") + "\n"
+    first, *others = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in (head, *rows)]
+    blocks = (caption, markdown_table(first, others), *table.notes)
+    return "\n\n".join(blocks).rstrip("\n") + "\n"
 
 
 def to_latex(table: Typeset) -> str:

@@ -64,7 +64,6 @@ CHOICES: dict[str, dict[str, str]] = {
 }
 """Values of a preset's choices, and their meaning."""
 
-REDUCTIONS = tuple(CHOICES["reduction"])
 _BY_NAME = {(one.choice, one.value): one for one in STRATEGIES}
 _LATER = (
     "sharding", "gather_ahead", "reshard", "bucket_view", "static_graph", "hook", "hook_rank", "accumulate",

@@ -16,14 +16,7 @@ import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
 from stallpoint.records.parquet import open_file
-from stallpoint.records.tables import (
-    ITERATIONS,
-    LAYERS,
-    RUNS,
-    SLURM_JOBS,
-    VISITS,
-    Table,
-)
+from stallpoint.records.tables import ITERATIONS, LAYERS, RUNS, SLURM_JOBS, VISITS, Table
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of
 from stallpoint.study.kinds.train_kind import TrainCell

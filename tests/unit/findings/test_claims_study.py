@@ -25,7 +25,7 @@ from stallpoint.findings.claims.verdict import UNTESTED
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.records.tables import CONVERGENCE_RUNS, EXTRAPOLATED_TABLES, INSTRUMENTATION
-from stallpoint.report.sections.claims_section import claims_section
+from stallpoint.report.sections.papers_section import claims_section
 from stallpoint.strategies.presets import PRESETS
 from stallpoint.study.paths import PAPERS
 from stallpoint.text import plain

@@ -17,7 +17,7 @@ from stallpoint.measure.training.substitutes import FixedMiniBatch, SyntheticDat
 from stallpoint.models.answers.causes import CAUSE_OF
 from stallpoint.models.fitting import fit
 from stallpoint.networks import find
-from stallpoint.report.sections.listings_section import intervened as section
+from stallpoint.report.sections.why_section import intervened as section
 from stallpoint.schedule.next_visit import series_of
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic

@@ -8,8 +8,7 @@ import pytest
 from synthetic import NETWORK, Truth, study
 
 from stallpoint.models.fitting import fit
-from stallpoint.report.charts import data_share_chart
-from stallpoint.report.charts import readers_chart as readers
+from stallpoint.report.charts.feeding_chart import data_share, readers
 
 # So slow to read that two readers cannot keep up.
 SLOW = Truth(NETWORK, noise=0.0, read=3.2e-3)
@@ -77,4 +76,4 @@ def test_charts_say_how_many_readers_are_missing_and_where_workers_starve(fitted
     none = readers.finding({"feeding": in_line})
     would = r"alexnet from \w+ reads in line; 2 readers ahead would keep a worker busy at \d nodes?"
     assert re.fullmatch(would, none)
-    assert "starves from 1 node on" in data_share_chart.finding({"feeding": in_line})
+    assert "starves from 1 node on" in data_share.finding({"feeding": in_line})

@@ -50,7 +50,6 @@ def test_networks_are_as_large_as_registered(name: str) -> None:
     network = NETWORKS[name]
     found = layers(network.outline())
     assert sum(layer.gradient_bytes for layer in found) == network.gradient_bytes
-    assert max(layer.gradient_bytes for layer in found) == network.largest_layer_bytes
     assert sum(row["multiply_adds"] for row in describe(network)) == network.multiply_adds
 
 

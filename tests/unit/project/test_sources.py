@@ -221,10 +221,10 @@ def test_the_fit_depends_on_the_whole_model() -> None:
 
 def test_charts_depend_on_themselves_and_what_they_share() -> None:
     found = parts("chart.py", (PAPER_CHARTS["paper-speedup"].module,))
-    assert {"report/charts/paper_speedup_chart.py", "report/charts/theme.py", "report/charts/axes.py"} <= found
+    assert {"report/charts/paper_chart.py", "report/charts/theme.py", "report/charts/axes.py"} <= found
     assert not [file for file in found if "storage_chart" in file or "sections" in file]
     found = parts("draw.py", tuple(chart.module for chart in CHARTS.values()))
-    assert {f"report/charts/{name.replace('-', '_')}_chart.py" for name in CHARTS} <= found
+    assert {f"report/charts/{chart.module.rpartition('.')[2]}.py" for chart in CHARTS.values()} <= found
 
 
 def test_data_of_the_library_are_inputs_and_bytecode_is_none() -> None:

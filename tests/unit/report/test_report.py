@@ -18,8 +18,8 @@ from stallpoint.report.charts.time_to_target_chart import best
 from stallpoint.report.exhibits.published import compare
 from stallpoint.report.html import MAX_ROWS, table
 from stallpoint.report.report import answer, curves, networks, not_measured, sure, timing, write_report
-from stallpoint.report.sections.evidence_section import bounded
-from stallpoint.report.sections.raw_tables_section import raw_tables
+from stallpoint.report.sections.data_section import raw_tables
+from stallpoint.report.sections.why_section import bounded
 from stallpoint.text import interval
 
 

@@ -32,7 +32,7 @@ from stallpoint.records.parquet import write
 from stallpoint.records.tables import COMPARISON
 from stallpoint.report.charts import marks, theme
 from stallpoint.report.charts.render import Spec, to_spec
-from stallpoint.report.own_page import grid, page
+from stallpoint.report.charts.web_page import grid, page
 
 MAX_DOTS = 40
 """Number of answers drawn per family: those least likely to be unchanged."""

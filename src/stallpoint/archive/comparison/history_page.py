@@ -17,7 +17,7 @@ from stallpoint.models.base.statistics import NORMAL_INTERVAL
 from stallpoint.report.charts import marks
 from stallpoint.report.charts.labels import AXES, compact, label, varies, with_interval
 from stallpoint.report.charts.render import Spec, to_spec
-from stallpoint.report.own_page import grid, page
+from stallpoint.report.charts.web_page import grid, page
 from stallpoint.text import interval, number
 
 WIDTH, HEIGHT = 560, 220

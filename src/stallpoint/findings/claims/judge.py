@@ -26,18 +26,13 @@ def _judged(claim: Claim, evidence: Evidence) -> Judged:
     count = sum(not number.missing for number in found)
     verdicts, among_all = ([_verdict(number, claim, of) for number in found] for of in (1, count))
     combinations = [_entry(number, one) for number, one in zip(found, verdicts, strict=True)]
+    copied = ("id", "paper", "sentence", "source", "reading", "chart", "quantifier")
     return {
-        "id": claim.id,
-        "paper": claim.paper,
-        "sentence": claim.sentence,
-        "source": claim.source,
-        "reading": claim.reading,
+        **{name: getattr(claim, name) for name in copied},
         "quantity": claim.quantity.name if claim.quantity else "",
         "unit": claim.quantity.unit if claim.quantity else "",
         "percent": bool(claim.quantity and claim.quantity.percent),
         "condition": claim.condition.text if claim.condition else "",
-        "chart": claim.chart,
-        "quantifier": claim.quantifier,
         "verdict": overall(verdicts, among_all, claim.quantifier),
         "counts": {name: verdicts.count(name) for name in VERDICTS if name in verdicts},
         "combinations": combinations,
@@ -103,23 +98,16 @@ def rows(judged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _row(claim: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     number = entry["number"] or {}
+    of_claim = ("paper", "sentence", "source", "verdict", "quantity", "condition", "chart")
     return {
-        "paper": claim["paper"],
+        **{name: claim[name] for name in of_claim},
+        **{name: entry[name] for name in ("basis", "rows", "missing")},
         "claim": claim["id"],
-        "sentence": claim["sentence"],
-        "source": claim["source"],
-        "verdict": claim["verdict"],
         "combination": ", ".join(f"{name} {label}" for name, label in entry["labels"].items()),
         "combination_verdict": entry["verdict"],
-        "quantity": claim["quantity"],
-        "condition": claim["condition"],
         "value": number.get("value"),
         "value_low": _end(number, "low", -math.inf),
         "value_high": _end(number, "high", math.inf),
-        "basis": entry["basis"],
-        "rows": entry["rows"],
-        "missing": entry["missing"],
-        "chart": claim["chart"],
     }
 
 

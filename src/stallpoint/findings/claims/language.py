@@ -150,15 +150,10 @@ def claim_from(entry: Mapping[str, Any], paper: str, where: str, charts: Collect
     percent = "quantity" in entry and entry["quantity"]["percent"]
     return Claim(
         paper=paper,
-        id=entry["id"],
-        sentence=entry["sentence"],
-        source=entry["source"],
-        reading=entry.get("reading", ""),
-        quantifier=entry["quantifier"],
+        **{name: entry[name] for name in ("id", "sentence", "source", "quantifier")},
+        **{name: entry.get(name, "") for name in ("reading", "chart", "missing")},
         quantity=_quantity(entry["quantity"], f"{where}.quantity") if "quantity" in entry else None,
         condition=_condition(entry["condition"], f"{where}.condition", percent) if "condition" in entry else None,
-        chart=chart,
-        missing=entry.get("missing", ""),
     )
 
 
@@ -203,15 +198,9 @@ def _selection(entry: Mapping[str, Any], where: str) -> Selection:
     for column, wanted in entry["where"].items():
         known(column, _with_facts(table), f"{where}.where", f"column of {table}")
         _check_wanted(column, wanted, table, f"{where}.where.{column}")
-    selection = Selection(
-        table=table,
-        column=entry["column"],
-        where=entry["where"],
-        aggregate=entry["aggregate"],
-        absolute=entry["absolute"],
-        censored_at=entry.get("censored_at"),
-        spread=entry.get("spread"),
-    )
+    optional: dict[str, Any] = {name: entry.get(name) for name in ("censored_at", "spread")}
+    given = {name: entry[name] for name in ("table", "column", "where", "aggregate", "absolute")}
+    selection = Selection(**given, **optional)
     known_ends = selection.has_interval or selection.exact
     if selection.spread and known_ends:
         raise InputError(f"{where}.spread: {selection.column} has an interval of its own, or is exact")

@@ -40,33 +40,59 @@ slow visits (`disturbances.SLOW`); equal nodes differ by less."""
 MIN_VISITS = 2
 """Visits on several nodes before a node is called slow."""
 
-CONTROLS = ("hardware", "network", "worker_batch", "first", "second", "agrees", "ratio")
-AMDAHL = (
-    "network", "hardware", "basis", "layer_type", "series", "note", "serial_fraction", "speedup_limit", "stall_ranks",
-    "points",
+COPIED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "amdahl": ("amdahl", (
+        "network", "hardware", "basis", "layer_type", "series", "note", "serial_fraction", "speedup_limit",
+        "stall_ranks", "points",
+    )),
+    "memory": ("largest_batch", (
+        *MEMORY_AXES, "memory", "basis", "note", "available", "largest_measured", "smallest_failed", "fixed", "slope",
+        "largest_batch",
+    )),
+    "fits": ("fits", (*SERIES, "nodes", "ranks", "worker_batch", "memory", "fits", "predicted", "available")),
+    "storage_operations": ("storage_operation_rates", (
+        "storage", "hardware", "nodes", "workers_per_node", "operation", "metadata", "seconds", "latency_p95",
+        "latency_p99",
+    )),
+    "break_even": ("break_even", (
+        *SERIES, "remedy", "before", "verdict", "nodes", "seconds", "wait_before", "wait_after", "epochs",
+    )),
+    "critical_batches": ("critical_batches", (
+        *TO_TARGET, "ranks", "batches", "largest_reaching", "least_steps", "critical_batch", "noise_scale",
+    )),
+    "worker_staleness": ("worker_staleness", (
+        "network", "hardware", "sync", "ranks", "batch", "worker", "gradients", "largest_staleness", "mean_staleness",
+    )),
+    "interventions": ("interventions", (
+        *SERIES, "nodes", "ranks", "intervention", "parts", "agrees", "saved", "expected",
+    )),
+    "controls": ("controls", ("hardware", "network", "worker_batch", "first", "second", "agrees", "ratio")),
+    "extrapolations": ("extrapolations", (
+        "table", "series", "workers", "predicted", "lower", "upper", "law", "measured",
+    )),
+}  # fmt: skip
+"""Entries that are rows of a table: its name and the columns."""
+CURVE = (
+    *SERIES, "reached", "verdict", "verdict_ranks", "measured_speedup", "measured_speedup_ranks", "basis", "note",
+    "withheld", "dominant_cause", "crossing_ranks", "crossing_after", "cost_efficient_ranks", "best_speedup",
+    "largest_measured", "largest_considered",
 )  # fmt: skip
-MEMORY = (
-    *MEMORY_AXES, "memory", "basis", "note", "available", "largest_measured", "smallest_failed", "fixed", "slope",
-    "largest_batch",
-)  # fmt: skip
-FITS = (*SERIES, "nodes", "ranks", "worker_batch", "memory", "fits", "predicted", "available")
-STORAGE_OPERATIONS = (
-    "storage", "hardware", "nodes", "workers_per_node", "operation", "metadata", "seconds", "latency_p95",
-    "latency_p99",
-)  # fmt: skip
-EXTRAPOLATIONS = ("table", "series", "workers", "predicted", "lower", "upper", "law", "measured")
-BREAK_EVEN = (*SERIES, "remedy", "before", "verdict", "nodes", "seconds", "wait_before", "wait_after", "epochs")
-CRITICAL_BATCHES = (
-    *TO_TARGET, "ranks", "batches", "largest_reaching", "least_steps", "critical_batch", "noise_scale",
-)  # fmt: skip
-STALENESS = (
-    "network", "hardware", "sync", "ranks", "batch", "worker", "gradients", "largest_staleness", "mean_staleness",
-)  # fmt: skip
-INTERVENTIONS = (*SERIES, "nodes", "ranks", "intervention", "parts", "agrees", "saved", "expected")
+"""Columns of the table ``stalling`` in the entry of a curve."""
 FEEDING = (
     "nodes", "ranks", "worker_batch", "readers", "basis", "utilisation", "predicted_utilisation", "readers_needed",
 )  # fmt: skip
-"""Columns of tables that the conclusions copy."""
+"""Columns of the table ``feeding`` in the entry of a curve."""
+READING = ("hardware", "nodes", "workers_per_node", "order", "cache", "readers")
+"""Columns of the table ``storage_rates`` that are equal where storages are compared."""
+STORAGE = (
+    *READING, "storage", "filesystem", "locality", "origin", "server_cache", "uncached", "samples_per_second",
+    "bytes_per_second",
+)  # fmt: skip
+"""Columns of it in an entry."""
+REMEDY = (
+    "ranks", "remedy", "changes", "also", "upper_bound", "fits", "verdict", "cell", "gain", "memory", "node_hours",
+)  # fmt: skip
+"""Columns of the table ``remedies`` in the entry of a curve."""
 
 
 def conclude(
@@ -83,6 +109,7 @@ def conclude(
     are those of the models' fit, `claims` were judged by the same tables.
     """
     curves, errors = list(_curves(tables)), list(_dag_errors(tables["predictions"]))
+    copied = {key: entries(tables[name], *names) if name in tables else [] for key, (name, names) in COPIED.items()}
     found: Conclusions = {
         "interval": INTERVAL,
         "threshold": threshold,
@@ -90,22 +117,14 @@ def conclude(
         "claims": list(claims),
         "answers": answers(curves, errors),
         "curves": curves,
-        "amdahl": entries(tables["amdahl"], *AMDAHL),
         "dag_errors": errors,
-        "memory": entries(tables["largest_batch"], *MEMORY),
-        "fits": [row for row in entries(tables["fits"], *FITS) if row["fits"] != UNKNOWN],
+        **copied,
+        "fits": [row for row in copied["fits"] if row["fits"] != UNKNOWN],
         "storages": list(_storages(tables["storage_rates"])),
-        "storage_operations": entries(tables["storage_operation_rates"], *STORAGE_OPERATIONS),
         "saturation": list(_saturation(tables["saturation"])),
-        "break_even": entries(tables["break_even"], *BREAK_EVEN),
-        "critical_batches": entries(tables["critical_batches"], *CRITICAL_BATCHES),
-        "worker_staleness": entries(tables["worker_staleness"], *STALENESS),
         "targets": list(targets(tables["target_times"], tables["target_stalling"])),
         "accuracy_stalling": list(_accuracy_stalling(tables["accuracy_stalling"])),
-        "extrapolations": entries(tables["extrapolations"], *EXTRAPOLATIONS) if "extrapolations" in tables else [],
-        "interventions": entries(tables["interventions"], *INTERVENTIONS),
         "machines": list(_machines(tables["runs"], tables["environments"])),
-        "controls": entries(tables["controls"], *CONTROLS),
         "alike": list(equal_presets(tables["runs"])),
         "disturbances": list(_disturbances(tables["disturbances"])),
         "slow_nodes": list(_slow_nodes(tables["visits"], tables["environments"])),
@@ -131,6 +150,11 @@ def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
     return {"value": _number(row[name]), "low": _number(row[f"{name}_low"]), "high": _number(row[f"{name}_high"])}
 
 
+def _reached(row: Mapping[str, Any], name: str) -> Estimate | None:
+    """Return the estimate; None where it lies beyond all that was considered."""
+    return _estimate(row, name) if row["reached"] else None
+
+
 def entries(table: pd.DataFrame, *names: str) -> list[dict[str, Any]]:
     """Return rows with these columns for JSON; a quantity with an interval is an object of the three."""
     return [_entry(row, *names) for row in _rows(table)]
@@ -150,54 +174,32 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """Return an entry for each scaling curve."""
+    names = (
+        "causes", "data_share", "critical_path", "what_if", "remedies", "next_cells", "predictions",
+        "stall_probabilities", "hidden_communication", "feeding",
+    )  # fmt: skip
     causes, shares, paths, scenarios, cures, cells, points, stalls, costs, fed = (
-        {key: _rows(rows) for key, rows in groups(tables[name], SERIES)}
-        for name in (
-            "causes",
-            "data_share",
-            "critical_path",
-            "what_if",
-            "remedies",
-            "next_cells",
-            "predictions",
-            "stall_probabilities",
-            "hidden_communication",
-            "feeding",
-        )
+        {key: _rows(rows) for key, rows in groups(tables[name], SERIES)} for name in names
     )
     for row in _rows(tables["stalling"]):
         key = tuple(row[name] for name in SERIES)
+        undecided = row["verdict_ranks"] if row["verdict"] == "undecided" else 0
         widest = max(shares.get(key, []), key=lambda share: share["ranks"], default=None)
         yield {
-            **{name: row[name] for name in SERIES},
-            "stall_ranks": _estimate(row, "stall_ranks") if row["reached"] else None,
+            **_entry(row, *CURVE),
+            "stall_ranks": _reached(row, "stall_ranks"),
             "stall_not_below": None if row["reached"] or row["note"] else int(row["stall_ranks_low"]),
-            "reached": bool(row["reached"]),
-            "verdict": row["verdict"],
-            "verdict_ranks": int(row["verdict_ranks"]),
-            **_probabilities(stalls.get(key, []), int(row["verdict_ranks"]) if row["verdict"] == "undecided" else 0),
-            "measured_speedup": _estimate(row, "measured_speedup"),
-            "measured_speedup_ranks": int(row["measured_speedup_ranks"]),
+            **_probabilities(stalls.get(key, []), undecided),
             "measured": list(_measured(points.get(key, []))),
-            "basis": row["basis"],
-            "note": row["note"],
-            "withheld": row["withheld"],
-            "dominant_cause": row["dominant_cause"],
-            "crossing_ranks": _estimate(row, "crossing_ranks"),
-            "crossing_after": _number(row["crossing_after"]),
-            "cost_efficient_ranks": _estimate(row, "cost_efficient_ranks"),
-            "best_speedup": _estimate(row, "best_speedup"),
-            "largest_measured": int(row["largest_measured"]),
-            "largest_considered": int(row["largest_considered"]),
             "data_wait": {
-                "ranks": int(widest["ranks"] if widest else row["largest_considered"]),
+                "ranks": widest["ranks"] if widest else row["largest_considered"],
                 "share": _estimate(widest, "share") if widest else None,
             },
             "feeding": [_entry(at, *FEEDING) for at in fed.get(key, [])],
             "causes": list(_causes(causes.get(key, []))),
             "critical_path": list(_critical_path(paths.get(key, []))),
             "communication": list(_communication(costs.get(key, []))),
-            "what_if": list(_what_if(scenarios.get(key, []), int(row["largest_measured"]))),
+            "what_if": list(_what_if(scenarios.get(key, []), row["largest_measured"])),
             "remedies": list(_remedies(cures.get(key, []))),
             "next_cell": _next_cell(cells.get(key, [])),
         }
@@ -228,16 +230,14 @@ def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     known = sorted((row for row in rows if not math.isnan(row["measured_speedup"])), key=lambda row: row["ranks"])
     for row in known:
         seconds = _estimate(row, "measured_iteration")
-        first = row is known[0]
         half_width = (row["measured_speedup_high"] - row["measured_speedup_low"]) / (2 * row["measured_speedup"])
         yield {
-            "nodes": int(row["nodes"]),
-            "ranks": int(row["ranks"]),
+            **_entry(row, "nodes", "ranks"),
             "seconds": seconds,
             "samples_per_second": _over(row["global_batch"], seconds),
             "speedup": _estimate(row, "measured_speedup"),
             "efficiency": _estimate(row, "measured_efficiency"),
-            "half_width": None if first else _number(half_width),
+            "half_width": None if row is known[0] else _number(half_width),
         }
 
 
@@ -252,8 +252,8 @@ def _over(amount: float, seconds: Estimate | None) -> Estimate | None:
 def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for ranks in sorted({row["ranks"] for row in rows}):
         here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["share"])
-        parts = [{"part": r["part"], "seconds": _estimate(r, "seconds"), "share": _estimate(r, "share")} for r in here]
-        yield {"ranks": int(ranks), "basis": here[0]["basis"], "parts": parts}
+        parts = [_entry(row, "part", "seconds", "share") for row in here]
+        yield {**_entry(here[0], "ranks", "basis"), "parts": parts}
 
 
 def _communication(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -280,13 +280,7 @@ def _remedies(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Return remedies: those that help, may help, or would if they fitted, the first to try first."""
     for row in sorted(rows, key=lambda row: row["rank_in_curve"]):
         if row["verdict"] in (HELPS, UNDECIDED, TOO_LARGE):
-            names = ("remedy", "changes", "also", "upper_bound", "fits", "verdict", "cell")
-            yield {
-                "ranks": int(row["ranks"]),
-                **{name: row[name] for name in names},
-                **{name: _estimate(row, name) for name in ("gain", "memory")},
-                "node_hours": _number(row["node_hours"]),
-            }
+            yield _entry(row, *REMEDY)
 
 
 def _next_cell(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -304,9 +298,7 @@ def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["lost"])
         leading = [row for row in here if row["verdict"] != "minor"]
         yield {
-            "ranks": int(ranks),
-            "basis": here[0]["basis"],
-            "verdict": leading[0]["verdict"],
+            **_entry(leading[0], "ranks", "basis", "verdict"),
             "leading": [
                 {"cause": r["cause"], "lost_seconds": _estimate(r, "lost"), "share": _number(r["share"])}
                 for r in leading
@@ -339,45 +331,34 @@ def _dag_error(network: str, hardware: str, sync: str, rows: pd.DataFrame) -> di
 
 def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Return the read rates by storage and way of reading, and whether their intervals lie apart from the fastest's."""
-    reading = ["hardware", "nodes", "workers_per_node", "order", "cache", "readers"]
-    for (hardware, nodes, workers, order, cache, readers), rows in groups(rates, reading):
+    for _, rows in groups(rates, list(READING)):
         ranked = _rows(rows.sort_values("samples_per_second", ascending=False))
         for row in ranked:
             slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
             other = "slower" if slower else "not distinguishable from the fastest"
-            yield {
-                "hardware": hardware,
-                "nodes": int(nodes),
-                "workers_per_node": int(workers),
-                "order": order,
-                "cache": cache,
-                "readers": int(readers),
-                **{name: row[name] for name in ("storage", "filesystem", "locality", "origin", "server_cache")},
-                "uncached": bool(row["uncached"]),
-                "set_over_memory": float(row["set_over_memory"]),
-                **{name: _estimate(row, name) for name in ("samples_per_second", "bytes_per_second")},
-                "verdict": "fastest" if row is ranked[0] else other,
-            }
+            size = {"set_over_memory": row["set_over_memory"]}
+            yield {**_entry(row, *STORAGE), **size, "verdict": "fastest" if row is ranked[0] else other}
 
 
 def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    names = (
+        "hardware", "storage", "verdict", "deciding", "readers", "workers_per_node", "verdict_ranks",
+        "largest_measured", "largest_considered",
+    )  # fmt: skip
     for row in _rows(saturation):
         yield {
-            **{name: row[name] for name in ("hardware", "storage", "verdict", "deciding")},
-            **{name: int(row[name]) for name in ("readers", "workers_per_node", "verdict_ranks", "largest_measured")},
-            "saturation_ranks": _estimate(row, "saturation_ranks") if row["reached"] else None,
-            "largest_considered": int(row["largest_considered"]),
+            **_entry(row, *names),
+            "saturation_ranks": _reached(row, "saturation_ranks"),
         }
 
 
 def _accuracy_stalling(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    names = (
+        *SERIES, "steps_storage", "steps_sync", "recipe", "target", "verdict", "reached", "verdict_ranks",
+        "largest_considered",
+    )  # fmt: skip
     for row in _rows(table):
-        yield {
-            **{name: row[name] for name in (*SERIES, "steps_storage", "steps_sync", "recipe", "target", "verdict")},
-            "reached": bool(row["reached"]),
-            "stall_ranks": _estimate(row, "stall_ranks") if row["reached"] else None,
-            **{name: int(row[name]) for name in ("verdict_ranks", "largest_considered")},
-        }
+        yield {**_entry(row, *names), "stall_ranks": _reached(row, "stall_ranks")}
 
 
 def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -403,15 +384,11 @@ def _machines(runs: pd.DataFrame, environments: pd.DataFrame) -> Iterator[dict[s
     for hardware, rows in groups(training, "hardware"):
         if (rows["kind"] == ImportedTrainCell.kind).all():
             largest = rows.sort_values("ranks").iloc[-1]
-            nodes, ranks = int(largest["nodes"]), int(largest["ranks"])
+            nodes = int(largest["nodes"])
             yield {
-                "hardware": hardware,
-                "machines": nodes,
-                "processes": ranks,
-                "nodes": nodes,
-                "models": [],
-                "imported": True,
-            }
+                "hardware": hardware, "machines": nodes, "processes": int(largest["ranks"]), "nodes": nodes,
+                "models": [], "imported": True,
+            }  # fmt: skip
 
 
 def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stallpoint.findings.conclusions.answers import Estimate, no_stall
-from stallpoint.findings.listing import Listing
+from stallpoint.findings.listing import Columns, Listing, interval_of
 from stallpoint.models.answers.fits import NO, UNKNOWN, YES
 from stallpoint.models.answers.fits import UNDECIDED as MAY_FIT
 from stallpoint.models.answers.remedies import TRAINS_OTHERWISE
@@ -85,14 +85,17 @@ def gained_in_words(remedy: Mapping[str, Any]) -> str:
 
 
 FITS_IN_WORDS = {YES: "fits", NO: "does not fit", MAY_FIT: "may not fit", UNKNOWN: "unknown"}
-REMEDIES_HEAD = ["what would help", "throughput", "memory of a worker", "it also means", "verdict"]
 
 
-def remedy_in_words(remedy: Mapping[str, Any]) -> list[str]:
-    """Return the cells of a remedy under `REMEDIES_HEAD`."""
+def _memory_in_words(remedy: Mapping[str, Any]) -> str:
     fits = FITS_IN_WORDS[remedy["fits"]]
-    memory = f"{interval(remedy['memory'], 2**-30, ' GiB')}, {fits}" if remedy["memory"] else fits
-    return [remedy["remedy"], gained_in_words(remedy), memory, remedy["also"] or "–", remedy["verdict"]]
+    return f"{interval(remedy['memory'], 2**-30, ' GiB')}, {fits}" if remedy["memory"] else fits
+
+
+REMEDY_COLUMNS: Columns = {
+    "what would help": "remedy", "throughput": gained_in_words, "memory of a worker": _memory_in_words,
+    "it also means": lambda remedy: remedy["also"] or "–", "verdict": "verdict",
+}  # fmt: skip
 
 
 def probabilities_in_words(
@@ -205,36 +208,34 @@ def cost_efficient_in_words(curve: Mapping[str, Any]) -> str:
 
 def interventions(rows: Sequence[Mapping[str, Any]]) -> Listing:
     """Return the time saved without each part, of rows of ``interventions`` in the conclusions."""
-    return Listing(
-        "Causes by intervention",
-        "What training saves with one thing left out for real, beside what the critical path says that it takes:",
-        ["cell", "left out", "saves", "parts that should go with it", "they take", "agree"],
-        [
-            [
-                f"{row['network']} on {row['hardware']}, {series(row)}, {at_count(row, row['ranks'])}",
-                row["intervention"], interval(row["saved"], 1e3, " ms"), row["parts"],
-                interval(row["expected"], 1e3, " ms"), "yes" if row["agrees"] else "no",
-            ]
-            for row in rows
-        ],
-        rows,
-    )  # fmt: skip
+    text = "What training saves with one thing left out for real, beside what the critical path says that it takes:"
+    return Listing.of("Causes by intervention", text, rows, {
+        "cell": lambda row: f"{row['network']} on {row['hardware']}, {series(row)}, {at_count(row, row['ranks'])}",
+        "left out": "intervention", "saves": interval_of("saved", 1e3, " ms"),
+        "parts that should go with it": "parts", "they take": interval_of("expected", 1e3, " ms"),
+        "agree": agrees_in_words,
+    })  # fmt: skip
 
 
-CURVE_HEAD = (
-    "as measured", "stalls at n", "dominant cause there (or at the largest n)", "communication reaches compute at n",
-    "worth paying for up to n", "best speedup", "waiting for data",
-)  # fmt: skip
+def agrees_in_words(row: Mapping[str, Any]) -> str:
+    """Return ``yes`` or ``no``."""
+    return "yes" if row["agrees"] else "no"
 
 
-def curve_in_words(curve: Mapping[str, Any]) -> list[str]:
-    """Return the cells of a curve under `CURVE_HEAD`."""
+def _wait_in_words(curve: Mapping[str, Any]) -> str:
     wait = curve["data_wait"]
-    return [
-        verdict_in_words(curve), stall_in_words(curve), curve["dominant_cause"], crossing_in_words(curve),
-        cost_efficient_in_words(curve), interval(curve["best_speedup"]),
-        f"{percent(wait['share'])} at {at_count(curve, wait['ranks'])}",
-    ]  # fmt: skip
+    return f"{percent(wait['share'])} at {at_count(curve, wait['ranks'])}"
+
+
+CURVE_COLUMNS: Columns = {
+    "as measured": verdict_in_words,
+    "stalls at n": stall_in_words,
+    "dominant cause there (or at the largest n)": "dominant_cause",
+    "communication reaches compute at n": crossing_in_words,
+    "worth paying for up to n": cost_efficient_in_words,
+    "best speedup": interval_of("best_speedup"),
+    "waiting for data": _wait_in_words,
+}
 
 
 def next_in_words(curve: Mapping[str, Any]) -> str:
@@ -264,23 +265,15 @@ def error_in_words(error: Mapping[str, Any]) -> str:
 
 def instrumentation(entries: Sequence[Mapping[str, Any]]) -> Listing:
     """Return the cost of timing layers, and whether they add up, of ``instrumentation`` in the conclusions."""
-    return Listing(
-        "What the timing of layers costs",
+    text = (
         "Measured in each training job beside its data; here the worst of all ranks and cells: what timing one layer "
         "(its forward and its backward pass) adds to an iteration, how much of an iteration that is, and what part of "
-        "the forward and the backward pass its layers add up to.",
-        ["network", "hardware", "cells", "timing a layer", "of an iteration", "forward", "backward"],
-        [
-            [
-                entry["network"], entry["hardware"], str(entry["cells"]), f"{number(1e6 * entry['timing_cost'])} µs",
-                f"{number(100 * entry['timing_share'])} %", _closure(entry["forward_closure"]),
-                _closure(entry["backward_closure"]),
-            ]
-            for entry in entries
-        ],
-        entries,
-    )  # fmt: skip
-
-
-def _closure(value: float) -> str:
-    return f"{100 * value:.1f} %"
+        "the forward and the backward pass its layers add up to."
+    )
+    return Listing.of("What the timing of layers costs", text, entries, {
+        "network": "network", "hardware": "hardware", "cells": "cells",
+        "timing a layer": lambda entry: f"{number(1e6 * entry['timing_cost'])} µs",
+        "of an iteration": lambda entry: f"{number(100 * entry['timing_share'])} %",
+        "forward": lambda entry: f"{100 * entry['forward_closure']:.1f} %",
+        "backward": lambda entry: f"{100 * entry['backward_closure']:.1f} %",
+    })  # fmt: skip

@@ -22,11 +22,7 @@ from stallpoint.findings.conclusions.answer_findings import (
     source_in_words,
 )
 from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.conclusions.conclusion_words import (
-    count,
-    next_in_words,
-    prefetch_in_words,
-)
+from stallpoint.findings.conclusions.conclusion_words import count, next_in_words, prefetch_in_words
 from stallpoint.findings.conclusions.external_findings import external_lines
 from stallpoint.findings.conclusions.target_findings import lead
 from stallpoint.findings.conclusions.trust_findings import WARNING, instrumentation_warnings, trust_lines, warnings

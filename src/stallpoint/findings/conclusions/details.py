@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from stallpoint.findings.claims import claim_words as claims
 from stallpoint.findings.conclusions.answers import Conclusions, Estimate
 from stallpoint.findings.conclusions.conclusion_words import (
-    CURVE_HEAD,
-    REMEDIES_HEAD,
+    CURVE_COLUMNS,
+    REMEDY_COLUMNS,
     at_count,
-    curve_in_words,
     error_in_words,
     instrumentation,
     interventions,
     next_in_words,
     percent,
-    remedy_in_words,
     series,
 )
 from stallpoint.findings.conclusions.storage_tables import answered, external
-from stallpoint.findings.conclusions.target_findings import STALLING, STALLING_HEAD, stalling_rows
+from stallpoint.findings.conclusions.target_findings import STALLING, stalling
 from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings, trust_lines
-from stallpoint.findings.listing import Listing, markdown_table
+from stallpoint.findings.listing import Columns, Listing, in_columns, interval_of, markdown_table
 from stallpoint.models.answers.fits import YES
 from stallpoint.text import interval, listed, number, plain
 
@@ -68,13 +66,7 @@ def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
     for network, hardware in dict.fromkeys((curve["network"], curve["hardware"]) for curve in curves):
         here = [curve for curve in curves if (curve["network"], curve["hardware"]) == (network, hardware)]
         yield f"## {network} on {hardware}"
-        yield markdown_table(
-            ["curve", *CURVE_HEAD],
-            (
-                [series(curve), *curve_in_words(curve)]
-                for curve in here
-            ),
-        )  # fmt: skip
+        yield _table(here, {"curve": series, **CURVE_COLUMNS})
         yield "Where the time goes on the critical path, there or at the largest n (parts of less than 1 % left out):"
         yield "\n".join(f"- {series(curve)}: {_path_in_words(curve)}" for curve in here)
         yield from _communication_blocks(here)
@@ -84,6 +76,10 @@ def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
         yield "\n".join(f"- {series(curve)}: {next_in_words(curve)}" for curve in here)
         yield "Largest cause of the time lost against ideal scaling, in ms of an iteration (*predicted* in italics):"
         yield _cause_table(here)
+
+
+def _table(rows: Iterable[Mapping[str, Any]], columns: Columns) -> str:
+    return markdown_table(*in_columns(rows, columns))
 
 
 def _path_in_words(curve: Mapping[str, Any]) -> str:
@@ -137,14 +133,11 @@ def _what_if_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
 
 def _remedy_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
     """Return remedies, and for each curve the cell that would confirm the first remedy with a cell."""
-    rows = [
-        [series(curve), *remedy_in_words(entry), number(entry["node_hours"]) if entry["cell"] else "–"]
-        for curve in curves
-        for entry in curve["remedies"]
-    ]
+    rows = [{"curve": series(curve), **entry} for curve in curves for entry in curve["remedies"]]
     if rows:
         yield "What would help (predicted, on the largest measured n), and node-hours of the cell that confirms it:"
-        yield markdown_table(["curve", *REMEDIES_HEAD, "node-hours"], rows)
+        hours: Columns = {"node-hours": lambda entry: number(entry["node_hours"]) if entry["cell"] else "–"}
+        yield _table(rows, {"curve": "curve", **REMEDY_COLUMNS, **hours})
     firsts = [(curve, next((one for one in curve["remedies"] if one["cell"]), None)) for curve in curves]
     cells = [f"  # {first['remedy']}: {series(curve)}\n{_entry(first['cell'])}" for curve, first in firsts if first]
     if cells:
@@ -188,46 +181,32 @@ def _leading(at: Mapping[str, Any]) -> str:
 
 
 def _amdahl(rows: list[dict[str, Any]]) -> Listing:
-    return Listing(
-        "Amdahl's law",
-        "By layer type on one worker at falling mini-batch (free communication), and over measured strong scaling.",
-        ["network", "hardware", "of", "serial fraction", "speedup limit", "doubling stops paying at n"],
-        [[row["network"], row["hardware"], _what(row), *_limits(row)] for row in rows],
-        rows,
-    )
-
-
-def _what(row: Mapping[str, Any]) -> str:
-    return f"measured: {row['series']}" if row["basis"] == "measured" else f"compute: {row['layer_type']}"
-
-
-def _limits(row: Mapping[str, Any]) -> list[str]:
-    if row["note"]:
-        return [f"not fitted: {row['note']}", "", ""]
-    return [interval(row[name]) for name in ("serial_fraction", "speedup_limit", "stall_ranks")]
+    text = "By layer type on one worker at falling mini-batch (free communication), and over measured strong scaling."
+    return Listing.of("Amdahl's law", text, rows, {
+        "network": "network", "hardware": "hardware",
+        "of": lambda row: f"{row['basis']}: {row['series'] or row['layer_type']}",
+        "serial fraction": lambda row: (
+            f"not fitted: {row['note']}" if row["note"] else interval(row["serial_fraction"])
+        ),
+        "speedup limit": interval_of("speedup_limit", unknown=""),
+        "doubling stops paying at n": interval_of("stall_ranks", unknown=""),
+    })  # fmt: skip
 
 
 def _memory(rows: list[dict[str, Any]]) -> Listing:
-    return Listing(
-        "Memory",
+    text = (
         "The largest mini-batch b of a worker that fits into its memory: *measured* between what was trained and "
-        "what ran out of memory, or *predicted* by fixed + slope · b.",
-        ["network", "hardware", "workers a node", "preset", "shards", "prefetch", "memory", "GiB available",
-         "GiB fixed", "MiB a sample", "largest b", ""],
-        [
-            [
-                row["network"], row["hardware"], str(row["workers_per_node"]), row["sync"], str(row["shards"]),
-                str(row["prefetch"]), row["memory"],
-                number(row["available"] / 2**30) if row["available"] else "",
-                interval(row["fixed"], 2**-30) if row["fixed"] else "",
-                interval(row["slope"], 2**-20) if row["slope"] else "",
-                interval(row["largest_batch"]) if row["largest_batch"] else "",
-                f"{row['basis']}: {row['note']}" if row["note"] else row["basis"],
-            ]
-            for row in rows
-        ],
-        rows,
-    )  # fmt: skip
+        "what ran out of memory, or *predicted* by fixed + slope · b."
+    )
+    return Listing.of("Memory", text, rows, {
+        "network": "network", "hardware": "hardware", "workers a node": "workers_per_node", "preset": "sync",
+        "shards": "shards", "prefetch": "prefetch", "memory": "memory",
+        "GiB available": lambda row: number(row["available"] / 2**30) if row["available"] else "",
+        "GiB fixed": interval_of("fixed", 2**-30, unknown=""),
+        "MiB a sample": interval_of("slope", 2**-20, unknown=""),
+        "largest b": interval_of("largest_batch", unknown=""),
+        "": lambda row: f"{row['basis']}: {row['note']}" if row["note"] else row["basis"],
+    })  # fmt: skip
 
 
 def _fits_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -266,20 +245,11 @@ def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
         "Median size of the error of the predicted iteration time on more than one rank. No cell takes part in its own "
         "prediction. Published: mean errors of Shi et al. (2018), on other machines."
     )
-    yield markdown_table(
-        ["network", "hardware", "preset", "median error", "points", "published"],
-        (
-            [
-                error["network"],
-                error["hardware"],
-                error["sync"],
-                error_in_words(error),
-                str(error["points"]),
-                f"{100 * error['published']:.1f} %" if error["published"] else "–",
-            ]
-            for error in errors
-        ),
-    )
+    yield _table(errors, {
+        "network": "network", "hardware": "hardware", "preset": "sync", "median error": error_in_words,
+        "points": "points",
+        "published": lambda error: f"{100 * error['published']:.1f} %" if error["published"] else "–",
+    })  # fmt: skip
 
 
 def _data_blocks(conclusions: Conclusions) -> Iterator[str]:
@@ -296,39 +266,31 @@ def _target_blocks(conclusions: Conclusions) -> Iterator[str]:
         "Up to the critical mini-batch a larger one mostly saves steps, beyond it, mostly costs samples; the noise "
         "scale is an estimate of it from the gradients."
     )
-    yield markdown_table(
-        ["network", "storage", "preset", "workers", "recipe", "target", "B that reached it", "critical B", "noise"],
-        (
-            [
-                row["network"], row["storage"], row["sync"], str(row["ranks"] or "any"), row["recipe"],
-                number(row["target"]),
-                f"{row['batches']}, up to {row['largest_reaching']}" if row["batches"] else "none",
-                interval(row["critical_batch"]), interval(row["noise_scale"]),
-            ]
-            for row in conclusions["critical_batches"]
+    yield _table(conclusions["critical_batches"], {
+        "network": "network", "storage": "storage", "preset": "sync",
+        "workers": lambda row: str(row["ranks"] or "any"),
+        "recipe": "recipe",
+        "target": lambda row: number(row["target"]),
+        "B that reached it": lambda row: (
+            f"{row['batches']}, up to {row['largest_reaching']}" if row["batches"] else "none"
         ),
-    )  # fmt: skip
-    if rows := stalling_rows(conclusions):
+        "critical B": interval_of("critical_batch"), "noise": interval_of("noise_scale"),
+    })  # fmt: skip
+    if conclusions["accuracy_stalling"]:
         yield STALLING
-        yield markdown_table(STALLING_HEAD, rows)
+        yield markdown_table(*stalling(conclusions))
 
 
 def _staleness(rows: list[dict[str, Any]]) -> Listing:
-    return Listing(
-        "Staleness",
+    text = (
         "How many updates came between a worker's taking the weights and the update with its gradient. With "
-        "n equally fast workers that is n - 1; a slow worker's gradients are staler.",
-        ["network", "hardware", "preset", "workers", "B or b", "worker", "gradients", "mean staleness", "largest"],
-        [
-            [
-                row["network"], row["hardware"], row["sync"],
-                *(str(row[name]) for name in ("ranks", "batch", "worker", "gradients")),
-                interval(row["mean_staleness"]), str(row["largest_staleness"]),
-            ]
-            for row in rows
-        ],
-        rows,
-    )  # fmt: skip
+        "n equally fast workers that is n - 1; a slow worker's gradients are staler."
+    )
+    return Listing.of("Staleness", text, rows, {
+        "network": "network", "hardware": "hardware", "preset": "sync", "workers": "ranks", "B or b": "batch",
+        "worker": "worker", "gradients": "gradients", "mean staleness": interval_of("mean_staleness"),
+        "largest": "largest_staleness",
+    })  # fmt: skip
 
 
 def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:
@@ -337,16 +299,18 @@ def _instrumentation_blocks(entries: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _imported(rows: list[dict[str, Any]]) -> Listing:
-    return Listing(
-        "Imported",
+    text = (
         "Not measured here, but read from files. Where these say how long layers took, and not the whole iteration, "
-        "that is predicted from them.",
-        ["cell", "files"],
-        [[f"`{row['cell']}`", plain(row["source"])] for row in rows],
+        "that is predicted from them."
     )
+    return Listing.of("Imported", text, rows, {"cell": _cell, "files": lambda row: plain(row["source"])})
 
 
 def _failed_blocks(rows: list[dict[str, Any]]) -> Iterator[str]:
     if rows:
         yield "## Cells that could not run"
-        yield markdown_table(["cell", "reason"], ([f"`{row['cell']}`", plain(row["reason"])] for row in rows))
+        yield _table(rows, {"cell": _cell, "reason": lambda row: plain(row["reason"])})
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    return f"`{row['cell']}`"

@@ -11,7 +11,7 @@ from typing import Any
 
 from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import at_count, count, percent, series
-from stallpoint.findings.listing import Listing
+from stallpoint.findings.listing import Listing, interval_of
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.records.origins import BEYOND_CACHE, in_words
 from stallpoint.study.workers import placement_in_words
@@ -40,21 +40,14 @@ def _rates(rows: list[dict[str, Any]]) -> Listing:
             f" MLPerf Storage asks for sets of {number(BEYOND_CACHE)} times the memory of the nodes, of which caches "
             f"hold little; smaller: {', '.join(small)}."
         )
-    shown = _at_max_nodes(rows)
-    shown.sort(key=lambda row: (row["order"] != "shuffled", row["cache"] != "cold"))  # as training reads comes first
-    return Listing(
-        "Storages",
-        text,
-        ["storage", "read by", "read", "samples/s", "beside others", "the bytes came"],
-        [
-            [
-                row["storage"], _placement(row), f"{row['order']}, {row['cache']}, {count(row['readers'], 'reader')}",
-                interval(row["samples_per_second"]), row["verdict"], came_in_words(row),
-            ]
-            for row in shown
-        ],
-        shown,
-    )  # fmt: skip
+    # As training reads comes first.
+    shown = sorted(_at_max_nodes(rows), key=lambda row: (row["order"] != "shuffled", row["cache"] != "cold"))
+    return Listing.of("Storages", text, shown, {
+        "storage": "storage", "read by": _placement,
+        "read": lambda row: f"{row['order']}, {row['cache']}, {count(row['readers'], 'reader')}",
+        "samples/s": interval_of("samples_per_second"), "beside others": "verdict",
+        "the bytes came": came_in_words,
+    })  # fmt: skip
 
 
 def _at_max_nodes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -65,43 +58,34 @@ def _at_max_nodes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def operations(rows: list[dict[str, Any]]) -> Listing:
     """Return the time to look up and open a file, and to decode a sample, of ``storage_operations``."""
-    shown = _at_max_nodes(rows)
-    return Listing(
-        "Operations on storages",
+    text = (
         "What one worker waits beside the reading of a sample, while all do the same, at the largest node count. Cold: "
-        "the node knew nothing of the file before.",
-        ["storage", "by", "operation", "ms each", "of 100 the 95th", "the 99th"],
-        [
-            [
-                row["storage"], _placement(row), f"{row['operation']}, {row['metadata']}",
-                interval(row["seconds"], 1e3),
-                *(number(1e3 * row[name]) for name in ("latency_p95", "latency_p99")),
-            ]
-            for row in shown
-        ],
-        shown,
-    )  # fmt: skip
+        "the node knew nothing of the file before."
+    )
+    return Listing.of("Operations on storages", text, _at_max_nodes(rows), {
+        "storage": "storage", "by": _placement,
+        "operation": lambda row: f"{row['operation']}, {row['metadata']}",
+        "ms each": interval_of("seconds", 1e3),
+        "of 100 the 95th": lambda row: number(1e3 * row["latency_p95"]),
+        "the 99th": lambda row: number(1e3 * row["latency_p99"]),
+    })  # fmt: skip
 
 
 def external(rows: list[dict[str, Any]]) -> Listing:
     """Return the rates that scaling laws predict for external tables, at the most workers of each series."""
     last = {(row["table"], row["series"]): row for row in sorted(rows, key=lambda row: int(row["workers"]))}
     known = {(row["table"], row["series"]): row["workers"] for row in rows if row["measured"] is not None}
-    return Listing(
-        "External tables",
-        "Rates of other sources, carried to more workers by scaling laws (90 % interval of a new measurement).",
-        ["table", "series", "measured up to n", "at n", "predicted /s", "by"],
-        [
-            [
-                *key, str(known.get(key, "–")), str(row["workers"]),
-                interval({"value": row["predicted"], "low": row["lower"], "high": row["upper"]})
-                if row["predicted"] is not None else "not known",
-                row["law"],
-            ]
-            for key, row in last.items()
-        ],
-        list(last.values()),
-    )  # fmt: skip
+    text = "Rates of other sources, carried to more workers by scaling laws (90 % interval of a new measurement)."
+    return Listing.of("External tables", text, list(last.values()), {
+        "table": "table", "series": "series",
+        "measured up to n": lambda row: str(known.get((row["table"], row["series"]), "–")),
+        "at n": "workers", "predicted /s": _extrapolated, "by": "law",
+    })  # fmt: skip
+
+
+def _extrapolated(row: Mapping[str, Any]) -> str:
+    ends = {"value": row["predicted"], "low": row["lower"], "high": row["upper"]}
+    return "not known" if row["predicted"] is None else interval(ends)
 
 
 def _placement(row: Mapping[str, Any]) -> str:
@@ -117,20 +101,15 @@ def came_in_words(row: Mapping[str, Any]) -> str:
 
 def saturation(rows: list[dict[str, Any]]) -> Listing:
     """Return where storages saturate, of rows of ``saturation`` in the conclusions."""
-    return Listing(
-        "Saturation of storages",
+    text = (
         "A storage saturates where doubling the workers that read at once brings less than the threshold more samples "
-        "in the same time.",
-        ["storage", "hardware", "workers per node", "readers of each", "verdict", "saturates at", "measured up to"],
-        [
-            [
-                row["storage"], row["hardware"], str(row["workers_per_node"]), str(row["readers"]),
-                _saturation_in_words(row), _saturating(row), str(row["largest_measured"]),
-            ]
-            for row in rows
-        ],
-        rows,
-    )  # fmt: skip
+        "in the same time."
+    )
+    return Listing.of("Saturation of storages", text, rows, {
+        "storage": "storage", "hardware": "hardware", "workers per node": "workers_per_node",
+        "readers of each": "readers", "verdict": _saturation_in_words, "saturates at": _saturating,
+        "measured up to": "largest_measured",
+    })  # fmt: skip
 
 
 def _saturation_in_words(row: Mapping[str, Any]) -> str:
@@ -148,34 +127,29 @@ def _saturating(row: Mapping[str, Any]) -> str:
 
 
 def _feeding(curves: list[dict[str, Any]]) -> Listing:
-    fed = [curve for curve in curves if _measured(curve)]
-    return Listing(
-        "Accelerator utilisation",
+    """Return the utilisation of each measured curve, at the most workers."""
+    text = (
         "The part of an iteration in which workers do not wait for training data, of each curve at the most workers "
         f"measured, and as predicted without these cells; below {100 * BUSY:.0f} % workers starve. As many readers as "
-        "are needed read as fast as a worker computes.",
-        [
-            "network", "curve", "n", "b", "utilisation", "as predicted", "starves from", "readers", "readers needed",
-        ],
-        [_fed(curve, _measured(curve)[-1]) for curve in fed],
-        fed,
-    )  # fmt: skip
-
-
-def _trained(curve: Mapping[str, Any]) -> str:
-    return f"{curve['network']} on {curve['hardware']}"
+        "are needed read as fast as a worker computes."
+    )
+    fed = [{**curve, **points[-1]} for curve in curves if (points := _measured(curve))]
+    return Listing.of("Accelerator utilisation", text, fed, {
+        "network": _trained, "curve": series, "n": "ranks", "b": "worker_batch",
+        "utilisation": lambda row: percent(row["utilisation"]),
+        "as predicted": lambda row: percent(row["predicted_utilisation"]),
+        "starves from": starving_in_words,
+        "readers": lambda row: str(row["readers"]) if row["prefetch"] else "none, in line",
+        "readers needed": interval_of("readers_needed"),
+    })  # fmt: skip
 
 
 def _measured(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [at for at in curve["feeding"] if at["basis"] == "measured"]
 
 
-def _fed(curve: Mapping[str, Any], at: Mapping[str, Any]) -> list[str]:
-    return [
-        _trained(curve), series(curve), str(at["ranks"]), str(at["worker_batch"]),
-        percent(at["utilisation"]), percent(at["predicted_utilisation"]), starving_in_words(curve),
-        str(at["readers"]) if curve["prefetch"] else "none, in line", interval(at["readers_needed"]),
-    ]  # fmt: skip
+def _trained(curve: Mapping[str, Any]) -> str:
+    return f"{curve['network']} on {curve['hardware']}"
 
 
 def starving_in_words(curve: Mapping[str, Any]) -> str:
@@ -189,21 +163,13 @@ def starving_in_words(curve: Mapping[str, Any]) -> str:
 
 def break_even(rows: list[dict[str, Any]]) -> Listing:
     """Return the cost and saving of staging and packing, of rows of ``break_even`` in the conclusions."""
-    return Listing(
-        "Staging and packing",
+    text = (
         "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "
-        "and saves in each epoch what workers wait less for data. Undecided: an epoch may save nothing.",
-        [
-            "network", "curve", "nodes", "remedy", "instead of", "verdict", "after epochs", "takes, s",
-            "an epoch waited, s", "and waits, s",
-        ],
-        [
-            [
-                _trained(row), series(row), str(row["nodes"]), row["remedy"], row["before"], row["verdict"],
-                interval(row["epochs"]) if row["epochs"] else "–",
-                *(interval(row[name]) for name in ("seconds", "wait_before", "wait_after")),
-            ]
-            for row in rows
-        ],
-        rows,
-    )  # fmt: skip
+        "and saves in each epoch what workers wait less for data. Undecided: an epoch may save nothing."
+    )
+    return Listing.of("Staging and packing", text, rows, {
+        "network": _trained, "curve": series, "nodes": "nodes", "remedy": "remedy", "instead of": "before",
+        "verdict": "verdict", "after epochs": interval_of("epochs", unknown="–"),
+        "takes, s": interval_of("seconds"), "an epoch waited, s": interval_of("wait_before"),
+        "and waits, s": interval_of("wait_after"),
+    })  # fmt: skip

@@ -9,12 +9,13 @@ import pandas as pd
 
 from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import at_count, series, verdict_in_short
+from stallpoint.findings.listing import in_columns
 from stallpoint.models.answers.time_to_accuracy import CONFIGURATION, NOT_DISTINGUISHABLE, SLOWER, TARGET
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import groups
 from stallpoint.text import listed, number
 
-CURVE = [*TARGET, "workers_per_node"]
+TARGET_CURVE = [*TARGET, "workers_per_node"]
 """Columns of one target at several worker counts."""
 FACTORS = ("slower", "more_steps", "longer_steps")
 
@@ -26,11 +27,11 @@ def targets(times: pd.DataFrame, stalling: pd.DataFrame) -> Iterator[dict[str, A
     the fastest: of other presets their fastest way, of its own also other recipes and mini-batches.
     """
     stalls = stalling[stalling["basis"] == "trained"].to_dict("records")
-    by_curve = {tuple(row[name] for name in CURVE): row for row in stalls}
-    for key, rows in groups(times[times["time"].notna()], CURVE):
+    by_curve = {tuple(row[name] for name in TARGET_CURVE): row for row in stalls}
+    for key, rows in groups(times[times["time"].notna()], TARGET_CURVE):
         stall = by_curve[tuple(key)]
         yield {
-            **dict(zip(CURVE, key, strict=True)),
+            **dict(zip(TARGET_CURVE, key, strict=True)),
             "verdict": stall["verdict"],
             "verdict_ranks": int(stall["verdict_ranks"]),
             "places": [_at_ranks(int(ranks), at) for ranks, at in groups(rows, "ranks")],
@@ -121,17 +122,16 @@ def _slower(configuration: Mapping[str, Any], first: Mapping[str, Any]) -> str:
 
 
 STALLING = "Where doubling the workers saves too little of the time to the target (predicted places included):"
-STALLING_HEAD = ["network", "hardware", "curve", "trained", "time to the target", "throughput, measured"]
 
 
-def stalling_rows(conclusions: Conclusions) -> list[list[str]]:
-    """Return where time to a target, by steps and iteration times, and where throughput stalls on each curve."""
+def stalling(conclusions: Conclusions) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of a table: where time to a target, by steps and iteration times, and throughput stall."""
     throughput = {tuple(curve[name] for name in SERIES): curve for curve in conclusions["curves"]}
-    return [
-        [
-            row["network"], row["hardware"], series(row),
-            f"{row['recipe']} to {number(row['target'])}, {row['steps_sync']}, {row['steps_storage']}",
-            verdict_in_short(row), verdict_in_short(throughput[tuple(row[name] for name in SERIES)]),
-        ]
-        for row in conclusions["accuracy_stalling"]
-    ]  # fmt: skip
+    return in_columns(conclusions["accuracy_stalling"], {
+        "network": "network", "hardware": "hardware", "curve": series,
+        "trained": lambda row: (
+            f"{row['recipe']} to {number(row['target'])}, {row['steps_sync']}, {row['steps_storage']}"
+        ),
+        "time to the target": verdict_in_short,
+        "throughput, measured": lambda row: verdict_in_short(throughput[tuple(row[name] for name in SERIES)]),
+    })  # fmt: skip

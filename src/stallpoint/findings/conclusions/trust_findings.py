@@ -10,9 +10,7 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.conclusions.conclusion_words import (
-    count,
-)
+from stallpoint.findings.conclusions.conclusion_words import count
 from stallpoint.findings.finding import Finding
 from stallpoint.strategies.presets import Preset, preset_from
 from stallpoint.text import listed

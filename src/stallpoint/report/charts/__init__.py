@@ -1,14 +1,14 @@
-"""Charts: model tables in, Altair charts out; one module for each chart and this registry of them.
+"""Charts: model tables in, Altair charts out; a module for each chart, or for charts that are alike, and this registry.
 
 Importing the registry is cheap, so that a Snakefile can list the names: Altair is imported when a chart is drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import altair as alt
@@ -23,19 +23,29 @@ class NoData(LookupError):
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """One of several charts of a module: how it is drawn, and its finding."""
+
+    draw: Callable[[Tables], alt.TopLevelMixin]
+    finding: Callable[[Tables], str] | None = None
+
+
+@dataclass(frozen=True)
 class Chart:
-    """An entry of the registry; ``draw`` in the module of the same name, ``..._chart.py``, draws it."""
+    """An entry of the registry; ``draw`` and ``finding`` of the module ``<name>_chart`` draw it and say what is seen.
+
+    In the module of several charts, ``<drawn_by>_chart``, it is the `Drawing` of its name.
+    """
 
     name: str
-    topic: str
-    """Topic of the argument; charts of one topic stand together."""
     title: str
-    source: str
-    """Corresponding figures of the papers; empty where there is none."""
     tables: tuple[str, ...]
     """Names of its tables."""
     text: str
     """Contents and reading; plain text that is also valid reStructuredText."""
+    source: str = ""
+    """Corresponding figures of the papers; empty where there is none."""
+    drawn_by: str = ""
 
     @property
     def caption(self) -> str:
@@ -43,13 +53,27 @@ class Chart:
         return f"{self.text} After {self.source}." if self.source else self.text
 
     @property
+    def topic(self) -> str:
+        """Return the topic of a chart of a study."""
+        return next(topic for topic, charts in TOPICS.items() if self in charts)
+
+    @property
     def module(self) -> str:
         """Return the module that draws it."""
-        return f"{__name__}.{self.name.replace('-', '_')}_chart"
+        return f"{__name__}.{self.drawn_by or self._stem}_chart"
+
+    @property
+    def _stem(self) -> str:
+        return self.name.replace("-", "_")
+
+    @property
+    def _drawing(self) -> Any:
+        module = import_module(self.module)
+        return getattr(module, self._stem) if self.drawn_by else module
 
     def finding(self, tables: Tables) -> str:
         """Return the finding in these tables, its title; empty without one."""
-        say = getattr(import_module(self.module), "finding", None)
+        say = getattr(self._drawing, "finding", None)
         try:
             return str(say(tables)) if say else ""
         except NoData:
@@ -57,358 +81,273 @@ class Chart:
 
     def draw(self, tables: Tables) -> alt.TopLevelMixin:
         """Return the chart without theme; raise `NoData` when the tables hold nothing for it."""
-        chart: alt.TopLevelMixin = import_module(self.module).draw(tables)
+        chart: alt.TopLevelMixin = self._drawing.draw(tables)
         return chart
 
 
-ANSWER, COMMUNICATION, COMPUTE = "Where scaling stalls", "Communication of gradients", "Compute"
-DATA, MODEL, LAWS = "Training data", "Accuracy of the DAG model", "Scaling laws"
-CONVERGENCE, MEASURING = "Training to a target", "How it was measured"
-
-_CHARTS = (
-    Chart(
-        "speedup",
-        ANSWER,
-        "Speedup against nodes",
-        "Keuper & Pfreundt (2016), Fig. 1, and Shi et al. (2018), Figs. 2 to 4",
-        ("predictions", "stalling"),
-        "Speedup relative to the smallest node count: points with 90 % intervals are measured, dashed lines with "
-        "bands are predicted by the DAG model, the grey line is ideal. Triangles on the axis mark the stalling point: "
-        "from there on, doubling the nodes gains less than the threshold.",
+TOPICS: dict[str, tuple[Chart, ...]] = {
+    "Where scaling stalls": (
+        Chart(
+            "speedup", "Speedup against nodes", ("predictions", "stalling"),
+            "Speedup relative to the smallest node count: points with 90 % intervals are measured, dashed lines with "
+            "bands are predicted by the DAG model, the grey line is ideal. Triangles on the axis mark the stalling "
+            "point: from there on, doubling the nodes gains less than the threshold.",
+            source="Keuper & Pfreundt (2016), Fig. 1, and Shi et al. (2018), Figs. 2 to 4",
+        ),
+        Chart(
+            "critical-path", "Where the time goes", ("critical_path", "predictions"),
+            "What is on the critical path of an iteration, in seconds and per cent, by node count: only what nothing "
+            "else hides, so the parts add up to the iteration time. Latency and bandwidth divide the exposed "
+            "communication as the fit of its messages says. Lines at the upper end of a part are its 90 % interval. "
+            "Hatched bars are predicted, for node counts nobody ran.",
+            drawn_by="iteration",
+        ),
+        Chart(
+            "causes", "What costs the time", ("causes", "predictions"),
+            "Share of each iteration lost to each cause, with its 90 % interval, by node count; the rest, up to "
+            "100 %, is what ideal scaling would take. Bars below zero are gains. Hatched bars are predicted, for node "
+            "counts nobody ran.",
+            drawn_by="iteration",
+        ),
+        Chart(
+            "what-if", "What if", ("what_if", "predictions"),
+            "Samples per second over those of the measured cluster on as many nodes, if its links, compute units, "
+            "gradients, mini-batch or preset were different: points with 90 % intervals, the largest gain on top. "
+            "Both are predicted by the DAG model. At 1 nothing is gained.",
+        ),
+        Chart(
+            "throughput", "Throughput, efficiency and cost", ("predictions",),
+            "The fastest curve of each network: samples per second, the speedup relative to the smallest node count "
+            "as a part of the ideal one, and the node-hours that training on a million samples takes. Points with "
+            "90 % intervals are measured, dashed lines with bands are predicted.",
+            drawn_by="throughput",
+        ),
+        Chart(
+            "utilisation", "Use of devices and link", ("utilisation", "predictions"),
+            "The fastest curve of each network: a worker's FLOP/s, counting only operations that the network needs, "
+            "and the bandwidth of its gradients, their bytes over the time of communication between nodes. In percent "
+            "of what the hardware is rated for, where the study says that (rated_tflops, rated_gbits). Points with "
+            "90 % intervals are measured.",
+            source="Shi et al. (2018), section V-C2", drawn_by="throughput",
+        ),
     ),
-    Chart(
-        "critical-path",
-        ANSWER,
-        "Where the time goes",
-        "",
-        ("critical_path", "predictions"),
-        "What is on the critical path of an iteration, in seconds and per cent, by node count: only what nothing else "
-        "hides, so the parts add up to the iteration time. Latency and bandwidth divide the exposed communication as "
-        "the fit of its messages says. Lines at the upper end of a part are its 90 % interval. Hatched bars are "
-        "predicted, for node counts nobody ran.",
+    "Communication of gradients": (
+        Chart(
+            "communication", "Compute against communication time", ("predictions",),
+            "Seconds of one iteration spent computing (forward, backward, update), beside those with an all-reduce "
+            "under way: hidden behind the backward pass, or exposed after it. Hatched bars are predicted. A triangle "
+            "marks the first node count at which communication takes longer than compute: training is communication "
+            "bound there.",
+            source="Keuper & Pfreundt (2016), Fig. 3", drawn_by="iteration",
+        ),
+        Chart(
+            "all-reduce", "Time and rate of an all-reduce", ("communication", "collectives", "contention"),
+            "Time of one all-reduce by message size, and below it the rate, on idle workers and while they compute: "
+            "points are medians over repeated calls of the slowest rank, with the middle 90 % of them; dashed lines "
+            "are the fit alpha + beta · bytes for each node count, in pieces where one line does not hold for all "
+            "sizes. The flat part is latency, the rising part bandwidth.",
+            source="Shi et al. (2018), Table V",
+        ),
+        Chart(
+            "overlap", "One iteration: computing and communicating side by side",
+            ("median_iterations", "median_layers", "hidden_communication"),
+            "One real iteration, that whose wall time is the median of its cell's, with all its ranks (of more than "
+            "16, the slowest) and times as recorded: above what the rank computed (layers of the backward pass last "
+            "first), below its messages. Communication right of the upright mark, the end of the backward pass, is "
+            "exposed. What lies left of it may still cost time, as it slows the pass down: where training without "
+            "communication was measured, the heading says what communicating costs, and what the same messages take "
+            "alone.",
+            source="Shi et al. (2018), section IV",
+        ),
     ),
-    Chart(
-        "causes",
-        ANSWER,
-        "What costs the time",
-        "",
-        ("causes", "predictions"),
-        "Share of each iteration lost to each cause, with its 90 % interval, by node count; the rest, up to 100 %, is "
-        "what ideal scaling would take. Bars below zero are gains. Hatched bars are predicted, for node counts nobody "
-        "ran.",
+    "Compute": (
+        Chart(
+            "free-communication", "Speedup if communication were free", ("layer_scaling",),
+            "Compute time of one worker at the largest mini-batch over that at smaller ones, with 90 % intervals: the "
+            "speedup that splitting the mini-batch could reach at best. Below the grey line, smaller mini-batches are "
+            "computed less efficiently. A red ring marks points of which many iterations were disturbed.",
+            source="Keuper & Pfreundt (2016), Fig. 4", drawn_by="layers",
+        ),
+        Chart(
+            "layer-share", "Share of each layer type", ("layer_scaling",),
+            "Share of each layer type in the compute time of one iteration on one worker, by mini-batch. A share that "
+            "grows to the right belongs to a layer type that does not get faster with a smaller mini-batch. Types "
+            "with less than 2 % everywhere are drawn together, as other.",
+            source="Keuper & Pfreundt (2016), Figs. 5 and 6", drawn_by="layers",
+        ),
+        Chart(
+            "layer-speedup", "Speedup of each layer type", ("layer_scaling",),
+            "Compute time of each layer type at the largest mini-batch over that at smaller ones, on one worker, with "
+            "90 % intervals. The wider a line, the more of the time it takes: wide lines far below the grey one limit "
+            "the speedup of the whole.",
+            source="Keuper & Pfreundt (2016), Figs. 7 and 8", drawn_by="layers",
+        ),
+        Chart(
+            "sgemm", "Speedup of matrix products", ("sgemm_speedup",),
+            "Time of single-precision matrix products (sgemm) at the largest mini-batch over that at smaller ones: "
+            "the median of the network's layers, a band with 80 % of them, thin lines with names for outliers (or for "
+            "each of a few layers), and the reference product b x 4096 by 4096 x 9216 with its 90 % interval.",
+            source="Keuper & Pfreundt (2016), Fig. 9",
+        ),
+        Chart(
+            "roofline", "Roofline of layers", ("layer_times", "network_layers", "sgemm", "runs"),
+            "Rate of each layer with matrix products in training, on one worker at the largest b, against its "
+            "operations for each byte of weights; the larger a point, the more time it takes. The grey line is the "
+            "ceiling by the measured memory bandwidth and peak of matrix products; convolutions that need fewer "
+            "multiplications than counted stand above it. Bytes of activations are not recorded: layers stand further "
+            "right than they would with them.",
+        ),
+        Chart(
+            "amdahl", "Amdahl's law", ("amdahl", "layer_scaling"),
+            "Speedup by Amdahl's law with the serial fractions fitted to compute time at falling mini-batch (by layer "
+            "type, and with the 90 % interval for all layers) and to measured strong scaling (dotted). Each curve "
+            "levels off at 1 over its serial fraction. Curves end where each worker has one sample.",
+            source="Keuper & Pfreundt (2016), Fig. 12",
+        ),
+        Chart(
+            "memory", "Memory of training", ("memory", "largest_batch"),
+            "Most memory that a worker needed to train, by its mini-batch: points with 90 % intervals are measured, "
+            "dashed lines are fixed + slope · b, up to the largest b that fits or four times the largest that was "
+            "measured. The grey line is what a worker may use. Pointing at a point shows what takes it.",
+            source="Keuper & Pfreundt (2016), footnote 10",
+        ),
     ),
-    Chart(
-        "what-if",
-        ANSWER,
-        "What if",
-        "",
-        ("what_if", "predictions"),
-        "Samples per second over those of the measured cluster on as many nodes, if its links, compute units, "
-        "gradients, mini-batch or preset were different: points with 90 % intervals, the largest gain on top. Both are "
-        "predicted by the DAG model. At 1 nothing is gained.",
+    "Training data": (
+        Chart(
+            "storage", "Reading the training set", ("storage_rates",),
+            "Rate at which all nodes together read samples, with 90 % intervals, by storage, order and state of the "
+            "page cache, the fastest on top. A rate that does not rise with the nodes is the limit of a shared "
+            "storage. Hollow points are no storage's speed: a cache gave the bytes, or may have. Pointing at a point "
+            "shows from where they came and what a single sample takes.",
+            source="Keuper & Pfreundt (2016), section IV",
+        ),
+        Chart(
+            "data-share", "Wait for training data", ("feeding",),
+            "Share of an iteration in which workers wait for training data, by storage. Points with 90 % intervals "
+            "are measured; dashed lines are predicted, where it was measured without the point's own cells. Above the "
+            "grey line, at 10 %, workers starve: MLPerf Storage asks that they are busy for 90 % of the time.",
+            source="Keuper & Pfreundt (2016), Fig. 13", drawn_by="feeding",
+        ),
+        Chart(
+            "readers", "Readers that keep a worker busy", ("feeding",),
+            "Threads that read ahead as fast as a worker computes: the predicted time in which one of them reads and "
+            "decodes a mini-batch over the iteration without its wait for data. Points with 90 % intervals are of "
+            "measured iterations, dashed lines go on where iterations are predicted; the grey line is the number that "
+            "a worker has; without prefetch it has none and reads in line. With strong scaling b falls with the "
+            "workers: pointing at a point shows it.",
+            drawn_by="feeding",
+        ),
     ),
-    Chart(
-        "throughput",
-        ANSWER,
-        "Throughput, efficiency and cost",
-        "",
-        ("predictions",),
-        "The fastest curve of each network: samples per second, the speedup relative to the smallest node count as a "
-        "part of the ideal one, and the node-hours that training on a million samples takes. Points with 90 % "
-        "intervals are measured, dashed lines with bands are predicted.",
+    "Accuracy of the DAG model": (
+        Chart(
+            "prediction", "Predicted against measured iteration time", ("predictions",),
+            "One point for each measured combination, predicted without its own cells, with 90 % intervals. On the "
+            "grey line prediction and measurement agree, the band around it is 10 % wide on both sides; points below "
+            "it ran slower than the DAG model says. Points more than 25 % off are named.",
+            source="Shi et al. (2018), Fig. 4", drawn_by="agreement",
+        ),
+        Chart(
+            "validation", "Larger node counts predicted from smaller ones", ("validation",),
+            "One point for each combination on more nodes than those whose training the prediction knows, with 90 % "
+            "intervals. On the grey line prediction and measurement agree. The title of a panel says how many "
+            "intervals hold the measured time, 90 % of which should, and the median error.",
+            source="Shi et al. (2018), Fig. 4", drawn_by="agreement",
+        ),
     ),
-    Chart(
-        "utilisation",
-        ANSWER,
-        "Use of devices and link",
-        "Shi et al. (2018), section V-C2",
-        ("utilisation", "predictions"),
-        "The fastest curve of each network: a worker's FLOP/s, counting only operations that the network needs, and "
-        "the bandwidth of its gradients, their bytes over the time of communication between nodes. In percent of what "
-        "the hardware is rated for, where the study says that (rated_tflops, rated_gbits). Points with 90 % intervals "
-        "are measured.",
+    "Scaling laws": (
+        Chart(
+            "scaling-laws", "Throughput by scaling laws", ("scaling_laws",),
+            "Samples per second against nodes: points with 90 % intervals are measured, dashed lines with bands are "
+            "the chosen scaling law (or the average, where none wins), dotted lines are the DAG model. The law knows "
+            "the measured throughput alone, the DAG model alone its causes.",
+            drawn_by="throughput",
+        ),
+        Chart(
+            "extrapolation", "Extrapolated against measured throughput", ("law_validation",),
+            "One point for each worker count that was left out: its rate, in samples per second, predicted by scaling "
+            "laws from up to a quarter of the largest count of the series, with the 90 % interval. On the grey line "
+            "prediction and measurement agree. The title of a panel says how many intervals hold the measured rate, "
+            "90 % of which should, and the median error.",
+            drawn_by="agreement",
+        ),
     ),
-    Chart(
-        "communication",
-        COMMUNICATION,
-        "Compute against communication time",
-        "Keuper & Pfreundt (2016), Fig. 3",
-        ("predictions",),
-        "Seconds of one iteration spent computing (forward, backward, update), beside those with an all-reduce under "
-        "way: hidden behind the backward pass, or exposed after it. Hatched bars are predicted. A triangle marks the "
-        "first node count at which communication takes longer than compute: training is communication bound there.",
+    "Training to a target": (
+        Chart(
+            "time-to-target", "Time to the target", ("target_times", "time_to_accuracy"),
+            "Seconds of training until a network is as good as its target, by workers: a line for each preset, with "
+            "the recipe and mini-batch that are fastest at that place. Points with 90 % intervals over seeds are "
+            "trained, dashed lines with bands are steps times iteration time, also where nobody trained. Pointing at "
+            "a point says what a slower one owes to more steps, and what to longer ones.",
+            drawn_by="time_to_target",
+        ),
+        Chart(
+            "time-to-accuracy", "Time to the target against throughput", ("time_to_accuracy", "predictions"),
+            "What more workers gain on each scaling curve: in throughput, and in time to the target, steps times "
+            "iteration time, each relative to the fewest workers. Where the mini-batch grows with the workers (weak "
+            "scaling), the gap is what larger mini-batches cost in samples. Points rest on measured iteration times, "
+            "dashed lines on predicted ones.",
+            drawn_by="time_to_target",
+        ),
+        Chart(
+            "steps-to-target", "Steps to the target", ("steps_to_target", "critical_batches"),
+            "Steps to the target by mini-batch B, of the best trial at each: points with 90 % intervals over seeds, "
+            "the dashed line is the fit S(B) = S_min + E_min/B. On the grey line doubling B halves the steps. Behind "
+            "them the three regimes by the fit: where doubling B nearly halves the steps, where it saves less, where "
+            "it saves next to nothing.",
+            source="Shallue et al. (2019), Fig. 1", drawn_by="critical_batch",
+        ),
+        Chart(
+            "noise-scale", "Noise scale of the gradients", ("noise_scale", "critical_batches"),
+            "The noise scale from the gradients of workers, by quarters of the training: points with 90 % intervals "
+            "over seeds. The dashed line with its band is the critical mini-batch that steps to the target tell. Both "
+            "estimate up to which mini-batch larger ones pay; they agree where all directions are about equally "
+            "curved.",
+            source="McCandlish et al. (2018), Fig. 5", drawn_by="critical_batch",
+        ),
+        Chart(
+            "convergence", "Accuracy during training", ("convergence",),
+            "Validation accuracy of networks that were trained to a target, a line for each run, against the training "
+            "samples that it has seen and against the time that it has trained; of several trials of a recipe the "
+            "best one is shown. Lines of one colour differ in their seed alone.",
+            source="Keuper & Pfreundt (2016), Fig. 10",
+        ),
+        Chart(
+            "staleness", "Staleness of gradients", ("staleness_shares",),
+            "Of all gradients that servers applied, how many were so stale: as many updates of the weights lay "
+            "between the moment their worker took these and the update with them. Of n equally fast workers most are "
+            "n - 1; a tail to the right is of slow ones.",
+        ),
     ),
-    Chart(
-        "all-reduce",
-        COMMUNICATION,
-        "Time and rate of an all-reduce",
-        "Shi et al. (2018), Table V",
-        ("communication", "collectives", "contention"),
-        "Time of one all-reduce by message size, and below it the rate, on idle workers and while they compute: points "
-        "are medians over "
-        "repeated calls of the slowest rank, with the middle 90 % of them; dashed lines are the fit alpha + beta · "
-        "bytes for each node count, in pieces where one line does not hold for all sizes. The flat part is latency, "
-        "the rising part bandwidth.",
+    "How it was measured": (
+        Chart(
+            "visits", "Interleaved visits", ("visits", "disturbances"),
+            "The whole time of the study: each bar is a visit to a cell, from top to bottom follow the sentinel and "
+            "what disturbed iterations. The sentinel, always the same matrix products, is measured before and after "
+            "each visit; its points are the median rank (bars: all ranks) over the median of the study, and the grey "
+            "line is the usual speed. Where it rises, the machine was slower for all cells.",
+        ),
     ),
-    Chart(
-        "overlap",
-        COMMUNICATION,
-        "One iteration: computing and communicating side by side",
-        "Shi et al. (2018), section IV",
-        ("median_iterations", "median_layers", "hidden_communication"),
-        "One real iteration, that whose wall time is the median of its cell's, with all its ranks (of more than 16, "
-        "the slowest) and times as recorded: above what the rank computed (layers of the backward pass last first), "
-        "below its messages. Communication right of the upright mark, the end of the backward pass, is exposed. What "
-        "lies left of it may still cost time, as it slows the pass down: where training without communication was "
-        "measured, the heading says what communicating costs, and what the same messages take alone.",
-    ),
-    Chart(
-        "free-communication",
-        COMPUTE,
-        "Speedup if communication were free",
-        "Keuper & Pfreundt (2016), Fig. 4",
-        ("layer_scaling",),
-        "Compute time of one worker at the largest mini-batch over that at smaller ones, with 90 % intervals: the "
-        "speedup that splitting the mini-batch could reach at best. Below the grey line, smaller mini-batches are "
-        "computed less efficiently. A red ring marks points of which many iterations were disturbed.",
-    ),
-    Chart(
-        "layer-share",
-        COMPUTE,
-        "Share of each layer type",
-        "Keuper & Pfreundt (2016), Figs. 5 and 6",
-        ("layer_scaling",),
-        "Share of each layer type in the compute time of one iteration on one worker, by mini-batch. A share that "
-        "grows to the right belongs to a layer type that does not get faster with a smaller mini-batch. Types with "
-        "less than 2 % everywhere are drawn together, as other.",
-    ),
-    Chart(
-        "layer-speedup",
-        COMPUTE,
-        "Speedup of each layer type",
-        "Keuper & Pfreundt (2016), Figs. 7 and 8",
-        ("layer_scaling",),
-        "Compute time of each layer type at the largest mini-batch over that at smaller ones, on one worker, with 90 % "
-        "intervals. The wider a line, the more of the time it takes: wide lines far below the grey one limit the "
-        "speedup of the whole.",
-    ),
-    Chart(
-        "sgemm",
-        COMPUTE,
-        "Speedup of matrix products",
-        "Keuper & Pfreundt (2016), Fig. 9",
-        ("sgemm_speedup",),
-        "Time of single-precision matrix products (sgemm) at the largest mini-batch over that at smaller ones: the "
-        "median of the network's layers, a band with 80 % of them, thin lines with names for outliers (or for each of "
-        "a few layers), and the reference product b x 4096 by 4096 x 9216 with its 90 % interval.",
-    ),
-    Chart(
-        "roofline",
-        COMPUTE,
-        "Roofline of layers",
-        "",
-        ("layer_times", "network_layers", "sgemm", "runs"),
-        "Rate of each layer with matrix products in training, on one worker at the largest b, against its operations "
-        "for each byte of weights; the larger a point, the more time it takes. The grey line is the ceiling "
-        "by the measured memory bandwidth and peak of matrix products; convolutions that need fewer multiplications "
-        "than counted stand above it. Bytes of activations are not recorded: layers stand further right than they "
-        "would with them.",
-    ),
-    Chart(
-        "amdahl",
-        COMPUTE,
-        "Amdahl's law",
-        "Keuper & Pfreundt (2016), Fig. 12",
-        ("amdahl", "layer_scaling"),
-        "Speedup by Amdahl's law with the serial fractions fitted to compute time at falling mini-batch (by layer "
-        "type, and with the 90 % interval for all layers) and to measured strong scaling (dotted). Each curve "
-        "levels off at 1 over its serial fraction. Curves end where each worker has one sample.",
-    ),
-    Chart(
-        "memory",
-        COMPUTE,
-        "Memory of training",
-        "Keuper & Pfreundt (2016), footnote 10",
-        ("memory", "largest_batch"),
-        "Most memory that a worker needed to train, by its mini-batch: points with 90 % intervals are measured, dashed "
-        "lines are fixed + slope · b, up to the largest b that fits or four times the largest that was measured. The "
-        "grey line is what a worker may use. Pointing at a point shows what takes it.",
-    ),
-    Chart(
-        "storage",
-        DATA,
-        "Reading the training set",
-        "Keuper & Pfreundt (2016), section IV",
-        ("storage_rates",),
-        "Rate at which all nodes together read samples, with 90 % intervals, by storage, order and state of the page "
-        "cache, the fastest on top. A rate that does not rise with the nodes is the limit of a shared storage. Hollow "
-        "points are no storage's speed: a cache gave the bytes, or may have. Pointing at a point shows from where they "
-        "came and what a single sample takes.",
-    ),
-    Chart(
-        "data-share",
-        DATA,
-        "Wait for training data",
-        "Keuper & Pfreundt (2016), Fig. 13",
-        ("feeding",),
-        "Share of an iteration in which workers wait for training data, by storage. Points with 90 % intervals are "
-        "measured; dashed lines are predicted, where it was measured without the point's own cells. Above the grey "
-        "line, at 10 %, workers starve: MLPerf Storage asks that they are busy for 90 % of the time.",
-    ),
-    Chart(
-        "readers",
-        DATA,
-        "Readers that keep a worker busy",
-        "",
-        ("feeding",),
-        "Threads that read ahead as fast as a worker computes: the predicted time in which one of them reads and "
-        "decodes a mini-batch over the iteration without its wait for data. Points with 90 % intervals are of measured "
-        "iterations, dashed lines go on where iterations are predicted; the grey line is the number that a worker has; "
-        "without prefetch it has none and reads in line. With strong scaling b falls with the workers: pointing at a "
-        "point shows it.",
-    ),
-    Chart(
-        "prediction",
-        MODEL,
-        "Predicted against measured iteration time",
-        "Shi et al. (2018), Fig. 4",
-        ("predictions",),
-        "One point for each measured combination, predicted without its own cells, with 90 % intervals. On the grey "
-        "line prediction and measurement agree, the band around it is 10 % wide on both sides; points below it ran "
-        "slower than the DAG model says. Points more than 25 % off are named.",
-    ),
-    Chart(
-        "validation",
-        MODEL,
-        "Larger node counts predicted from smaller ones",
-        "Shi et al. (2018), Fig. 4",
-        ("validation",),
-        "One point for each combination on more nodes than those whose training the prediction knows, with 90 % "
-        "intervals. On the grey line prediction and measurement agree. The title of a panel says how many intervals "
-        "hold the measured time, 90 % of which should, and the median error.",
-    ),
-    Chart(
-        "scaling-laws",
-        LAWS,
-        "Throughput by scaling laws",
-        "",
-        ("scaling_laws",),
-        "Samples per second against nodes: points with 90 % intervals are measured, dashed lines with bands are the "
-        "chosen scaling law (or the average, where none wins), dotted lines are the DAG model. The law knows the "
-        "measured throughput alone, the DAG model alone its causes.",
-    ),
-    Chart(
-        "extrapolation",
-        LAWS,
-        "Extrapolated against measured throughput",
-        "",
-        ("law_validation",),
-        "One point for each worker count that was left out: its rate, in samples per second, predicted by scaling laws "
-        "from up to a quarter of the largest count of the series, with the 90 % interval. On the grey line prediction "
-        "and measurement agree. The title of a panel says how many intervals hold the measured rate, 90 % of which "
-        "should, and the median error.",
-    ),
-    Chart(
-        "time-to-target",
-        CONVERGENCE,
-        "Time to the target",
-        "",
-        ("target_times", "time_to_accuracy"),
-        "Seconds of training until a network is as good as its target, by workers: a line for each preset, with the "
-        "recipe and mini-batch that are fastest at that place. Points with 90 % intervals over seeds are trained, "
-        "dashed lines with bands are steps times iteration time, also where nobody trained. Pointing at a point "
-        "says what a slower one owes to more steps, and what to longer ones.",
-    ),
-    Chart(
-        "time-to-accuracy",
-        CONVERGENCE,
-        "Time to the target against throughput",
-        "",
-        ("time_to_accuracy", "predictions"),
-        "What more workers gain on each scaling curve: in throughput, and in time to the target, steps times iteration "
-        "time, each relative to the fewest workers. Where the mini-batch grows with the workers (weak scaling), the "
-        "gap is what larger mini-batches cost in samples. Points rest on measured iteration times, dashed lines on "
-        "predicted ones.",
-    ),
-    Chart(
-        "steps-to-target",
-        CONVERGENCE,
-        "Steps to the target",
-        "Shallue et al. (2019), Fig. 1",
-        ("steps_to_target", "critical_batches"),
-        "Steps to the target by mini-batch B, of the best trial at each: points with 90 % intervals over seeds, the "
-        "dashed line is the fit S(B) = S_min + E_min/B. On the grey line doubling B halves the steps. Behind them the "
-        "three regimes by the fit: where doubling B nearly halves the steps, where it saves less, where it saves next "
-        "to nothing.",
-    ),
-    Chart(
-        "noise-scale",
-        CONVERGENCE,
-        "Noise scale of the gradients",
-        "McCandlish et al. (2018), Fig. 5",
-        ("noise_scale", "critical_batches"),
-        "The noise scale from the gradients of workers, by quarters of the training: points with 90 % "
-        "intervals over seeds. The dashed line with its band is the critical mini-batch that steps to the target tell. "
-        "Both estimate up to which mini-batch larger ones pay; they agree where all directions are about equally "
-        "curved.",
-    ),
-    Chart(
-        "convergence",
-        CONVERGENCE,
-        "Accuracy during training",
-        "Keuper & Pfreundt (2016), Fig. 10",
-        ("convergence",),
-        "Validation accuracy of networks that were trained to a target, a line for each run, against the training "
-        "samples that it has seen and against the time that it has trained; of several trials of a recipe the best one "
-        "is shown. Lines of one colour differ in their seed alone.",
-    ),
-    Chart(
-        "staleness",
-        CONVERGENCE,
-        "Staleness of gradients",
-        "",
-        ("staleness_shares",),
-        "Of all gradients that servers applied, how many were so stale: as many updates of the weights lay between the "
-        "moment their worker took these and the update with them. Of n equally fast workers most are n - 1; a tail to "
-        "the right is of slow ones.",
-    ),
-    Chart(
-        "visits",
-        MEASURING,
-        "Interleaved visits",
-        "",
-        ("visits", "disturbances"),
-        "The whole time of the study: each bar is a visit to a cell, from top to bottom follow the sentinel and what "
-        "disturbed iterations. The sentinel, always the same matrix products, is measured before and after each visit; "
-        "its points are the median rank (bars: all ranks) over the median of the study, and the grey line is the usual "
-        "speed. Where it rises, the machine was slower for all cells.",
-    ),
-)
+}  # fmt: skip
+"""Charts of a study by topic, in the order of the argument: the answer, each cause, how good the model is."""
 
 _PAPERS = (
     Chart(
-        "paper-times",
-        ANSWER,
-        "Compute against communication time, from published parameters",
-        "Keuper & Pfreundt (2016), Fig. 3",
-        ("paper_figures",),
+        "paper-times", "Compute against communication time, from published parameters", ("paper_figures",),
         "Time of one iteration on the paper's compute units, computed from its model sizes, iteration times and FDR "
         "InfiniBand: compute in proportion to the worker's mini-batch, gradients up a binary tree and down again. "
         "Training becomes communication bound where the blue line rises above a compute line.",
+        source="Keuper & Pfreundt (2016), Fig. 3", drawn_by="paper",
     ),
     Chart(
-        "paper-speedup",
-        ANSWER,
-        "Limits of the speedup, from published parameters",
-        "Keuper & Pfreundt (2016), Figs. 4, 11 and 12",
-        ("paper_figures",),
+        "paper-speedup", "Limits of the speedup, from published parameters", ("paper_figures",),
         "Speedup with free communication where compute units get no faster below 32 samples, at the default and at "
         "larger mini-batches, and by Amdahl's law for the published shares of the non-scaling layers.",
+        source="Keuper & Pfreundt (2016), Figs. 4, 11 and 12", drawn_by="paper",
     ),
-)
+)  # fmt: skip
 
 PAPERS: dict[str, Chart] = {chart.name: chart for chart in _PAPERS}
 """Charts of no study: a paper's figures, from the parameters it states."""
-CHARTS: dict[str, Chart] = {chart.name: chart for chart in _CHARTS}
-"""Every chart of a study by name, in the order of the argument: the answer, each cause, how good the model is."""
+CHARTS: dict[str, Chart] = {chart.name: chart for charts in TOPICS.values() for chart in charts}
+"""Every chart of a study by name."""
 ALL = {**CHARTS, **PAPERS}

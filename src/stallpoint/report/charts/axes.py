@@ -95,9 +95,9 @@ def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
     return x
 
 
-def nodes_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
+def nodes_x(frame: pd.DataFrame) -> alt.X:
     """Return the axis of nodes, log2."""
-    return counts_x(frame, "nodes", "nodes", beyond=beyond)
+    return counts_x(frame, "nodes", "nodes")
 
 
 BATCH = "mini-batch of one worker, b [samples]"
@@ -122,7 +122,7 @@ def log10(values: Iterable[float], number_format: str = "~g") -> tuple[alt.Scale
     return scale, alt.Axis(values=log10_ticks(domain), format=number_format)
 
 
-def log10_y(values: Iterable[float], title: str, number_format: str = "~g") -> alt.Y:
+def log10_y(values: Iterable[float], title: str) -> alt.Y:
     """Return a log10 axis for ``value``, a time or rate."""
-    scale, axis = log10(values, number_format)
+    scale, axis = log10(values)
     return alt.Y("value:Q", title=title, scale=scale, axis=axis)

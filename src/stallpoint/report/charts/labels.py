@@ -6,7 +6,7 @@ preset, which has its colour and shape in every chart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import pandas as pd
@@ -20,7 +20,6 @@ from stallpoint.text import number
 AXES = tuple(column.name for column in SERIES)
 FILTERS = ("network", "hardware", "storage")
 """Axes by which readers of the report choose what is shown."""
-PANEL_AXES = ("network", "hardware", "scaling")
 APART = ("storage", "batch", "prefetch", "workers_per_node")
 """Axes that name panels where they vary: colours are for presets."""
 
@@ -143,32 +142,3 @@ def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     marked = frame.merge(leads, on=list(AXES), how="left")
     marked["lead"] = marked["lead"].notna()
     return marked.sort_values("lead", ascending=False, kind="stable")
-
-
-FAR = 0.25
-"""Error above which a prediction is named in the chart."""
-
-
-def against_measured(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with measured and predicted times [s], their intervals, ``error`` and their texts."""
-    return frame.assign(
-        series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
-        shown=with_interval(frame, "predicted", "s"),
-        found=with_interval(frame, "measured", "s"),
-        off=[f"{error:+.1%}" for error in frame["error"]],
-        named=[
-            f"{network}, n = {ranks}" if abs(error) > FAR else ""
-            for network, ranks, error in zip(frame["network"], frame["ranks"], frame["error"], strict=True)
-        ],
-    )
-
-
-def coverage(frame: pd.DataFrame, by: list[str], panel_name: Callable[[Any], str]) -> pd.Series[str]:
-    """Return panels of predictions: their `panel_name`, how many intervals cover the measurement, and the median
-    error."""
-    panel = pd.Series("", index=frame.index)
-    for _, part in frame.groupby(by):
-        covered, median = int(part["covered"].sum()), 100 * part["error"].abs().median()
-        words = f"{covered} of {len(part)} intervals hold it, median error {median:.1f} %"
-        panel[part.index] = f"{panel_name(part.iloc[0])}\n{words}"
-    return panel

@@ -44,14 +44,11 @@ def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
     return alt.Color("series:N", scale=colours, legend=legend), alt.Shape("series:N", scale=shapes, legend=legend)
 
 
-def dashes(
-    of: Mapping[str, Sequence[int]] = theme.DASHES, field: str = "basis", title: str | None = None
-) -> alt.StrokeDash:
-    """Return the dashes of lines by their `field`, with a legend."""
+def dashes(of: Mapping[str, Sequence[int]] = theme.DASHES, title: str | None = None) -> alt.StrokeDash:
+    """Return the dashes of lines by their ``basis``, with a legend."""
     scale = alt.Scale(domain=list(of), range=list(of.values()))
-    return alt.StrokeDash(
-        "basis:N", scale=scale, legend=alt.Legend(title=title, symbolType="stroke", symbolSize=DASH_SIZE)
-    )
+    legend = alt.Legend(title=title, symbolType="stroke", symbolSize=DASH_SIZE)
+    return alt.StrokeDash("basis:N", scale=scale, legend=legend)
 
 
 def limit(basis: str, y: alt.Y) -> alt.Chart:

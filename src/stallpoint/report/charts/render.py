@@ -6,6 +6,7 @@ import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
+from html import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,8 +16,8 @@ import pandas as pd
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.report.charts import ALL, CHARTS, NoData, Tables, journal, theme
-from stallpoint.report.charts.web_page import VEGA_LITE, empty_page, page
+from stallpoint.report.charts import ALL, CHARTS, NoData, Tables, journal
+from stallpoint.report.charts.web_page import VEGA_LITE, page
 
 # Altair guesses types of every column, also of those whose type an encoding states, and warns where it cannot.
 warnings.filterwarnings("ignore", message="I don't know how to infer vegalite type")
@@ -120,12 +121,13 @@ def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
     The page has every panel, the pictures those of the fastest curves. A chart of nothing is a page without libraries.
     `files` holds a path for each of `FORMATS`. Two runs with equal charts write equal files, byte for byte.
     """
-    themed = {**chart, "title": title, "config": theme.config()}
     import vl_convert as vlc
 
     printed = journal.svg(leading(chart), VEGA_LITE)
+    why = missing(chart)
+    shown = f"<p>Nothing to draw: {escape(why)}.</p>" if why else chart
     content = {
-        "html": (empty_page(title, missing(chart)) if missing(chart) else page(themed, title)).encode(),
+        "html": page(title, [shown], legend_columns=0).encode(),
         "svg": journal.in_points(printed).encode(),
         "pdf": _in_order(vlc.svg_to_pdf(printed)),
         "png": vlc.svg_to_png(printed, scale=DOTS_PER_INCH / 72),

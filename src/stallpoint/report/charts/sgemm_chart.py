@@ -10,7 +10,7 @@ import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import estimate, rows
-from stallpoint.report.charts.layer_scaling import AS_ON, as_on_nodes
+from stallpoint.report.charts.layers_chart import AS_ON, as_on_nodes
 from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 

@@ -107,6 +107,17 @@ def curves_in_one(
     return layers, axes.clipped(frame, y, ours) if "low" in frame else frame
 
 
+def over_workers(
+    rows: pd.DataFrame, y: alt.Y, tips: Mapping[str, str], *, width: int, height: int
+) -> alt.TopLevelMixin:
+    """Return one curve without a panel, measured and predicted by ``workers``, and the ideal line through its first
+    row."""
+    ideal = rows.assign(basis="ideal", start=0, value=rows["value"].iloc[0] / rows["workers"].iloc[0] * rows["workers"])
+    x = axes.counts_x(rows, "workers", "workers")
+    layers, frame = curves_in_one(pd.concat([rows, ideal]), x, y, tips, colour=alt.value(theme.BLUE))
+    return alt.layer(*layers, data=frame).properties(width=width, height=height)
+
+
 def _coloured(frame: pd.DataFrame, colour: Colour) -> tuple[Any, alt.Shape | None]:
     if not isinstance(colour, str):
         return colour, None

@@ -9,13 +9,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
-from stallpoint.report.charts.labels import (
-    AXES,
-    arrange,
-    estimate,
-    leading_first,
-    rows,
-)
+from stallpoint.report.charts.labels import AXES, arrange, compact, estimate, label, leading_first, rows, varies
 from stallpoint.strategies.presets import NONE
 from stallpoint.study.workers import placement_in_words
 
@@ -31,7 +25,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     """
     predictions = rows(tables, "predictions", CELLS)
     answers = (predictions["scaling"] != "compute") & (predictions["sync"] != NONE)
-    return marks.panels(*curves(tables, arrange(predictions[answers])))
+    return marks.panels(*_curves(tables, arrange(predictions[answers])))
 
 
 def finding(tables: Tables) -> str:
@@ -62,7 +56,7 @@ MAX_NAMED = 4
 """Number of curves named in the title."""
 
 
-def curves(
+def _curves(
     tables: Tables, predictions: pd.DataFrame, *, title: str = TITLE, legend: bool = True
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
     """Return layers and rows of the curves of `predictions`, in their ``panel`` and ``series``.
@@ -101,3 +95,30 @@ def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.Data
     return estimate(points, "stall_ranks", axes.workers(predictions)).assign(
         basis="stall", ranks=points["stall_ranks"], value=bottom, cause=points["dominant_cause"]
     )
+
+
+# --- the small chart of a verdict -----------------------------------------------------------------
+
+WIDTH, HEIGHT = 320, 130
+MAX_CURVES = 4
+"""Number of curves drawn; the chart of all speedups has the others too."""
+
+
+def draw_verdict(tables: Tables, network: str, hardware: str, batch: int = 0) -> alt.TopLevelMixin:
+    """Draw the fastest curves, in one panel (of strong scaling at one B, if given); a legend for several."""
+    chosen: dict[str, str | int] = {"network": network, "hardware": hardware}
+    if batch:
+        chosen |= {"scaling": "strong", "batch": batch}
+    here = {name: _at(rows(tables, name, CELLS), chosen) for name in ("predictions", "stalling")}
+    fastest = here["stalling"].nlargest(MAX_CURVES, "best_speedup")[list(AXES)]
+    predictions = here["predictions"].merge(fastest, on=list(AXES))
+    varying = [axis for axis in AXES if varies(predictions, axis)]
+    named = predictions.assign(panel="", series=label(predictions, varying or ["sync"]))
+    layers, frame = _curves(here, named, title="speedup", legend=False)
+    rows_drawn = compact(frame, marks.fields(layers, frame))
+    chart: alt.TopLevelMixin = alt.layer(*layers, data=rows_drawn).properties(width=WIDTH, height=HEIGHT)
+    return chart
+
+
+def _at(frame: pd.DataFrame, chosen: dict[str, str | int]) -> pd.DataFrame:
+    return frame[(frame[list(chosen)] == pd.Series(chosen)).all(axis=1)]

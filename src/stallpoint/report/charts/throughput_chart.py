@@ -1,12 +1,21 @@
-"""Samples per second, efficiency and node-hours of each network's fastest curve."""
+"""Throughput of each network's fastest curve: its efficiency, cost, use of devices and link; and scaling laws."""
 
 from __future__ import annotations
 
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, shapes
-from stallpoint.report.charts.labels import estimate, label, largest_row, leading_first, placement_in_words, rows
+from stallpoint.report.charts import Drawing, NoData, Tables, axes, shapes, theme
+from stallpoint.report.charts.labels import (
+    arrange,
+    estimate,
+    label,
+    largest_row,
+    leading_first,
+    placement_in_words,
+    rows,
+)
+from stallpoint.report.charts.shapes import Line
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import number
 
@@ -17,21 +26,21 @@ LABELS = "datum.value < 1e4 ? format(datum.value, '~g') : format(datum.value, '~
 """Thousands are shortened; thousandths are not, as 200m reads like millions."""
 
 
-def draw(tables: Tables) -> alt.FacetChart:
+def _draw_throughput(tables: Tables) -> alt.FacetChart:
     """Draw a panel for each measure (and hardware entry), a line for each network."""
     frame = _measures(tables)
     tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "basis": "basis",
             "shown": "(90 % interval)"}  # fmt: skip
-    return shapes.curves(frame, axes.ranks_x(frame), y_axis(), tips, colour="network", own=["y"])
+    return shapes.curves(frame, axes.ranks_x(frame), _y_axis(), tips, colour="network", own=["y"])
 
 
-def y_axis() -> alt.Y:
+def _y_axis() -> alt.Y:
     """Return an axis for panels of different quantities, each with its own logarithmic scale."""
     axis = alt.Axis(labelExpr=LABELS, tickCount=5)
     return alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=axis)
 
 
-def fastest(tables: Tables, table: str) -> pd.DataFrame:
+def _fastest(tables: Tables, table: str) -> pd.DataFrame:
     """Return the rows of `table` of the fastest curve of each network and hardware, each curve's name as ``series``."""
     frame = rows(tables, table, CELLS)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
@@ -43,7 +52,7 @@ def fastest(tables: Tables, table: str) -> pd.DataFrame:
 
 def _measures(tables: Tables) -> pd.DataFrame:
     """Return the three measures of the fastest curve of each network and hardware, measured and predicted."""
-    leads = fastest(tables, "predictions")
+    leads = _fastest(tables, "predictions")
     found = [
         one.assign(basis=basis)
         for basis in ("measured", "predicted")
@@ -72,7 +81,7 @@ def _of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
     ]
 
 
-def finding(tables: Tables) -> str:
+def _cost_of_a_sample(tables: Tables) -> str:
     """Return the cost of a sample on the most measured workers over that on the fewest, where it differs most."""
     frame = _measures(tables).query("basis == 'measured'")
     cost = frame[frame["measure"] == MEASURES[2]].sort_values("ranks")
@@ -87,3 +96,73 @@ def finding(tables: Tables) -> str:
     if ratio == "1":
         return f"{worst['network']}: a sample costs as many node-hours at {placement} as on the fewest"
     return f"{worst['network']}: a sample costs {ratio} times the node-hours at {placement}"
+
+
+FLOPS, LINK = "model FLOP/s of a worker", "bandwidth of the gradients"
+USES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
+"""Measure -> column, and the unit without a rating."""
+
+
+def _draw_utilisation(tables: Tables) -> alt.FacetChart:
+    """Draw a panel for each measure (and hardware entry), a line for each network."""
+    frame = _uses(tables).assign(basis="measured")
+    tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "shown": "(90 % interval)"}
+    return shapes.curves(frame, axes.ranks_x(frame), _y_axis(), tips, [shapes.MEASURED], colour="network", own=["y"])
+
+
+def _uses(tables: Tables) -> pd.DataFrame:
+    """Return both measures of the fastest curve of each network and hardware, in percent where the hardware is
+    rated."""
+    leads = _fastest(tables, "utilisation")
+    found = [_use(leads, measure).assign(measure=measure) for measure in USES]
+    frame = pd.concat([one for one in found if len(one)] or found)
+    if frame.empty:
+        raise NoData(f"no network of known size among the {CELLS}")
+    several = leads["hardware"].nunique() > 1
+    frame["panel"] = frame["measure"] + " [" + frame["unit"] + "]" + (("\n" + frame["hardware"]) if several else "")
+    order = frame["measure"].map(list(USES).index)
+    return frame.assign(order=order).sort_values(["order", "hardware", "network", "ranks"], kind="stable")
+
+
+def _use(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Return one measure; rated and unrated hardware have different units."""
+    column, scale, unit = USES[measure]
+    rated = leads[f"{column}_share"].notna()
+    shares = estimate(leads[rated], f"{column}_share", " %", 100).assign(unit="% of rated")
+    return pd.concat([shares, estimate(leads[~rated], column, f" {unit}", scale).assign(unit=unit)])
+
+
+def _least_used(tables: Tables) -> str:
+    """Return the lowest share of the rated FLOP/s on the most workers."""
+    frame = _uses(tables).query("measure == @FLOPS and unit == '% of rated'")
+    if frame.empty:
+        return ""
+    last = frame[frame["ranks"] == frame.groupby(["network", "hardware"])["ranks"].transform("max")]
+    least = largest_row(last.assign(unused=-last["value"]), "unused")
+    return f"{least['network']}: {number(least['value'])} % of the rated FLOP/s on {placement_in_words(least)}"
+
+
+RATE = "samples_per_second"
+LAWS = {
+    shapes.MEASURED: f"measured_{RATE}",
+    Line("scaling law", theme.DASHED, "band"): RATE,
+    Line("DAG model", theme.DOTTED): f"dag_{RATE}",
+}
+
+
+def _draw_laws(tables: Tables) -> alt.FacetChart:
+    """Draw measured points, the chosen law with its band, the DAG model."""
+    frame = rows(tables, "scaling_laws", CELLS)
+    frame = arrange(frame[frame["law"] == "chosen"])
+    if frame[RATE].isna().all():
+        raise NoData(f"no {CELLS} at three or more numbers of workers")
+    curves = pd.concat([estimate(frame, name).assign(basis=line.basis) for line, name in LAWS.items()])
+    y = axes.log10_y(axes.reach(curves), "throughput [samples/s]")
+    tips = {"series": "series", "ranks": axes.workers(frame), "basis": "basis", "shown": "samples/s (90 % interval)",
+            "note": "law"}  # fmt: skip
+    return shapes.curves(curves, axes.ranks_x(curves), y, tips, list(LAWS))
+
+
+throughput = Drawing(_draw_throughput, _cost_of_a_sample)
+utilisation = Drawing(_draw_utilisation, _least_used)
+scaling_laws = Drawing(_draw_laws)

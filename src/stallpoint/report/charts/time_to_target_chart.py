@@ -1,4 +1,4 @@
-"""Time to a target against workers, by preset: measured, and as steps times iteration time."""
+"""Time to a target against workers: by preset, and its speedup beside that of throughput."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.models.answers.time_to_accuracy import FASTEST, NOT_REACHED
-from stallpoint.report.charts import NoData, Tables, axes, shapes
-from stallpoint.report.charts.labels import estimate, placement_in_words, rows
+from stallpoint.report.charts import Drawing, NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import (
+    AXES,
+    arrange,
+    estimate,
+    largest_row,
+    leading_first,
+    placement_in_words,
+    rows,
+)
 from stallpoint.text import number
 
 CELLS = "convergence cells that reach their target"
@@ -18,7 +26,7 @@ PLACEMENT = ["workers_per_node", "ranks"]
 LINES = (replace(shapes.MEASURED, opacity=0.6), shapes.PREDICTED)
 
 
-def draw(tables: Tables) -> alt.FacetChart:
+def _draw_times(tables: Tables) -> alt.FacetChart:
     """Draw a line for each preset, with its best recipe and B at each placement."""
     trained = best(tables)
     every = pd.concat([trained, _known(tables, trained)])
@@ -50,7 +58,7 @@ def best(tables: Tables) -> pd.DataFrame:
     )
 
 
-def finding(tables: Tables) -> str:
+def _fastest(tables: Tables) -> str:
     """Return the fastest at each number of workers."""
     frame = best(tables)
     first = frame[(frame[RACE] == frame.iloc[0][RACE]).all(axis=1) & (frame["verdict"] == FASTEST)]
@@ -78,3 +86,60 @@ def _known(tables: Tables, trained: pd.DataFrame) -> pd.DataFrame:
 def _panel(frame: pd.DataFrame) -> pd.Series[str]:
     target = [f"to {100 * target:.3g} %" for target in frame["target"]]
     return frame["network"] + " · " + frame["hardware"] + "\n" + frame["storage"] + " · " + target
+
+
+CURVES = (
+    "convergence cells with a target, and train cells with scaling weak, or of algorithms whose steps depend on the "
+    "workers, of the same network"
+)
+THROUGHPUT, TIME = "throughput", "time to the target"
+SPEEDUPS = {THROUGHPUT: "throughput_speedup", TIME: "speedup"}
+"""Columns of the table, by the quantity of the speedup."""
+STEPS = ["steps_storage", "steps_sync", "recipe", "target"]
+
+
+def _draw_speedups(tables: Tables) -> alt.FacetChart:
+    """Draw two lines for each curve and target: both speedups, relative to the fewest workers."""
+    frame = _speedups(tables)
+    y = axes.ratio_y(axes.reach(frame), "speedup over the fewest workers")
+    colours = alt.Scale(domain=[THROUGHPUT, TIME], range=[theme.GREY, theme.BLUE])
+    colour = alt.Color("series:N", scale=colours, legend=alt.Legend(title=None, symbolOpacity=1))
+    tips = {"series": "speedup of", "ranks": axes.workers(frame), "shown": "speedup (90 % interval)", "way": "at",
+            "basis": "iterations"}  # fmt: skip
+    return shapes.curves(
+        pd.concat([frame, marks.ideal_rows(frame, "ranks")]), axes.ranks_x(frame), y, tips, colour=colour
+    )
+
+
+def _farthest_apart(tables: Tables) -> str:
+    """Return both speedups of the curve and target where they are farthest apart, on its most workers."""
+    frame = _speedups(tables)
+    last = frame[frame["ranks"] == frame.groupby("panel")["ranks"].transform("max")]
+    both = last.pivot_table(index=["panel", "network", "ranks"], columns="series", values="value").reset_index()
+    worst = largest_row(both.assign(apart=both[THROUGHPUT] / both[TIME]), "apart")
+    return (
+        f"{worst['network']}: on {worst['ranks']} {axes.workers(frame)}, {number(worst[THROUGHPUT], 2)} times the "
+        f"throughput makes {number(worst[TIME], 2)} times the speed to the target"
+    )
+
+
+def _speedups(tables: Tables) -> pd.DataFrame:
+    times = rows(tables, "time_to_accuracy", CURVES)
+    key = [*AXES, *STEPS]
+    times = times[times["speedup"].notna()].sort_values([*key, "ranks"], kind="stable")
+    # Where the steps depend on neither B nor workers, time to the target and throughput gain the same.
+    differ = times.groupby(key)[["global_batch", "steps_ranks"]].transform("nunique").max(axis=1) > 1
+    times = times[differ]
+    if times.empty:
+        raise NoData(f"no {CURVES}")
+    times = times.assign(
+        way="B = " + times["global_batch"].astype(str),
+        told="\n" + times["recipe"] + [f", to {100 * target:.3g} %" for target in times["target"]],
+    )
+    frame = leading_first(arrange(times, single=True), tables)
+    frame = frame.assign(panel=frame["panel"] + frame["told"]).drop(columns="lead")
+    return pd.concat([estimate(frame, column).assign(series=name) for name, column in SPEEDUPS.items()])
+
+
+time_to_target = Drawing(_draw_times, _fastest)
+time_to_accuracy = Drawing(_draw_speedups, _farthest_apart)

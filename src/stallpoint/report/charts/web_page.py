@@ -1,9 +1,9 @@
-"""A chart as a web page of its own that opens from disk without network, and its libraries."""
+"""A web page that opens from disk without network: headings, tables and charts, with the libraries that draw them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from html import escape
@@ -16,6 +16,7 @@ import altair as alt
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
+from stallpoint.report.charts import theme
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that Altair writes, as vl-convert names it."""
@@ -28,31 +29,63 @@ _PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>$title</title>
-<style>.vega-embed { display: flex; width: 100%; }</style>
+<style>
+body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem; font: 15px/1.5 $font; color: $ink; background: $page; }
+p, li { max-width: 60rem; }
+table { border-collapse: collapse; font-size: .9em; }
+td { padding: .15rem .8rem .15rem 0; border-bottom: 1px solid $grid; }
+thead, .soft { color: $soft; }
+.wide { overflow-x: auto; }
+</style>
 <script>$libraries</script>
 </head>
 <body>
-<div id="chart"></div>
-<script>vegaEmbed("#chart", $spec, {renderer: "svg"}).catch(console.error);</script>
+<h1>$title</h1>
+$parts
+<script>
+for (const [id, spec] of Object.entries($specs)) {
+  const draw = () => vegaEmbed("#" + id, spec, {renderer: "svg"}).catch(console.error);
+  const closed = document.getElementById(id).closest("details:not([open])");
+  if (closed) closed.addEventListener("toggle", draw, {once: true}); else draw();
+}
+</script>
 </body>
 </html>
 """)
 
 
-def page(spec: Mapping[str, Any], title: str) -> str:
-    """Return the page of a chart in Vega-Lite."""
+def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns: int = 3) -> str:
+    """Return a page of pieces of HTML and charts (Vega-Lite), which its script draws; without charts, without
+    libraries.
+
+    Legends have so many columns; 0: all entries in a row.
+    """
+    specs: dict[str, Mapping[str, Any]] = {}
+    elements = []
+    config = theme.config()
+    config["legend"] |= {"columns": legend_columns}
+    for part in parts:
+        if isinstance(part, str):
+            elements.append(part)
+            continue
+        name = f"chart-{len(specs)}"
+        specs[name] = {**part, "config": config}
+        elements.append(f'<div id="{name}"></div>')
     # A script element must not contain a tag, even inside a text.
-    text = json.dumps(spec).replace("<", "\\u003c")
-    return _PAGE.substitute(title=escape(title), libraries=libraries(), spec=text)
+    text = json.dumps(specs).replace("<", "\\u003c")
+    return _PAGE.substitute(
+        theme.LIGHT, title=escape(title), font=theme.FONT, libraries=libraries() if specs else "",
+        parts="\n".join(elements), specs=text,
+    )  # fmt: skip
 
 
-def empty_page(title: str, missing: str) -> str:
-    """Return the page of an empty chart: its contents, and the missing cells of the study."""
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title></head>\n'
-        f"<body><h1>{escape(title)}</h1><p>Nothing to draw: {escape(missing)}.</p></body>\n</html>\n"
-    )
+def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of texts."""
+    first, *others = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in (head, *rows))
+    body = "".join(f"<tr>{row}</tr>" for row in others)
+    return f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 @cache

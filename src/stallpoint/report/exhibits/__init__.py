@@ -156,7 +156,7 @@ KEUPER = Paper(
             f"{_ONE_PANEL} Below ours: the same from the paper's own parameters, on the hardware of its cluster.",
         ),
         Exhibit(
-            "Fig. 4", "fig-04", "Speedup if communication were free", "free_communication.default_batch",
+            "Fig. 4", "fig-04", "Speedup if communication were free", "limits.default_batch",
             ("layer_scaling",),
             "A panel for each network, a line for each hardware. The nodes are n = B/b, B the largest mini-batch "
             "measured.",
@@ -188,18 +188,18 @@ KEUPER = Paper(
         ),
         Exhibit(
             "Fig. 11", "fig-11", "Speedup of enlarged mini-batches if communication were free",
-            "free_communication.larger_batches", ("layer_scaling",),
+            "limits.larger_batches", ("layer_scaling",),
             "Each measured mini-batch is a B in its turn, written at the end of its line. Networks have the colours "
             "of our other charts, linear speedup is grey.",
         ),
         Exhibit(
-            "Fig. 12", "fig-12", "What non-scaling layers leave of the speedup, by Amdahl's law", "amdahl.figure",
+            "Fig. 12", "fig-12", "What non-scaling layers leave of the speedup, by Amdahl's law", "limits.amdahl",
             ("amdahl", "layer_scaling", "paper_figures"),
             "Dashed: from the paper's serial fractions. Ours is the part of the time that does not fall with b, in all "
             "layers without matrix products; the paper takes the whole time of dropout, pooling and LRN.",
         ),
         Exhibit(
-            "Fig. 13", "fig-13", "Share of the data layer, by storage", "data_layer.figure",
+            "Fig. 13", "fig-13", "Share of the data layer, by storage", "layers.with_data",
             ("layer_predictions", "predictions"),
             "A panel for each storage, the local one beside the shared one. Layer types are medians of rank 0.",
         ),
@@ -222,13 +222,13 @@ SHI = Paper(
     ("shi-2018-exhibits.yaml", "shi-2018-table-iv.yaml", "shi-2018-table-vi.txt"),
     (
         Exhibit(
-            "Table II", "table-2", "Hardware", "hardware.table",
+            "Table II", "table-2", "Hardware", "machines.hardware",
             ("runs", "environments", "communication", "storage_rates", "sgemm", "copy_rates"),
             "Speeds of ours are measured in place of dd and p2pBandwidthLatencyTest: the network by all-reduce (1/beta "
             "of its largest messages), the storage by reading samples from a cold page cache where that could be.",
         ),
         Exhibit(
-            "Table III", "table-3", "Software", "software.table", ("runs", "environments"),
+            "Table III", "table-3", "Software", "machines.software", ("runs", "environments"),
             "Presets stand in for the frameworks; libraries are added, as far as jobs find their versions.",
         ),
         Exhibit(
@@ -237,12 +237,12 @@ SHI = Paper(
             "Every difference is explained beside its number.",
         ),
         Exhibit(
-            "Table V", "table-5", "Measurements that the DAG model predicts from", "measurements.table",
+            "Table V", "table-5", "Measurements that the DAG model predicts from", "measurements.inputs",
             ("predictions", "critical_path", "storage_rates"),
             "The paper says how each is measured; ours are the values, on the fewest workers that communicate.",
         ),
         Exhibit(
-            "Table VI", "table-6", "Trace of one iteration of AlexNet", "trace.table",
+            "Table VI", "table-6", "Trace of one iteration of AlexNet", "measurements.trace",
             ("layer_times", "predictions"),
             "Ours are means over the iterations of rank 0; layers that one of both networks lacks stay empty.",
         ),

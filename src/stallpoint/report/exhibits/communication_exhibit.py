@@ -5,9 +5,8 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, axes, labels, marks, paper_times_chart
-from stallpoint.report.charts.communication_chart import CELLS as COMMUNICATING
-from stallpoint.report.charts.communication_chart import COMPUTE, EXPOSED
+from stallpoint.report.charts import NoData, Tables, axes, labels, marks, paper_chart
+from stallpoint.report.charts.iteration_chart import COMPUTE, EXPOSED, SEVERAL
 from stallpoint.report.exhibits import Made, Material
 from stallpoint.report.exhibits.study_material import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
 from stallpoint.text import number
@@ -23,7 +22,7 @@ def figure(material: Material) -> Made:
     """Return ours above, theirs from published parameters below."""
     theirs = material.tables["paper_figures"]
     theirs = theirs[theirs["hardware"].isin(THEIR_CLUSTER)]
-    published = _marked(material, paper_times_chart.draw({"paper_figures": theirs}))
+    published = _marked(material, paper_chart.draw_times({"paper_figures": theirs}))
     try:
         frame = rows(material, "predictions", KEUPER_NETWORKS, CELLS, keep={"scaling": "strong"})
         ours = _marked(material, _by_nodes({"predictions": frame}))
@@ -43,13 +42,13 @@ def _marked(material: Material, chart: alt.FacetChart) -> alt.FacetChart:
 
 def _by_nodes(tables: Tables) -> alt.FacetChart:
     """Return ours as lines: seconds of one iteration computing, communicating, and waiting for communication."""
-    predictions = labels.rows(tables, "predictions", COMMUNICATING)
+    predictions = labels.rows(tables, "predictions", SEVERAL)
     predictions = predictions[predictions["scaling"] != "compute"]
     times = pd.concat([_times(predictions, basis) for basis in ("measured", "predicted")])
     # A single worker does not communicate; a logarithmic axis has no zero.
     times = times[times["value"] > 0]
     if not (times["time"] == "communication").any():
-        raise NoData(f"no {COMMUNICATING}")
+        raise NoData(f"no {SEVERAL}")
     # Communication hidden all but completely would stretch the axis over many empty decades.
     times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]
     frame = labels.arrange(times.assign(storage="", prefetch=0), single=True)

@@ -7,7 +7,7 @@ exhibit for which the study has no data has no file: the index names the cells t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -77,6 +77,17 @@ def _files(folder: Path, exhibit: Exhibit, formats: Sequence[str]) -> Mapping[st
     return {name: folder / f"{exhibit.name}.{name}" for name in formats}
 
 
+def notes(entry: Entry) -> Iterator[str]:
+    """Yield what an exhibit lacks, shows, how it differs from the original, and what the paper says."""
+    if entry["missing"]:
+        yield f"Missing: {'; '.join(entry['missing'])}"
+    if entry["shown"]:
+        yield f"Shown: {entry['shown']}"
+    if entry["files"]:
+        yield f"Differs from the original: {entry['differs']}"
+    yield from (f"Published: {one['says']} ({one['source']})" for one in entry["published"])
+
+
 def _markdown(paper: Paper, entries: Sequence[Entry]) -> str:
     lines = [f"# {paper.authors}: figures and tables from this study", ""]
     for entry in entries:
@@ -84,11 +95,6 @@ def _markdown(paper: Paper, entries: Sequence[Entry]) -> str:
         if entry["kind"] == "figure" and entry["files"]:
             lines += [f"![{entry['title']}]({entry['name']}.svg)", ""]
         links = ", ".join(f"[{file}]({file})" for file in entry["files"])
-        texts = (
-            ("Files", links), ("Missing", "; ".join(entry["missing"])), ("Shown", entry["shown"]),
-            ("Differs from the original", entry["differs"]),
-            *(("Published", f"{one['says']} ({one['source']})") for one in entry["published"]),
-        )  # fmt: skip
-        lines += [f"- {name}: {text}" for name, text in texts if text]
-        lines.append("")
+        files = [f"Files: {links}"] if links else []
+        lines += [*(f"- {note}" for note in (*files, *notes(entry))), ""]
     return "\n".join(lines).rstrip("\n") + "\n"

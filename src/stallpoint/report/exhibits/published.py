@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from stallpoint.findings.listing import markdown_table
 from stallpoint.measure import STEP_SIZE
 
 PASSES = 3
@@ -130,21 +131,15 @@ def texts(comparison: pd.DataFrame) -> list[tuple[str, ...]]:
     order = {name: place for place, name in enumerate(PROPERTIES)}
     rows = sorted(comparison.to_dict("records"), key=lambda row: (order[row["property"]], row["network"]))
     return [
-        (
-            row["property"],
-            row["network"],
-            shown(row["published"], row["digits"]),
-            shown(row["ours"], row["digits"]),
-            row["explanation"],
-        )
+        (row["property"], row["network"], *(shown(row[name], row["digits"]) for name in ("published", "ours")),
+         row["explanation"])
         for row in rows
-    ]
+    ]  # fmt: skip
 
 
 def to_markdown(comparison: pd.DataFrame) -> str:
     """Return the comparison as a page of its own."""
     if comparison.empty:
         return "None of the study's networks has published values to compare with.\n"
-    lines = ["| " + " | ".join(cells) + " |" for cells in (HEAD, ("---",) * len(HEAD), *texts(comparison))]
-    source = comparison["source"].iloc[0]
-    return "\n".join([f"# {source}, beside ours", "", *lines, ""])
+    title = f"# {comparison['source'].iloc[0]}, beside ours"
+    return f"{title}\n\n{markdown_table(HEAD, texts(comparison))}\n"

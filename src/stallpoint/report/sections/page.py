@@ -1,4 +1,4 @@
-"""The page around the sections: template, style, scripts, font and packed data, in one text."""
+"""The page around the sections: template, boxes that filter, style, scripts, font and packed data, in one text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from stallpoint.report.charts import theme
+from stallpoint.report.charts import Tables, theme
+from stallpoint.report.charts.labels import FILTERS
 from stallpoint.report.charts.web_page import libraries
 from stallpoint.report.html import Section
 
@@ -57,6 +58,32 @@ def _group(name: str, sections: Sequence[Section]) -> str:
     """Return a group of the menu; empty where the page has none of its sections."""
     links = [f'<a href="#{one.id}">{escape(one.title)}</a>' for one in sections if one.id in GROUPS[name]]
     return f"<div><b>{escape(name)}</b>{''.join(links)}</div>" if links else ""
+
+
+def filters(tables: Tables) -> str:
+    """Return a group of boxes for each axis that takes several values in any table."""
+    groups = "".join(_boxes(name, values) for name, values in _choices(tables).items() if len(values) > 1)
+    return (
+        f'<form id="filters" aria-label="Filters"{"" if groups else " hidden"}>{groups}'
+        '<p><output id="shown"></output> <button type="button" id="reset">Show all</button></p></form>'
+    )
+
+
+def _choices(tables: Tables) -> dict[str, list[str]]:
+    """Return the values of each axis in any table."""
+    found = {
+        name: {str(value) for frame in tables.values() if name in frame for value in frame[name].dropna().unique()}
+        for name in FILTERS
+    }
+    return {name: sorted(values - {""}, key=theme.natural) for name, values in found.items()}
+
+
+def _boxes(name: str, values: list[str]) -> str:
+    boxes = "".join(
+        f'<label><input type="checkbox" name="{name}" value="{escape(value)}"><span>{escape(value)}</span></label>'
+        for value in values
+    )
+    return f"<fieldset><legend>{name}</legend>{boxes}</fieldset>"
 
 
 def _html(section: Section) -> str:

@@ -1,4 +1,4 @@
-"""Certainty of the answers: how visits ended, how narrow intervals are, what was disturbed, and A/A controls."""
+"""Certainty of the answers: visits, intervals, disturbances, A/A controls, predicted counts, and the cost of timing."""
 
 from __future__ import annotations
 
@@ -8,142 +8,133 @@ from typing import Any
 
 import pandas as pd
 
+from stallpoint.findings.conclusions.accuracy import accuracy
 from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.conclusions.trust_findings import ENDED, disturbed_in_words, equal_presets_in_words, mistrusted
+from stallpoint.findings.conclusions.conclusion_words import agrees_in_words, instrumentation
+from stallpoint.findings.conclusions.trust_findings import (
+    ENDED,
+    disturbed_in_words,
+    equal_presets_in_words,
+    instrumentation_warnings,
+    mistrusted,
+)
+from stallpoint.findings.listing import Listing, interval_of
+from stallpoint.report.charts import Tables
 from stallpoint.report.charts.labels import AXES, label
-from stallpoint.report.html import Section, paragraph, table
+from stallpoint.report.html import Section, listing, paragraph
 from stallpoint.study.dry_run import nodes_and_workers
-from stallpoint.text import interval, number
+from stallpoint.text import number
 
 
 def sure(conclusions: Conclusions) -> Section:
     """Return the section; without visits it says so."""
     if not any(conclusions[name] for name in ("ended", "curves", "disturbances", "controls")):
         return Section("sure", "How sure this is", paragraph("Nothing was visited."))
-    blocks = [
-        *_visits(conclusions["ended"]),
-        *_planned(conclusions["planned"]),
-        *_speedups(conclusions["curves"]),
-        *_disturbed(conclusions["disturbances"]),
-        *_slow_nodes(conclusions["slow_nodes"]),
-        *_controls(conclusions),
-    ]
-    return Section("sure", "How sure this is", "\n".join(blocks))
+    return Section("sure", "How sure this is", "\n".join(_blocks(conclusions)))
 
 
-def _visits(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if entries:
-        yield "<h3>Visits</h3>"
-        yield paragraph(
-            "Cells that are compared are measured in an interleaved schedule: each is visited several times, in random "
-            "order, so that a temporary slowdown of the machine affects all equally."
-        )
-        yield table(
-            ["hardware", "cells", "visits", "ended because"],
-            [
-                [row["hardware"], str(row["cells"]), str(row["visits"]), ENDED.get(row["ended"], row["ended"])]
-                for row in entries
-            ],
-            entries,
-        )
-
-
-def _planned(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if entries:
-        yield "<h3>Planned and used</h3>"
-        yield paragraph(
-            "What visits were expected to take when their job was submitted, and what they took. Node-hours are those "
-            "of a job, which has as many nodes as its largest cell."
-        )
-        yield table(
-            ["hardware", "kind", "nodes", "cells", "planned [s]", "used [s]", "used [node-hours]", "cells as planned"],
-            [
-                [
-                    row["hardware"], row["kind"], nodes_and_workers((row["nodes"], row["workers_per_node"])),
-                    str(row["cells"]), interval(row["planned_seconds"]), number(row['used_seconds']),
-                    number(row['used_node_hours']), str(row["cells_as_planned"]),
-                ]
-                for row in entries
-            ],
-            entries,
-        )  # fmt: skip
-
-
-def _speedups(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    rows = [(curve, at) for curve in curves for at in curve["measured"][1:]]
-    if rows:
-        names = label(pd.DataFrame([curve for curve, _ in rows]), list(AXES))
-        yield "<h3>Measured speedups</h3>"
-        yield table(
-            ["curve", "workers", "speedup", "half-width"],
-            [
-                [name, str(at["ranks"]), interval(at["speedup"]), _percent(at["half_width"])]
-                for name, (_, at) in zip(names, rows, strict=True)
-            ],
-            [curve for curve, _ in rows],
-        )
-
-
-def _percent(part: float | None) -> str:
-    return "∞" if part is None else f"± {100 * part:.2g} %"
-
-
-def _disturbed(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield "<h3>Disturbed iterations</h3>"
-    if not entries:
-        yield paragraph("None were found.")
-        return
-    yield paragraph(
-        "Iterations that something else disturbed are left out of statistics, unless too little of their cell would "
-        "be left."
-    )
-    yield table(
-        ["hardware", "reason", "iterations", "cells", "what became of them"],
-        [
-            [row["hardware"], row["reason"], str(row["iterations"]), str(row["cells"]), disturbed_in_words(row)]
-            for row in entries
-        ],
-        entries,
-    )
-
-
-def _slow_nodes(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if entries:
-        yield "<h3>Slow nodes</h3>"
-        yield paragraph(
-            "The sentinel, the same matrix products on every node at both ends of each visit, takes longer there. "
-            "Nothing is left out for it: speedups are those of nodes of which one is slower."
-        )
-        yield table(
-            ["hardware", "node", "its time over that of the others", "visits"],
-            [[row["hardware"], row["node"], number(row["ratio"]), str(row["visits"])] for row in entries],
-            entries,
-        )
-
-
-def _controls(conclusions: Conclusions) -> Iterator[str]:
+def _blocks(conclusions: Conclusions) -> Iterator[str]:
+    for found in (_visits, _planned, _speedups):
+        yield from _titled(found(conclusions))
+    disturbed = _disturbed(conclusions["disturbances"])
+    yield from _titled(disturbed)
+    if not disturbed.rows:
+        yield f"<h3>{disturbed.title}</h3>{paragraph('None were found.')}"
+    yield from _titled(_slow_nodes(conclusions["slow_nodes"]))
     yield "<h3>A/A controls</h3>"
     for entry in conclusions["alike"]:
         yield paragraph(f"{equal_presets_in_words(entry)}.")
-    rows = conclusions["controls"]
-    if not rows:
-        yield paragraph("None: no two cells on one worker do the same.")
-        return
-    yield paragraph(
-        "On one worker all presets do the same, and so does a compute cell of the same b. Their iteration times must "
-        "agree; on hardware where any pair differs (at 5 % over all its pairs), verdicts are withheld."
-    )
     for hardware in mistrusted(conclusions):
         text = f"Verdicts on {hardware} are withheld: cells that do the same differ."
         yield f"<p><strong>{escape(text)}</strong></p>"
-    yield table(
-        ["hardware", "network", "b", "first", "second", "second over first", "agrees"],
-        [
-            [
-                row["hardware"], row["network"], str(row["worker_batch"]), row["first"], row["second"],
-                interval(row["ratio"]), "yes" if row["agrees"] else "no",
-            ]
-            for row in rows
-        ],
-        rows,
-    )  # fmt: skip
+    yield listing(_controls(conclusions["controls"]))
+
+
+def _titled(one: Listing) -> Iterator[str]:
+    if one.rows:
+        yield f"<h3>{escape(one.title)}</h3>{listing(one)}"
+
+
+def _visits(conclusions: Conclusions) -> Listing:
+    text = (
+        "Cells that are compared are measured in an interleaved schedule: each is visited several times, in random "
+        "order, so that a temporary slowdown of the machine affects all equally."
+    )
+    return Listing.of("Visits", text, conclusions["ended"], {
+        "hardware": "hardware", "cells": "cells", "visits": "visits",
+        "ended because": lambda row: ENDED.get(row["ended"], row["ended"]),
+    })  # fmt: skip
+
+
+def _planned(conclusions: Conclusions) -> Listing:
+    text = (
+        "What visits were expected to take when their job was submitted, and what they took. Node-hours are those "
+        "of a job, which has as many nodes as its largest cell."
+    )
+    return Listing.of("Planned and used", text, conclusions["planned"], {
+        "hardware": "hardware", "kind": "kind",
+        "nodes": lambda row: nodes_and_workers((row["nodes"], row["workers_per_node"])),
+        "cells": "cells", "planned [s]": interval_of("planned_seconds"),
+        "used [s]": lambda row: number(row["used_seconds"]),
+        "used [node-hours]": lambda row: number(row["used_node_hours"]),
+        "cells as planned": "cells_as_planned",
+    })  # fmt: skip
+
+
+def _speedups(conclusions: Conclusions) -> Listing:
+    rows = [{**curve, **at} for curve in conclusions["curves"] for at in curve["measured"][1:]]
+    names = label(pd.DataFrame(rows), list(AXES)) if rows else ()
+    named = [{**row, "curve": name} for name, row in zip(names, rows, strict=True)]
+    return Listing.of("Measured speedups", "", named, {
+        "curve": "curve", "workers": "ranks", "speedup": interval_of("speedup"),
+        "half-width": lambda at: "∞" if at["half_width"] is None else f"± {100 * at['half_width']:.2g} %",
+    })  # fmt: skip
+
+
+def _disturbed(entries: Sequence[Mapping[str, Any]]) -> Listing:
+    text = (
+        "Iterations that something else disturbed are left out of statistics, unless too little of their cell would "
+        "be left."
+    )
+    return Listing.of("Disturbed iterations", text, entries, {
+        "hardware": "hardware", "reason": "reason", "iterations": "iterations", "cells": "cells",
+        "what became of them": disturbed_in_words,
+    })  # fmt: skip
+
+
+def _slow_nodes(entries: Sequence[Mapping[str, Any]]) -> Listing:
+    text = (
+        "The sentinel, the same matrix products on every node at both ends of each visit, takes longer there. "
+        "Nothing is left out for it: speedups are those of nodes of which one is slower."
+    )
+    return Listing.of("Slow nodes", text, entries, {
+        "hardware": "hardware", "node": "node", "its time over that of the others": lambda row: number(row["ratio"]),
+        "visits": "visits",
+    })  # fmt: skip
+
+
+def _controls(entries: Sequence[Mapping[str, Any]]) -> Listing:
+    text = (
+        "On one worker all presets do the same, and so does a compute cell of the same b. Their iteration times must "
+        "agree; on hardware where any pair differs (at 5 % over all its pairs), verdicts are withheld."
+    )
+    none = "None: no two cells on one worker do the same."
+    return Listing.of("A/A controls", text if entries else none, entries, {
+        "hardware": "hardware", "network": "network", "b": "worker_batch", "first": "first", "second": "second",
+        "second over first": interval_of("ratio"), "agrees": agrees_in_words,
+    })  # fmt: skip
+
+
+def validation(tables: Tables) -> Section:
+    """Return how well more workers were predicted from fewer."""
+    found = accuracy(tables.get("validation"))
+    return Section("validation-table", found.title, listing(found))
+
+
+def timing(entries: Sequence[Mapping[str, Any]]) -> Section:
+    """Return the cost of timing and whether layers add up, with warnings first."""
+    found = instrumentation(entries)
+    if not found.rows:
+        return Section("timing", found.title, paragraph("No training job ran."))
+    warnings = "".join(f"<p><strong>{escape(line)}</strong></p>" for line in instrumentation_warnings(entries))
+    return Section("timing", found.title, warnings + listing(found))

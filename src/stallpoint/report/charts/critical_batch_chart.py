@@ -1,4 +1,4 @@
-"""Steps to a target against the mini-batch, and the three regimes of such curves (Shallue et al. 2019, Fig. 1)."""
+"""Steps to a target against the mini-batch with their regimes (Shallue et al. 2019, Fig. 1), and the noise scale."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, TO_TARGET, law
-from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
+from stallpoint.models.convergence.noise_scale import PARTS
+from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, TO_TARGET, TRAINED, law
+from stallpoint.report.charts import Drawing, NoData, Tables, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import estimate, largest_row, rows, with_interval
 from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
@@ -22,12 +23,12 @@ GRID = 40
 LINES = (replace(shapes.MEASURED, dash=None), Line("fitted", theme.DASHED, hover=False))
 
 
-def draw(tables: Tables) -> alt.FacetChart:
+def _draw_steps(tables: Tables) -> alt.FacetChart:
     """Draw a panel for each training: measured steps, the fit, perfect scaling, and the regimes behind them."""
     critical = _critical(tables)
     measured = estimate(rows(tables, "steps_to_target", CELLS), "steps").merge(critical[KEY])
     measured = measured.assign(
-        panel=panel(measured), basis="measured",
+        panel=_panel(measured), basis="measured",
         runs=measured["runs_reached"].astype(str) + " of " + measured["runs"].astype(str) + " runs reached it",
     ).sort_values([*KEY, "batch"], kind="stable")  # fmt: skip
     lines: pd.DataFrame = pd.concat([_line(row, measured) for _, row in critical.iterrows()])
@@ -45,7 +46,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     return shapes.curves(frame, x, y, tips, LINES, colour=alt.value(theme.BLUE), behind=[regimes])
 
 
-def panel(frame: pd.DataFrame) -> pd.Series[str]:
+def _panel(frame: pd.DataFrame) -> pd.Series[str]:
     """Return two lines for each training to a target."""
     target = [f"{100 * target:.3g} %" for target in frame["target"]]
     workers = [f" · {ranks} workers" if ranks else "" for ranks in frame["ranks"]]
@@ -53,7 +54,7 @@ def panel(frame: pd.DataFrame) -> pd.Series[str]:
     return first + "\n" + frame["recipe"] + " · " + frame["sync"] + workers
 
 
-def finding(tables: Tables) -> str:
+def _cost_of_the_largest(tables: Tables) -> str:
     """Return the critical mini-batch of the training with the most mini-batches, and the cost of the largest one."""
     best = largest_row(_critical(tables).assign(least=lambda frame: -frame["largest_reaching"]), "batches")
     critical = with_interval(pd.DataFrame([best]), "critical_batch")[0]
@@ -82,7 +83,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
     here = measured.merge(own[KEY])["batch"]
     batch = np.geomspace(here.min(), here.max(), GRID)
     value = law(own["least_steps"].item(), own["least_samples"].item() / batch, own["bend"].item())
-    return pd.DataFrame({"panel": panel(own).item(), "batch": batch, "value": value, "basis": "fitted"})
+    return pd.DataFrame({"panel": _panel(own).item(), "batch": batch, "value": value, "basis": "fitted"})
 
 
 def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
@@ -90,7 +91,7 @@ def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
     sure = critical[critical["critical_batch_low"].notna()]
     if sure.empty:
         return pd.DataFrame(columns=["panel", "until", "regime"])
-    named = panel(sure)
+    named = _panel(sure)
     trained = measured.groupby("panel")["batch"].agg(["min", "max"]).loc[list(named)].set_index(sure.index)
     smallest, largest = trained["min"], trained["max"]
     ends = [
@@ -106,3 +107,69 @@ def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
         for name, begin, end in ends
     ])  # fmt: skip
     return found[found["until"] > found["batch"]]
+
+
+# --- noise scale ----------------------------------------------------------------------------------
+
+NOISY = "convergence cells with noise_steps on several workers"
+OF = list(TRAINED)
+
+
+def _draw_noise(tables: Tables) -> alt.FacetChart:
+    """Draw a line for each B over the parts of its training; the critical mini-batch as a dashed line with its band."""
+    noise = _noise(tables)
+    critical = _critical_batches(tables)
+    critical = critical[critical["panel"].isin(noise["panel"])]
+    y = axes.log10_y([*axes.reach(noise), *critical["value"]], "mini-batch [samples]")
+    x = alt.X("part:O", title="quarter of the training", axis=alt.Axis(labelAngle=0))
+    names = list(noise["series"].unique())
+    colour = alt.Color("series:N", scale=theme.colours("series", names), legend=alt.Legend(title="noise scale at"))
+    steps, tooltip = marks.only("critical"), marks.tips(shown="critical mini-batch (90 % interval)")
+    behind = [
+        steps.mark_rect(style="near").encode(y=marks.at(y, "low"), y2="high:Q"),
+        steps.mark_rule(strokeDash=theme.DASHED, style="zero").encode(y=y, tooltip=tooltip),
+    ]
+    tips = {"series": "at", "part": "quarter", "shown": "noise scale (90 % interval)"}
+    frame = pd.concat([noise, axes.clipped(critical, y)])
+    return shapes.curves(frame, x, y, tips, [shapes.MEASURED], colour=colour, behind=behind)
+
+
+def _over_critical(tables: Tables) -> str:
+    """Return the ratio of noise scale and critical mini-batch, and whether noise grows."""
+    noise = _noise(tables)
+    ends = noise[noise["part"].isin((1, PARTS))].pivot_table(index=[*OF, "batch"], columns="part", values="value")
+    grown = f"the noise scale grows {number((ends[PARTS] / ends[1]).median(), 2)} times during training; " if (
+        ends.shape[1] == 2 and len(ends.dropna())
+    ) else ""  # fmt: skip
+    both = rows(tables, "critical_batches", NOISY)
+    both = both[both["noise_over_critical"].notna()]
+    if both.empty:
+        return grown.removesuffix("; ")
+    ratio = with_interval(both.iloc[:1], "noise_over_critical")[0]
+    return f"{both.iloc[0]['network']}: {grown}it is {ratio} times the critical mini-batch"
+
+
+def _noise(tables: Tables) -> pd.DataFrame:
+    found = estimate(rows(tables, "noise_scale", NOISY), "noise_scale", "samples")
+    found = found[found["value"].map(lambda value: 0 < value < float("inf"))]
+    if found.empty:
+        raise NoData(f"no {NOISY} whose gradients are distinguishable from their noise")
+    series = "B = " + found["batch"].astype(str)
+    return found.assign(basis="measured", panel=_trained(found), series=series).sort_values([*OF, "batch", "part"])
+
+
+def _critical_batches(tables: Tables) -> pd.DataFrame:
+    known = tables.get("critical_batches")
+    if known is None or known.empty:
+        return pd.DataFrame(columns=["panel", "value", "low", "high"], dtype=float)
+    found = estimate(known, "critical_batch", "samples")
+    found = found[found["value"].map(lambda value: 0 < value < float("inf"))]
+    return found.assign(basis="critical", panel=_trained(found))
+
+
+def _trained(frame: pd.DataFrame) -> pd.Series[str]:
+    return frame["network"] + " · " + frame["storage"] + "\n" + frame["recipe"] + " · " + frame["sync"]
+
+
+steps_to_target = Drawing(_draw_steps, _cost_of_the_largest)
+noise_scale = Drawing(_draw_noise, _over_critical)

@@ -1,4 +1,4 @@
-"""The hardware and its measured rates (Shi et al., Table II)."""
+"""Hardware with its measured rates, and software (Shi et al., Tables II and III)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = "shi-2018-exhibits"
 UNKNOWN = "not measured"
 
 
-def table(material: Material) -> Made:
+def hardware(material: Material) -> Made:
     """Return a row for each property; a column for each of their clusters and of our hardware entries."""
     published = material.published[FILE]["hardware"]
     shown = pd.DataFrame(published["rows"]).T.rename_axis("hardware").reset_index()
@@ -110,3 +110,43 @@ def _speed(bytes_per_second: float | None) -> str:
         return ""
     unit, name = (1e9, "GB/s") if bytes_per_second >= 1e9 else (1e6, "MB/s")
     return f"({number(bytes_per_second / unit)} {name})"
+
+
+# --- software -------------------------------------------------------------------------------------
+
+OURS = {
+    "operating system": "kernel", "PyTorch": "torch", "MPI": "mpi_library", "mpi4py": "mpi4py", "CUDA": "cuda",
+    "cuDNN": "cudnn", "NCCL": "nccl", "driver": "driver", "BLAS": "blas", "oneDNN": "onednn",
+    "stallpoint": "stallpoint",
+}  # fmt: skip
+"""Row -> column of `tables.ENVIRONMENTS`."""
+LIBRARY = {"cuda": "cuDNN", "cpu": "oneDNN"}
+"""Device -> row of its compute library, unless that is turned off."""
+
+
+def software(material: Material) -> Made:
+    """Return a row for each piece of software; a column for each of their clusters and of our hardware entries."""
+    published = material.published[FILE]["software"]
+    theirs: dict[str, dict[str, str]] = published["rows"]
+    found = machines(material)
+    if not found:
+        raise Missing("no cells (of any kind) that ran")
+    shown = pd.DataFrame({"software": list(dict.fromkeys([*theirs, *OURS]))})
+    for cluster in next(iter(theirs.values())):
+        shown[cluster] = [theirs.get(row, {}).get(cluster, "–") for row in shown["software"]]
+    for name, entry in found.items():
+        nodes, off = environments(material, name), "" if entry.tuned else LIBRARY[entry.device]
+        shown[name] = [_versions(nodes, row, off) for row in shown["software"]]
+    notes = (
+        f"Published: Shi et al. (2018), {published['source']}. Presets of stallpoint imitate the frameworks, with one "
+        "PyTorch and one MPI library.",
+    )
+    return Made(Typeset(shown, "Software.", "tab:shi-2018-table-3", {}, {}, notes))
+
+
+def _versions(nodes: pd.DataFrame, row: str, off: str) -> str:
+    """Return the versions on the `nodes` of a hardware entry, where the library of row `off` is turned off."""
+    if row not in OURS or nodes.empty:
+        return "–"
+    versions = sorted({str(version).split(",")[0] for version in nodes[OURS[row]]} - {""})
+    return f"{', '.join(versions)}{' (off)' if row == off else ''}" if versions else "–"

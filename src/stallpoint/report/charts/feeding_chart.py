@@ -1,7 +1,8 @@
-"""Share of an iteration spent waiting for training data, by storage (Keuper & Pfreundt, Fig. 13)."""
+"""Waiting for training data, and readers that keep a worker busy, by storage (Keuper & Pfreundt, Fig. 13)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,16 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.models.answers.feeding import BUSY
-from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
-from stallpoint.report.charts.labels import arrange, estimate, placement_in_words, rows, smallest_row
+from stallpoint.report.charts import Drawing, NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import (
+    arrange,
+    estimate,
+    largest_row,
+    placement_in_words,
+    rows,
+    smallest_row,
+    with_interval,
+)
 from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
@@ -22,14 +31,14 @@ STARVING = 100 * (1 - BUSY)
 """Wait [% of the iteration] above which workers are not kept busy."""
 
 
-def draw(tables: Tables) -> alt.FacetChart:
+def _draw_share(tables: Tables) -> alt.FacetChart:
     """Draw a series for each storage over the workers: measured, and predicted without a point's own cells."""
     bases = {"measured": "utilisation", "predicted": "predicted_utilisation"}
     known = pd.concat([_share(tables, basis, name) for basis, name in bases.items()])
     measured = known[known["basis"] == "measured"]
     if measured.empty:
         raise NoData(f"no {CELLS}")
-    frame = by_storage(known)
+    frame = _by_storage(known)
     flat = bool(measured["high"].max() < FLAT)
     if flat:
         frame["panel"] = "all curves"
@@ -38,17 +47,17 @@ def draw(tables: Tables) -> alt.FacetChart:
     y = alt.Y("value:Q", title="data wait [% of iteration]", scale=alt.Scale(domain=[0, top]))
     tips = {"storage": "storage", "ranks": axes.workers(frame), "worker_batch": "b [samples]",
             "shown": "share (90 % interval)", "wait": "wait"}  # fmt: skip
-    return over_workers(pd.concat([frame, limit]), axes.ranks_x(known), y, tips, "predicted")
+    return _over_workers(pd.concat([frame, limit]), axes.ranks_x(known), y, tips, "predicted")
 
 
-def over_workers(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line: str) -> alt.FacetChart:
+def _over_workers(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line: str) -> alt.FacetChart:
     """Return points for measurements, a dashed line through the rows of the basis `line`, and their limit."""
     lines = [replace(shapes.MEASURED, dash=None), Line(line, theme.DASHED, hover=False)]
     behind = [marks.limit("limit", y)]
     return shapes.curves(frame, x, y, tips, lines, colour="storage", detail=["network", "curve"], behind=behind)
 
 
-def by_storage(frame: pd.DataFrame) -> pd.DataFrame:
+def _by_storage(frame: pd.DataFrame) -> pd.DataFrame:
     """Return `frame` with a ``panel`` for each curve but its storage, which is the colour; and ``curve``."""
     arranged = arrange(frame.assign(name=frame["storage"], storage=""), single=True)
     return arranged.assign(storage=arranged["name"], curve=arranged["panel"])
@@ -65,7 +74,7 @@ def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
     return estimate(shares.assign(wait=wait), "share", "%", scale=100)
 
 
-def finding(tables: Tables) -> str:
+def _longest_wait(tables: Tables) -> str:
     """Return from which workers on training starves; else the longest wait, and where."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame["utilisation"].notna()]
@@ -84,3 +93,60 @@ def finding(tables: Tables) -> str:
     where = f"{worst['network']} from {worst['storage']}"
     waits = f"workers wait {100 * (1 - worst['utilisation']):.0f} % of each iteration"
     return f"{where}: {waits} at {placement_in_words(worst)}"
+
+
+def _draw_readers(tables: Tables) -> alt.FacetChart:
+    """Draw a series for each storage over the workers, and a line at the readers ahead that a worker has, if any."""
+    known = _known(tables)
+    frame = _by_storage(known)
+    has = frame.loc[frame["prefetch"] > 0, ["panel", "network", "hardware", "readers"]].drop_duplicates()
+    has = has.assign(basis="limit", value=has["readers"])
+    y = axes.log10_y([*axes.reach(known), *has["value"]], "readers needed by each worker")
+    tips = {
+        "storage": "storage", "ranks": axes.workers(frame), "worker_batch": "b [samples]",
+        "shown": "readers needed (90 % interval)", "has": "readers of a worker", "reads": "one reader takes",
+        "computes": "the worker computes",
+    }  # fmt: skip
+    # The line includes the measured points.
+    return _over_workers(pd.concat([frame, frame.assign(basis="every"), has]), axes.ranks_x(known), y, tips, "every")
+
+
+def _known(tables: Tables) -> pd.DataFrame:
+    """Return rows of feeding with positive needs: a logarithmic axis has no 0."""
+    frame = rows(tables, "feeding", CELLS)
+    frame = estimate(frame[frame["readers_needed"] > 0], "readers_needed")
+    if frame.empty:
+        raise NoData(f"no {CELLS} whose reading is known")
+    return frame.assign(
+        reads=with_interval(frame, "read_time", "s"), computes=with_interval(frame, "busy_time", "s"),
+        has=frame["readers"].astype(str).where(frame["prefetch"] > 0, "none, it reads in line"),
+    )  # fmt: skip
+
+
+def _missing_readers(tables: Tables) -> str:
+    """Return where most readers are missing, by measurement, or how many would do where workers without readers
+    starve."""
+    frame = _known(tables)
+    frame = frame[frame["basis"] == "measured"]
+    if frame.empty:
+        return ""
+    ahead = frame["prefetch"] > 0
+    lacking = frame[ahead & (frame["readers_needed_low"] > frame["readers"])]
+    if len(lacking):
+        worst: Any = largest_row(lacking.assign(missing=lacking["readers_needed"] / lacking["readers"]), "missing")
+        needs = f"{number(worst['readers_needed'], 2)} readers for b = {worst['worker_batch']}"
+        where = f"{worst['network']} from {worst['storage']} needs {needs} on each worker"
+        return f"{where} at {placement_in_words(worst)}, and has {worst['readers']}"
+    starving = frame[~ahead & (frame["utilisation_high"] < BUSY)]
+    if len(starving):
+        worst = largest_row(starving, "readers_needed")
+        enough = math.ceil(worst["readers_needed"])
+        would = (
+            f"{enough} reader{'s' if enough > 1 else ''} ahead would keep a worker busy at {placement_in_words(worst)}"
+        )
+        return f"{worst['network']} from {worst['storage']} reads in line; {would}"
+    return "Every worker is fed by the readers that it has"
+
+
+data_share = Drawing(_draw_share, _longest_wait)
+readers = Drawing(_draw_readers, _missing_readers)

@@ -1,0 +1,105 @@
+"""Predictions against measurements: of the DAG model, from fewer workers, and by scaling laws (Shi et al., Fig. 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import Drawing, NoData, Tables, axes, shapes
+from stallpoint.report.charts.labels import AXES, label, largest_row, placement_in_words, rows, with_interval
+
+FAR = 0.25
+"""Error above which a prediction is named in the chart."""
+SHOWN = {"shown": "predicted (90 % interval)", "off": "prediction off by"}
+
+
+def _prediction(tables: Tables) -> alt.FacetChart:
+    """Draw one point for each combination that was both predicted and measured, a panel for each hardware."""
+    frame = rows(tables, "predictions", "train cells")
+    counted = axes.workers(frame)
+    of = {"measured": "measured", "held_out": "predicted"}
+    renamed = {f"{name}_iteration{end}": f"{to}{end}" for name, to in of.items() for end in ("", "_low", "_high")}
+    frame = frame.drop(columns=list(renamed.values()), errors="ignore").rename(columns=renamed)
+    frame = frame[frame["predicted"].notna() & frame["measured"].notna()]
+    if frame.empty:
+        raise NoData("no train cells whose layers, all-reduce and storage were all measured")
+    frame = _against_measured(frame).assign(panel=frame["hardware"])
+    for name in ("predicted", "measured"):
+        for end in ("low", "high"):
+            frame[f"{name}_{end}"] = frame[f"{name}_{end}"].fillna(frame[name])
+    tips = {"network": "network", "series": "series", "ranks": counted, "found": "measured (90 % interval)", **SHOWN}
+    return shapes.agreement(frame, " iteration", "s", tips, colour="network")
+
+
+def _against_measured(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with measured and predicted times [s], their intervals, ``error`` and their texts."""
+    return frame.assign(
+        series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
+        shown=with_interval(frame, "predicted", "s"),
+        found=with_interval(frame, "measured", "s"),
+        off=_off(frame),
+        named=[
+            f"{network}, n = {ranks}" if abs(error) > FAR else ""
+            for network, ranks, error in zip(frame["network"], frame["ranks"], frame["error"], strict=True)
+        ],
+    )
+
+
+def _off(frame: pd.DataFrame) -> list[str]:
+    return [f"{error:+.1%}" for error in frame["error"]]
+
+
+def _median_error(tables: Tables) -> str:
+    """Return the median error of the model, and its worst point."""
+    errors = rows(tables, "predictions", "train cells").dropna(subset="error")
+    if errors.empty:
+        return ""
+    worst = largest_row(errors.assign(off=errors["error"].abs()), "off")
+    return (
+        f"Predictions are {100 * errors['error'].abs().median():.0f} % off in the median, most for {worst['network']} "
+        f"({worst['sync']}) at {placement_in_words(worst)}: {100 * worst['error']:+.0f} %"
+    )
+
+
+def _validation(tables: Tables) -> alt.FacetChart:
+    """Draw one point for each held-out combination, a panel for each hardware and number of workers."""
+    frame = _against_measured(rows(tables, "validation", "train cells on more workers than the fewest two counts"))
+    placed = ["hardware", "ranks", "workers_per_node"]
+    frame["panel"] = _coverage(frame, placed, lambda one: f"{one['hardware']}, {placement_in_words(one)}")
+    tips = {"network": "network", "series": "series", "ranks": axes.workers(frame), "calibration": "training known at",
+            "found": "measured", **SHOWN}  # fmt: skip
+    return shapes.agreement(frame, " iteration", "s", tips, colour="network")
+
+
+def _extrapolation(tables: Tables) -> alt.FacetChart:
+    """Draw one point for each held-out count, a panel for each table."""
+    cells = "train cells at four or more numbers of workers, nor external table with so many worker counts"
+    frame = rows(tables, "law_validation", cells)
+    frame = frame[frame["predicted"].notna()]
+    if frame.empty:
+        raise NoData(f"no {cells}")
+    frame = frame.rename(columns={"lower": "predicted_low", "upper": "predicted_high"})
+    panel = _coverage(frame, ["table"], lambda one: str(one["table"]))
+    frame = frame.assign(panel=panel, shown=with_interval(frame, "predicted", "/s"), off=_off(frame))
+    tips = {"series": "series", "workers": "workers", "fitted_up_to": "fitted up to", "measured": "measured /s",
+            **SHOWN, "law": "law"}  # fmt: skip
+    return shapes.agreement(frame, "", "samples/s", tips)
+
+
+def _coverage(frame: pd.DataFrame, by: list[str], panel_name: Callable[[Any], str]) -> pd.Series[str]:
+    """Return panels of predictions: their `panel_name`, how many intervals cover the measurement, and the median
+    error."""
+    panel = pd.Series("", index=frame.index)
+    for _, part in frame.groupby(by):
+        covered, median = int(part["covered"].sum()), 100 * part["error"].abs().median()
+        words = f"{covered} of {len(part)} intervals hold it, median error {median:.1f} %"
+        panel[part.index] = f"{panel_name(part.iloc[0])}\n{words}"
+    return panel
+
+
+prediction = Drawing(_prediction, _median_error)
+validation = Drawing(_validation)
+extrapolation = Drawing(_extrapolation)

@@ -1,0 +1,219 @@
+"""Where an iteration's time goes, by workers: its critical path, lost time by cause, compute against communication."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import Drawing, NoData, Tables, axes, marks, shapes
+from stallpoint.report.charts.labels import (
+    AXES,
+    arrange,
+    largest_row,
+    leading_first,
+    placement_in_words,
+    rows,
+    smallest_row,
+    with_interval,
+)
+from stallpoint.strategies.presets import NONE
+from stallpoint.text import number
+
+CELLS = "train cells with scaling strong or weak"
+WRITTEN = 0.08
+"""Share of the highest bar from which on a part's percentage is written in it."""
+
+
+def _draw_path(tables: Tables) -> alt.FacetChart:
+    """Draw stacked seconds of the iteration, one bar for each number of workers; parts that are always 0 are
+    omitted."""
+    frame = rows(tables, "critical_path", CELLS)
+    frame = frame[(frame["sync"] != NONE) & (frame.groupby("part")["share"].transform("max") > 0)]
+    frame = leading_first(arrange(frame, single=True), tables)
+    counted = axes.workers(frame)
+    colour = marks.colour(frame, "part")
+    frame = _stacked(frame, list(colour["scale"]["domain"]))
+    x = marks.bars_x("ranks", counted)
+    y = alt.Y("bottom:Q", title="time of an iteration [s]", axis=alt.Axis(format="~g"))
+    ends = alt.Chart().mark_rule(style="interval", xOffset=alt.expr("datum.shift"))
+    written = [
+        alt.Chart().mark_text(style=style).encode(x=x, y=marks.at(y, "middle"), text="written:N")
+        for style in ("halo", "written")
+    ]
+    return shapes.bars(
+        frame, x, y, colour,
+        {"part": "part", "ranks": counted, "basis": "basis", "shown": "time (90 % interval)", "percent": "share [%]"},
+        until="top", width=marks.bar_width(frame, "ranks"),
+        before=[ends.encode(x=x, y=marks.at(y, "low_end"), y2="high_end:Q"), *written],
+    )  # fmt: skip
+
+
+def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
+    """Return `frame` with each part's bar ends, in the order of `parts`, and the position of its interval.
+
+    The interval of a part stands around the upper end of its bar, next to those of its neighbours.
+    """
+    order = frame["part"].map(parts.index)
+    frame = frame.assign(order=order, first=range(len(frame)))
+    frame = frame.sort_values(["panel", "ranks", "order"], kind="stable")
+    top = frame.groupby(["panel", "ranks"])["seconds"].cumsum()
+    highest = top.groupby(frame["panel"]).transform("max")
+    large = frame["seconds"] >= WRITTEN * highest
+    known = frame["seconds_low"].notna() & (frame["seconds"] >= WRITTEN / 4 * highest)
+    percent = frame["share"] * 100
+    stacked = frame.assign(
+        percent=percent,
+        shown=with_interval(frame, "seconds", "s"),
+        written=[f"{share:.0f} %" if shown else "" for share, shown in zip(percent, large, strict=True)],
+        bottom=top - frame["seconds"],
+        top=top,
+        middle=top - frame["seconds"] / 2,
+        low_end=(top - frame["seconds"] + frame["seconds_low"]).where(known),
+        high_end=(top - frame["seconds"] + frame["seconds_high"]).where(known),
+        shift=[4 * (i % 3 - 1) for i in frame["order"]],
+    )
+    return stacked.sort_values("first", kind="stable")
+
+
+def _longest_wait(tables: Tables) -> str:
+    """Return the cause outside computing with the largest share of an iteration, on the most workers of each fastest
+    curve."""
+    frame = rows(tables, "critical_path", CELLS)
+    frame = leading_first(frame[frame["sync"] != NONE], tables)
+    frame = frame[frame["lead"] & (frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max"))]
+    waits = frame[frame["cause"].isin(["communication", "training data", "straggling", "pipeline bubble"])]
+    if waits.empty:
+        return ""
+    shares = (
+        waits.groupby(["network", "hardware", "ranks", "workers_per_node", "basis", "cause"], sort=False)["share"]
+        .sum()
+        .reset_index()
+    )
+    worst = largest_row(shares, "share")
+    several = frame["hardware"].nunique() > 1
+    subject = f"{worst['network']} on {worst['hardware']}" if several else worst["network"]
+    predicted = " (predicted)" if worst["basis"] == "predicted" else ""
+    takes = f"{worst['cause']} takes {100 * worst['share']:.0f} % of each iteration"
+    return f"{subject}: {takes} at {placement_in_words(worst)}{predicted}"
+
+
+# --- causes ---------------------------------------------------------------------------------------
+
+SEVERAL = "train cells with scaling strong or weak on two workers or more"
+
+
+def _draw_causes(tables: Tables) -> alt.FacetChart:
+    """Draw for each number of workers a bar for each cause, with its interval; gains (negative losses) are below
+    zero."""
+    frame = leading_first(arrange(_causes(tables), single=True), tables)
+    counted = axes.workers(frame)
+    frame = frame.assign(
+        value=100 * frame["share"], low=100 * frame["share_low"], high=100 * frame["share_high"],
+        shown=with_interval(frame, "lost", "s"),
+    )  # fmt: skip
+    colour = marks.colour(frame, "cause")
+    grouped = ("cause", *colour["scale"]["domain"])
+    x = marks.bars_x("ranks", counted)
+    y = alt.Y("value:Q", title="time lost [% of iteration]", scale=alt.Scale(zero=True))
+    tips = {"cause": "cause", "ranks": counted, "basis": "basis", "value": "lost [%]", "shown": "lost (90 % interval)",
+            "verdict": "verdict"}  # fmt: skip
+    return shapes.bars(
+        frame, x, y, colour, tips, grouped=grouped, hatch="narrow-hatch", intervals=True, before=[marks.line_at(0, "y")]
+    )
+
+
+def _causes(tables: Tables) -> pd.DataFrame:
+    """Return the table with the ends of the interval as shares of the iteration, too."""
+    frame = rows(tables, "causes", SEVERAL)
+    frame = frame[frame["share"].notna() & (frame["sync"] != NONE)]
+    if frame.empty:
+        raise NoData(f"no {SEVERAL}")
+    # All causes of an iteration are shares of the same time.
+    seconds = (frame["lost"] / frame["share"]).where(frame["share"] != 0)
+    iteration = seconds.groupby([frame[axis] for axis in (*AXES, "ranks")]).transform("median")
+    return frame.assign(
+        share_low=frame["lost_low"] / iteration,
+        share_high=frame["lost_high"] / iteration,
+    )
+
+
+def _dominant(tables: Tables) -> str:
+    """Return the largest measured dominant cause, of the fastest curves; else that nothing dominates."""
+    frame = leading_first(_causes(tables), tables).query("lead and basis == 'measured'")
+    frame = frame[frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max")]
+    dominant = frame[frame["verdict"] == "dominant"]
+    if frame.empty:
+        return ""
+    if dominant.empty:
+        counts = "/".join(str(n) for n in sorted(frame["ranks"].unique()))
+        return f"No single cause dominates at {counts} {axes.workers(frame)}: their intervals overlap"
+    worst = largest_row(dominant, "share")
+    costs = f"{worst['cause']} costs most, {100 * worst['share']:.0f} % of each iteration"
+    return f"{worst['network']}: {costs} at {placement_in_words(worst)}"
+
+
+# --- compute against communication (Keuper & Pfreundt, Fig. 3) ------------------------------------
+
+COMPUTE = ("forward", "backward", "update")
+HIDDEN, EXPOSED = "hidden communication", "exposed communication"
+KINDS = ("compute", "communication")
+CROSSES = "▲"
+"""Marks the first number of workers at which communication takes longer than compute."""
+
+
+def _draw_communication(tables: Tables) -> alt.FacetChart:
+    """Draw bars of compute next to bars of communication, hidden and exposed stacked, for each number of workers."""
+    frame = leading_first(arrange(_times(tables), single=True), tables)
+    counted = axes.workers(frame)
+    x = marks.bars_x("ranks", counted)
+    y = alt.Y("value:Q", title="time in one iteration [s]", axis=alt.Axis(format="~g"))
+    tips = {"time": "time", "ranks": counted, "basis": "basis", "shown": "time"}
+    crossing = alt.Chart().mark_text(style="row", dy=-9).encode(x=x, y=marks.at(y, "top"), text="crosses:N")
+    return shapes.bars(frame, x, y, "time", tips, grouped=("kind", *KINDS), order="order", before=[crossing])
+
+
+def _times(tables: Tables) -> pd.DataFrame:
+    """Return a row for each kind of time of a point, measured, else predicted; and the crossing."""
+    frame = rows(tables, "predictions", SEVERAL)
+    frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
+    was = frame["measured_iteration"].notna()
+    basis = was.map({True: "measured", False: "predicted"})
+    of = {name: frame[f"measured_{name}"].where(was, frame[f"predicted_{name}"])
+          for name in (*COMPUTE, "communication", "exposed_communication")}  # fmt: skip
+    compute = sum((of[name] for name in COMPUTE), pd.Series(0.0, index=frame.index))
+    exposed = of["exposed_communication"].clip(upper=of["communication"])
+    if not (of["communication"] > 0).any():
+        raise NoData(f"no {SEVERAL}")
+    above = of["communication"] > compute
+    curve = [frame[axis] for axis in AXES]
+    first = frame["ranks"].where(above).groupby(curve).transform("min")
+    crosses = (frame["ranks"] == first).map({True: CROSSES, False: ""})
+    none, unsaid = pd.Series(0.0, index=frame.index), pd.Series("", index=frame.index)
+    stacks = (
+        ("compute", KINDS[0], none, compute, unsaid),
+        (EXPOSED, KINDS[1], none, exposed, unsaid),
+        (HIDDEN, KINDS[1], exposed, of["communication"], crosses),
+    )
+    parts = [
+        frame.assign(time=name, kind=kind, basis=basis, order=i, top=high, value=high - low, crosses=said)
+        for i, (name, kind, low, high, said) in enumerate(stacks)
+    ]
+    times = pd.concat(parts)
+    times = times[times["value"].notna() & ((times["value"] > 0) | (times["crosses"] != ""))]
+    return times.assign(shown=[f"{number(seconds)} s" for seconds in times["value"]])
+
+
+def _crossing(tables: Tables) -> str:
+    """Return where communication takes longer than compute, on the fastest curves; or that it never does."""
+    frame = leading_first(_times(tables), tables).query("lead")
+    crossing = frame[frame["crosses"] != ""]
+    if crossing.empty:
+        return f"Communication stays below compute up to {placement_in_words(largest_row(frame, 'ranks'))}"
+    first = smallest_row(crossing, "ranks")
+    predicted = " (predicted)" if first["basis"] == "predicted" else ""
+    return f"{first['network']}: communication takes longer than compute from {placement_in_words(first)} on{predicted}"
+
+
+critical_path = Drawing(_draw_path, _longest_wait)
+causes = Drawing(_draw_causes, _dominant)
+communication = Drawing(_draw_communication, _crossing)

@@ -1,0 +1,156 @@
+"""Compute time of one worker at falling mini-batch: its speedup, that of layer types, and their shares (Keuper &
+Pfreundt, Figs. 4 to 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import Drawing, NoData, Tables, axes, marks, shapes, theme
+from stallpoint.report.charts.labels import estimate, largest_row, rows, smallest_row
+from stallpoint.report.charts.shapes import Line
+from stallpoint.text import number
+
+CELLS = "train cells with scaling: compute"
+AS_ON = "as on n nodes"
+"""Title of the column that `as_on_nodes` adds."""
+SMALL = 0.02
+"""Share of the compute time below which, at every mini-batch, layer types are merged, or not drawn."""
+MANY = 0.25
+"""Share of disturbed iterations above which a point has a ring."""
+
+
+def _layer_scaling(tables: Tables, *, all_layers: bool) -> pd.DataFrame:
+    """Return the table with a panel for each network and hardware: the rows of all layers together, or of each type."""
+    frame = rows(tables, "layer_scaling", CELLS)
+    frame = frame[(frame["layer_type"] == "all") == all_layers]
+    if frame.empty:
+        raise NoData(f"no {CELLS}")
+    panel = frame["network"] + " · " + frame["hardware"]
+    return frame.assign(panel=panel).sort_values(["network", "hardware", "worker_batch"], kind="stable")
+
+
+def _small(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Return which rows are of layer types that take little time at every mini-batch of their panel."""
+    return frame.groupby(["panel", "layer_type"])["share"].transform("max") < SMALL
+
+
+def as_on_nodes(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return `frame` with ``n``: the workers among which the panel's largest mini-batch is split at b."""
+    largest = frame.groupby("panel")["worker_batch"].transform("max")
+    return frame.assign(n=[number(share) for share in largest / frame["worker_batch"]])
+
+
+def _falling_batch(frame: pd.DataFrame, field: str, title: str, line: Line) -> alt.FacetChart:
+    """Return speedup curves over the mini-batch, a colour for each `field`, drawn as `line`, and the ideal line.
+
+    Points of a `frame` with ``disturbed`` are ringed.
+    """
+    curves = as_on_nodes(estimate(frame, "speedup").assign(basis="measured", series=frame[field]))
+    ideal = marks.ideal_rows(curves, "worker_batch", falling=True)
+    x = axes.batch_x(curves)
+    y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], "speedup over the largest b")
+    rings = []
+    if "disturbed" in frame and frame["disturbed"].notna().any():
+        ring = marks.only("measured").transform_filter("datum.disturbed").mark_point(size=220, strokeWidth=1.6)
+        tooltip = marks.tips(worker_batch="b [samples]", disturbed="disturbed iterations")
+        rings = [ring.encode(x=x, y=y, shape=alt.value("circle"), color=alt.value(theme.RED), tooltip=tooltip)]
+    tips = {field: title, "worker_batch": "b [samples]", "n": AS_ON, "shown": "speedup (90 % interval)"}
+    return shapes.curves(pd.concat([curves, ideal]), x, y, tips, [line], colour=field, before=rings)
+
+
+# --- all layers together --------------------------------------------------------------------------
+
+
+def _draw_all(tables: Tables) -> alt.FacetChart:
+    """Draw a panel for each network, a curve for each hardware (named by the legend, else by the panel)."""
+    frame = _layer_scaling(tables, all_layers=True)
+    if frame["hardware"].nunique() > 1:
+        frame = frame.assign(panel=frame["network"])
+    many = frame["disturbed"] > MANY * frame["iterations"]
+    counts = frame["disturbed"].astype(str) + " of " + frame["iterations"].astype(str)
+    line = replace(shapes.MEASURED, intervals="band")
+    return _falling_batch(frame.assign(disturbed=counts.where(many)), "hardware", "hardware", line)
+
+
+def _shortest_of_ideal(tables: Tables) -> str:
+    """Return the speedup at the smallest mini-batch and the ideal one, where it falls short most."""
+    frame = _layer_scaling(tables, all_layers=True)
+    batches = frame.groupby(["network", "hardware"])["worker_batch"]
+    frame = frame.assign(workers=batches.transform("max") / frame["worker_batch"])
+    ends = frame[frame["worker_batch"] == batches.transform("min")]
+    at = smallest_row(ends.assign(part=ends["speedup"] / ends["workers"]), "part")
+    reached = f"{number(at['workers'])} workers reach {number(at['speedup'], 2)} times"
+    return f"{at['network']}: with free communication {reached}"
+
+
+# --- layer types ----------------------------------------------------------------------------------
+
+
+def draw_speedups(tables: Tables) -> alt.FacetChart:
+    """Draw a panel for each network and hardware, a curve for each layer type that takes time, as wide as its share."""
+    frame = _large(_layer_scaling(tables, all_layers=False))
+    return _falling_batch(frame, "layer_type", "layer type", replace(shapes.MEASURED, width="share"))
+
+
+def _large(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return layer types that take time; all where none does."""
+    small = _small(frame)
+    return frame if small.all() else frame[~small]
+
+
+def _least_gain(tables: Tables) -> str:
+    """Return the layer types, of those that take time, whose speedup is smallest at the smallest mini-batch."""
+    frame = _layer_scaling(tables, all_layers=False)
+    large = _large(frame)
+    worst = smallest_row(large[large["worker_batch"] == large["worker_batch"].min()], "speedup")
+    gone = sorted(set(frame["layer_type"]) - set(large["layer_type"]))
+    excluded = f"; not drawn, below {100 * SMALL:.0f} % of the time: {', '.join(gone)}" if gone else ""
+    return f"{worst['network']}: {worst['layer_type']} gains least, {worst['speedup']:.2g} times{excluded}"
+
+
+def draw_shares(tables: Tables) -> alt.FacetChart:
+    """Draw stacked bars, the largest mini-batch left."""
+    frame = _merge_small_types(estimate(_layer_scaling(tables, all_layers=False), "share", "%", scale=100))
+    tips = {"layer_type": "layer type", "worker_batch": "b [samples]", "n": AS_ON, "shown": "share (90 % interval)"}
+    return shares(as_on_nodes(frame), "share of compute time [%]", marks.colour(frame, "layer_type"), tips)
+
+
+def _merge_small_types(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return shares (``value``) with the `SMALL` layer types of each panel as one, ``other``."""
+    small = _small(frame)
+    keys = ["panel", "network", "hardware", "worker_batch"]
+    others = frame[small].groupby(keys, sort=False)["value"].sum().reset_index()
+    shown = [f"{number(share)} %" for share in others["value"]]
+    named = others.assign(layer_type="other", shown=shown, low=others["value"], high=others["value"])
+    # A type with that name is merged, too.
+    kept = frame[~small]
+    clash = kept["layer_type"] == "other"
+    return pd.concat([kept[~clash], kept[clash].assign(layer_type="other layers"), named])
+
+
+def shares(frame: pd.DataFrame, title: str, colour: alt.Color, tips: Mapping[str, str]) -> alt.FacetChart:
+    """Return stacked shares (``value``) of the layer types, in the order of their colours, by mini-batch."""
+    frame = frame.assign(order=frame["layer_type"].map(list(colour["scale"]["domain"]).index))
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[0, 100], nice=False))
+    x = marks.bars_x("worker_batch", axes.BATCH, falling=True)
+    width = marks.bar_width(frame, "worker_batch")
+    return shapes.bars(frame, x, y, colour, tips, order="order", width=width, own=["x"])
+
+
+def _most_grown(tables: Tables) -> str:
+    """Return the layer type whose share grows most from the largest to the smallest mini-batch."""
+    frame = _layer_scaling(tables, all_layers=False).sort_values("worker_batch")
+    of = frame.groupby(["network", "hardware", "layer_type"])["share"]
+    ends = pd.DataFrame({"least": of.first(), "most": of.last()}).reset_index()
+    grown = largest_row(ends.assign(by=ends["least"] - ends["most"]), "by")
+    shares = f"from {100 * grown['most']:.0f} % to {100 * grown['least']:.0f} % of the compute time"
+    return f"{grown['network']}: {grown['layer_type']} grows {shares}"
+
+
+free_communication = Drawing(_draw_all, _shortest_of_ideal)
+layer_share = Drawing(draw_shares, _most_grown)
+layer_speedup = Drawing(draw_speedups, _least_gain)

@@ -1,0 +1,171 @@
+"""The chain of evidence: every chart of the registry by topic, sliders, training data and interventions in numbers."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.findings.conclusions.answers import Conclusions
+from stallpoint.findings.conclusions.conclusion_words import interventions
+from stallpoint.findings.conclusions.storage_tables import answered
+from stallpoint.models.answers.what_if import INTERPOLATED
+from stallpoint.records.tables import TIDY_TABLES
+from stallpoint.report.charts import TOPICS, Chart, Tables
+from stallpoint.report.charts.labels import AXES, FILTERS, label
+from stallpoint.report.charts.render import Spec, finding, missing, spec
+from stallpoint.report.html import Section, downloads, listing, paragraph
+
+MAX_CHART_ROWS = 4000
+"""Rows of a chart on the page: it grows with the number of charts, not of rows."""
+
+
+def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
+    """Return a section for each topic, and the specs that the page's script draws.
+
+    Empty charts are named in one line at the end of the last section; a topic without charts has no section.
+    """
+    specs: dict[str, Spec] = {}
+    sections: list[Section] = []
+    empty: list[str] = []
+    for topic, charts in TOPICS.items():
+        figures = []
+        for chart in charts:
+            drawn, omitted = bounded(spec(chart.name, tables))
+            if why := missing(drawn):
+                empty.append(f"{chart.title} ({why})")
+                continue
+            specs[chart.name] = drawn
+            figures.append(_figure(chart, finding(drawn), omitted))
+        if figures:
+            sections.append(Section("topic-" + topic.lower().replace(" ", "-"), topic, "\n".join(figures)))
+    if empty:
+        text = paragraph(f"Not drawn, for want of measurements: {'; '.join(empty)}.")
+        sections.append(Section("not-drawn", "Charts not drawn", text))
+    return sections, specs
+
+
+def _figure(chart: Chart, heading_text: str, omitted: int) -> str:
+    """Return the element of a chart; its heading is the finding, where there is one."""
+    name, title = chart.name, escape(chart.title)
+    heading = f'<p class="kicker">{title}</p><h3>{escape(heading_text)}</h3>' if heading_text else f"<h3>{title}</h3>"
+    more = (
+        f" {omitted:,} panels are left out of this page, which would grow too large; figures/{name}.html and the "
+        f"tables ({', '.join(f'{_folder(table)}/{table}.parquet' for table in chart.tables)}) hold them all."
+        if omitted
+        else ""
+    )
+    return (
+        f'<figure id="{name}">{heading}<figcaption>{escape(chart.caption + more)}</figcaption>'
+        f'<div class="chart" id="chart-{name}" data-title="{title}"></div>'
+        f'<p class="others" hidden><button type="button" data-action="others" data-chart="{name}"></button></p>'
+        f'<div class="pager" hidden><button type="button" data-action="page" data-chart="{name}" value="-1">Previous'
+        f'</button> <output></output> <button type="button" data-action="page" data-chart="{name}" value="1">Next'
+        f'</button></div><div class="data"><details data-chart="{name}"><summary>Data</summary><div class="wide"></div>'
+        f"</details>{downloads(name, chart.title)}</div></figure>"
+    )
+
+
+def _folder(table: str) -> str:
+    return "tables" if any(table == tidy.name for tidy in TIDY_TABLES) else "models"
+
+
+def bounded(chart: Spec, max_rows: int = MAX_CHART_ROWS) -> tuple[Spec, int]:
+    """Return `chart` with whole panels of at most `max_rows` rows together, and how many panels that omits.
+
+    Panels are taken in turn from every network, hardware and storage, so that some of each stay.
+    """
+    rows = pd.DataFrame([row for rows in chart["datasets"].values() for row in rows])
+    if len(rows) <= max_rows or "panel" not in rows:
+        return chart, 0
+    owners = [name for name in FILTERS if name in rows]
+    panels = rows.groupby("panel", sort=False).agg({**dict.fromkeys(owners, "first"), "panel": "size"})
+    turn = panels.groupby(owners, dropna=False).cumcount() if owners else pd.Series(0, index=panels.index)
+    in_turn = panels["panel"].loc[turn.sort_values(kind="stable").index].cumsum()
+    kept = set(in_turn.index[in_turn <= max_rows]) or {in_turn.index[0]}
+    datasets = {key: [row for row in rows if row.get("panel") in kept] for key, rows in chart["datasets"].items()}
+    return {**chart, "datasets": datasets}, len(panels) - len(kept)
+
+
+# --- what if, by sliders --------------------------------------------------------------------------
+
+SLIDERS = {
+    "bandwidth": ("bandwidth", -1.0, 2.0),
+    "latency": ("latency", -1.0, 1.0),
+    "compute_speed": ("compute speed", -0.3, 1.0),
+    "gradient_bytes": ("gradient bytes", -0.6, 0.0),
+}
+"""Factors with their names and the ends of their sliders, as powers of ten."""
+
+
+def sliders(tables: Tables) -> tuple[list[Section], list[dict[str, Any]]]:
+    """Return the section, none without the table, and the curves for the script."""
+    grid = tables.get("what_if_grid")
+    if grid is None or grid.empty:
+        return [], []
+    curves = [_curve(curve) for _, curve in grid.groupby(list(AXES), sort=False)]
+    batches = sorted(grid["batch_factor"].unique())
+    controls = "".join(_slider(name, *ends) for name, ends in SLIDERS.items()) + _menu(batches)
+    text = paragraph(
+        "Predicted by the DAG model for the fastest curve of each network, without interval: factors on what was "
+        "measured. A latency of × 0.1 is ten times better."
+    )
+    html = (
+        f'{text}<form class="sliders">{controls}</form><div class="wide" id="what-if-table" aria-live="polite"></div>'
+    )
+    return [Section("sliders", "What if, by sliders", html)], curves
+
+
+def _slider(name: str, title: str, low: float, high: float) -> str:
+    return (
+        f'<label><span>{escape(title)}</span><input type="range" name="{name}" min="{low}" max="{high}" step="0.01" '
+        f'value="0"><output name="{name}-shown">× 1</output></label>'
+    )
+
+
+def _menu(batches: list[float]) -> str:
+    options = "".join(f'<option value="{factor:g}">× {factor:g}</option>' for factor in batches)
+    return f'<label><span>mini-batch</span><select name="batch">{options}</select></label>'
+
+
+def _curve(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return a curve: its name, the ticks of each axis, and for each mini-batch and worker count the times in order."""
+    first = rows.iloc[0]
+    points = [
+        {
+            "batch": float(at["batch_factor"].iloc[0]),
+            "ranks": int(at["ranks"].iloc[0]),
+            "samples": int(at["global_batch"].iloc[0]),
+            "seconds": [float(f"{one:.5g}") for one in at.sort_values(list(INTERPOLATED))["iteration"]],
+        }
+        for _, at in rows.groupby(["batch_factor", "ranks"])
+    ]
+    return {
+        "name": label(rows.iloc[:1], ["network", "hardware", "scaling", "sync", "batch", "workers_per_node"]).iloc[0],
+        "network": str(first["network"]),
+        "hardware": str(first["hardware"]),
+        "ticks": [sorted(map(float, rows[name].unique())) for name in INTERPOLATED],
+        "points": points,
+    }
+
+
+# --- in numbers -----------------------------------------------------------------------------------
+
+FEW = 10
+"""Number of rows of a table that is shown unfolded."""
+
+
+def storages(conclusions: Conclusions) -> list[Section]:
+    """Return training data in numbers; none where neither storages were read nor curves trained."""
+    found = "".join(
+        f"<details{' open' * (len(one.rows) <= FEW)}><summary>{escape(one.title)}</summary>{listing(one)}</details>"
+        for one in answered(conclusions)
+    )
+    return [Section("storages", "Training data in numbers", found)] if found else []
+
+
+def intervened(conclusions: Conclusions) -> Section:
+    """Return one row for each measured point and excluded part."""
+    found = interventions(conclusions["interventions"])
+    return Section("interventions", found.title, listing(found) if found.rows else paragraph("None was measured."))
