@@ -57,6 +57,7 @@ PLAIN = {
     "stages": ("pipeline", "max"),
     "messages": ("error", "empty"),  # an intervention
     "place": ("in",),
+    "most": ("at",),
     "way": ("under",),
 }
 """Words that stand before or after a private one where its meaning is the plain one."""
