@@ -46,11 +46,12 @@ def types(name: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", BY_DAY)
-def test_networks_are_as_large_as_registered(name: str) -> None:
-    network = NETWORKS[name]
-    found = layers(network.outline())
-    assert sum(layer.gradient_bytes for layer in found) == network.gradient_bytes
-    assert sum(row["multiply_adds"] for row in describe(network)) == network.multiply_adds
+def test_sizes_work_stages_and_layers_to_split_are_those_registered(name: str) -> None:
+    network, rows = NETWORKS[name], describe(NETWORKS[name])
+    assert sum(row["gradient_bytes"] for row in rows) == network.gradient_bytes
+    assert sum(row["multiply_adds"] for row in rows) == network.multiply_adds
+    assert sum(row["outputs"] is not None for row in rows) == network.split_layers
+    assert 1 + sum(row["activation_bytes"] is not None for row in rows) == network.max_stages
 
 
 @pytest.mark.parametrize("fact", ["parameters", "multiply_adds"])
@@ -61,11 +62,20 @@ def test_networks_are_as_large_as_published(name: str, fact: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_DAY)
-def test_multiply_adds_are_those_pytorch_counts(name: str) -> None:
+def test_layers_run_in_the_order_of_their_list_and_multiply_adds_are_those_pytorch_counts(name: str) -> None:
     network, device = NETWORKS[name], torch.device("meta")
     outline = network.outline()
+    order: list[str] = []
+
+    def note(layer: Layer) -> None:
+        layer.module.register_forward_hook(lambda *_: order.append(layer.name))
+
+    for layer in layers(outline):
+        note(layer)
     with FlopCounterMode(display=False) as counter, device:
-        outline(*NETWORKS[name].takes.example(2, device))
+        loss = outline(*network.takes.example(2, device))
+    assert loss.shape == ()
+    assert order == [layer.name for layer in layers(outline)]
     assert counter.get_total_flops() == 2 * 2 * network.multiply_adds
 
 
@@ -133,8 +143,7 @@ def test_decoders_see_no_token_before_its_time(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "guesses"),
-    first_by_day([("stories-15m", 32000), ("vit-b-16", 1000), ("gpt2-small", 50257)]),
+    ("name", "guesses"), first_by_day([("stories-15m", 32000), ("vit-b-16", 1000), ("gpt2-small", 50257)])
 )
 def test_transformers_start_near_the_loss_of_a_guess(name: str, guesses: int) -> None:
     network, registered = find(name).build(seed=1), find(name)
@@ -227,21 +236,6 @@ def test_alexnet_without_lrn_lacks_nothing_else() -> None:
     assert [name for name, _ in find("alexnet-no-lrn").outline().named_children()] == [
         name for name in names if name not in ("norm1", "norm2")
     ]
-
-
-@pytest.mark.parametrize("name", BY_DAY)
-def test_layers_are_listed_in_the_order_in_which_they_run(name: str) -> None:
-    outline = NETWORKS[name].outline()
-    order: list[str] = []
-
-    def note(layer: Layer) -> None:
-        layer.module.register_forward_hook(lambda *_: order.append(layer.name))
-
-    for layer in layers(outline):
-        note(layer)
-    loss = outline(*NETWORKS[name].takes.example(2, torch.device("meta")))
-    assert loss.shape == ()
-    assert order == [layer.name for layer in layers(outline)]
 
 
 def test_the_same_seed_gives_the_same_weights() -> None:

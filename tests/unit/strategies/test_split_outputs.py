@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import pytest
 import torch
-from nightly import LARGE, by_day
 from resident_ranks import Ranks
 from small_outputs import CLASSES, SAMPLES, WAYS, WIDE, Trained, network, train_all
 from torch import nn
@@ -12,7 +11,7 @@ from torch.nn import functional
 
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure.synchronisation.outputs import shares
-from stallpoint.networks import NETWORKS, find
+from stallpoint.networks import find
 from stallpoint.networks.description import describe, split_of
 from stallpoint.networks.layers import Add, Classifier, WithLoss, layers
 from stallpoint.networks.splitting import splittable
@@ -99,12 +98,6 @@ def test_a_dropped_value_is_dropped_on_all_workers(trained: Found) -> None:
     assert 0.5 < dropped.mean() < 0.95, "half of them, and what the ReLU leaves nothing of"
     widths = shares(WIDE, 3)
     assert not torch.equal(*(part[:, : widths[-1]] for part in dropped.split(widths, dim=1)[:2])), "drawn apart"
-
-
-@pytest.mark.parametrize("name", by_day(NETWORKS, lambda name: name not in LARGE))
-def test_the_registry_says_which_networks_have_outputs_to_split(name: str) -> None:
-    split = [row["layer"] for row in describe(find(name)) if row["outputs"] is not None]
-    assert len(split) == find(name).split_layers
 
 
 def test_the_last_layers_of_alexnet_are_split() -> None:
