@@ -141,7 +141,7 @@ def shares(frame: pd.DataFrame, title: str, colour: alt.Color, tips: Mapping[str
     return shapes.bars(frame, x, y, colour, tips, order="order", width=width, own=["x"])
 
 
-def _most_grown(tables: Tables) -> str:
+def _largest_growth(tables: Tables) -> str:
     """Return the layer type whose share grows most from the largest to the smallest mini-batch."""
     frame = _layer_scaling(tables, all_layers=False).sort_values("worker_batch")
     of = frame.groupby(["network", "hardware", "layer_type"])["share"]
@@ -152,5 +152,5 @@ def _most_grown(tables: Tables) -> str:
 
 
 free_communication = Drawing(_draw_all, _shortest_of_ideal)
-layer_share = Drawing(draw_shares, _most_grown)
+layer_share = Drawing(draw_shares, _largest_growth)
 layer_speedup = Drawing(draw_speedups, _least_gain)
