@@ -1,4 +1,4 @@
-"""Cells that are not run: other programs' files become the raw records that a job would have written."""
+"""Imports cells from other programs' files, as the raw records that a job would have written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
-    """Write the folder of an imported cell; `InputError` names the file and line that is wrong."""
+    """Write the folder of an imported cell; `InputError` names the wrong file and line."""
     started = datetime.now(UTC)
     if isinstance(cell, ImportedTrainCell):
         recorders = _profiled_runs(cell) if cell.format == PROFILER else _traces(cell)
@@ -56,7 +56,7 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
 
 
 def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
-    """Lists of at most so many of the values."""
+    """Yield lists of at most `length` of the values."""
     rest = iter(values)
     while part := list(islice(rest, length)):
         yield part
@@ -89,7 +89,7 @@ def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
 
 
 def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
-    """The rows of each rank that has a file; `InputError` where it does not hold what the study says of it."""
+    """Yield the rows of each rank that has a file; `InputError` if a file contradicts the study."""
     unwatched = between(Reading(), Reading())
     for rank, file in enumerate(cell.files):
         start, count = 0.0, 0
@@ -133,7 +133,7 @@ def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
 
 
 def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: str) -> None:
-    """Raise `InputError` where several workers communicate not at all, or one with itself."""
+    """Raise `InputError` if several workers do not communicate, or a single one does."""
     communicates = any(layer.communication for layer in iteration.layers)
     if communicates != (cell.ranks > 1):
         what = "layers communicate" if communicates else "no layer communicates"
@@ -141,7 +141,7 @@ def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: st
 
 
 def _profiled_runs(cell: ImportedTrainCell) -> Iterator[Recorder]:
-    """The rows of each rank that has a profiler's trace; of a worker alone without what a traced one sent."""
+    """Yield the rows of each rank that has a profiler's trace; without communication for an isolated worker."""
     isolated = cell.ranks == 1
     unwatched = between(Reading(), Reading())
     for number, file in enumerate(cell.files):
@@ -155,7 +155,7 @@ def _profiled_runs(cell: ImportedTrainCell) -> Iterator[Recorder]:
 
 
 def _profiled_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
-    """One row for each all-reduce of the traced run."""
+    """Yield one row for each all-reduce of the traced run."""
     keep = Recorder(cell, rank=0)
     found = profiled.all_reduce_rows([profiled.profiled_rank(file, cell.ranks) for file in cell.files])
     keep.add(COLLECTIVES, **found, **ALL_REDUCES)
@@ -163,9 +163,9 @@ def _profiled_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
 
 
 def describe_traced(network: str, files: Sequence[str], formats: Sequence[str] = ("layers",)) -> dict[str, list[Any]]:
-    """Columns of `NETWORK_LAYERS` for a network that its traces alone tell of; `InputError` where they differ.
+    """Return columns of `NETWORK_LAYERS` for a network that is known only from traces; `InputError` if these differ.
 
-    They say what it sends, not what it learns and multiplies: those columns are empty.
+    Traces hold the bytes of gradients; the columns of parameters and multiply-adds are empty.
     """
     if len(formats) > 1:
         raise InputError(f"{files[0]}: traces of formats {' and '.join(formats)} of one network {network}")
@@ -190,11 +190,11 @@ def _first_layers(file: str) -> Sequence[TracedLayer]:
 
 
 def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[str, float], dict[str, list[Any]]]:
-    """Columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
+    """Return columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
 
-    A trace says how long tasks took, not when: the iteration is composed of them as the worker does them, one after
-    the other, with the all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)). Where the whole was
-    measured, it says what of the messages nothing hid.
+    As a trace holds durations of tasks but not their starts, the iteration is composed of consecutive tasks, with the
+    all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)). A measured iteration time determines the
+    exposed communication.
     """
     layers = iteration.layers
     forward, backward, communication = (
@@ -247,7 +247,7 @@ def _layer_labels(layers: Sequence[TracedLayer]) -> dict[str, list[Any]]:
 
 
 def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
-    """A message for each layer that communicates, the last layer's first."""
+    """Return a bucket for each layer that communicates, the last layer's first."""
     sending = [index for index in reversed(range(len(layers))) if layers[index].communication]
     order = {layer: message for message, layer in enumerate(sending)}
     return {
@@ -257,5 +257,5 @@ def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
 
 
 def _where(layers: Sequence[TracedLayer], what: str, values: Any) -> list[float | None]:
-    """The values of the layers that have `what`; None for the others."""
+    """Return the values of the layers that have `what`; None for the others."""
     return [float(value) if getattr(layer, what) else None for layer, value in zip(layers, values, strict=True)]

@@ -1,8 +1,9 @@
-"""Training runs from profiler traces: what `stallpoint.explain` understands of a rank as rows of records.
+"""Training runs from profiler traces: the interpretation of a rank as rows of records.
 
-A trace has messages, and does not say which layers are in each. A *bucket* stands for the layers of one: its backward
-pass is the time from the message before it to it. What no message carries, and the whole forward pass, is one layer
-more, the first. So the task graph of the records is that of the traced iteration: each bucket goes when it is ready.
+A trace has collectives, but does not name the layers in each. A *bucket* stands for the layers of one: its backward
+pass is the time from the previous collective to its own. The forward pass, and everything that no collective carries,
+is one further layer, the first. The task graph of the records is then that of the traced iteration: each bucket is
+reduced when it is ready.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class ProfiledIteration:
 
 
 def profiled_rank(file: str, ranks: int | None = None) -> Rank:
-    """What is understood of the trace of one of so many ranks (None: of any number).
+    """Return the interpretation of the trace of one of `ranks` ranks (None: any number).
 
-    `InputError` where it is not what a study needs.
+    `InputError` if a study cannot use it.
     """
     trace, *others = trace_formats.read(Path(file))
     if others:
@@ -68,9 +69,9 @@ def profiled_rank(file: str, ranks: int | None = None) -> Rank:
 
 
 def iterations(rank: Rank, file: str, *, isolated: bool = False) -> Iterator[ProfiledIteration]:
-    """The iterations of the rank that send what most do; the others are no iterations of the same training.
+    """Yield the rank's iterations with the most common collectives; others do not belong to the same training.
 
-    `isolated`: without what was sent, and the time in which nothing else was done.
+    With `isolated`, collectives and exposed communication are removed.
     """
     collectives = _all_reduces(rank)
     usual = tuple(int(size) for size in rank.collectives.bytes[collectives[_usual(rank, collectives)]])
@@ -95,12 +96,12 @@ def _unsent(of: ProfiledIteration) -> ProfiledIteration:
 
 
 def layer_names(count: int) -> list[str]:
-    """Names of the layers of a trace with so many buckets, in forward order."""
+    """Return the names of the layers of a trace with `count` buckets, in forward order."""
     return [FIRST, *(f"bucket{number}" for number in range(count, 0, -1))]
 
 
 def layers_of(file: str) -> list[TracedLayer]:
-    """The layers of a trace and the bytes that they send, without times."""
+    """Return the layers of a trace and the bytes of their gradients, without times."""
     rank = profiled_rank(file)
     collectives = _all_reduces(rank)
     sizes = rank.collectives.bytes[collectives[_usual(rank, collectives)]]
@@ -131,7 +132,7 @@ def _all_reduces(rank: Rank) -> list[Places]:
 
 
 def _usual(rank: Rank, collectives: Sequence[Places]) -> int:
-    """An iteration that sends what most do."""
+    """Return the index of an iteration with the most common collectives."""
     sizes = [tuple(rank.collectives.bytes[own].tolist()) for own in collectives]
     return sizes.index(Counter(sizes).most_common(1)[0][0])
 
