@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from nightly import first_by_day
 from synthetic import Truth, study
 
 from stallpoint.archive.comparison.change import (
@@ -427,12 +428,12 @@ def test_a_step_is_found_where_it_is_in_whatever_order_studies_are_given() -> No
     assert machine.step.value == pytest.approx(np.log(1.2), abs=0.03)
 
 
-def test_a_steady_machine_has_neither_trend_nor_step() -> None:
-    for first in (0, 8):
-        found = history([results(seed, day=10 * seed) for seed in range(first, first + 8)])
-        (machine,) = found.machines
-        assert (machine.word, machine.step) == (STEADY, None)
-        assert json.loads(history_json(found))["machines"][0]["word"] == STEADY
+@pytest.mark.parametrize("first", first_by_day([0, 8]))
+def test_a_steady_machine_has_neither_trend_nor_step(first: int) -> None:
+    found = history([results(seed, day=10 * seed) for seed in range(first, first + 8)])
+    (machine,) = found.machines
+    assert (machine.word, machine.step) == (STEADY, None)
+    assert json.loads(history_json(found))["machines"][0]["word"] == STEADY
 
 
 def test_few_studies_have_no_trend_and_their_page_says_so() -> None:

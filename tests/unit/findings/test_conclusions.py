@@ -57,9 +57,9 @@ def conclusions(once: Once) -> dict[str, Any]:
 
 
 SMALL: dict[str, Any] = {
-    "nodes": (1, 2), "storages": ("local",), "syncs": ("wfbp",), "prefetches": (0,), "repeats": 1,
+    "nodes": (1, 2), "storages": ("local",), "syncs": ("wfbp",), "prefetches": (0,), "weak": False, "repeats": 1,
 }  # fmt: skip
-"""A study with one curve of each scaling."""
+"""A study with one curve."""
 
 
 def test_conclusions_are_valid_json(conclusions: dict[str, Any]) -> None:
@@ -129,12 +129,13 @@ def test_storages_are_told_apart_only_by_their_intervals(conclusions: dict[str, 
 
 def test_timing_is_judged_by_its_worst_cell() -> None:
     records = study(**SMALL)
-    fine = concluded(records, nodes=[])
+    fitted = fit(records, nodes=[])
+    fine = conclude(ChainMap(fitted, records))
     assert [entry["warnings"] for entry in fine["instrumentation"]] == [[]]
     assert "warning" not in details(fine).lower()
     for column, value in {"timing_share": 0.02, "forward_closure": 1.03, "backward_closure": 0.97}.items():
         records["instrumentation"].loc[3, column] = value
-    (entry,) = (found := concluded(records, nodes=[]))["instrumentation"]
+    (entry,) = (found := conclude(ChainMap(fitted, records)))["instrumentation"]
     assert entry["cells"] == records["instrumentation"]["cell"].nunique()
     assert entry["warnings"] == [
         "timing the layers takes up to 2 % of an iteration",
@@ -237,8 +238,8 @@ def test_unbounded_is_not_a_number() -> None:
 def test_causes_that_cannot_be_told_apart_are_all_named() -> None:
     layers = (Layer("fc", "fully-connected", 10e-3, 1e-3, 1000), Layer("lrn", "lrn", 10e-3, 1e-3))
     truth = Truth(layers=layers, noise=0.15, alpha=1e-9, update=1e-9)
-    found = concluded(study(truth, nodes=(1, 2, 4), storages=("local",), prefetches=(2,)), nodes=[])
-    at = next(curve for curve in found["curves"] if curve["scaling"] == "strong")["causes"][-1]
+    found = concluded(study(truth, **SMALL | {"nodes": (1, 2, 4), "syncs": ("naive",), "repeats": 2}), nodes=[])
+    at = found["curves"][0]["causes"][-1]
     assert at["verdict"] == "not distinguishable"
     assert {entry["cause"] for entry in at["leading"]} >= {"matrix shapes", "non-scaling layers"}
     assert "not distinguishable: " in details(found)
@@ -318,14 +319,11 @@ def test_external_tables_are_told_at_the_most_workers_of_each_series() -> None:
     assert list(external_lines([{**rows[1], "series": str(k)} for k in range(12)]))[-1].startswith("2 more series")
 
 
-def test_a_study_without_runs_to_a_target_says_nothing_of_them() -> None:
-    records = study(**SMALL)
+def test_one_node_count_is_no_curve_and_nothing_is_said_of_runs_to_a_target_where_there_are_none() -> None:
+    records = study(**SMALL | {"nodes": (1,)})
     nothing = {name: records[name].iloc[:0] for name in ("convergence_runs", "gradient_noise")}
-    assert "Training to a target" not in details(concluded({**records, **nothing}, nodes=[]))
-
-
-def test_one_node_count_is_no_curve() -> None:
-    text = details(concluded(study(**SMALL | {"nodes": (1,)}), nodes=[]))
+    text = details(concluded({**records, **nothing}, nodes=[]))
+    assert "Training to a target" not in text
     assert "not known: needs two worker counts that were measured or can be predicted" in text
     assert "No prediction could be compared" in text
 
@@ -439,11 +437,7 @@ def answer(*curves: dict[str, Any], error: float | None = None) -> dict[str, Any
             "Undecided at 2 nodes",
             "alexnet: undecided whether 2 nodes gain; visits to n = 1, 2 would decide",
         ),
-        (
-            curve("undecided", 0, **ONE),
-            "Undecided",
-            "alexnet: undecided, as only n = 1 was measured",
-        ),
+        (curve("undecided", 0, **ONE), "Undecided", "alexnet: undecided, as only n = 1 was measured"),
         (curve("withheld", 2, note="cells differ"), "Withheld", "alexnet: withheld, as cells differ"),
     ],
 )

@@ -396,9 +396,9 @@ def test_equal_records_give_equal_files_in_another_process(material: Material, t
         f"few = tuple(e for e in paper.exhibits if e.name in {SUBSET})\n"
         "make(dataclasses.replace(paper, exhibits=few), Material(tables, published), folder)\n"
     )
-    for seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        subprocess.run([sys.executable, "-c", program, tmp_path / seed], env=environment, check=True)
+    make(replace(KEUPER, exhibits=tuple(of(KEUPER, name) for name in SUBSET)), material, tmp_path / "1")
+    environment = {**os.environ, "PYTHONHASHSEED": "2"}
+    subprocess.run([sys.executable, "-c", program, tmp_path / "2"], env=environment, check=True)
     names = sorted(file.name for file in (tmp_path / "1").iterdir())
     assert names == [
         *(f"fig-12.{kind}" for kind in ("html", "pdf", "png", "svg")), "index.json", "index.md",
