@@ -1,9 +1,10 @@
-"""Parameters of tests: values that every run tries, and values that the night tries beside."""
+"""Parameters and examples of tests: those that every run tries, and those that the night tries beside."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 LARGE = ("gpt2-medium", "gpt2-large", "resnet101", "resnet152", "tiny-llama")
 """Networks whose families have smaller ones, which every run tries."""
@@ -18,6 +19,11 @@ def first_by_day(values: Iterable[Any]) -> list[Any]:
     """Return the values (or tuples of them), all but the first marked for the night."""
     first, *others = values
     return [first, *map(_by_night, others)]
+
+
+def fewer_examples(part: int) -> settings:
+    """Return settings of a property whose examples take long: one `part`-th of those of others, day and night."""
+    return settings(max_examples=settings.default.max_examples // part)
 
 
 def _by_night(value: Any) -> Any:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nightly import fewer_examples
 from synthetic import Truth, study
 
 from stallpoint.models.answers import fits
@@ -153,6 +154,7 @@ def test_interventions_and_unknown_peaks_do_not_count(tables: Tables) -> None:
     assert peaks.fit(rows, runs, seed=0) == []
 
 
+@fewer_examples(4)
 @given(scatter=st.floats(0.0, 0.05), failed=st.integers(65, 10**4), seed=st.integers(0, 10**6))
 def test_the_largest_that_fits_lies_between_what_was_trained_and_what_failed(
     tables: Tables, scatter: float, failed: int, seed: int

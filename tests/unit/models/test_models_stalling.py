@@ -3,9 +3,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from nightly import first_by_day
+from nightly import fewer_examples, first_by_day
 from synthetic import Layer, Truth, study
 
 from stallpoint.models.answers.stalling import cost_efficient_ranks, crossing, tables
@@ -49,7 +49,7 @@ def row(seconds: list[float], *, threshold: float = 0.1, efficiency: float = 0.5
     return found
 
 
-@settings(max_examples=4)
+@fewer_examples(6)
 @given(times, st.floats(0.01, 0.98), st.floats(0.01, 0.98))
 def test_stalling_comes_no_later_when_more_is_asked_for(seconds: list[float], one: float, other: float) -> None:
     less, more = (row(seconds, threshold=asked, efficiency=asked) for asked in sorted([one, other]))
@@ -57,7 +57,7 @@ def test_stalling_comes_no_later_when_more_is_asked_for(seconds: list[float], on
     assert more["cost_efficient_ranks"] <= less["cost_efficient_ranks"]
 
 
-@settings(max_examples=4)
+@fewer_examples(6)
 @given(times, st.sampled_from([2.0**power for power in (-20, -3, 1, 10)]))
 def test_the_unit_of_time_does_not_matter(seconds: list[float], factor: float) -> None:
     before, after = row(seconds), row(seconds, factor=factor)
@@ -65,9 +65,7 @@ def test_the_unit_of_time_does_not_matter(seconds: list[float], factor: float) -
         assert before[name] == after[name]
 
 
-@given(
-    st.lists(st.floats(0, 1e6), min_size=len(COUNTS), max_size=len(COUNTS)),
-)
+@given(st.lists(st.floats(0, 1e6), min_size=len(COUNTS), max_size=len(COUNTS)))
 def test_a_crossing_lies_between_the_counts_that_enclose_it(ratio: list[float]) -> None:
     found = float(crossing(COUNTS, np.array(ratio)))
     reached = [n for n, value in zip(COUNTS, ratio, strict=True) if value >= 1]

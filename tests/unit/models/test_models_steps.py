@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nightly import by_day
+from nightly import by_day, fewer_examples
 
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.convergence import noise_scale
@@ -189,6 +189,7 @@ def test_one_batch_tells_no_law() -> None:
     assert steps.regime(64, 0.1) == UNDECIDED
 
 
+@fewer_examples(5)
 @given(least=st.floats(20, 1e5), critical=st.floats(10, 5000), scale=st.sampled_from([0.5, 2.0, 10.0]))
 def test_steps_scale_with_the_training(least: float, critical: float, scale: float) -> None:
     one, other = (steps_of(runs(factor * least, critical), PRESETS_KNOWN, seed=0)[0] for factor in (1.0, scale))

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from nightly import fewer_examples
 from synthetic import Truth, study
 
 from stallpoint.errors import InputError
@@ -229,7 +230,7 @@ def test_a_law_that_others_cannot_imitate_is_chosen(name: str) -> None:
 # --- properties of predictions --------------------------------------------------------------------
 
 
-@settings(max_examples=5)
+@fewer_examples(6)
 @given(counts, efficiencies, st.floats(1e-6, 1e9))
 def test_rates_in_another_unit_give_predictions_in_that_unit(
     workers: list[int], values: list[float], factor: float
@@ -242,7 +243,7 @@ def test_rates_in_another_unit_give_predictions_in_that_unit(
     assert there["law"].tolist() == here["law"].tolist()
 
 
-@settings(max_examples=5)
+@fewer_examples(6)
 @given(counts, efficiencies)
 def test_the_order_of_rows_does_not_matter(workers: list[int], values: list[float]) -> None:
     rates = table(workers, np.array(workers) * values[: len(workers)])
@@ -250,7 +251,7 @@ def test_the_order_of_rows_does_not_matter(workers: list[int], values: list[floa
     pd.testing.assert_frame_equal(extrapolate(rates, 0.5), extrapolate(shuffled, 0.5))
 
 
-@settings(max_examples=8)
+@fewer_examples(4)
 @given(counts, efficiencies)
 def test_predictions_are_positive_and_inside_their_intervals(workers: list[int], values: list[float]) -> None:
     workers = sorted(workers)
