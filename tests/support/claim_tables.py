@@ -82,10 +82,7 @@ def conditions(quantity: Quantity) -> Iterator[tuple[str, Any]]:
 
 
 def planted(
-    claim: Claim,
-    target: Interval,
-    failing: tuple[str, Any] | None = None,
-    labels: Mapping[str, Any] | None = None,
+    claim: Claim, target: Interval, failing: tuple[str, Any] | None = None, labels: Mapping[str, Any] | None = None
 ) -> Evidence:
     """Tables from which the quantity of `claim` comes out as `target`, for the combination of these `labels`.
 

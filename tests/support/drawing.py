@@ -14,11 +14,7 @@ def initials(task: Task) -> str:
 
 
 def timeline(
-    tasks: Sequence[Task],
-    schedule: Schedule,
-    *,
-    columns_per_second: float,
-    label: Callable[[Task], str] = initials,
+    tasks: Sequence[Task], schedule: Schedule, *, columns_per_second: float, label: Callable[[Task], str] = initials
 ) -> str:
     """One line for each stream, in the order of `tasks`; a task fills its span as ``[b3   ]``.
 

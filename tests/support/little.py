@@ -11,11 +11,7 @@ from stallpoint.measure.constants import MIB
 if TYPE_CHECKING:
     import pytest
 
-CONSTANTS = {
-    "PEAK_SIDE": {"cpu": 256},
-    "ROWS_BYTES": (MIB, MIB),
-    "BANDWIDTH_BYTES": {"cpu": (16 * MIB, 16 * MIB)},
-}
+CONSTANTS = {"PEAK_SIDE": {"cpu": 256}, "ROWS_BYTES": (MIB, MIB), "BANDWIDTH_BYTES": {"cpu": (16 * MIB, 16 * MIB)}}
 """Values for `stallpoint.measure.constants`, where a test measures, but not how fast the machine is."""
 QUICK = {
     "SENTINEL_SECONDS": 0.002,

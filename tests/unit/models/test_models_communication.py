@@ -197,9 +197,7 @@ def planted(law: BySize, n: int, sizes: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("nodes", [pytest.param((2, 4), marks=pytest.mark.night), (2, 4, 8)])
 @pytest.mark.parametrize(
-    "law",
-    first_by_day([SWITCHED, BySize(("ring",)), BySize(("binary-tree",))]),
-    ids=lambda law: law.laws[-1],
+    "law", first_by_day([SWITCHED, BySize(("ring",)), BySize(("binary-tree",))]), ids=lambda law: law.laws[-1]
 )
 def test_the_law_of_a_library_is_found_for_each_size(law: BySize, nodes: Sequence[int]) -> None:
     sizes = SIZES.astype(float)

@@ -127,9 +127,7 @@ def test_an_iteration_moves_its_samples_and_two_models_for_each_further_worker(p
     assert all(row["nodes"] == 2 for row in rows)
 
 
-def test_traffic_of_a_cluster_is_not_of_another_one_with_a_storage_of_that_name(
-    points: list[Measured],
-) -> None:
+def test_traffic_of_a_cluster_is_not_of_another_one_with_a_storage_of_that_name(points: list[Measured]) -> None:
     reads = RECORDS["storage_reads"]
     elsewhere = reads.assign(hardware="other", bytes=3 * reads["bytes"])
     both = utilisation.bytes_moved(points, NETWORKS, pd.concat([reads, elsewhere]), EPOCH)

@@ -29,9 +29,7 @@ def fitted() -> dict[str, pd.DataFrame]:
     return fit(records, nodes=[1, 2, 4, 8], scenarios=scenarios([OFF_GRID]))
 
 
-def test_between_its_points_the_grid_is_near_the_model(
-    fitted: dict[str, pd.DataFrame],
-) -> None:
+def test_between_its_points_the_grid_is_near_the_model(fitted: dict[str, pd.DataFrame]) -> None:
     grid = fitted["what_if_grid"]
     told = fitted["what_if"].merge(grid[CURVE].drop_duplicates(), on=CURVE).query("scenario != 'as measured'")
     assert len(told) >= 4 * 16

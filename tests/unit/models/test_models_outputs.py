@@ -60,11 +60,7 @@ class Computing:
 
 
 def predicted(
-    preset: Preset,
-    ranks: int,
-    computing: Computing | None = None,
-    cuts: Cuts | None = CUTS,
-    learned: Effects = NONE,
+    preset: Preset, ranks: int, computing: Computing | None = None, cuts: Cuts | None = CUTS, learned: Effects = NONE
 ) -> Predicted:
     """Weak scaling with `SAMPLES` on each worker."""
 

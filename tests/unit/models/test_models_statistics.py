@@ -264,10 +264,7 @@ def test_estimate_holds_its_value_and_tells_infinite_from_unknown() -> None:
     assert columns("x", np.array([2.0, 2.0])) == {"x": 2.0, "x_low": 2.0, "x_high": 2.0}
 
 
-@given(
-    arrays(float, 6, elements=st.floats(0.1, 100), unique=True),
-    arrays(float, 6, elements=st.floats(0.01, 100)),
-)
+@given(arrays(float, 6, elements=st.floats(0.1, 100), unique=True), arrays(float, 6, elements=st.floats(0.01, 100)))
 def test_fit_is_the_non_negative_least_squares_solution(x: Reals, y: Reals) -> None:
     design = np.stack([np.ones(6), x], axis=-1)
     _, distance = nnls(design / np.sqrt(y)[:, None], np.sqrt(y))
@@ -276,10 +273,7 @@ def test_fit_is_the_non_negative_least_squares_solution(x: Reals, y: Reals) -> N
     assert np.linalg.norm((design @ found - y) / np.sqrt(y)) == pytest.approx(distance, abs=1e-6)
 
 
-@given(
-    arrays(float, 6, elements=st.floats(0.1, 100), unique=True),
-    arrays(float, 6, elements=st.floats(-100, 100)),
-)
+@given(arrays(float, 6, elements=st.floats(0.1, 100), unique=True), arrays(float, 6, elements=st.floats(-100, 100)))
 def test_what_is_fitted_may_be_negative(x: Reals, y: Reals) -> None:
     design = np.stack([np.ones(6), x], axis=-1)
     found = non_negative_least_squares(design, y)

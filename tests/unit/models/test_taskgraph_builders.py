@@ -7,16 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.models.taskgraph import (
-    Costs,
-    Kind,
-    Message,
-    Schedule,
-    Task,
-    gradients_ready,
-    iteration_tasks,
-    schedule,
-)
+from stallpoint.models.taskgraph import Costs, Kind, Message, Schedule, Task, gradients_ready, iteration_tasks, schedule
 from stallpoint.strategies.buckets import buckets
 from stallpoint.strategies.presets import PRESETS, Preset
 

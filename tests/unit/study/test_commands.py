@@ -148,10 +148,7 @@ def test_a_command_computes_with_the_threads_of_its_cell_whichever_library_it_co
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"run": "train --batch {bach}"},
-            r"mine\.run: unknown placeholder \{bach\}; did you mean \{batch\}\?",
-        ),
+        ({"run": "train --batch {bach}"}, r"mine\.run: unknown placeholder \{bach\}; did you mean \{batch\}\?"),
         *(
             ({"run": f"train {odd}"}, r"mine\.run: .*only a name")
             for odd in ("{nodes:9999999}", "{nodes!r}", "{nodes:{x}}")
@@ -350,9 +347,7 @@ STUDY: dict[str, Any] = {
     "hardware": {"cpu": {"device": "cpu", "nodes": 2}},
     "storage": {"disk": {"path": "images", "format": "files", "generate": 16}},
     "commands": {"mine": {"run": "python train.py"}},
-    "matrix": [
-        {"network": "mine", "hardware": "cpu", "nodes": [1, 2], "batch": 4, "scaling": ["strong", "compute"]},
-    ],
+    "matrix": [{"network": "mine", "hardware": "cpu", "nodes": [1, 2], "batch": 4, "scaling": ["strong", "compute"]}],
     "interventions": ["no-communication"],
     "sgemm": {"batches": [1]},
     "collectives": {"largest": 1024},
