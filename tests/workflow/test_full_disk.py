@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checkout import TINY, Checkout, Ran
+from checkout import OWN_NETWORK, TINY, Checkout, Ran
 
 KIB = 1024
 SIZE = 400 * KIB * KIB
 """Of the disk, on which the whole checkout is."""
-NETWORK = "from torch import nn\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10))\n"
 STUDY = {
     "iterations": 1,
     "warmup": 0,
-    "networks": {"mine": {"build": "mine.py:build", "image_size": 8}},
+    "networks": OWN_NETWORK,
     "storage": {"jpeg": {"path": "images", "format": "files", "generate": 4}},
     "matrix": [{**TINY["matrix"][0], "network": "mine", "nodes": 1, "scaling": "strong"}],
     "storage_reads": {"samples": 2},
@@ -34,7 +33,6 @@ def study(tmp_path: Path) -> Iterator[Checkout]:
     if root := os.geteuid() == 0:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", folder], check=True)
     checkout = Checkout(folder, {**TINY, **STUDY})
-    (folder / "mine.py").write_text(NETWORK)
     yield checkout
     if root:
         subprocess.run(["umount", "--lazy", folder], check=True)

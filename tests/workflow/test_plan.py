@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 import pytest
 import yaml
-from checkout import ROOT, Checkout
+from checkout import ROOT, TINY, Checkout
 
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import NEXT_CELLS, PAPER_FIGURES
@@ -39,13 +39,6 @@ def test_studies_that_come_along_pass_a_dry_run(planned: Checkout, name: str, ce
     assert ran.jobs["train"] > 40
 
 
-def test_the_plan_says_what_is_left_out_and_why(study: Checkout) -> None:
-    study.write_study(matrix=[{**study.study["matrix"][0], "nodes": [1, 2, 4]}], exclude=["scaling == 'compute'"])
-    text = study.snakemake("-n", "results/tiny/storage/jpeg.json").text
-    assert "3 × excluded: scaling == 'compute'" in text
-    assert "1 × 4 nodes, but hardware local has 2" in text
-
-
 def test_a_wrong_entry_is_named_without_a_traceback(study: Checkout) -> None:
     study.write_study(hardwares={})
     ran = study.snakemake("-n")
@@ -74,18 +67,21 @@ def test_a_configuration_that_snakemake_cannot_read_is_refused_in_a_sentence(pla
     assert "Traceback" not in ran.text
 
 
-def test_what_is_to_be_measured_is_expected_to_take_as_long_as_it_took_before(
+def test_the_plan_says_what_is_excluded_and_that_the_rest_will_take_as_long_as_it_took_before(
     new_checkout: Callable[..., Checkout],
 ) -> None:
-    study = new_checkout(visits=3, precision=0)
+    matrix = [{**TINY["matrix"][0], "nodes": [1, 2, 4]}]
+    study = new_checkout(visits=3, precision=0, matrix=matrix, exclude=["scaling == 'compute'"])
     schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
-    cells = expand({**study.study, "visits": 3}, schema).cells.values()
+    cells = expand(study.study, schema).cells.values()
     took = [visit_durations.Took(cell, [19.0, 20.0, 21.0], []) for cell in cells]
     sitting = visit_durations.Sitting(
         "2026-01-01T00:00:00+00:00", 2, 3 * len(took), 600.0, 630.0, starts=1, starting=30.0
     )
     visit_durations.add(study.results("schedule", visit_durations.FOLDER, "local.json"), took, sitting)
     text = study.snakemake("-n", "results/tiny/tables/runs.parquet").text
+    assert "3 × excluded: scaling == 'compute'" in text
+    assert "1 × 4 nodes, but hardware local has 2" in text
     assert re.search(r"train +local +2 +1 +3  1 min 0 s \[46 s, 1 min 17 s\] +0.033 \[0.026, 0.043\]", text), text
     assert f"expected from earlier visits to the same cell ({len(took)} cells)" in text
     assert not study.results("schedule/plan.json").exists()

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from checkout import TINY, Checkout
+from checkout import OWN_NETWORK, TINY, Checkout
 
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import (
@@ -275,9 +275,11 @@ def test_a_truncated_record_is_named_and_not_taken_for_whole(study: Checkout) ->
 
 
 def test_a_cell_that_cannot_run_is_recorded_and_the_study_goes_on(new_checkout: Callable[..., Checkout]) -> None:
+    block = {**study_block("jpeg"), "network": "mine", "nodes": 1, "scaling": "compute"}
     study = new_checkout(
         hardware={"local": {"device": "cpu", "nodes": 1}, "gpu": {"device": "cuda", "nodes": 1}},
-        matrix=[{**study_block("jpeg"), "hardware": ["local", "gpu"], "nodes": 1, "scaling": "compute"}],
+        networks=OWN_NETWORK,
+        matrix=[{**block, "hardware": ["local", "gpu"]}],
         iterations=1,
         sgemm={"batches": [1], "samples": 1},
     )

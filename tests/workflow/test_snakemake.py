@@ -56,21 +56,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_line_is_known_and_the_hook_comes_before_the_first_job(folder: Path) -> None:
+def test_the_command_line_is_known_the_hook_comes_before_the_first_job_and_a_job_knows_its_rule(folder: Path) -> None:
     said = run(folder, "make", "--forcerun", "other")
     assert said == {
         "targets": ["make"], "forcerun": ["other"], "force": False, "dryrun": False, "executor": None, "run": "",
         "executed": "Executor", "made": False,
     }  # fmt: skip
+    assert (folder / "made").read_text() == "makeNone", "the command line is the main process's alone"
 
 
 def test_a_dry_run_calls_no_hook(folder: Path) -> None:
     assert run(folder, "make", "-n") == {}
-
-
-def test_a_job_of_its_own_process_knows_for_which_rule_it_was_started(folder: Path) -> None:
-    run(folder, "make", "--force")
-    assert (folder / "made").read_text() == "makeNone", "the command line is the main process's alone"
 
 
 def test_the_hook_is_called_of_a_module_too(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
