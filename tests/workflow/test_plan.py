@@ -56,7 +56,11 @@ def test_a_key_that_is_there_twice_is_named(study: Checkout) -> None:
     assert "Traceback" not in ran.text
 
 
-@pytest.mark.parametrize("text", [b"a: \xff", b"a: &x [*x]", b"a: " + 5000 * b"[" + 5000 * b"]", b"a: " + b"9" * 5000])
+@pytest.mark.parametrize(
+    "text",
+    [b"a: \xff", b"a: &x [*x]", b"a: " + 5000 * b"[" + 5000 * b"]", b"a: " + b"9" * 5000],
+    ids=["not UTF-8", "a list in itself", "many lists", "many digits"],
+)
 def test_a_configuration_that_snakemake_cannot_read_is_refused_in_a_sentence(planned: Checkout, text: bytes) -> None:
     (planned.folder / "odd.yaml").write_bytes(text)
     ran = planned.snakemake("-n", "--configfile", "odd.yaml")
@@ -93,7 +97,7 @@ def test_the_plan_says_what_is_excluded_and_that_the_rest_will_take_as_long_as_i
         f"budget: hardware local has 2 min 0 s (minutes: 2, on 2 nodes), but 3 visits to each of {len(took)} cells"
         in ran.text
     )
-    assert "  train alexnet on 1 node: " in ran.text
+    assert "  train alexnet on 2 nodes: " in ran.text
     assert "Traceback" not in ran.text
 
 
@@ -103,15 +107,15 @@ def test_a_cell_that_is_not_in_the_study_is_refused(planned: Checkout) -> None:
     assert "MissingRuleException" in ran.text or "is not a cell" in ran.text
 
 
-def test_a_papers_figures_need_no_measurement(planned: Checkout) -> None:
+def test_a_papers_figures_need_no_measurement(planned: Checkout, finished: Checkout) -> None:
     assert planned.snakemake("-n", "paper_figures").jobs == {
         "paper_table": 1,
         "paper_chart": len(PAPERS),
         "paper_figures": 1,
     }
-    ran = planned.snakemake("results/paper_figures/paper-times.svg")
+    ran = finished.snakemake("results/paper_figures/paper-times.svg")
     assert ran.status == 0, ran.text
-    rows = read(PAPER_FIGURES, planned.folder / "results/paper_figures/keuper-2016.parquet").to_pandas()
+    rows = read(PAPER_FIGURES, finished.folder / "results/paper_figures/keuper-2016.parquet").to_pandas()
     assert set(rows["figure"]) == {3, 4, 11, 12}
 
 
