@@ -63,9 +63,9 @@ RANKED = [str(file.relative_to(ROOT)) for file in sorted((ROOT / UNIT).rglob("te
           if "mark.ranks" in file.read_text()]  # fmt: skip
 """Files with tests that need MPI ranks; to import all others takes 20 s."""
 LANES = (
-    Lane("cluster", ("tests/cluster",), "", 300),
-    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 400),
-    Lane("ranks", (*RANKED,), "ranks", 400, after=("installing", "cluster")),
+    Lane("cluster", ("tests/cluster",), "", 790),
+    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 800),
+    Lane("ranks", (*RANKED,), "ranks", 700, after=("installing", "cluster")),
     Lane("unit", (UNIT, f"--ignore={MODELS}", "--dist", "worksteal"), "not ranks", 750),
     Lane("models", (MODELS, "--dist", "worksteal"), "not ranks", 600),
 )

@@ -19,6 +19,7 @@ import yaml
 
 from stallpoint.models.taskgraph import Kind, Task, schedule
 from stallpoint.models.taskgraph.kernels import WORTH_COMPILING
+from stallpoint.report.charts.web_page import libraries
 
 ROOT = Path(__file__).parents[2]
 ON_SLURM = (
@@ -49,12 +50,13 @@ class Ran:
 
 @cache
 def compile_once() -> None:
-    """Compile the library and the kernel of `schedule` here, so that each checkout is copied with what that gives."""
+    """Compile the library, the kernel of `schedule` and what pages embed here: each checkout is copied with that."""
     source = os.open(ROOT / "src", os.O_RDONLY)
     fcntl.flock(source, fcntl.LOCK_EX)  # two lanes that begin together compile once
     compileall.compile_dir(ROOT / "src", quiet=1)
     if not [*(ROOT / "src").rglob("*.nbi")]:
         schedule([Task("step", Kind.COMPUTE, "compute", np.ones(1 + WORTH_COMPILING))])
+    libraries()
     os.close(source)
 
 
