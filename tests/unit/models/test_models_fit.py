@@ -172,15 +172,10 @@ def test_runs_to_a_target_give_steps_and_times(
     assert not fitted["accuracy_stalling"].duplicated(keys).any()
 
 
-def test_node_counts_of_the_caller_are_predicted(tables: dict[str, pd.DataFrame]) -> None:
-    assert set(fit(tables, nodes=[1, 32])["predictions"]["nodes"]) == {1, 2, 4, 32}
-
-
 def test_gradients_slow_down_beside_data_that_comes_over_their_link() -> None:
-    tables = study(nodes=(1, 2), repeats=1, iterations=3, syncs=("wfbp",))
+    tables = study(nodes=(1, 2), repeats=1, iterations=3, syncs=("wfbp",), weak=False)
     own, together = (
-        fit(tables, nodes=NODES, shared_links=links)["predictions"].query("nodes > 1 and scaling == 'strong'")
-        for links in ([], ["shared"])
+        fit(tables, nodes=[4], shared_links=links)["predictions"].query("nodes > 1") for links in ([], ["shared"])
     )
     meets = (own["storage"] == "shared") & (own["prefetch"] > 0)
     slower = together["predicted_communication"] / own["predicted_communication"]

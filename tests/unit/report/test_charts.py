@@ -154,11 +154,7 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         "storage": {"symbol": len(tables["storage_rates"]), "rule": len(tables["storage_rates"])},
         "prediction": {"symbol": predictions["error"].notna().sum(), "line": 1, "area": 1},
         # a point with both intervals for each combination at 4 nodes, and the diagonal
-        "validation": {
-            "symbol": len(tables["validation"]),
-            "rule": 2 * len(tables["validation"]),
-            "line": 1,
-        },
+        "validation": {"symbol": len(tables["validation"]), "rule": 2 * len(tables["validation"]), "line": 1},
         "scaling-laws": {"symbol": scaling["measured_speedup"].notna().sum(), "line": 3 * curves, "area": curves},
         "extrapolation": {"symbol": 2 * 2, "rule": 2 * 2, "line": 1},
         # the one preset that was trained, at its faster mini-batch; both mini-batches; each curve; quarters of training
@@ -352,7 +348,8 @@ def test_the_time_line_is_one_iteration_as_recorded(tables: Tables) -> None:
 
 
 def test_overlap_offers_every_network_and_starts_with_wait_free_back_propagation() -> None:
-    fitted = fitting.fit(synthetic.study(networks=("alexnet", "googlenet"), repeats=1, iterations=3), nodes=[])
+    options: dict[str, Any] = {"prefetches": (0,), "weak": False, "repeats": 1, "iterations": 3}
+    fitted = fitting.fit(synthetic.study(networks=("alexnet", "googlenet"), **options), nodes=[])
     chart = spec("overlap", {name: fitted[name] for name in CHARTS["overlap"].tables})
     (menu,) = (parameter for parameter in chart["params"] if parameter["name"] == "overlap_run")
     assert len(menu["bind"]["options"]) == 4  # two networks, two ways of synchronising
