@@ -295,16 +295,6 @@ def test_a_phone_shows_everything_without_scrolling_sideways_and_with_contrast(r
     page.context.close()
 
 
-def test_the_switch_changes_the_colours_and_every_text_stays_readable(wide: Page) -> None:
-    assert wide.evaluate(CONTRASTS) == []
-    light = wide.evaluate("getComputedStyle(document.body).backgroundColor")
-    wide.get_by_role("button", name="Dark colours").click()
-    assert wide.evaluate("getComputedStyle(document.body).backgroundColor") != light
-    assert wide.evaluate(CONTRASTS) == []
-    wide.get_by_role("button", name="Light colours").click()
-    assert wide.evaluate("getComputedStyle(document.body).backgroundColor") == light
-
-
 def test_the_embedded_font_is_the_one_of_texts_and_charts(wide: Page) -> None:
     assert wide.evaluate("[...document.fonts].map(font => [font.family, font.status])") == [["Inter", "loaded"]]
     for selector in ("h1", "#chart-speedup text"):
@@ -334,8 +324,12 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(report: Path, 
     page.context.close()
 
 
-def test_a_print_has_pages_with_text_and_whole_charts(wide: Page) -> None:
+def test_the_switch_changes_the_colours_and_a_print_has_pages_with_text_and_whole_charts(wide: Page) -> None:
+    assert wide.evaluate(CONTRASTS) == []
+    light = wide.evaluate("getComputedStyle(document.body).backgroundColor")
     wide.get_by_role("button", name="Dark colours").click()
+    assert wide.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    assert wide.evaluate(CONTRASTS) == [], "every text stays readable"
     summary = wide.pdf(prefer_css_page_size=True)
     assert pages(summary) == 2
     drawings = b"".join(map(inflated, re.findall(rb"stream\r?\n(.*?)endstream", summary, re.DOTALL)))
@@ -349,6 +343,7 @@ def test_a_print_has_pages_with_text_and_whole_charts(wide: Page) -> None:
     assert max(sizes) < 267 * 96 / 25.4  # a page of A4 within its margins, mm to pixels
     wide.emulate_media(media="screen")
     wide.get_by_role("button", name="Light colours").click()
+    assert wide.evaluate("getComputedStyle(document.body).backgroundColor") == light
 
 
 def pages(pdf: bytes) -> int:
