@@ -119,9 +119,9 @@ def sizes() -> Iterator[str]:
     """How large others say the networks are."""
     yield "| network | parameters | multiply-adds |"
     yield "| --- | --- | --- |"
-    for network in NETWORKS.values():
-        told = " | ".join(f"{said.text} ({said.source})" for said in network.published)
-        yield f"| `{network.name}` | {told} |"
+    for name, facts in yaml.safe_load((ROOT / "resources/published/networks.yaml").read_text(encoding="utf-8")).items():
+        told = " | ".join(f"{said['text']} ({said['source']})" for said in facts.values())
+        yield f"| `{name}` | {told} |"
 
 
 def formats() -> Iterator[str]:
