@@ -57,7 +57,7 @@ def explain_files(names: Sequence[str], options: Options) -> Explanation:
             found.traces.append(path)
             inputs.append(Input(str(path), (TRACE,)))
             continue
-        records = readers.read(path, readers.Hints(options.pattern))
+        records = readers.read(path, options.pattern)
         for name, record in records.items():
             found.records.setdefault(name, []).append((path, record))
         inputs.append(Input(str(path), tuple(records)))

@@ -72,16 +72,13 @@ def _sha256(file: str) -> str:
 
 def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """One row for each line of the log; a size that comes again is another sample. The mean stands for rank 0."""
-    seen: dict[int, int] = {}
+    seen: Counter[int] = Counter()
     (file,) = cell.files
     for rows in _parts(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
-        samples = []
-        for row in rows:
-            samples.append(seen.get(row.message_bytes, 0))
-            seen[row.message_bytes] = samples[-1] + 1
         sizes, seconds = [row.message_bytes for row in rows], [row.seconds for row in rows]
         keep = Recorder(cell, rank=0)
-        keep.add(COLLECTIVES, message_bytes=sizes, sample=samples, seconds=seconds, **ALL_REDUCES)
+        sample = profiled.samples(sizes, seen)
+        keep.add(COLLECTIVES, message_bytes=sizes, sample=sample, seconds=seconds, **ALL_REDUCES)
         yield keep
 
 
@@ -122,13 +119,10 @@ def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
         for index, ranks in iterations:
             layers_of_ranks = zip(*(of.layers for of in ranks), strict=False)
             communicating = [layers for layers in layers_of_ranks if layers[0].communication]
-            sizes, samples = [layers[0].gradient_bytes for layers in communicating], []
-            for size in sizes:
-                samples.append(seen[size])
-                seen[size] += 1
+            sizes = [layers[0].gradient_bytes for layers in communicating]
             seconds = [min(layer.communication for layer in layers) for layers in communicating]
             row = {**ALL_REDUCES, "warmup": index < cell.warmup}
-            keep.add(COLLECTIVES, message_bytes=sizes, sample=samples, seconds=seconds, **row)
+            keep.add(COLLECTIVES, message_bytes=sizes, sample=profiled.samples(sizes, seen), seconds=seconds, **row)
         yield keep
 
 

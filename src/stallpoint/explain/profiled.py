@@ -115,12 +115,20 @@ def all_reduce_rows(ranks: Sequence[Rank]) -> dict[str, list[Any]]:
     took = np.minimum(own.collectives.seconds, min_seconds([rank.collectives for rank in ranks])[0])
     places = np.concatenate(_all_reduces(own))
     sizes = own.collectives.bytes[places]
-    seen: Counter[int] = Counter()
-    samples = []
-    for size in sizes.tolist():
-        samples.append(seen[size])
+    return {
+        "message_bytes": sizes.tolist(),
+        "sample": samples(sizes.tolist(), Counter()),
+        "seconds": took[places].tolist(),
+    }
+
+
+def samples(sizes: Sequence[int], seen: Counter[int]) -> list[int]:
+    """Number the messages of each size, from those `seen` on, which these join."""
+    found = []
+    for size in sizes:
+        found.append(seen[size])
         seen[size] += 1
-    return {"message_bytes": sizes.tolist(), "sample": samples, "seconds": took[places].tolist()}
+    return found
 
 
 def _all_reduces(rank: Rank) -> list[Places]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.events import BYTE, CALL, KERNEL, UNKNOWN, Columns, Message, Trace
+from stallpoint.inputs.trace_files import opened
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -33,10 +38,34 @@ class Collective:
         return f"ncclKernel_{'SendRecv' if self.kind in ('Send', 'Recv') else self.kind}{how}({self.bytes} bytes)"
 
 
-def trace_of(path: Path, rank: int, collectives: list[Collective], notes: list[str]) -> Trace:
-    """The trace of one rank; `InputError` where nothing was sent. Each communicator has a stream."""
-    if not collectives:
+def lines_in(path: Path, notes: list[str], what: str, read: Callable[[bytes], T | None]) -> Iterator[T]:
+    """What `read` makes of each line of a file; where it is no `what`, or the file is damaged, notes say so."""
+    broken = 0
+    try:
+        with opened(path) as file:
+            for line in filter(bytes.strip, file):
+                try:
+                    found = read(line)
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    broken += 1
+                else:
+                    if found is not None:
+                        yield found
+    except (OSError, EOFError) as error:
+        notes.append(f"the file is damaged ({error}); what follows is left out")
+    if broken:
+        notes.append(f"{broken} lines that are no {what} are left out")
+
+
+def traces_of(path: Path, of_rank: Mapping[int, list[Collective]], notes: list[str]) -> list[Trace]:
+    """The trace of each rank; `InputError` where one sent nothing."""
+    if not of_rank or not all(of_rank.values()):
         raise InputError(f"{path}: no collective is recorded")
+    return [_trace_of(path, rank, collectives, list(notes)) for rank, collectives in sorted(of_rank.items())]
+
+
+def _trace_of(path: Path, rank: int, collectives: list[Collective], notes: list[str]) -> Trace:
+    """The trace of one rank. Each communicator has a stream."""
     columns = Columns()
     for number, one in enumerate(collectives):
         columns.add_row(CALL, f"nccl{one.kind}", one.called, 0.0, "host", correlation=number)

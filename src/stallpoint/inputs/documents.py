@@ -46,9 +46,11 @@ class Document:
 
     path: Path
     text: str
+    pattern: str = ""
+    """A regular expression for the lines of a training log, where the user gives one."""
 
     @classmethod
-    def read(cls, path: Path) -> Document:
+    def read(cls, path: Path, pattern: str = "") -> Document:
         """Read the file; `InputError` where it is not there or is no text."""
         try:
             with path.open("rb") as file:
@@ -57,7 +59,7 @@ class Document:
             raise InputError(f"{path}: cannot be read: {reason(error)}") from None
         if len(content) > MAX_BYTES:
             raise InputError(f"{path}: more than {MAX_BYTES // 2**20} MiB; give the part with the numbers")
-        return cls(path, _decoded(path, content))
+        return cls(path, _decoded(path, content), pattern)
 
     @cached_property
     def raw_lines(self) -> list[str]:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.communication_traces import Collective, trace_of
+from stallpoint.inputs.communication_traces import Collective, lines_in, traces_of
 from stallpoint.inputs.events import Trace
-from stallpoint.inputs.trace_files import opened
 
 _SIGNS = re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)"')
 
@@ -34,7 +33,7 @@ def read(path: Path) -> list[Trace]:
     of_rank: dict[int, list[Collective]] = defaultdict(list)
     dropped: dict[tuple[int, str], int] = {}
     untimed = 0
-    for header, line in _lines(path, notes):
+    for header, line in lines_in(path, notes, "record", _line()):
         rank, group = int(header["rank"]), str(header["id"])
         if isinstance(stats := line.get("dump_stats"), dict):
             dropped[rank, group] = int(stats.get("coll_dropped_total", 0)) + int(stats.get("p2p_dropped_total", 0))
@@ -53,34 +52,21 @@ def read(path: Path) -> list[Trace]:
     if lost := sum(dropped.values()):
         notes.append(f"the Inspector dropped {lost} collectives; NCCL_INSPECTOR_DUMP_COLL_RING_SIZE lets it keep more")
     notes.append("messages of fewer than NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES (8192 unless set) are not recorded")
-    if not of_rank:
-        raise InputError(f"{path}: no collective is recorded")
-    return [trace_of(path, rank, collective, list(notes)) for rank, collective in sorted(of_rank.items())]
+    return traces_of(path, of_rank, notes)
 
 
-def _lines(path: Path, notes: list[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Header and content of each line; those that are broken are counted."""
-    header: dict[str, Any] | None = None
-    broken = 0
-    try:
-        with opened(path) as file:
-            for text in file:
-                if not text.strip():
-                    continue
-                try:
-                    line = msgspec.json.decode(text)
-                    header = line.get("header", header)
-                    if header is None:
-                        raise ValueError
-                    int(header["rank"]), header["id"]
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    broken += 1
-                else:
-                    yield header, line
-    except (OSError, EOFError) as error:
-        notes.append(f"the file is damaged ({error}); what follows is left out")
-    if broken:
-        notes.append(f"{broken} lines that are no record are left out")
+def _line() -> Callable[[bytes], tuple[dict[str, Any], dict[str, Any]]]:
+    """Make a function that returns the header and content of each line, in their order."""
+    header: Any = None
+
+    def read(text: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+        nonlocal header
+        line = msgspec.json.decode(text)
+        header = line.get("header", header)
+        int(header["rank"]), header["id"]
+        return header, line
+
+    return read
 
 
 def _collective(what: str, one: dict[str, Any], header: dict[str, Any]) -> Collective | None:

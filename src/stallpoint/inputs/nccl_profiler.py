@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from stallpoint.errors import InputError
-from stallpoint.inputs.communication_traces import Collective, trace_of
+from stallpoint.inputs.communication_traces import Collective, lines_in, traces_of
 from stallpoint.inputs.events import UNKNOWN, Trace
-from stallpoint.inputs.trace_files import opened
 
 _SIGNS = re.compile(
     rb'"cat":\s*"(?:GROUP|GROUP_API|COLL|COLL_API|P2P|P2P_API|KERNEL_LAUNCH|PROXY|NET|GPU)",\s*"ph":\s*"[be]"'
@@ -55,7 +52,7 @@ def read(path: Path) -> list[Trace]:
     of_rank: dict[int, list[Collective]] = defaultdict(list)
     now: _Open | None = None
     by_host = 0
-    for event in _events(path, notes):
+    for event in lines_in(path, notes, "event", _event):
         category, phase = event.get("cat"), event.get("ph")
         if category in ("COLL", "P2P") and phase == "b":
             now = _Open(str(event.get("name", "")), float(event["ts"]), event.get("args") or {})
@@ -68,9 +65,7 @@ def read(path: Path) -> list[Trace]:
             now = None
     if by_host:
         notes.append(f"{by_host} collectives have the host's times, as no channel of their kernel was recorded")
-    if not of_rank:
-        raise InputError(f"{path}: no collective is recorded")
-    return [trace_of(path, rank, collectives, list(notes)) for rank, collectives in sorted(of_rank.items())]
+    return traces_of(path, of_rank, notes)
 
 
 def _collective(one: _Open, ended: float) -> Collective | None:
@@ -86,22 +81,10 @@ def _collective(one: _Open, ended: float) -> Collective | None:
     )
 
 
-def _events(path: Path, notes: list[str]) -> Iterator[dict[str, Any]]:
-    broken = 0
-    try:
-        with opened(path) as file:
-            for line in file:
-                text = line.strip().removeprefix(b"[").strip().removesuffix(b"]").rstrip(b", \t")
-                if text in (b"", b"{}"):
-                    continue
-                try:
-                    event = msgspec.json.decode(_POINTER.sub(rb': "\1"', text))
-                    float(event["ts"])
-                except (ValueError, KeyError, TypeError):
-                    broken += 1
-                else:
-                    yield event
-    except (OSError, EOFError) as error:
-        notes.append(f"the file is damaged ({error}); what follows is left out")
-    if broken:
-        notes.append(f"{broken} lines that are no event are left out")
+def _event(line: bytes) -> dict[str, Any] | None:
+    text = line.strip().removeprefix(b"[").strip().removesuffix(b"]").rstrip(b", \t")
+    if text in (b"", b"{}"):
+        return None
+    event: dict[str, Any] = msgspec.json.decode(_POINTER.sub(rb': "\1"', text))
+    float(event["ts"])
+    return event

@@ -27,58 +27,31 @@ from stallpoint.inputs.trace_files import head
 
 
 @dataclass(frozen=True)
-class Hints:
-    """What the user says that a file may lack."""
-
-    pattern: str = ""
-    """A regular expression for the lines of a training log."""
-
-
-@dataclass(frozen=True)
 class Reader:
     """A format of texts."""
 
     what: str
     """What it is, for people."""
-    recognised: Callable[[Document, Hints], bool]
-    read: Callable[[Document, Hints], Any]
+    recognised: Callable[[Document], object]
+    read: Callable[[Document], Any]
     """The record in a text that is recognised; `InputError` names the line that is wrong."""
     shares_file: bool = False
     """Whether others may stand in the same file."""
 
 
-def _runs(document: Document, hints: Hints) -> list[all_reduce_logs.AllReduceRun]:
-    return all_reduce_logs.read_runs(
-        document.raw_lines, str(document.path), format=all_reduce_logs.recognised(document)
-    )
-
-
 READERS: dict[str, Reader] = {
-    "batch-script": Reader(
-        "a batch script", lambda of, _: batch_scripts.recognised(of), lambda of, _: batch_scripts.read(of)
-    ),
-    "all-reduce-json": Reader(
-        "nccl-tests (JSON)", lambda of, _: all_reduce_json.recognised(of), lambda of, _: all_reduce_json.read(of)
-    ),
+    "batch-script": Reader("a batch script", batch_scripts.recognised, batch_scripts.read),
+    "all-reduce-json": Reader("nccl-tests (JSON)", all_reduce_json.recognised, all_reduce_json.read),
     "all-reduce": Reader(
         "nccl-tests, rccl-tests, OSU or Intel MPI Benchmarks",
-        lambda of, _: bool(all_reduce_logs.recognised(of)),
-        _runs,
+        all_reduce_logs.recognised,
+        lambda of: all_reduce_logs.read_runs(of.raw_lines, str(of.path), format=all_reduce_logs.recognised(of)),
         shares_file=True,
     ),
-    "nccl-debug": Reader(
-        "NCCL_DEBUG=INFO", lambda of, _: nccl_debug.recognised(of), lambda of, _: nccl_debug.read(of), shares_file=True
-    ),
-    "training-log": Reader(
-        "a training log",
-        lambda of, hints: training_logs.recognised(of, hints.pattern),
-        lambda of, hints: training_logs.read(of, hints.pattern),
-        shares_file=True,
-    ),
-    "key-averages": Reader(
-        "a key_averages table", lambda of, _: key_averages.recognised(of), lambda of, _: key_averages.read(of)
-    ),
-    "rates": Reader("a table of rates", lambda of, _: rate_tables.recognised(of), lambda of, _: rate_tables.read(of)),
+    "nccl-debug": Reader("NCCL_DEBUG=INFO", nccl_debug.recognised, nccl_debug.read, shares_file=True),
+    "training-log": Reader("a training log", training_logs.recognised, training_logs.read, shares_file=True),
+    "key-averages": Reader("a key_averages table", key_averages.recognised, key_averages.read),
+    "rates": Reader("a table of rates", rate_tables.recognised, rate_tables.read),
 }
 """In the order in which they are tried."""
 
@@ -99,15 +72,18 @@ def trace(path: Path) -> bool:
     return any(format.recognised(begin) for format in trace_formats.FORMATS.values())
 
 
-def read(path: Path, hints: Hints) -> dict[str, Any]:
-    """Return the records in a file by the names of their readers; `InputError` where no reader knows it."""
-    document = Document.read(path)
+def read(path: Path, pattern: str = "") -> dict[str, Any]:
+    """Return the records in a file by the names of their readers; `InputError` where no reader knows it.
+
+    `pattern` is the user's regular expression for the lines of a training log.
+    """
+    document = Document.read(path, pattern)
     if not document.text.strip():
         raise InputError(f"{path}: empty; {known()}")
     found: dict[str, Any] = {}
     for name, reader in READERS.items():
-        if (not found or reader.shares_file) and reader.recognised(document, hints):
-            found[name] = reader.read(document, hints)
+        if (not found or reader.shares_file) and reader.recognised(document):
+            found[name] = reader.read(document)
             if not reader.shares_file:
                 break
     if not found:

@@ -79,9 +79,9 @@ class LoggedRate:
     """What the median is of, in their order."""
 
 
-def recognised(document: Document, pattern: str = "") -> bool:
+def recognised(document: Document) -> bool:
     """Whether lines of a program that is known are in it, or any that the user's pattern finds."""
-    return any(one.line.search(line) for line in document.lines for one in _programs(pattern))
+    return any(one.line.search(line) for line in document.lines for one in _programs(document.pattern))
 
 
 def _programs(pattern: str) -> Sequence[Program]:
@@ -99,9 +99,9 @@ def _programs(pattern: str) -> Sequence[Program]:
     return [Program("own pattern", own)]
 
 
-def read(document: Document, pattern: str = "") -> LoggedRate:
+def read(document: Document) -> LoggedRate:
     """Return the rate in the log; `InputError` where a number that the pattern finds is none."""
-    for program in _programs(pattern):
+    for program in _programs(document.pattern):
         found = [
             (number, match)
             for number, line in enumerate(document.lines, start=1)

@@ -96,16 +96,16 @@ def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None
     with pytest.raises(
         InputError, match=r"line 1: 'It is slow\.' begins nothing that is known; known are .*nccl-tests"
     ):
-        readers.read(path, readers.Hints())
+        readers.read(path)
     path.write_text("batch,img/s\n1,2\n")
     with pytest.raises(InputError, match="line 1: no heading of worker counts in 'batch,img/s'; expected is a table"):
-        readers.read(path, readers.Hints())
+        readers.read(path)
     path.write_bytes(bytes(range(1, 9)) * 100)
     with pytest.raises(InputError, match="not a text"):
-        readers.read(path, readers.Hints())
+        readers.read(path)
     path.write_text(" \n")
     with pytest.raises(InputError, match="empty; known are"):
-        readers.read(path, readers.Hints())
+        readers.read(path)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from grid import interpolated
 from synthetic import Truth, study
 
-from stallpoint.models.answers.what_if import INTERPOLATED, interpolated
+from stallpoint.models.answers.what_if import INTERPOLATED
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.records.tables import WHAT_IF_GRID

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 import pytest
+from grid import interpolated
 from nightly import first_by_day
 from playwright.sync_api import Browser, Download, Page, sync_playwright
 from report_samples import NOTHING, Tables
 
-from stallpoint.models.answers.what_if import interpolated
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts.render import FORMATS, render
 from stallpoint.report.report import write_report

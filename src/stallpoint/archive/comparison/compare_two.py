@@ -124,9 +124,9 @@ def _text(found: Comparison) -> Iterator[str]:
 
 def _repeats(file: Path, pattern: str) -> pd.DataFrame:
     """Return columns `POINT`, visit and seconds: of a sample for rates, of an iteration, or of an all-reduce."""
-    document = Document.read(file)
-    if training_logs.recognised(document, pattern):
-        return _visits(list(_logged(document, pattern)))
+    document = Document.read(file, pattern)
+    if training_logs.recognised(document):
+        return _visits(list(_logged(document)))
     if format := all_reduce_logs.recognised(document):
         runs = all_reduce_logs.read_runs(document.raw_lines, str(file), format=format)
         rows = [(run.ranks or 1, one) for run in runs for one in run.rows]
@@ -141,9 +141,9 @@ def _repeats(file: Path, pattern: str) -> pd.DataFrame:
     )
 
 
-def _logged(document: Document, pattern: str) -> Iterator[tuple[str, int, float]]:
+def _logged(document: Document) -> Iterator[tuple[str, int, float]]:
     """Return the mean times of blocks of iterations."""
-    found = training_logs.read(document, pattern)
+    found = training_logs.read(document)
     if len(found.values) < MIN_ITERATIONS:
         raise InputError(
             f"{document.path}: {len(found.values)} iterations after the warm-up ({found.program}); {MIN_ITERATIONS} or "

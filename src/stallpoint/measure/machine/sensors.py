@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from stallpoint.measure import constants
@@ -157,9 +156,7 @@ class Sensors:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _open(self, path: Path) -> _File | None:

@@ -21,7 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from stallpoint.errors import CannotRun, InputError, Unavailable, reason
@@ -73,9 +72,7 @@ class Staging:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for folder, lock in self._locks.items():
             if not folder.name.startswith(_KEPT) and _exclusive(lock):
                 _remove(folder)

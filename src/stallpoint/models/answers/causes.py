@@ -28,7 +28,7 @@ import pandas as pd
 from stallpoint.models.answers.fitted import Question
 from stallpoint.models.base.measured import Measured, Point, measured
 from stallpoint.models.base.parts import Parts
-from stallpoint.models.base.statistics import Ensemble, columns, estimate, groups, unknown_ensemble
+from stallpoint.models.base.statistics import Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
 from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
 from stallpoint.records.tables import CAUSES as CAUSES_TABLE
 from stallpoint.records.tables import CRITICAL_PATH, HIDDEN_COMMUNICATION
@@ -251,8 +251,7 @@ def _hidden(measured: Measured, without: Measured | None, isolated: Ensemble) ->
             "hidden_share": 1 - cost / isolated,
             "communication_over_backward": measured.parts.communication / measured.parts.backward,
         }
-    of_columns = (columns(name, ensemble) for name, ensemble in quantities.items())
-    return measured.point.labels() | {column: value for found in of_columns for column, value in found.items()}
+    return {**measured.point.labels(), **columns_of(quantities)}
 
 
 def interventions(

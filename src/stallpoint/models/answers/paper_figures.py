@@ -132,13 +132,7 @@ class NoData:
     """Training data that is available at once: the paper holds it on local SSDs (section IV)."""
 
     def seconds(
-        self,
-        measured: Measured,
-        placement: Placement,
-        batch: int,
-        *,
-        without: Collection[str] = (),
-        readers: int | None = None,
+        self, measured: Measured, placement: Placement, batch: int, *, without: Collection[str] = ()
     ) -> Ensemble:
         """Return zero."""
         return np.zeros(1 + REPLICATES)
@@ -148,6 +142,10 @@ class NoData:
     ) -> tuple[Ensemble, float]:
         """Return `isolated` unchanged: data does not share the link with gradients."""
         return isolated, 1.0
+
+    def changed(self, readers: int | None, staged: bool) -> NoData:
+        """Return itself."""
+        return self
 
 
 def _rows(curve: ScalingCurve, threshold: float) -> Iterator[dict[str, object]]:

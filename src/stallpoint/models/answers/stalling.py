@@ -84,6 +84,13 @@ class Stall:
         return ("stalls" if first != self.largest else "scales"), first
 
     @property
+    def answer(self) -> dict[str, object]:
+        """Columns of a table of stalls: `columns`, and the verdict."""
+        verdict, ranks = self.verdict
+        reached = {"reached": self.reached, "verdict": verdict, "verdict_ranks": ranks}
+        return {**self.columns, **reached, "largest_considered": self.largest}
+
+    @property
     def deciding(self) -> list[int]:
         """Worker counts whose times decide between the likely ones: both ends of each doubling in question."""
         return sorted({ranks for n in self.likely[:-1] for ranks in (n, 2 * n)})

@@ -28,6 +28,7 @@ from stallpoint.models.base.statistics import (
     Scatter,
     bootstrap,
     columns,
+    columns_of,
     generator,
     groups,
     scatter,
@@ -149,16 +150,11 @@ def _gains(pair: Matched, of_throughput: Gains) -> dict[int, Reals]:
 def _accuracy_stalling(pair: Matched, of_throughput: Gains, threshold: float) -> dict[str, object]:
     gained = _gains(pair, of_throughput)
     stall = Stall.of(gained, 2 * max(gained, default=0), threshold)
-    verdict, verdict_ranks = stall.verdict
     labels = {name: value for name, value in _first(pair.curve).labels().items() if name in SERIES}
     return {
         **labels,
         **{column: pair.training[name] for column, name in _STEPS_OF.items()},
-        **stall.columns,
-        "reached": stall.reached,
-        "verdict": verdict,
-        "verdict_ranks": verdict_ranks,
-        "largest_considered": stall.largest,
+        **stall.answer,
     }
 
 
@@ -266,7 +262,7 @@ def _target_time(one: Trained, fastest: Trained | None) -> dict[str, object]:
         "runs": one.runs,
         "runs_reached": one.reached,
         "trial": one.trial,
-        **{name: value for of in _QUANTITIES for name, value in columns(of, getattr(one, of)).items()},
+        **columns_of({name: getattr(one, name) for name in _QUANTITIES}),
         **slower,
         **columns("more_steps", over["steps"]),
         **columns("longer_steps", over["step_time"]),
@@ -309,14 +305,9 @@ def _target_stalling(key: tuple[Any, ...], times: Mapping[int, list[Ensemble]], 
             best[ranks] = min(reached, key=lambda one: float(one[0]))[1:]
     gains = {ranks: np.log(best[ranks] / best[2 * ranks]) for ranks in sorted(best) if 2 * ranks in best}
     stall = Stall.of(gains, 2 * max(gains, default=0), threshold)
-    verdict, verdict_ranks = stall.verdict
     return {
         **dict(zip((*TARGET, "workers_per_node", "basis"), key, strict=True)),
-        **stall.columns,
-        "reached": stall.reached,
-        "verdict": verdict,
-        "verdict_ranks": verdict_ranks,
-        "largest_considered": stall.largest,
+        **stall.answer,
     }
 
 

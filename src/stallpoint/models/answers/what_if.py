@@ -3,33 +3,28 @@ sliders.
 
 The grid covers factors on computing (1 / speed), latency and transfer (1 / bandwidth), evaluated at once: each grid
 point takes the place of a replicate. Factors on gradient bytes and the mini-batch change what is sent and computed, and
-are evaluated one by one. Between grid points the logarithm of the time is interpolated linearly in the logarithms of
-the factors (`interpolated`), except for the mini-batch.
+are evaluated one by one. Between grid points the sliders interpolate the logarithm of the time linearly in the
+logarithms of the factors, except for the mini-batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.stalling import predicted_stall, throughput
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns, unknown_ensemble
-from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
+from stallpoint.models.base.measured import Point
+from stallpoint.models.base.statistics import REPLICATES, columns, columns_of, unknown_ensemble
+from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.scenarios import CHANGED_BY_FACTOR, Scenario, changed_point, predict
-from stallpoint.models.terms.compute import Times
-from stallpoint.models.terms.effects import Effects
-from stallpoint.models.terms.training_cells import Layers
 from stallpoint.records.tables import WHAT_IF, WHAT_IF_GRID
-from stallpoint.study.workers import Placement
 
 _OF_POINT = ("batch", "prefetch", "storage", "workers_per_node", "sync")
 """Changes of the training, not of the cluster."""
@@ -91,7 +86,6 @@ def _scenario_rows(
 
 def _scenario_row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:
     """Return a row without results for `point`, which `scenario` makes of the curve of `measured`."""
-    unknown = unknown_ensemble()
     return {
         **measured.labels(),
         "nodes": point.nodes,
@@ -106,7 +100,7 @@ def _scenario_row(measured: Point, point: Point, scenario: Scenario) -> dict[str
         "scenario_sync": point.sync,
         "link_latency": scenario.link.latency if scenario.link else np.nan,
         "link_bandwidth": scenario.link.bandwidth if scenario.link else np.nan,
-        **{name: value for quantity in QUANTITIES for name, value in columns(quantity, unknown).items()},
+        **columns_of(dict.fromkeys(QUANTITIES, unknown_ensemble())),
         "reached": False,
         "note": "",
     }
@@ -144,8 +138,14 @@ def _rate(curve: ScalingCurve) -> float:
 
 def _grid_rows(cluster: Cluster, curve: ScalingCurve, nodes: Sequence[int]) -> Iterator[dict[str, object]]:
     measured = curve.origin
+    parts: dict[str, Any] = {name: _Central(getattr(cluster, name)) for name in ("compute", "data", "effects")}
+    central = replace(cluster, communication=_central(cluster.communication), **parts)
+    of_replicates = np.ones((1 + REPLICATES, len(STEPS)))
+    of_replicates[: len(POINTS)] = POINTS
+    computing, latency, transfer = of_replicates.T
     for batch, size in product(BATCHES, GRADIENT_BYTES):
-        asked = predict(_asked(cluster), curve, Scenario(batch=batch, gradient_bytes=size), nodes)
+        scenario = Scenario(1 / transfer, latency, 1 / computing, gradient_bytes=size, batch=batch)
+        asked = predict(central, curve, scenario, nodes)
         for n, predicted in sorted(asked.predicted.items()) if asked else ():
             seconds = predicted.parts.iteration_time[: len(POINTS)]
             labels = {
@@ -159,42 +159,6 @@ def _grid_rows(cluster: Cluster, curve: ScalingCurve, nodes: Sequence[int]) -> I
             if np.isfinite(seconds).all():
                 for factors, value in zip(POINTS, seconds, strict=True):
                     yield {**labels, **dict(zip(STEPS, map(float, factors), strict=True)), "iteration": float(value)}
-
-
-def interpolated(grid: pd.DataFrame, factors: Mapping[str, float]) -> float:
-    """Return the iteration time [s] at the factors `INTERPOLATED`, from rows of one curve, worker count and mini-
-    batch."""
-    ordered = grid.sort_values(list(INTERPOLATED))
-    ticks = [np.unique(ordered[name]) for name in INTERPOLATED]
-    value = np.log(ordered["iteration"].to_numpy()).reshape([len(at) for at in ticks])
-    for name, at in zip(INTERPOLATED, ticks, strict=True):
-        factor = np.clip(factors.get(name, 1.0), at[0], at[-1])
-        below = int(np.clip(np.searchsorted(at, factor, side="right") - 1, 0, len(at) - 2))
-        part = np.log(factor / at[below]) / np.log(at[below + 1] / at[below])
-        value = (1 - part) * value[below] + part * value[below + 1]
-    return float(np.exp(value))
-
-
-# --- the model at all points at once -------------------------------------------------------------
-
-
-def _asked(cluster: Cluster) -> Cluster:
-    """Return `cluster` without uncertainty, with a grid point in place of each replicate."""
-    factors = np.ones((1 + REPLICATES, len(STEPS)))
-    factors[: len(POINTS)] = POINTS
-    computing, latency, transfer = factors.T
-    links = {
-        scheme: _central(link).changed(latency=latency, bandwidth=1 / transfer)
-        for scheme, link in cluster.communication.items()
-    }
-    known = cluster.effects
-
-    def effects(point: Point, held_out: bool = True) -> Effects:
-        found: Effects = _central(known(point, held_out))
-        return found
-
-    compute = _Compute(cluster.compute, computing)
-    return replace(cluster, compute=compute, communication=links, data=_Data(cluster.data), effects=effects)
 
 
 def _central(thing: Any) -> Any:
@@ -213,45 +177,18 @@ def _central(thing: Any) -> Any:
     return thing
 
 
-@dataclass(frozen=True)
-class _Compute:
-    """Layer times scaled by a factor for each replicate."""
+class _Central:
+    """A part of a cluster without uncertainty: what it returns repeats the estimate."""
 
-    original: ComputingTimes
-    factor: Ensemble
+    def __init__(self, original: Any) -> None:
+        self._original = original
 
-    @property
-    def layers(self) -> Mapping[str, Layers]:
-        return self.original.layers
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return _central(self._original(*args, **options))
 
-    def times(
-        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
-    ) -> Times | None:
-        found = self.original.times(network, hardware, batch, prefetch=prefetch, without=without)
-        central: Times | None = _central(found)
-        return central and central.scaled(self.factor)
-
-
-@dataclass(frozen=True)
-class _Data:
-    """Reading times without uncertainty."""
-
-    original: Any
-
-    def seconds(
-        self,
-        measured: Measured,
-        placement: Placement,
-        batch: int,
-        *,
-        without: Collection[str] = (),
-        readers: int | None = None,
-    ) -> Ensemble:
-        found: Ensemble = _central(self.original.seconds(measured, placement, batch, without=without, readers=readers))
-        return found
-
-    def sharing_link(self, *args: Any) -> Any:
-        return _central(self.original.sharing_link(*args))
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._original, name)
+        return _Central(value) if callable(value) else value
 
 
 def _scenarios(fitted: FittedStudy) -> list[dict[str, object]]:

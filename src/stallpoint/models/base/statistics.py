@@ -448,6 +448,11 @@ def columns(name: str, ensemble: Ensemble) -> dict[str, float]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), estimate(ensemble), strict=True))
 
 
+def columns_of(quantities: Mapping[str, Ensemble]) -> dict[str, float]:
+    """Return the `columns` of several quantities, by name."""
+    return {column: value for name, ensemble in quantities.items() for column, value in columns(name, ensemble).items()}
+
+
 def shrink_to_one(factor: Ensemble, usual: float, doubt: Ensemble | float = 0.0) -> Ensemble:
     """Shrink an uncertain factor towards 1: normal prior on its logarithm with standard deviation `usual`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import Ensemble
@@ -41,13 +41,7 @@ class DataTimes(Protocol):
     """t_io at any b; `stallpoint.models.terms.data.TrainingData` has the measured ones."""
 
     def seconds(
-        self,
-        measured: Measured,
-        placement: Placement,
-        batch: int,
-        *,
-        without: Collection[str] = (),
-        readers: int | None = None,
+        self, measured: Measured, placement: Placement, batch: int, *, without: Collection[str] = ()
     ) -> Ensemble:
         """As `TrainingData.seconds`."""
         ...
@@ -58,13 +52,13 @@ class DataTimes(Protocol):
         """As `TrainingData.sharing_link`."""
         ...
 
-
-class CalibratedEffects(Protocol):
-    """Time that training at a point adds to its isolated parts; `terms.contention` calibrates it."""
-
-    def __call__(self, point: Point, held_out: bool = False) -> Effects:
-        """As `Contention.effects`."""
+    def changed(self, readers: int | None, staged: bool) -> DataTimes:
+        """As `TrainingData.changed`."""
         ...
+
+
+CalibratedEffects: TypeAlias = Callable[[Point, bool], Effects]
+"""Time that training at a point adds to its isolated parts, as `Contention.effects` gives it."""
 
 
 def no_effects(point: Point, held_out: bool = False) -> Effects:

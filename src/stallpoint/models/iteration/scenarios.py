@@ -16,17 +16,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.measured import MATRIX_LAYERS, Measured, Point
+from stallpoint.models.base.measured import MATRIX_LAYERS, Point
 from stallpoint.models.base.statistics import Ensemble
-from stallpoint.models.iteration.cluster import CalibratedEffects, Cluster, ComputingTimes, DataTimes
+from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.terms.communication import law_name, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
-from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.training_cells import Layers
-from stallpoint.study.workers import Placement, counts
+from stallpoint.study.workers import counts
 
 AS_MEASURED = "as measured"
 
@@ -43,11 +42,11 @@ class Link:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Differences from the measured cluster; numbers are factors on measured values."""
+    """Differences from the measured cluster; numbers, or one of each replicate, are factors on measured values."""
 
-    bandwidth: float = 1.0
-    latency: float = 1.0
-    compute_speed: float = 1.0
+    bandwidth: float | Ensemble = 1.0
+    latency: float | Ensemble = 1.0
+    compute_speed: float | Ensemble = 1.0
     """Of forward and backward pass and update; not of the copy to the device."""
     gradient_bytes: float = 1.0
     batch: float = 1.0
@@ -122,50 +121,14 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
         scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth) for scheme, link in links.items()
     }
     compute = _Changed(cluster.compute, scenario.compute_speed, scenario.gradient_bytes, scenario.launches)
-    data = _ChangedData(cluster.data, scenario.readers, scenario.staged)
-    effects: CalibratedEffects = cluster.effects
-    if scenario.straggling != 1:
-        effects = _ChangedEffects(cluster.effects, scenario.straggling)
+    unchanged = scenario.readers is None and not scenario.staged
+    data = cluster.data if unchanged else cluster.data.changed(scenario.readers, scenario.staged)
+
+    def effects(point: Point, held_out: bool) -> Effects:
+        known = cluster.effects(point, held_out)
+        return replace(known, straggling=known.straggling * scenario.straggling)
+
     return replace(cluster, compute=compute, communication=links, data=data, effects=effects)
-
-
-@dataclass(frozen=True)
-class _ChangedData:
-    """Data read by other numbers of threads, or by each node from its own copy."""
-
-    original: DataTimes
-    readers: int | None
-    staged: bool
-
-    def seconds(
-        self,
-        measured: Measured,
-        placement: Placement,
-        batch: int,
-        *,
-        without: Collection[str] = (),
-        readers: int | None = None,
-    ) -> Ensemble:
-        there = (1, 1) if self.staged else placement
-        return self.original.seconds(measured, there, batch, without=without, readers=self.readers or readers)
-
-    def sharing_link(
-        self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
-    ) -> tuple[Ensemble, Ensemble | float]:
-        on_link = None if self.staged else traffic
-        return self.original.sharing_link(measured, isolated, ranks_per_node, batch, on_link)
-
-
-@dataclass(frozen=True)
-class _ChangedEffects:
-    """Effects of training with the wait for the slowest worker multiplied by `factor`."""
-
-    original: CalibratedEffects
-    factor: float
-
-    def __call__(self, point: Point, held_out: bool = False) -> Effects:
-        known = self.original(point, held_out)
-        return replace(known, straggling=known.straggling * self.factor)
 
 
 @dataclass(frozen=True)
@@ -173,7 +136,7 @@ class _Changed:
     """Layer times with factors on compute speed, gradient bytes and kernel launch times."""
 
     original: ComputingTimes
-    speed: float
+    speed: float | Ensemble
     gradient_bytes: float
     launches: float
     layers: Mapping[str, Layers] = field(init=False)

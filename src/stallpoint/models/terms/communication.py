@@ -57,24 +57,6 @@ _SIZE = [*_SCHEME, "nodes", "ranks", "message_bytes"]
 _CALL = [*_SIZE, "cell", "repeat", "visit", "sample"]
 
 
-@dataclass(frozen=True)
-class SizeResiduals:
-    """Residuals of measured bandwidth terms from the line: a bent curve has fewer pieces than sizes."""
-
-    sizes: Reals
-    """Rising, bytes."""
-    log_ratio: Ensemble
-    """Log of measured over fitted, [1 + REPLICATES, sizes]."""
-
-    def __call__(self, sizes: Reals) -> Ensemble:
-        """Return the factor at `sizes` bytes [...], interpolated in the logarithm of the size."""
-        position = np.interp(np.log(np.maximum(sizes, 1.0)), np.log(self.sizes), np.arange(len(self.sizes)))
-        below = np.minimum(position.astype(np.int64), len(self.sizes) - 1)
-        above = np.minimum(below + 1, len(self.sizes) - 1)
-        part = position - below
-        return np.asarray(np.exp((1 - part) * self.log_ratio[:, below] + part * self.log_ratio[:, above]))
-
-
 MIN_CO_RUN_SHARE = 1e-3
 """Smallest reported part of a message's time lost to computing, or the reverse: noise keeps it above 0."""
 MIN_SHARE_BETWEEN_NODES = 0.2
@@ -99,8 +81,9 @@ class Fit:
     """Median of \\|fit - measured\\| / measured."""
     inside: Inside | None = None
     """Part inside a node, before messages go between nodes; None unless each node counts as one."""
-    size_residuals: SizeResiduals | None = None
-    """Residuals of the measured sizes from the line; None for a law over placements."""
+    size_residuals: Departures | None = None
+    """Residuals of measured bandwidth terms from the line, as a bent curve has fewer pieces than sizes; None for a law
+    over placements."""
     departures: Departures | None = None
     """Residuals of the law at measured placements, and beyond them; None for one placement, and where unknown."""
     rival: Fit | None = None
@@ -237,7 +220,7 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
     if parties > 1:
         more_latency, more_bandwidth = fit.line.parts(sizes, *fit.laws.factors(parties, sizes))
         if fit.size_residuals is not None:
-            more_bandwidth = more_bandwidth * fit.size_residuals(sizes)
+            more_bandwidth = more_bandwidth * fit.size_residuals(parties, sizes)
         if fit.departures is not None:
             factor = fit.departures(parties, sizes)
             more_latency, more_bandwidth = more_latency * factor, more_bandwidth * factor
@@ -476,11 +459,11 @@ def _fit(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside 
     )
 
 
-def _size_residuals(points: Samples, line: PiecewiseLine) -> SizeResiduals:
+def _size_residuals(points: Samples, line: PiecewiseLine) -> Departures:
     latency, bandwidth = line.parts(points.sizes, points.latency, points.bandwidth)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log((points.seconds - latency) / bandwidth)
     # Where latency dominates, the remainder is noise and gets no weight.
     known = np.where(np.isfinite(ratio) & (bandwidth > latency), np.clip(ratio, -MAX_RESIDUAL, MAX_RESIDUAL), 0.0)
     order = np.argsort(points.sizes)
-    return SizeResiduals(points.sizes[order], known[:, order])
+    return Departures(np.zeros(1), points.sizes[order], known[:, None, order])

@@ -18,7 +18,7 @@ from stallpoint.models.base.statistics import (
     Ensemble,
     Reals,
     bootstrap,
-    columns,
+    columns_of,
     generator,
     groups,
     scatter,
@@ -292,8 +292,4 @@ def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dic
             here, largest = times[:, index], times[:, -1]
             with np.errstate(divide="ignore", invalid="ignore"):  # a total of 0 has no shares, a time of 0 no speedup
                 share, speedup = here / seconds[ALL][:, index], largest / here
-            yield labels | _columns({"seconds": here, "share": share, "speedup": speedup})
-
-
-def _columns(quantities: Mapping[str, Ensemble]) -> dict[str, object]:
-    return {column: value for name, ensemble in quantities.items() for column, value in columns(name, ensemble).items()}
+            yield labels | columns_of({"seconds": here, "share": share, "speedup": speedup})

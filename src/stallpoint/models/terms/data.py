@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -50,6 +52,8 @@ class TrainingData:
         refuse(storage_reads, "storage_reads", ["seconds", "bytes"])
         self._seed = seed
         self._shared = frozenset(shared_links)
+        self._asked_readers: int | None = None
+        self._staged = False
         self._sample_bytes = storage_reads.groupby(["hardware", "storage"])["bytes"].mean().to_dict()
         self._readers = {path: cell.readers for path, cell in trained(runs).items()}
         self._isolated = steps[steps["ranks"] == 1]
@@ -65,18 +69,11 @@ class TrainingData:
         self._passes = {at: [_read(rows, key, seed) for key, rows in _likest(of)] for at, of in passes.items()}
 
     def seconds(
-        self,
-        measured: Measured,
-        placement: Placement,
-        batch: int,
-        *,
-        without: Collection[str] = (),
-        readers: int | None = None,
+        self, measured: Measured, placement: Placement, batch: int, *, without: Collection[str] = ()
     ) -> Ensemble:
         """t_io of the series of `measured` at b = `batch` and `placement`, [1 + REPLICATES]; not a number if unknown.
 
-        With prefetching the reader threads share the work: as many as there are, unless `readers` says otherwise.
-        `without` names cells that may not be used.
+        With prefetching the reader threads share the work. `without` names cells that may not be used.
         """
         point = measured.point
         rows = self._rows(point.hardware, point.storage, point.prefetch, without)
@@ -84,9 +81,17 @@ class TrainingData:
             return np.array(np.nan)
         sample = self._sample(rows)
         read, decode = sample[:, 0], sample[:, 1]
-        readers = (readers or self._readers[measured.cells[0]]) if point.prefetch else 1
-        slowdown = self._slowdown(point.hardware, point.storage, readers, float(read[0]), placement)
+        readers = (self._asked_readers or self._readers[measured.cells[0]]) if point.prefetch else 1
+        at_once = (1, 1) if self._staged else placement
+        slowdown = self._slowdown(point.hardware, point.storage, readers, float(read[0]), at_once)
         return batch * (read * slowdown + decode) / readers
+
+    def changed(self, readers: int | None, staged: bool) -> Self:
+        """Return the same with so many `readers` of a worker (None: unchanged), or, `staged`, with a copy on each node
+        that is read as fast as a single worker reads the storage."""
+        found = copy(self)
+        found._asked_readers, found._staged = readers, staged
+        return found
 
     def concurrent_reads(self) -> Iterator[ConcurrentReads]:
         """Return every storage read by two numbers of workers, in the order nearest to that of training."""
@@ -104,7 +109,7 @@ class TrainingData:
         point = measured.point
         storage = (point.hardware, point.storage)
         shared = storage in self._shared or point.storage in self._shared
-        if traffic is None or not np.any(traffic.gradient_bytes) or not point.prefetch or not shared:
+        if traffic is None or not np.any(traffic.gradient_bytes) or not point.prefetch or not shared or self._staged:
             return isolated, 1.0
         if storage not in self._sample_bytes:
             return np.full_like(isolated, np.nan), np.nan

@@ -7,7 +7,7 @@ alone would allow is the roofline, max(operations / peak, bytes / bandwidth).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.base.frames import refuse
-from stallpoint.models.base.statistics import Ensemble, bootstrap, columns, generator, groups, scatter, visits_of
+from stallpoint.models.base.statistics import Ensemble, bootstrap, columns_of, generator, groups, scatter, visits_of
 from stallpoint.models.terms.batch_law import (
     LINEAR,
     MIN_TO_CHOOSE,
@@ -199,8 +199,4 @@ def _speedup_rows(key: tuple[str, str], rows: pd.DataFrame, seed: int) -> Iterat
                 "speedup": largest / seconds,
             }
             roofline = known.roofline(b, shape.k, shape.n) if known and shape.degenerate else np.nan
-            yield {**labels, "worker_batch": b, **_columns(quantities), "roofline": roofline}
-
-
-def _columns(quantities: Mapping[str, Ensemble]) -> dict[str, object]:
-    return {column: value for name, ensemble in quantities.items() for column, value in columns(name, ensemble).items()}
+            yield {**labels, "worker_batch": b, **columns_of(quantities), "roofline": roofline}
