@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, script_answers
-from stallpoint.explain.explanation import Explanation, Input
 from stallpoint.explain.rate_answers import Options
-from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, Cause, Finding
+from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, Cause, Finding, in_json, in_terminal
 from stallpoint.inputs import probe_records, readers, study_results
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.inputs.batch_scripts import BatchScript
@@ -23,6 +22,30 @@ from stallpoint.text import number
 
 MAX_FILES = 1000
 TRACE, STUDY, PROBE = "trace", "study", "probe"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file and its recognised content."""
+
+    file: str
+    recognised: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Findings of all files."""
+
+    inputs: Sequence[Input]
+    answers: Sequence[Finding]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return ``inputs`` and ``answers`` as JSON has them."""
+        return {"inputs": [asdict(one) for one in self.inputs], "answers": in_json(self.answers)}
+
+    def in_words(self) -> str:
+        """Return the answers for people."""
+        return in_terminal(self.answers)
 
 
 @dataclass

@@ -350,12 +350,12 @@ def _measured(series: Series, subject: str, curve: Curve) -> Finding:
         notes.append(_odd(curve))
         doubt = "but not of the same settings"
     else:
-        causes = tuple(_causes(series, curve))
+        causes = tuple(sorted(_losses(curve), key=lambda cause: -(cause.share or 0)))
     if counts[-1] / counts[-2] > 2.5 or len(counts) == 2:
         asks.append(_gap(series, curve))
     effs = [f"{100 * curve.efficiency(count):.0f} % at {count}" for count in _shown(curve)]
     fits = f"{_listed(curve.rates[count] for count in counts[-6:])} {series.unit}; efficiency {', '.join(effs)}"
-    if verdict == STALLS and stall is not None and (crossed := _probe(series, curve, stall)):
+    if verdict == STALLS and stall is not None and (crossed := _probe(curve, stall)):
         asks.append(crossed)
     return Finding(
         "rates",
@@ -406,7 +406,7 @@ def _gap(series: Series, curve: Curve) -> str:
     return f"a rate on {middle} {series.counted}: between {counts[-2]} and {counts[-1]} nothing is measured"
 
 
-def _probe(series: Series, curve: Curve, stall: int) -> str:
+def _probe(curve: Curve, stall: int) -> str:
     """Return the measurement that distinguishes a slow link from a slow server."""
     if not curve.full_node:
         return "how many workers a node has (--workers-per-node), and whether one server or file system feeds all"
@@ -415,13 +415,8 @@ def _probe(series: Series, curve: Curve, stall: int) -> str:
     return f"time an all-reduce of the gradients' size on {few}:  all_reduce_perf -b 64M -e 256M -f 2"
 
 
-def _causes(series: Series, curve: Curve) -> Iterator[Cause]:
-    """Yield why workers lose, the largest share first."""
-    found = sorted(_losses(series, curve), key=lambda cause: -(cause.share or 0))
-    yield from found
-
-
-def _losses(series: Series, curve: Curve) -> Iterator[Cause]:
+def _losses(curve: Curve) -> Iterator[Cause]:
+    """Yield why workers lose."""
     counts, node = curve.counts, curve.full_node
     if curve.stall is not None and curve.verdict != SCALES:
         yield _saturated(curve, curve.stall)

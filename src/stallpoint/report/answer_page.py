@@ -7,7 +7,7 @@ from html import escape
 
 import pandas as pd
 
-from stallpoint.explain.explanation import Explanation
+from stallpoint.explain.answering import Explanation
 from stallpoint.findings.finding import Finding
 from stallpoint.report.charts import axes, shapes
 from stallpoint.report.charts.render import Spec, to_spec

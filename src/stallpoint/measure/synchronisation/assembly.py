@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torch import nn
+
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.compression import reducer
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.fusion import Fusion
 from stallpoint.measure.synchronisation.gradients import Gradients
-from stallpoint.measure.synchronisation.interface import Part, Worker, unsharded
+from stallpoint.measure.synchronisation.interface import Part, Synchronisation, Worker, unsharded
 from stallpoint.measure.synchronisation.message_exchange import Empty, Exchange, ParameterServer, Sum
-from stallpoint.measure.synchronisation.no_exchange import NoExchange
 from stallpoint.strategies.buckets import buckets
 from stallpoint.strategies.presets import Preset
 from stallpoint.strategies.strategy import load
+
+
+class NoExchange(Synchronisation):
+    """Synchronisation of one worker, or of workers that do not communicate: gradients stay as they are."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
 
 
 def begin(preset: Preset, worker: Worker) -> Part:

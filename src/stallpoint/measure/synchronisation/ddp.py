@@ -33,8 +33,6 @@ _POWERSGD_BEGINS = 2
 class DataParallel(Synchronisation):
     """A `Synchronisation` by DistributedDataParallel and `preset`; `waiting` is called at waits in an update."""
 
-    updates = False
-
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
         """See `assembly`."""
@@ -76,7 +74,7 @@ class DataParallel(Synchronisation):
 
     def clear(self) -> None:
         """Forget the gradients and the buckets."""
-        self.network.zero_grad(set_to_none=True)
+        super().clear()
         self._buckets.clear()
 
     def close(self, *, wait: bool) -> None:

@@ -19,8 +19,6 @@ from stallpoint.strategies.presets import Preset
 class Exchanging(Synchronisation):
     """Workers whose weights differ between exchanges; times the message, and counts iterations."""
 
-    updates = False
-
     def __init__(self, replica: Replica, preset: Preset) -> None:
         self.network, self._layers = replica.network, replica.layers
         self._world, self._clock, self._preset = replica.world, replica.clock, preset
@@ -47,7 +45,7 @@ class Exchanging(Synchronisation):
 
     def clear(self) -> None:
         """Forget the gradients and the message."""
-        self.network.zero_grad(set_to_none=True)
+        super().clear()
         self._message = None
 
     @contextmanager

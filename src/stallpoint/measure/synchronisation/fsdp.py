@@ -42,8 +42,6 @@ class FullySharded(Synchronisation):
     `CannotRun` for a network that FSDP2 cannot wrap.
     """
 
-    updates = False
-
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
         """See `assembly`."""
@@ -119,7 +117,7 @@ class FullySharded(Synchronisation):
 
     def clear(self) -> None:
         """Forget the gradients and the collectives."""
-        self.network.zero_grad(set_to_none=True)
+        super().clear()
         self._timing.clear()
 
     def close(self, *, wait: bool) -> None:

@@ -71,7 +71,7 @@ class Synchronisation(Protocol):
 
     network: nn.Module
     """The network that is trained."""
-    updates: bool
+    updates: bool = False
     """Whether the synchronisation also updates the weights."""
     apart: bool = False
     """Whether workers update their own weights, so that a loss is not divided by their number."""
@@ -136,9 +136,11 @@ class Synchronisation(Protocol):
 
     def transfers(self) -> Mapping[int, Transfer]:
         """Return the transfers of gradients since the start of the iteration, by layer; all have ended."""
+        return {}
 
     def clear(self) -> None:
         """Forget the gradients, once the weights are updated."""
+        self.network.zero_grad(set_to_none=True)
 
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
         """Calibrate with the times when the layers' gradients were complete in the last iteration, s since its
@@ -163,6 +165,7 @@ class Synchronisation(Protocol):
 
     def close(self, *, wait: bool) -> None:
         """Close; with `wait`, after pending communication, and on all ranks."""
+        return
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,6 @@ class SplitLayers(Synchronisation):
     The network is not changed: a copy of it with this rank's share of those layers is trained.
     """
 
-    updates = False
-
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
         """See `assembly`."""
@@ -123,7 +121,7 @@ class SplitLayers(Synchronisation):
     def clear(self) -> None:
         """Forget the gradients and the all-gathers."""
         self._others.clear()
-        self.network.zero_grad(set_to_none=True)
+        super().clear()
         self._exchanges.clear()
 
     def close(self, *, wait: bool) -> None:

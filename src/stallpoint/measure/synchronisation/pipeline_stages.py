@@ -10,7 +10,7 @@ bubble could not be measured. So the schedule is written out here, over MPI.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
@@ -27,7 +27,7 @@ from stallpoint.measure.clock import Mark
 from stallpoint.measure.device import thread_for
 from stallpoint.measure.synchronisation.interface import Part, Synchronisation, Worker, parameters
 from stallpoint.measure.training.passes import Ends, Passes
-from stallpoint.measure.training.transfers import Received, Transfer
+from stallpoint.measure.training.transfers import Received
 from stallpoint.networks.cutting import Cutting
 from stallpoint.strategies.families.pipeline_family import FORWARD, Pipeline
 from stallpoint.strategies.presets import Preset
@@ -39,8 +39,6 @@ _KINDS = (torch.float32, torch.int64)
 
 class Stage(Synchronisation):
     """This rank's stage of `network`; stages begin with the layers `starts`."""
-
-    updates = False
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
@@ -127,13 +125,9 @@ class Stage(Synchronisation):
         """See `Synchronisation`."""
         return [Received(*map(self._clock.seconds, marks)) for marks in self._received]
 
-    def transfers(self) -> Mapping[int, Transfer]:
-        """Return an empty list: a pipeline sums no gradients."""
-        return {}
-
     def clear(self) -> None:
         """Forget the gradients and the received messages. Pending messages go on: others may be computing."""
-        self.network.zero_grad(set_to_none=True)
+        super().clear()
         self._received = []
         self._sending = [sending for sending in self._sending if not sending.done() or sending.result()]
 

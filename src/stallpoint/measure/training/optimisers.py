@@ -7,6 +7,7 @@ matrices and filters (You et al. 2017; Goyal et al. 2017, section 5.1).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -22,26 +23,11 @@ EPSILON = 1e-6
 al. 2020, section 4)."""
 
 
-class RecipeOptimiser:
-    """Optimiser of a recipe; gradients have the factor `loss_scale`.
+class Stepwise(ABC):
+    """Optimiser whose `step_size` follows from the step, counted from 0; gradients have the factor `loss_scale`."""
 
-    `step_size` is that of each step, counted from 0; without it all steps have the recipe's.
-    """
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        parameters: Iterable[nn.Parameter],
-        step_size: Callable[[int], float] | None = None,
-        *,
-        loss_scale: float = 1.0,
-    ) -> None:
-        self._recipe, self._scale = recipe, loss_scale
-        self._size_of = step_size or (lambda _: recipe.step_size)
-        moved = list(parameters)
-        self._means = {id(weights): torch.zeros_like(weights) for weights in moved}
-        self._squares = {id(weights): torch.zeros_like(weights) for weights in moved if recipe.optimiser == "lamb"}
-        self._step = 0
+    def __init__(self, step_size: Callable[[int], float], loss_scale: float) -> None:
+        self._size_of, self._scale, self._step = step_size, loss_scale, 0
 
     def begin(self, step: int) -> None:
         """Set the step, counted from 0."""
@@ -57,6 +43,31 @@ class RecipeOptimiser:
         for weights in parameters:
             if weights.grad is not None:
                 self._move(weights, weights.grad / self._scale)
+
+    @abstractmethod
+    def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
+        """Update one parameter."""
+
+
+class RecipeOptimiser(Stepwise):
+    """Optimiser of a recipe.
+
+    `step_size` is that of each step, counted from 0; without it all steps have the recipe's.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        parameters: Iterable[nn.Parameter],
+        step_size: Callable[[int], float] | None = None,
+        *,
+        loss_scale: float = 1.0,
+    ) -> None:
+        super().__init__(step_size or (lambda _: recipe.step_size), loss_scale)
+        self._recipe = recipe
+        moved = list(parameters)
+        self._means = {id(weights): torch.zeros_like(weights) for weights in moved}
+        self._squares = {id(weights): torch.zeros_like(weights) for weights in moved if recipe.optimiser == "lamb"}
 
     @property
     def state(self) -> Sequence[torch.Tensor]:
@@ -90,8 +101,8 @@ class RecipeOptimiser:
             weights.sub_(size * (gradient + recipe.momentum * mean if recipe.optimiser == "nesterov" else mean))
 
 
-class Adagrad:
-    """Adagrad with this `step_size` of each step, counted from 0; gradients bear the factor `loss_scale`.
+class Adagrad(Stepwise):
+    """Adagrad.
 
     Duchi et al. (2011), diagonal; Dean et al. (2012), section 4.1, have the rates at the servers, each for its
     own share.
@@ -100,30 +111,17 @@ class Adagrad:
     def __init__(
         self, parameters: Iterable[nn.Parameter], step_size: Callable[[int], float], *, loss_scale: float = 1.0
     ) -> None:
-        self._size_of, self._scale, self._step = step_size, loss_scale, 0
+        super().__init__(step_size, loss_scale)
         self._squares = {id(weights): torch.zeros_like(weights) for weights in parameters}
-
-    def begin(self, step: int) -> None:
-        """Set the step, counted from 0."""
-        self._step = step
-
-    def step_size(self, step: int) -> float:
-        """Return the size of a step, counted from 0."""
-        return self._size_of(step)
 
     @property
     def state(self) -> Sequence[torch.Tensor]:
         """State: sums of squared gradients."""
         return list(self._squares.values())
 
-    @torch.no_grad()
-    def step(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Update these parameters if they have gradients."""
-        for weights in parameters:
-            if weights.grad is not None:
-                gradient = weights.grad / self._scale
-                square = self._squares[id(weights)].add_(gradient.square())
-                weights.sub_(self.step_size(self._step) * gradient / (square.sqrt() + EPSILON))
+    def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
+        square = self._squares[id(weights)].add_(gradient.square())
+        weights.sub_(self.step_size(self._step) * gradient / (square.sqrt() + EPSILON))
 
 
 def _ratio(norm: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
