@@ -13,8 +13,6 @@ from stallpoint.explain.rate_answers import Options
 from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, Cause, Finding, in_json, in_terminal
 from stallpoint.inputs import probe_records, readers, study_results
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
-from stallpoint.inputs.batch_scripts import BatchScript
-from stallpoint.inputs.key_averages import KeyAverage
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.inputs.rate_tables import RateRow, Rates
 from stallpoint.inputs.training_logs import LoggedRate
@@ -170,17 +168,15 @@ def _of_all_reduces(found: Found, options: Options) -> Iterator[Finding]:
 
 def _of_nccl(found: Found, _: Options) -> Iterator[Finding]:
     for path, log in found.of("nccl-debug"):
-        of_log: NcclLog = log
-        finding = nccl_answers.answer(path.name, of_log)
+        finding = nccl_answers.answer(path.name, log)
         # Of a benchmark's log that says no more than its start, the benchmark is the answer.
-        if finding.causes or of_log.via or path not in [other for other, _ in found.of("all-reduce")]:
+        if finding.causes or log.via or path not in [other for other, _ in found.of("all-reduce")]:
             yield finding
 
 
 def _of_scripts(found: Found, _: Options) -> Iterator[Finding]:
     for path, script in found.of("batch-script"):
-        of_file: BatchScript = script
-        yield script_answers.answer(path.name, of_file)
+        yield script_answers.answer(path.name, script)
 
 
 SENDING = ("nccl", "rccl", "all_reduce", "allreduce", "c10d::", "gloo:", "oneccl")
@@ -188,9 +184,8 @@ SENDING = ("nccl", "rccl", "all_reduce", "allreduce", "c10d::", "gloo:", "oneccl
 
 def _of_key_averages(found: Found, _: Options) -> Iterator[Finding]:
     for path, rows in found.of("key-averages"):
-        table: list[KeyAverage] = rows
-        on_device = any(row.device_seconds for row in table)
-        took = {row.name: row.device_seconds if on_device else row.cpu_seconds for row in table}
+        on_device = any(row.device_seconds for row in rows)
+        took = {row.name: row.device_seconds if on_device else row.cpu_seconds for row in rows}
         total = sum(took.values()) or 1.0
         communication = sum(seconds for name, seconds in took.items() if any(word in name.lower() for word in SENDING))
         first = sorted(took, key=lambda name: -took[name])[:3]

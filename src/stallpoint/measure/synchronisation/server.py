@@ -63,7 +63,7 @@ class Connection(Protocol):
     """The methods of a socket that are needed."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """Receive; return the bytes received, 0 if the other end the socket is closed the connection."""
+        """Receive; return the bytes received, 0 if the other end closed the connection."""
 
     def sendall(self, data: memoryview | bytes, /) -> None:
         """Send all of it."""
@@ -237,7 +237,7 @@ class Server:
 
 
 def received(connection: Connection, size: int) -> bytearray:
-    """Receive so many bytes; raises `ConnectionError` if the other end the socket is closed the connection."""
+    """Receive so many bytes; raises `ConnectionError` if the other end closed the connection."""
     data = bytearray(size)
     _fill(connection, memoryview(data))
     return data

@@ -49,7 +49,7 @@ REDUCTION_LAWS: dict[str, ReductionLaw] = {
     "broadcast": ReductionLaw(_steps, _steps),
     "send-receive": ReductionLaw(np.ones_like, np.ones_like),
 }
-"""``index`` is for one number of nodes and of workers on each, the others for all. p is the number of ranks, for
+"""``place`` is for one number of nodes and of workers on each, the others for all. p is the number of ranks, for
 `HIERARCHICAL` that of nodes. Operations other than all-reduces are called by their names."""
 
 
