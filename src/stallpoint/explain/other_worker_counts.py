@@ -57,7 +57,7 @@ class NotIdentifiable(LookupError):
 
 @dataclass(frozen=True)
 class IterationCollectives:
-    """Collectives of one iteration in the order of their starts, as in `Cycle`; [collectives] each."""
+    """Collectives of one iteration, or of a trace, in the order of their starts, as in `Cycle`; [collectives] each."""
 
     rounds: Reals
     """Rounds over those of a reduce-scatter: 2 for an all-reduce; 0 for a collective that stays as traced."""
@@ -69,6 +69,29 @@ class IterationCollectives:
     """Duration on the last-arriving rank, s; inf if only one rank was traced."""
     all_reduces: npt.NDArray[np.bool_]
     """Which of them are all-reduces among all workers."""
+
+    @classmethod
+    def of(cls, rank: Rank, least: Reals | None = None) -> IterationCollectives:
+        """Return the collectives of all iterations of a trace, in the order of the trace; `least` as in `learn`."""
+        kinds, among_all = rank.collectives.kind, rank.groups.data
+        factors = np.array([rank.groups.replicas if kind == ALL_GATHER else 1.0 for kind in kinds])
+        return cls(
+            np.array([ROUNDS.get(kind, 0) for kind in kinds], np.float64) * among_all,
+            np.asarray(rank.collectives.bytes * factors),
+            rank.collectives.seconds,
+            np.full(len(kinds), np.inf) if least is None else least,
+            np.array([kind == ALL_REDUCE for kind in kinds], np.bool_) & among_all,
+        )
+
+    def at(self, places: npt.NDArray[np.int64]) -> IterationCollectives:
+        """Return those at some places."""
+        return IterationCollectives(*(getattr(self, of.name)[places] for of in fields(self)))
+
+    def transfers(self, workers: int) -> Transfers:
+        """Return what so many replicas sent, without what stays as it was traced."""
+        sent = self.at(np.flatnonzero(self.rounds))
+        taken, told = np.minimum(sent.seconds, sent.least), np.isfinite(sent.least)
+        return Transfers(np.full(len(taken), float(workers)), sent.rounds, sent.bytes, taken, told)
 
 
 @dataclass(frozen=True)
@@ -123,13 +146,8 @@ class Transfers:
     @classmethod
     def of(cls, rank: Rank, least: Reals | None = None) -> Transfers:
         """Return the transfers of known size in a trace; `least` as in `learn`."""
-        collectives, workers = rank.collectives, rank.groups.replicas
-        rounds, sizes = _rounds(rank), _bytes(rank)
-        least = np.full(len(collectives), np.inf) if least is None else least
-        own = (rounds > 0) & (collectives.bytes >= 0)
-        without_waiting = np.isfinite(least[own])
-        taken = np.minimum(collectives.seconds, least)[own]
-        return cls(np.full(int(own.sum()), float(workers)), rounds[own], sizes[own], taken, without_waiting)
+        found = IterationCollectives.of(rank, least).transfers(rank.groups.replicas)
+        return found.where(found.bytes >= 0)
 
     def __add__(self, other: Transfers) -> Transfers:
         """Return both, concatenated."""
@@ -139,17 +157,6 @@ class Transfers:
     def where(self, chosen: npt.NDArray[np.bool_]) -> Transfers:
         """Return the `chosen` transfers."""
         return Transfers(*(getattr(self, of.name)[chosen] for of in fields(self)))
-
-
-def _rounds(rank: Rank) -> Reals:
-    """Of each collective of a trace, as in `IterationCollectives`."""
-    return np.array([ROUNDS.get(kind, 0) for kind in rank.collectives.kind], np.float64) * rank.groups.data
-
-
-def _bytes(rank: Rank) -> Reals:
-    """Of each collective of a trace, as in `IterationCollectives`."""
-    factors = [rank.groups.replicas if kind == ALL_GATHER else 1.0 for kind in rank.collectives.kind]
-    return np.asarray(rank.collectives.bytes * np.array(factors))
 
 
 @dataclass(frozen=True)
@@ -316,7 +323,6 @@ def learn(
     rank: Rank,
     link: Link | None = None,
     least: Reals | None = None,
-    seed: int = 0,
     traced: int | None = None,
     elsewhere: Sequence[Transfers] = (),
 ) -> Known:
@@ -328,37 +334,18 @@ def learn(
     """
     if lacks := lacking(rank):
         raise NotIdentifiable(lacks)
-    collectives, workers, among_all = rank.collectives, rank.groups.replicas, rank.groups.data
-    rounds, sizes = _rounds(rank), _bytes(rank)
-    transfers = np.full(len(collectives), np.inf) if least is None else least
-    counts = np.bincount(collectives.iteration[rounds > 0], minlength=len(rank.iterations.seconds))
+    collectives, workers, every = rank.collectives, rank.groups.replicas, IterationCollectives.of(rank, least)
+    sent = every.rounds > 0
+    counts = np.bincount(collectives.iteration[sent], minlength=len(rank.iterations.seconds))
     usual = int(np.bincount(counts[list(rank.replays)]).argmax())
     chosen = [index for index in rank.replays if counts[index] == usual]
-    kinds = np.array(collectives.kind)
-    iteration_collectives = []
     order = np.argsort(collectives.index)
-    for index in chosen:
-        at = order[np.searchsorted(collectives.index, rank.replays[index].keys, sorter=order)]
-        iteration_collectives.append(
-            IterationCollectives(
-                rounds[at],
-                sizes[at],
-                collectives.seconds[at],
-                transfers[at],
-                (kinds[at] == ALL_REDUCE) & (rounds[at] > 0),
-            )
-        )
-    turns, moved = (
-        np.concatenate([getattr(of, name)[of.rounds > 0] for of in iteration_collectives])
-        for name in ("rounds", "bytes")
-    )
-    seconds = np.concatenate([np.minimum(of.seconds, of.least)[of.rounds > 0] for of in iteration_collectives])
-    random = generator(seed, "trace", len(seconds), float(seconds.sum()))
-    without_waiting = np.isfinite(np.concatenate([of.least[of.rounds > 0] for of in iteration_collectives]))
-    own = Transfers(np.full(len(turns), float(workers)), turns, moved, seconds, without_waiting)
-    rings = all(name == "RING" for name, of_it in zip(collectives.algorithm, rounds > 0, strict=True) if of_it)
+    places = [order[np.searchsorted(collectives.index, rank.replays[index].keys, sorter=order)] for index in chosen]
+    own = every.at(np.concatenate(places)).transfers(workers)
+    random = generator(0, "trace", len(own.seconds), float(own.seconds.sum()))
+    rings = all(name == "RING" for name, of_it in zip(collectives.algorithm, sent, strict=True) if of_it)
     if link is None:
-        latency = _max_latency(collectives.where(among_all), workers)
+        latency = _max_latency(collectives.where(rank.groups.data), workers)
         several = sum((other for other in elsewhere if len(other.without_waiting)), own)
         laws = (RING,) if rings or not rank.on_device or several is own else (RING, TREE)
         link = _link(several, laws, latency, random)
@@ -378,25 +365,19 @@ def learn(
     # The host as traced, where nothing else is known; of a device that is never idle, any host that may be.
     hosts = (*rank.other_hosts, rank.replays)
     host = np.append(0, random.integers(len(hosts), size=REPLICATES) if len(hosts) > 1 else np.zeros(REPLICATES, int))
-    replays = [[of[index] for index in chosen] for of in hosts]
-    shares_link = _overlap(collectives, rounds > 0)
-    forward = rank.phases.forward[chosen]
-    each = rank.workers // workers
-    groups = rank.groups
-    drawn = np.stack([host, picked])
     return Known(
-        workers,
-        each,
-        groups.shards,
-        groups.sharded,
-        shares_link,
-        took,
-        forward,
-        replays,
-        iteration_collectives,
-        link,
-        drawn,
-        trees,
+        workers=workers,
+        each=rank.workers // workers,
+        shards=rank.groups.shards,
+        sharded=rank.groups.sharded,
+        shares_link=_overlap(collectives, sent),
+        seconds=took,
+        forward=rank.phases.forward[chosen],
+        replays=[[of[index] for index in chosen] for of in hosts],
+        iteration_collectives=[every.at(own_places) for own_places in places],
+        link=link,
+        drawn=np.stack([host, picked]),
+        trees=trees,
     )
 
 
@@ -445,14 +426,14 @@ def _frontier(of: Transfers, max_latency: float, random: np.random.Generator) ->
     return Link(tried[drawn], slopes[drawn])
 
 
-def link_of(rows: Sequence[AllReduce], workers: int, seed: int = 0) -> Link:
+def link_of(rows: Sequence[AllReduce], workers: int) -> Link:
     """Return α and β of a ring from another program's log of all-reduces, as `_fitted`."""
     sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
     count = len(rows)
     collectives = Transfers(
         np.full(count, float(workers)), np.full(count, 2.0), sizes, seconds, np.ones(count, np.bool_)
     )
-    return replace(_fitted(collectives, RING, generator(seed, "log", count)), source=LOG)
+    return replace(_fitted(collectives, RING, generator(0, "log", count)), source=LOG)
 
 
 def _design(of: Transfers, law: ReductionLaw) -> Reals:

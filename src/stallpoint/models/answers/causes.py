@@ -19,13 +19,12 @@ as well, or the decomposition is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
-from stallpoint.models.answers.fitted import Question
+from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import Measured, Point, measured
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
@@ -204,12 +203,10 @@ def _causes_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
         }
 
 
-def hidden_communication(
-    curves: Iterable[ScalingCurve], points: Sequence[Measured], presets: Mapping[str, Preset]
-) -> list[dict[str, object]]:
+def hidden_communication(fitted: FittedStudy) -> list[dict[str, object]]:
     """Rows of the hidden_communication table: every measured point of several ranks that communicate."""
-    without = Without(points, presets)
-    return [row for curve in curves for row in _hidden_rows(curve, without, presets)]
+    without = fitted.once(quiet_points)
+    return [row for curve in fitted.curves for row in _hidden_rows(curve, without, fitted.presets)]
 
 
 class Without:
@@ -254,24 +251,20 @@ def _hidden(measured: Measured, without: Measured | None, isolated: Ensemble) ->
     return {**measured.point.labels(), **columns_of(quantities)}
 
 
-def interventions(
-    curves: Iterable[ScalingCurve],
-    points: Sequence[Measured],
-    intervened: pd.DataFrame,
-    presets: Mapping[str, Preset],
-    seed: int,
-) -> list[dict[str, object]]:
-    """Rows of the interventions table: each measured point with each intervention on it.
-
-    `points` are all measured points; `intervened` holds steps as from `measured.over_ranks`, with the intervention.
-    """
-    without = Without(points, presets)
+def interventions(fitted: FittedStudy) -> list[dict[str, object]]:
+    """Rows of the interventions table: each measured point with each intervention on it."""
+    without = fitted.once(quiet_points)
     changed = {
         (name, one.point): one
-        for name, rows in groups(intervened, "intervention")
-        for one in measured(rows, seed, name)
+        for name, rows in groups(fitted.reduced.intervened, "intervention")
+        for one in measured(rows, fitted.asked.seed, name)
     }
-    return [row for curve in curves for row in _saved_rows(curve, without, changed, presets)]
+    return [row for curve in fitted.curves for row in _saved_rows(curve, without, changed, fitted.presets)]
+
+
+def quiet_points(fitted: FittedStudy) -> Without:
+    """Points of a study that do not communicate."""
+    return Without(fitted.seen, fitted.presets)
 
 
 def _saved_rows(
@@ -306,11 +299,6 @@ def _saved(complete: Measured, reduced: Measured, name: str, on_path: Mapping[st
 QUESTIONS = (
     Question(CRITICAL_PATH, lambda fitted: critical_path(fitted.curves)),
     Question(CAUSES_TABLE, lambda fitted: causes(fitted.training)),
-    Question(HIDDEN_COMMUNICATION, lambda fitted: hidden_communication(fitted.curves, fitted.seen, fitted.presets)),
-    Question(
-        INTERVENTIONS_TABLE,
-        lambda fitted: interventions(
-            fitted.curves, fitted.seen, fitted.reduced.intervened, fitted.presets, fitted.asked.seed
-        ),
-    ),
+    Question(HIDDEN_COMMUNICATION, hidden_communication),
+    Question(INTERVENTIONS_TABLE, interventions),
 )

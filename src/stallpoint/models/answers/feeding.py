@@ -14,14 +14,14 @@ before - wait after), both in an epoch of the set.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.answers.fitted import Question
+from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.stalling import Stall
 from stallpoint.models.base.measured import Measured, trained
 from stallpoint.models.base.parts import Parts
@@ -45,10 +45,10 @@ BUSY = 0.9
 """Accelerator utilisation above which a worker counts as busy: table 1 of the same rules requires it for ResNet-50."""
 
 
-def feeding(curves: Iterable[ScalingCurve], runs: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows of the feeding table, for every placement of a curve; `runs` is the tidy table."""
-    readers = {path: cell.readers if cell.prefetch else 1 for path, cell in trained(runs).items()}
-    return [row for curve in curves for row in _fed(curve, readers)]
+def feeding(fitted: FittedStudy) -> list[dict[str, object]]:
+    """Rows of the feeding table, for every placement of a curve."""
+    readers = {path: cell.readers if cell.prefetch else 1 for path, cell in trained(fitted.tidy["runs"]).items()}
+    return [row for curve in fitted.training for row in _fed(curve, readers)]
 
 
 def utilisation(parts: Parts) -> Ensemble:
@@ -82,16 +82,14 @@ MIN_VISITS = 2
 UNDECIDED = "undecided"
 
 
-def saturation(
-    readings: Iterable[ConcurrentReads], nodes: Collection[int], threshold: float
-) -> list[dict[str, object]]:
+def saturation(fitted: FittedStudy) -> list[dict[str, object]]:
     """Rows of the saturation table, for every curve over full nodes.
 
     A storage saturates where twice the workers read less than `threshold` more samples in the same time, all workers
-    summed. No verdict is given where a placement was visited once. `nodes` are considered in addition to the measured
-    ones.
+    summed. No verdict is given where a placement was visited once.
     """
-    return [row for reading in readings for row in _saturating(reading, nodes, threshold)]
+    nodes, threshold = fitted.asked.nodes, fitted.asked.threshold
+    return [row for reading in fitted.reading.concurrent_reads() for row in _saturating(reading, nodes, threshold)]
 
 
 def _saturating(reading: ConcurrentReads, nodes: Collection[int], threshold: float) -> Iterator[dict[str, object]]:
@@ -214,11 +212,8 @@ def verdict_of(gain: Ensemble) -> str:
 
 
 QUESTIONS = (
-    Question(FEEDING, lambda fitted: feeding(fitted.training, fitted.tidy["runs"])),
-    Question(
-        SATURATION,
-        lambda fitted: saturation(fitted.reading.concurrent_reads(), fitted.asked.nodes, fitted.asked.threshold),
-    ),
+    Question(FEEDING, feeding),
+    Question(SATURATION, saturation),
     Question(
         BREAK_EVEN,
         lambda fitted: break_even(

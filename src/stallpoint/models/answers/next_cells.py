@@ -11,12 +11,11 @@ diverge between measured counts, with `STEP_ERROR` as the prior.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import PLACELESS
@@ -127,18 +126,12 @@ def walk_covariance(positions: Reals, fixed: Sequence[int]) -> Reals:
     return conditioned
 
 
-def table(
-    curves: Iterable[ScalingCurve],
-    jobs: Jobs,
-    fits: Mapping[Scheme, Communication],
-    presets: Mapping[str, Preset],
-    threshold: float,
-    available: Mapping[str, int],
-    seed: int,
-) -> list[dict[str, object]]:
-    """Rows of the next_cells table; `available` maps hardware entries to their node counts, if known."""
-    site = Site(jobs, fits, presets, available)
-    return [row for curve in curves if curve.measured for row in _rows(curve, site, threshold, seed)]
+def table(fitted: FittedStudy) -> list[dict[str, object]]:
+    """Rows of the next_cells table."""
+    asked = fitted.asked
+    site = Site(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
+    curves = [curve for curve in fitted.training if curve.measured]
+    return [row for curve in curves for row in _rows(curve, site, asked.threshold, asked.seed)]
 
 
 def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Iterator[dict[str, object]]:
@@ -264,8 +257,9 @@ class Site:
     """Nodes of each hardware entry."""
 
 
-def jobs_of(runs: pd.DataFrame) -> Jobs:
-    """Read job durations from the tidy table runs."""
+def jobs(fitted: FittedStudy) -> Jobs:
+    """Durations of a study's jobs."""
+    runs = fitted.tidy["runs"]
     train: dict[str, tuple[TrainCell, float]] = {}
     collectives: dict[tuple[str, str], list[float]] = {}
     failed: set[tuple[str | int, ...]] = set()
@@ -342,17 +336,4 @@ def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator
             yield Candidate("compute", 1, 1, predicted.point.worker_batch, measures, hours)
 
 
-def jobs(fitted: FittedStudy) -> Jobs:
-    """Durations of a study's jobs."""
-    return jobs_of(fitted.tidy["runs"])
-
-
-QUESTIONS = (
-    Question(
-        NEXT_CELLS,
-        lambda fitted: table(
-            fitted.training, fitted.once(jobs), fitted.links, fitted.presets, fitted.asked.threshold,
-            fitted.asked.available, fitted.asked.seed,
-        ),
-    ),
-)  # fmt: skip
+QUESTIONS = (Question(NEXT_CELLS, table),)

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from stallpoint.models.answers.fits import NO, Memory, memory
-from stallpoint.models.answers.fitted import Question
+from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.next_cells import Jobs, jobs, train_seconds
 from stallpoint.models.answers.stalling import throughput
 from stallpoint.models.answers.variants import RAISED, Variant
@@ -68,21 +67,12 @@ class Remedy:
     """Whether a cell can confirm the remedy."""
 
 
-def table(
-    cluster: Cluster,
-    curves: Iterable[ScalingCurve],
-    varied: Mapping[str, Variant],
-    runs: pd.DataFrame,
-    jobs: Jobs,
-    memory: Memory,
-) -> list[dict[str, object]]:
-    """Rows of the remedies table, for every curve whose predictions are not withheld.
-
-    `varied` are the variants among the presets of `cluster`; `runs` is the tidy table.
-    """
-    cells = trained(runs)
-    study = _Study(cluster, varied, cells, jobs, memory, _storages(cells.values()))
-    return [row for curve in curves if not curve.withheld and curve.known for row in _rows(study, curve)]
+def table(fitted: FittedStudy) -> list[dict[str, object]]:
+    """Rows of the remedies table, for every curve whose predictions are not withheld."""
+    cells = trained(fitted.tidy["runs"])
+    durations, use = fitted.once(jobs), fitted.once(memory)
+    study = _Study(fitted.cluster, fitted.varied, cells, durations, use, _storages(cells.values()))
+    return [row for curve in fitted.training if not curve.withheld and curve.known for row in _rows(study, curve)]
 
 
 class _Study(NamedTuple):
@@ -312,11 +302,4 @@ def _scalar(value: Any) -> str:
 _NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
-QUESTIONS = (
-    Question(
-        REMEDIES,
-        lambda fitted: table(
-            fitted.cluster, fitted.training, fitted.varied, fitted.tidy["runs"], fitted.once(jobs), fitted.once(memory)
-        ),
-    ),
-)
+QUESTIONS = (Question(REMEDIES, table),)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.answers.fitted import Question
+from stallpoint.models.answers.fitted import Asked, FittedStudy, Question
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
 from stallpoint.models.terms.training_cells import Layers
@@ -30,46 +30,26 @@ FLOPS, LINK, POWER = "flops", "link", "power"
 """FLOP/s a worker's device is rated for, B/s a node's link is rated for in one direction, W a node draws."""
 
 
-def utilisation(
-    points: Iterable[Measured],
-    networks: Mapping[str, Layers],
-    multiply_adds: Mapping[str, float],
-    tokens: Mapping[str, int],
-    rated: Mapping[str, Mapping[str, float]],
-    epoch_samples: int,
-) -> list[dict[str, object]]:
-    """Return the rows of the utilisation table; NaN where a property of the network or a rated value is missing.
-
-    `multiply_adds` are those of a sample's forward pass and `tokens` the tokens per sample, by network; `rated` holds
-    `FLOPS`, `LINK` and `POWER` by hardware.
-    """
-    return [
-        _utilised(measured, networks, multiply_adds, tokens, rated.get(measured.point.hardware, {}), epoch_samples)
-        for measured in points
-    ]
+def utilisation(fitted: FittedStudy) -> list[dict[str, object]]:
+    """Return the rows of the utilisation table; NaN where a property of the network or a rated value is missing."""
+    networks = fitted.reduced.training_cells.networks
+    return [_utilised(measured, networks, fitted.asked) for measured in fitted.placed]
 
 
-def _utilised(
-    measured: Measured,
-    networks: Mapping[str, Layers],
-    multiply_adds: Mapping[str, float],
-    tokens: Mapping[str, int],
-    rated: Mapping[str, float],
-    epoch_samples: int,
-) -> dict[str, object]:
-    point = measured.point
+def _utilised(measured: Measured, networks: Mapping[str, Layers], asked: Asked) -> dict[str, object]:
+    point, rated = measured.point, asked.rated.get(measured.point.hardware, {})
     seconds = _possible(measured.parts.iteration_time)
     throughput = point.global_batch / seconds
-    work = FLOPS_OF_PASSES * multiply_adds.get(point.network, np.nan)
+    work = FLOPS_OF_PASSES * asked.multiply_adds.get(point.network, np.nan)
     flops = work * point.worker_batch / seconds
     sending = measured.parts.communication if point.nodes > 1 else seconds * np.nan
     link = _gradient_bytes(point.network, networks) / _possible(sending)
-    epoch = epoch_samples / throughput
+    epoch = asked.epoch_samples / throughput
     node_hours = epoch * point.nodes / 3600
     return {
         **point.labels("global_batch", "worker_batch"),
         **columns("samples_per_second", throughput),
-        **columns("tokens_per_second", throughput * tokens.get(point.network, np.nan)),
+        **columns("tokens_per_second", throughput * asked.tokens.get(point.network, np.nan)),
         **columns("flops", flops),
         **columns("flops_share", flops / rated.get(FLOPS, np.nan)),
         **columns("link", link),
@@ -112,13 +92,7 @@ def _moved(point: Point, sample_bytes: float, layers: Layers, epoch_samples: int
 
 
 QUESTIONS = (
-    Question(
-        UTILISATION,
-        lambda fitted: utilisation(
-            fitted.placed, fitted.reduced.training_cells.networks, fitted.asked.multiply_adds, fitted.asked.tokens,
-            fitted.asked.rated, fitted.asked.epoch_samples,
-        ),
-    ),
+    Question(UTILISATION, utilisation),
     Question(
         TRAFFIC,
         lambda fitted: bytes_moved(

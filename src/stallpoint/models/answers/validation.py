@@ -6,36 +6,28 @@ count wherever they were measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
 
 from stallpoint.models.answers import trust
-from stallpoint.models.answers.fitted import Question
+from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import columns, estimate
-from stallpoint.models.iteration.cluster import SCALINGS, Cluster
+from stallpoint.models.iteration.cluster import SCALINGS
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.terms.training_cells import TrainingCells
 from stallpoint.records.tables import VALIDATION
 
 CALIBRATED_ON = 2
 """Number of worker counts to calibrate on, unless nodes are given."""
 
 
-def table(
-    training_cells: TrainingCells,
-    points: Sequence[Measured],
-    wanted: Collection[int],
-    cluster_of: Callable[[TrainingCells, Sequence[Measured]], Cluster],
-) -> list[dict[str, object]]:
-    """Rows of the validation table: every point on more nodes than `wanted`, or, if empty, on more workers than the two
-    smallest counts.
-
-    `cluster_of` fits the cluster to training cells and the points among them.
-    """
+def table(fitted: FittedStudy) -> list[dict[str, object]]:
+    """Rows of the validation table: every point on more nodes than the calibration's, or, if these are not given, on
+    more workers than the two smallest counts."""
+    points, wanted = fitted.points, fitted.asked.calibration_nodes
     scaling = [one for one in points if one.point.scaling in SCALINGS]
     if not scaling:
         return []
@@ -50,7 +42,8 @@ def table(
     known = [one for one in points if belongs(one.point)]
     if not known or not any(larger(one.point) for one in scaling):
         return []
-    model = DagModel(cluster_of(training_cells.of([cell for one in known for cell in one.cells]), known))
+    cells = fitted.reduced.training_cells.of([cell for one in known for cell in one.cells])
+    model = DagModel(fitted.cluster_of(cells, known))
     curves = [
         (model.curve(seen, list(truth)), truth)
         for measured in model.points_of_curves(points)
@@ -97,11 +90,4 @@ def _difference(seconds: Sequence[float]) -> float:
     return float(np.mean(pairs)) if pairs else float("nan")
 
 
-QUESTIONS = (
-    Question(
-        VALIDATION,
-        lambda fitted: table(
-            fitted.reduced.training_cells, fitted.points, fitted.asked.calibration_nodes, fitted.cluster_of
-        ),
-    ),
-)
+QUESTIONS = (Question(VALIDATION, table),)

@@ -9,7 +9,7 @@ logarithms of the factors, except for the mini-batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import fields, is_dataclass, replace
 from itertools import product
@@ -31,37 +31,25 @@ _OF_POINT = ("batch", "prefetch", "storage", "workers_per_node", "sync")
 QUANTITIES = ("iteration", "speedup", "gain", "stall_ranks")
 
 
-def what_if(
-    cluster: Cluster,
-    curves: Iterable[ScalingCurve],
-    grid: Sequence[Scenario],
-    nodes: Sequence[int],
-    threshold: float,
-) -> list[dict[str, object]]:
-    """Rows of the what_if table: every scenario of `grid` (at least two) for every curve at every worker count.
+def what_if(fitted: FittedStudy) -> list[dict[str, object]]:
+    """Rows of the what_if table: every scenario (at least two) for every curve at every worker count.
 
     Curves whose predictions are withheld have none.
     """
-    if len(grid) < 2:
+    scenarios = fitted.asked.scenarios
+    if len(scenarios) < 2:
         return []
-    trusted = [curve for curve in curves if not curve.withheld]
-    return [
-        row
-        for curve in trusted
-        for scenario in grid
-        for row in _scenario_rows(cluster, curve, scenario, nodes, threshold)
-    ]
+    trusted = [curve for curve in fitted.training if not curve.withheld]
+    return [row for curve in trusted for scenario in scenarios for row in _scenario_rows(fitted, curve, scenario)]
 
 
-def _scenario_rows(
-    cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Sequence[int], threshold: float
-) -> Iterator[dict[str, object]]:
+def _scenario_rows(fitted: FittedStudy, curve: ScalingCurve, scenario: Scenario) -> Iterator[dict[str, object]]:
     measured, before = curve.origin, throughput(curve)
     as_it_was = {name: getattr(Scenario(), name) for name in _OF_POINT}
     of_point = replace(scenario, **as_it_was) == Scenario()
     if scenario != Scenario() and of_point and changed_point(measured, scenario) == measured:
         return  # the curve's own values
-    predicted = predict(cluster, curve, scenario, nodes)
+    predicted = predict(fitted.cluster, curve, scenario, fitted.asked.nodes)
     if predicted is None:
         yield _scenario_row(measured, measured, scenario) | {
             "note": "its mini-batch is no whole number for every worker"
@@ -73,7 +61,7 @@ def _scenario_rows(
         point = predicted.points[curve.base].point
         yield _scenario_row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
         return
-    stall = predicted_stall(after, threshold)
+    stall = predicted_stall(after, fitted.asked.threshold)
     for n, rate in sorted(after.items()):
         quantities = {
             **columns("iteration", predicted.predicted[n].parts.iteration_time),
@@ -121,13 +109,14 @@ INTERPOLATED = ("gradient_bytes", *STEPS)
 POINTS = np.array(list(product(*STEPS.values())))
 
 
-def what_if_grid(cluster: Cluster, curves: Iterable[ScalingCurve], nodes: Sequence[int]) -> list[dict[str, object]]:
-    """Rows of the what_if_grid table, for the fastest curve of each network and hardware."""
+def what_if_grid(fitted: FittedStudy) -> list[dict[str, object]]:
+    """Rows of the what_if_grid table, for the fastest curve of each network and hardware; none without scenarios."""
     fastest: dict[tuple[str, str], ScalingCurve] = {}
-    for curve in sorted((curve for curve in curves if not curve.withheld), key=_rate, reverse=True):
+    trusted = [curve for curve in fitted.training if not curve.withheld] if fitted.asked.scenarios else []
+    for curve in sorted(trusted, key=_rate, reverse=True):
         point = curve.origin
         fastest.setdefault((point.network, point.hardware), curve)
-    return [row for curve in fastest.values() for row in _grid_rows(cluster, curve, nodes)]
+    return [row for curve in fastest.values() for row in _grid_rows(fitted.cluster, curve, fitted.asked.nodes)]
 
 
 def _rate(curve: ScalingCurve) -> float:
@@ -191,13 +180,4 @@ class _Central:
         return _Central(value) if callable(value) else value
 
 
-def _scenarios(fitted: FittedStudy) -> list[dict[str, object]]:
-    asked = fitted.asked
-    return what_if(fitted.cluster, fitted.training, asked.scenarios, asked.nodes, asked.threshold)
-
-
-def _sliders(fitted: FittedStudy) -> list[dict[str, object]]:
-    return what_if_grid(fitted.cluster, fitted.training, fitted.asked.nodes) if fitted.asked.scenarios else []
-
-
-QUESTIONS = (Question(WHAT_IF, _scenarios), Question(WHAT_IF_GRID, _sliders))
+QUESTIONS = (Question(WHAT_IF, what_if), Question(WHAT_IF_GRID, what_if_grid))
