@@ -85,7 +85,7 @@ def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Map
         _matched(curve, by_preset, presets)
         for curve in curves
         for (network, *_), by_preset in trained.items()
-        if network == _first(curve).network
+        if network == curve.origin.network
     )
     return [pair for pair in pairs if pair is not None]
 
@@ -94,7 +94,7 @@ def _matched(
     curve: ScalingCurve, trained: Mapping[str, Sequence[Steps]], presets: Mapping[str, Preset]
 ) -> Matched | None:
     """Match runs to one target, given by preset."""
-    sync = _first(curve).sync
+    sync = curve.origin.sync
     exact = next((steps for name, steps in trained.items() if presets[name].exact), ())
     own = trained.get(sync) or (exact if presets[sync].exact else ())
     if not own:
@@ -103,10 +103,6 @@ def _matched(
     if presets[sync].exact_on_one and 1 in curve.known and 1 not in known and exact:
         known[1] = exact[0]
     return Matched(curve, own[0].training, known)
-
-
-def _first(curve: ScalingCurve) -> Point:
-    return curve.origin
 
 
 def _times(pair: Matched, noise: Callable[[Steps], Ensemble]) -> Iterator[dict[str, object]]:
@@ -150,7 +146,7 @@ def _gains(pair: Matched, of_throughput: Gains) -> dict[int, Reals]:
 def _accuracy_stalling(pair: Matched, of_throughput: Gains, threshold: float) -> dict[str, object]:
     gained = _gains(pair, of_throughput)
     stall = Stall.of(gained, 2 * max(gained, default=0), threshold)
-    labels = {name: value for name, value in _first(pair.curve).labels().items() if name in SERIES}
+    labels = {name: value for name, value in pair.curve.origin.labels().items() if name in SERIES}
     return {
         **labels,
         **{column: pair.training[name] for column, name in _STEPS_OF.items()},

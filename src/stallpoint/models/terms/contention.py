@@ -206,7 +206,8 @@ class Contention:
         begins = _nearest(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
         after = _slowing(scheme, random, co_running=False) or _slowing(same_communicator, random, co_running=False)
         co_running = _slowing(scheme, random, co_running=True) or _slowing(same_communicator, random, co_running=True)
-        known_buckets = [seen.observed.buckets for seen in others if _same(seen.point, point)]
+        same = (point.network, point.sync)
+        known_buckets = [seen.observed.buckets for seen in others if (seen.point.network, seen.point.sync) == same]
         forward = _median([seen.forward for seen in network], random)
         networks = dict.fromkeys(seen.point.network for seen in others)
         more = {name: _backward_over_forward(others, name, random) for name in networks}
@@ -250,10 +251,6 @@ def _updating(preset: Preset) -> tuple[bool, str]:
 
 def _scheme(preset: Preset) -> tuple[str, str, bool]:
     return preset.communicator, preset.scheme, preset.segment_bytes > 0
-
-
-def _same(known: Point, point: Point) -> bool:
-    return (known.network, known.sync) == (point.network, point.sync)
 
 
 def _nearest(seen: Sequence[Seen], likeness: Callable[[Seen], tuple[bool, ...]]) -> list[Seen]:
