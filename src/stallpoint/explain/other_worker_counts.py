@@ -10,18 +10,19 @@ per round of any collective.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.explain.groups import EXCHANGE, EXPERT
 from stallpoint.explain.iterations import middle
-from stallpoint.explain.lacking import lacking
 from stallpoint.explain.rank import Rank
-from stallpoint.explain.trace_collectives import ALL_GATHER, ALL_REDUCE, ROUNDS, Collectives
+from stallpoint.explain.trace_collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, ROUNDS, Collectives
 from stallpoint.inputs.all_reduce_logs import AllReduce
+from stallpoint.inputs.events import UNKNOWN
 from stallpoint.models.answers.stalling import Stall
 from stallpoint.models.base.statistics import (
     REPLICATES,
@@ -34,6 +35,7 @@ from stallpoint.models.base.statistics import (
 )
 from stallpoint.models.taskgraph.cycle_time import Cycle
 from stallpoint.models.terms.reductions import REDUCTION_LAWS, ReductionLaw
+from stallpoint.text import number
 
 RING, TREE = REDUCTION_LAWS["ring"], REDUCTION_LAWS["rabenseifner"]
 """Schemes of NCCL: a ring, or double trees, whose rounds grow with log p and whose bytes do not."""
@@ -53,6 +55,56 @@ class NotIdentifiable(LookupError):
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__("; ".join(reasons))
         self.reasons = list(reasons)
+
+
+MIN_ITERATIONS = 2
+"""Minimum number of iterations, which shows their scatter; the graph of one (Chakra's) is complete as it is."""
+MIN_COMPUTING = 0.01
+"""Minimum fraction of an iteration that computes: less means that computing was not traced."""
+_DATA_PARALLEL = (ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER)
+MAX_REPLAY_ERROR = 0.05
+"""Maximum error of a replay, as a fraction of an iteration: a larger one allows no predictions."""
+
+
+def lacking(rank: Rank) -> Iterator[str]:
+    """Yield in words what predictions need and the trace of `rank` lacks."""
+    count = len(rank.iterations.seconds)
+    if count < MIN_ITERATIONS and not rank.trace.graph:
+        yield f"it has {count} iteration, and at least {MIN_ITERATIONS} are needed"
+    computing = float(np.median(rank.causes["compute"] / rank.iterations.seconds))
+    if not computing >= MIN_COMPUTING:
+        yield (
+            f"computing is {number(100 * computing, 2)} % of an iteration: neither a device's kernels nor the host's "
+            "operators were traced"
+        )
+    off = replay_error(rank)
+    if abs(off) > MAX_REPLAY_ERROR:
+        yield (
+            f"its replay is {number(100 * abs(off), 2)} % {'longer' if off > 0 else 'shorter'} than what was traced, "
+            f"and at most {number(100 * MAX_REPLAY_ERROR)} % is believed"
+        )
+    collectives, among_all = rank.collectives, rank.groups.data
+    if rank.workers < 2:
+        yield "it says of no second worker (--workers, where the file does not say how many there were)"
+    if rank.groups.replicas < 2 or not any(collectives.kind[at] in _DATA_PARALLEL for at in np.flatnonzero(among_all)):
+        yield "no all-reduce among replicas of the model was traced"
+    reduced = np.array([kind in ROUNDS for kind in collectives.kind], np.bool_) & among_all
+    if (collectives.bytes[reduced] < 0).any():
+        yield (
+            "it does not say how large its all-reduces are (for NCCL PyTorch 2.2 or newer does, and torch.profiler "
+            "with record_shapes=True; for Gloo that alone)"
+        )
+    if any(group.parallelism in (EXCHANGE, EXPERT) and group.size in (UNKNOWN, rank.workers)
+           for group in rank.groups.groups):  # fmt: skip
+        yield "all workers exchange with all, and how long that takes among others no trace says"
+    counts = np.bincount(collectives.iteration[reduced], minlength=count)[list(rank.replays)]
+    if reduced.any() and not np.bincount(counts).argmax():
+        yield "most iterations send nothing"
+
+
+def replay_error(rank: Rank) -> float:
+    """Return the median relative error of the iterations' replays, positive if too long; 0 without replays."""
+    return float(np.median(rank.replayed / rank.traced)) - 1 if rank.replays else 0.0
 
 
 @dataclass(frozen=True)
@@ -332,7 +384,7 @@ def learn(
     ones (None: of all if `least` is given, else of one). `elsewhere` are the same training's transfers at other worker
     counts.
     """
-    if lacks := lacking(rank):
+    if lacks := list(lacking(rank)):
         raise NotIdentifiable(lacks)
     collectives, workers, every = rank.collectives, rank.groups.replicas, IterationCollectives.of(rank, least)
     sent = every.rounds > 0
