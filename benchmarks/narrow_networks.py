@@ -29,7 +29,7 @@ def googlenet() -> nn.Module:
 
 def resnet50() -> nn.Module:
     """ResNet-50, for images of 224 x 224 pixels."""
-    return _narrow(resnet.resnet50())
+    return _narrow(resnet.resnet(3, 4, 6, 3))
 
 
 def _width(channels: int) -> int:

@@ -58,6 +58,8 @@ class RegisteredNetwork:
     """Multiplications (each with an addition) of the matrix products in one sample's forward pass."""
     max_stages: int
     """Largest number of pipeline stages (`networks.cutting`); 1 if layers share weights."""
+    arguments: tuple[int, ...] = ()
+    """Those of the function: sizes by which networks of one kind differ."""
     split_layers: int = 0
     """Fully-connected layers behind convolutions whose outputs can be split over workers (`networks.splitting`)."""
     smallest_batch: int = 1
@@ -74,7 +76,7 @@ class RegisteredNetwork:
 
         module, _, function = self.build_function.partition(":")
         with torch.device("meta"):
-            network: nn.Module = getattr(import_module(f"stallpoint.networks.{module}"), function)()
+            network: nn.Module = getattr(import_module(f"stallpoint.networks.{module}"), function)(*self.arguments)
         return network
 
     def sketch(self) -> nn.Module:
@@ -119,7 +121,8 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="resnet50",
-            build_function="resnet:resnet50",
+            build_function="resnet:resnet",
+            arguments=(3, 4, 6, 3),
             takes=Images(224, IMAGENET_CLASSES),
             parameters=25_557_032,
             multiply_adds=3_857_973_248,
@@ -130,7 +133,8 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="vgg16",
-            build_function="vgg:vgg16",
+            build_function="vgg:vgg",
+            arguments=(2, 2, 3, 3, 3),
             takes=Images(224, IMAGENET_CLASSES),
             parameters=138_357_544,
             multiply_adds=15_470_264_320,
@@ -152,7 +156,8 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="gpt2-small",
-            build_function="gpt2:gpt2_small",
+            build_function="gpt2:gpt2",
+            arguments=(768, 12, 12),
             takes=Tokens(length=1024, vocabulary=50257),
             parameters=124_439_808,
             multiply_adds=145_824_153_600,
@@ -180,7 +185,8 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="vgg19",
-            build_function="vgg:vgg19",
+            build_function="vgg:vgg",
+            arguments=(2, 2, 4, 4, 4),
             takes=Images(224, IMAGENET_CLASSES),
             parameters=143_667_240,
             multiply_adds=19_632_062_464,
@@ -191,7 +197,8 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="resnet101",
-            build_function="resnet:resnet101",
+            build_function="resnet:resnet",
+            arguments=(3, 4, 23, 3),
             takes=Images(224, IMAGENET_CLASSES),
             parameters=44_549_160,
             multiply_adds=7_570_194_432,
@@ -202,7 +209,8 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="resnet152",
-            build_function="resnet:resnet152",
+            build_function="resnet:resnet",
+            arguments=(3, 8, 36, 3),
             takes=Images(224, IMAGENET_CLASSES),
             parameters=60_192_808,
             multiply_adds=11_282_415_616,
@@ -246,7 +254,8 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="gpt2-medium",
-            build_function="gpt2:gpt2_medium",
+            build_function="gpt2:gpt2",
+            arguments=(1024, 16, 24),
             takes=Tokens(length=1024, vocabulary=50257),
             parameters=354_823_168,
             multiply_adds=413_475_536_896,
@@ -256,7 +265,8 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="gpt2-large",
-            build_function="gpt2:gpt2_large",
+            build_function="gpt2:gpt2",
+            arguments=(1280, 20, 36),
             takes=Tokens(length=1024, vocabulary=50257),
             parameters=774_030_080,
             multiply_adds=887_285_350_400,

@@ -20,22 +20,7 @@ DROPOUT = 0.1
 EPSILON = 1e-5
 
 
-def gpt2_small() -> nn.Module:
-    """124 million parameters."""
-    return gpt2(width=768, heads=12, blocks=12)
-
-
-def gpt2_medium() -> nn.Module:
-    """355 million parameters."""
-    return gpt2(width=1024, heads=16, blocks=24)
-
-
-def gpt2_large() -> nn.Module:
-    """774 million parameters."""
-    return gpt2(width=1280, heads=20, blocks=36)
-
-
-def gpt2(*, width: int, heads: int, blocks: int, vocabulary: int = VOCABULARY, length: int = LENGTH) -> nn.Module:
+def gpt2(width: int, heads: int, blocks: int, *, vocabulary: int = VOCABULARY, length: int = LENGTH) -> nn.Module:
     """Return the network for sequences of up to `length` tokens."""
     embedding = nn.Embedding(vocabulary, width)
     output = nn.Linear(width, vocabulary, bias=False)

@@ -56,8 +56,8 @@ def _stage(channels: int, width: int, blocks: int, stride: int) -> nn.Sequential
     return nn.Sequential(first, *(Bottleneck(EXPANSION * width, width, 1) for _ in range(blocks - 1)))
 
 
-def _network(*blocks: int) -> nn.Module:
-    """`blocks` in each of the four stages; for images of 224 x 224 pixels."""
+def resnet(*blocks: int) -> nn.Module:
+    """Return the network with `blocks` in each of the four stages; for images of 224 x 224 pixels."""
     first, second, third, fourth = blocks
     return Classifier(
         conv1=_convolution(3, 64, 7, stride=2),
@@ -72,18 +72,3 @@ def _network(*blocks: int) -> nn.Module:
         flatten=nn.Flatten(),
         fc=nn.Linear(512 * EXPANSION, CLASSES),
     )
-
-
-def resnet50() -> nn.Module:
-    """ResNet-50."""
-    return _network(3, 4, 6, 3)
-
-
-def resnet101() -> nn.Module:
-    """ResNet-101."""
-    return _network(3, 4, 23, 3)
-
-
-def resnet152() -> nn.Module:
-    """ResNet-152."""
-    return _network(3, 8, 36, 3)

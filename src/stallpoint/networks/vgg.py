@@ -26,8 +26,8 @@ def _convolutions(many: tuple[int, ...]) -> Iterator[tuple[str, nn.Module]]:
         yield f"pool{block}", nn.MaxPool2d(kernel_size=2, stride=2)
 
 
-def _network(*convolutions: int) -> nn.Module:
-    """So many `convolutions` in each of the five blocks; for images of 224 x 224 pixels."""
+def vgg(*convolutions: int) -> nn.Module:
+    """Return the network with `convolutions` in each of the five blocks; for images of 224 x 224 pixels."""
     return Classifier(
         **dict(_convolutions(convolutions)),
         flatten=nn.Flatten(),
@@ -39,13 +39,3 @@ def _network(*convolutions: int) -> nn.Module:
         drop7=nn.Dropout(0.5),
         fc8=nn.Linear(4096, CLASSES),
     )
-
-
-def vgg16() -> nn.Module:
-    """Configuration D."""
-    return _network(2, 2, 3, 3, 3)
-
-
-def vgg19() -> nn.Module:
-    """Configuration E."""
-    return _network(2, 2, 4, 4, 4)
