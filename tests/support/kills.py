@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 
 import forked
-from archived import SCHEMA
+from archived import SCHEMA, inside
 from checkout import TINY, Checkout
 from tally import Tally, tell
 
@@ -119,7 +119,9 @@ def problem(study: Checkout, iterations: int, session: int, before: set[object])
     if left := processes_of(session):
         return "hangs", f"{len(left)} processes of the killed run are left"
     visits: list[tuple[object, ...]] = []
-    for path in expand({**study.study, "iterations": iterations}, SCHEMA).cells:
+    with inside(study.folder):
+        paths = list(expand({**study.study, "iterations": iterations}, SCHEMA).cells)
+    for path in paths:
         folder = study.results("raw", path)
         (run,) = read(RUNS, folder / "runs.parquet").to_pylist()
         if run["status"] != "ok":
