@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -160,6 +161,7 @@ def kills(times: int, seed: int) -> list[Tally]:
                 what, why = problem(study, iterations, killed[0], killed[1] - old)
             except subprocess.TimeoutExpired:
                 what, why = "hangs", "a run hangs"
+            print(f"kill {trial + 1}: {tally.fault}, {number.name}: {why or 'went on'}", file=sys.stderr, flush=True)
             if what:
                 setattr(tally, what, getattr(tally, what) + 1)
                 tally.red.append(f"{tally.fault}, seed {seed}, kill {trial} ({number.name}): {why}")
