@@ -59,7 +59,7 @@ from stallpoint.records.tables import (
     VISITS,
     Table,
 )
-from stallpoint.strategies import presets
+from stallpoint.strategies.options import OPERATIONS, SEND_RECEIVE
 from stallpoint.strategies.presets import PRESETS, Preset, to_values
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import kind_of
@@ -380,8 +380,7 @@ def largest(on: Setting) -> Iterator[Row]:
 
 def nccl(on: Setting) -> Iterator[Row]:
     """Collectives on one rank, isolated and co-running, as a communication thread calls them."""
-    names = list(presets.OPERATIONS)
-    names.remove(presets.SEND_RECEIVE)
+    names = [name for name in OPERATIONS if name != SEND_RECEIVE]
     cell = CollectivesCell(
         **on.common(), backend="torch", reduction="library", message_bytes=[1024, MIB, 64 * MIB], samples=3,
         operations=names,

@@ -63,11 +63,11 @@ RANKED = [str(file.relative_to(ROOT)) for file in sorted((ROOT / UNIT).rglob("te
           if "mark.ranks" in file.read_text()]  # fmt: skip
 """Files with tests that need MPI ranks; to import all others takes 20 s."""
 LANES = (
-    Lane("cluster", ("tests/cluster",), "", 790),
-    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 800),
-    Lane("ranks", (*RANKED,), "ranks", 700, after=("installing", "cluster")),
-    Lane("unit", (UNIT, f"--ignore={MODELS}", "--dist", "worksteal"), "not ranks", 750),
-    Lane("models", (MODELS, "--dist", "worksteal"), "not ranks", 600),
+    Lane("cluster", ("tests/cluster",), "", 720),
+    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 730),
+    Lane("ranks", (*RANKED,), "ranks", 770, after=("installing", "cluster")),
+    Lane("unit", (UNIT, f"--ignore={MODELS}", "--dist", "worksteal"), "not ranks", 1180),
+    Lane("models", (MODELS, "--dist", "worksteal"), "not ranks", 490),
 )
 """Lanes in the order in which they begin, two at a time: the longest first, so that both cores are busy to the end."""
 

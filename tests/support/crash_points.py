@@ -386,8 +386,9 @@ def page_of_report() -> None:
 def _page_of_report() -> None:
     import stallpoint.report.report
 
-    networks = synthetic.network_layers(tidy()["layers"])
-    write(TABLES["network_layers"], pa.Table.from_pandas(networks, TABLES["network_layers"].schema, False),
+    schema = TABLES["network_layers"].schema
+    networks = synthetic.network_layers(tidy()["layers"]).reindex(columns=schema.names, fill_value=0)
+    write(TABLES["network_layers"], pa.Table.from_pandas(networks, schema, preserve_index=False),
           Path("described/alexnet.parquet"))  # fmt: skip
     text = "<p>" + "report " * 100_000 + "</p>"
     with mock.patch.multiple(
@@ -397,7 +398,7 @@ def _page_of_report() -> None:
         networks=_nothing, papers_section=_nothing, timing=_nothing, not_measured=_nothing, environment=_nothing,
         _lead=lambda *_: "",
     ):  # fmt: skip
-        stallpoint.report.write_report(
+        stallpoint.report.report.write_report(
             {"claims": [], "instrumentation": []}, {}, RESULTS / "report.html", study="tiny", excluded=[]
         )
 
