@@ -85,7 +85,7 @@ def _exhibits(paper: str, tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     found = {}
     for exhibit in PAPERS[paper].exhibits:
         try:
-            made = exhibit.make(Material(ChainMap(theirs, tables), numbers))
+            made = exhibit.make(Material(ChainMap(theirs, tables), numbers).renamed(PAPERS[paper].networks))
         except (Missing, NoData) as reason:
             found[exhibit.name] = str(reason)
         else:

@@ -214,7 +214,9 @@ def _take(data: bytes, was: Cell, cell: Cell, target: Path, where: str) -> None:
         raise InputError(f"{where}: it holds records of {others.pop()!r}, not of {was.path}")
     changes = {"cell": cell.path, "hardware": cell.hardware}
     if "settings" in rows.column_names:
-        (settings,) = rows["settings"].to_pylist()
+        if rows.num_rows != 1:
+            raise InputError(f"{where}: {rows.num_rows} rows; a record has one")
+        settings = rows["settings"][0].as_py()
         changes["settings"] = json.dumps({**json.loads(settings), "hardware": cell.hardware}, separators=(",", ":"))
     for name in set(changes) & set(rows.column_names):
         column = rows.schema.get_field_index(name)
