@@ -164,12 +164,19 @@ def _check_record(folder: Path, cell: Cell, where: str) -> None:
         raise InputError(f"{where}: {error.file.name}: {error.why}; {changed}") from None
 
 
-def _check_network(file: Path, network: str, where: str) -> None:
-    """Raise `InputError` unless the file describes the layers of this network."""
+@contextmanager
+def _named(file: Path, where: str) -> Iterator[None]:
+    """Name `where` in an `InputError` about the unpacked `file`, which nobody but this module has seen."""
     try:
-        rows = read(NETWORK_LAYERS, file).to_pylist()
+        yield
     except InputError as error:
         raise InputError(f"{where}: {str(error).removeprefix(f'{file}: ')}") from None
+
+
+def _check_network(file: Path, network: str, where: str) -> None:
+    """Raise `InputError` unless the file describes the layers of this network."""
+    with _named(file, where):
+        rows = read(NETWORK_LAYERS, file).to_pylist()
     numbers = [value for row in rows for value in row.values() if isinstance(value, int | float)]
     if any(row["network"] != network for row in rows) or not all(0 <= number < math.inf for number in numbers):
         raise InputError(f"{where}: it does not describe the layers of network {network}; the archive was changed")
@@ -208,11 +215,12 @@ def _take(data: bytes, was: Cell, cell: Cell, target: Path, where: str) -> None:
         raise InputError(f"{where}: stallpoint writes no record of this name; the archive was changed")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
-    with open_file(table, target) as file:
+    with _named(target, where), open_file(table, target) as file:
         rows = read_rows(file, target)
-    if "cell" in rows.column_names and (others := set(rows["cell"].unique().to_pylist()) - {was.path}):
-        raise InputError(f"{where}: it holds records of {others.pop()!r}, not of {was.path}")
     changes = {"cell": cell.path, "hardware": cell.hardware}
+    for name, own in {"cell": was.path, "hardware": was.hardware}.items():
+        if name in rows.column_names and (others := set(rows[name].unique().to_pylist()) - {own}):
+            raise InputError(f"{where}: it holds records of {others.pop()!r}, not of {own}")
     if "settings" in rows.column_names:
         if rows.num_rows != 1:
             raise InputError(f"{where}: {rows.num_rows} rows; a record has one")
