@@ -121,14 +121,16 @@ class Measuring:
 
         `slowdown` is the ratio of elapsed time to that of its visits, `limit` the remaining time of the budget, s.
         """
-        to_go, made = slowdown * self.seconds_to_go, self.made.total()
-        affordable = min(1.0, limit / to_go) if to_go else 1.0  # fraction of the expected visits that the budget allows
-        remaining = affordable * self.seconds_to_go
-        done = self.seconds_done / ((self.seconds_done + remaining) or 1.0)
-        filled = round(WIDTH * (self.done if affordable == 1 else done))
-        total = self.total if affordable == 1 else made + math.ceil(affordable * max(0, self.total - made))
-        rest = f", ~{in_round_words(slowdown * remaining)} left" if to_go else ", more where precision asks for them"
-        bar = f"[{'#' * filled}{'-' * (WIDTH - filled)}] {made} of {total} visits{rest}"
+        made, total, done, to_go = self.made.total(), self.total, self.done, self.seconds_to_go
+        if limit < slowdown * to_go:  # the budget ends the visits
+            total = made + math.ceil(limit / (slowdown * to_go) * max(0, total - made))
+            to_go = limit / slowdown
+            done = self.seconds_done / ((self.seconds_done + to_go) or 1.0)
+        filled = round(WIDTH * done)
+        rest = (
+            f"~{in_round_words(slowdown * to_go)} left" if self.seconds_to_go else "more where precision asks for them"
+        )
+        bar = f"[{'#' * filled}{'-' * (WIDTH - filled)}] {made} of {total} visits, {rest}"
         return f"{bar}: {cell_in_words(self.last)}" if self.last else bar
 
     def _warn(self, path: str, words: str) -> Iterator[str]:
