@@ -45,6 +45,13 @@ def axis_text(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
     return frame[axis].astype(str) + (" scaling" if axis == "scaling" else "")
 
 
+def in_turn(frame: pd.DataFrame) -> pd.Index[Any]:
+    """Return the index of `frame`, taken in turn from every network, hardware and storage."""
+    owners = [name for name in FILTERS if name in frame]
+    turn = frame.groupby(owners, dropna=False).cumcount() if owners else pd.Series(0, index=frame.index)
+    return turn.sort_values(kind="stable").index
+
+
 def label(frame: pd.DataFrame, axes: list[str]) -> pd.Series[str]:
     """Return one text for each row from the given axes, joined by a dot; one worker per node is not named."""
     named = [axis for axis in axes if axis != "workers_per_node" or (frame[axis] > 1).any()]

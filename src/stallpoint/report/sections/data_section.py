@@ -14,7 +14,7 @@ from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.listing import Columns, in_columns
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, WHAT_IF_GRID, Table
 from stallpoint.report.charts import Tables, theme
-from stallpoint.report.charts.labels import FILTERS
+from stallpoint.report.charts.labels import in_turn
 from stallpoint.report.exhibits.published import HEAD, texts
 from stallpoint.report.html import MAX_ROWS, Section, axes_of_cell, paragraph, table
 from stallpoint.study.study import Excluded
@@ -197,9 +197,7 @@ def _data(table: Table, frame: pd.DataFrame) -> dict[str, Any]:
 
 def _some(frame: pd.DataFrame) -> pd.DataFrame:
     """Return at most `MAX_ROWS` rows, taken in turn from every network, hardware and storage, in their own order."""
-    owners = [name for name in FILTERS if name in frame]
-    turn = frame.groupby(owners, dropna=False).cumcount() if owners else pd.Series(range(len(frame)), frame.index)
-    return frame.loc[turn.sort_values(kind="stable").index[:MAX_ROWS].sort_values()]
+    return frame.loc[in_turn(frame)[:MAX_ROWS].sort_values()]
 
 
 def _value(value: Any) -> Any:

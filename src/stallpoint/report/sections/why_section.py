@@ -13,7 +13,7 @@ from stallpoint.findings.conclusions.storage_tables import answered
 from stallpoint.models.answers.what_if import INTERPOLATED
 from stallpoint.records.tables import TIDY_TABLES
 from stallpoint.report.charts import TOPICS, Chart, Tables
-from stallpoint.report.charts.labels import AXES, FILTERS, label
+from stallpoint.report.charts.labels import AXES, FILTERS, in_turn, label
 from stallpoint.report.charts.render import Spec, finding, missing, spec
 from stallpoint.report.html import Section, downloads, listing, paragraph
 
@@ -81,9 +81,8 @@ def bounded(chart: Spec, max_rows: int = MAX_CHART_ROWS) -> tuple[Spec, int]:
         return chart, 0
     owners = [name for name in FILTERS if name in rows]
     panels = rows.groupby("panel", sort=False).agg({**dict.fromkeys(owners, "first"), "panel": "size"})
-    turn = panels.groupby(owners, dropna=False).cumcount() if owners else pd.Series(0, index=panels.index)
-    in_turn = panels["panel"].loc[turn.sort_values(kind="stable").index].cumsum()
-    kept = set(in_turn.index[in_turn <= max_rows]) or {in_turn.index[0]}
+    sizes = panels["panel"].loc[in_turn(panels)].cumsum()
+    kept = set(sizes.index[sizes <= max_rows]) or {sizes.index[0]}
     datasets = {key: [row for row in rows if row.get("panel") in kept] for key, rows in chart["datasets"].items()}
     return {**chart, "datasets": datasets}, len(panels) - len(kept)
 
