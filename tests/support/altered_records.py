@@ -47,7 +47,7 @@ STUDY: dict[str, Any] = {
     "warmup": 1,
 }
 NO_DURATIONS = {"exposed_communication", "timing_cost", "preparing", *(column.name for column in SENSORS)}
-"""Columns in seconds that may be below 0, or that nobody can hold against anything."""
+"""Columns in seconds that may be below 0, or that no check can judge."""
 EVIL = (
     {"build": "/etc/passwd:build", "image_size": 8}, {"build": "os:system", "image_size": 8}, {"build": 5},
     {"build": "own.py:build", "image_size": 10**9}, {"build": "own.py:build", "image_size": -8}, {}, {"image_size": 8},
@@ -87,7 +87,7 @@ def packed(members: Members) -> bytes:
 
 
 def with_column(wanted: Callable[[str, str], bool], members: Members, draw: random.Random) -> tuple[str, str]:
-    """A record, and one of its columns whose table and name are `wanted`, drawn: each such pair alike often."""
+    """Draw a record and one of its columns; each pair of table and column that is `wanted` is equally likely."""
     found: dict[tuple[str, str], list[str]] = {}
     for name in sorted(members):
         if "/raw/" in name:
@@ -274,7 +274,7 @@ CHANGES: dict[str, Change] = {
 
 
 def refusal(content: bytes) -> str:
-    """Why the archive is refused; empty if it is accepted."""
+    """Return why the archive is refused; empty if it is accepted."""
     with tempfile.TemporaryDirectory(prefix="stallpoint-altered-") as scratch:
         file, folder = Path(scratch, "altered.zip"), Path(scratch, "unpacked")
         file.write_bytes(content)
@@ -287,7 +287,7 @@ def refusal(content: bytes) -> str:
 
 
 def altered(trials: int, seed: int) -> list[Tally]:
-    """Alter an archive so often, each kind of change in turn; what became of them by kind."""
+    """Alter an archive `trials` times, by each kind of change in turn; return a tally for each kind."""
     tallies = [Tally("altered", kind) for kind in CHANGES]
     if why := refusal(packed(whole())):
         tallies[0].red.append(f"unaltered: {why}")

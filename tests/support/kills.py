@@ -58,7 +58,7 @@ PATIENCE = 300.0
 
 
 def processes_of(session: int) -> list[int]:
-    """Processes of a session that have not ended."""
+    """Return the processes of a session that have not ended."""
     found = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -68,7 +68,7 @@ def processes_of(session: int) -> list[int]:
 
 
 def called(name: str, processes: list[int]) -> list[int]:
-    """Those processes that run the program of this name, in order."""
+    """Return those processes that run the program of this name, in order."""
     found = []
     for process in sorted(processes):
         with suppress(OSError):
@@ -78,7 +78,7 @@ def called(name: str, processes: list[int]) -> list[int]:
 
 
 def visited(study: Checkout) -> set[object]:
-    """When each finished visit on disk started."""
+    """Return when each finished visit on disk started."""
     found = set[object]()
     for file in study.results("visits").rglob("visits.parquet"):
         if file.parent.name != "record" and not file.parent.name.startswith("visit~"):
@@ -89,7 +89,7 @@ def visited(study: Checkout) -> set[object]:
 
 
 def kill(study: Checkout, victim: str, number: signal.Signals, delay: float) -> tuple[int, set[object]] | None:
-    """Start the study and kill the victim after `delay` s; its session and the visits then. None if it ended before."""
+    """Start the study and kill the victim after `delay` s; return its session and the visits then, None if it ended."""
     run = study.start_snakemake(TARGET, said=subprocess.DEVNULL, own_session=True)
     begun = time.monotonic()
     while run.poll() is None:
@@ -112,7 +112,7 @@ def kill(study: Checkout, victim: str, number: signal.Signals, delay: float) -> 
 
 
 def problem(study: Checkout, iterations: int, session: int, before: set[object]) -> tuple[str, str]:
-    """Run the same command once more; which count of a tally is wrong then, and why. Both are empty if nothing is."""
+    """Run the same command once more; return the count of a tally that is wrong then, and why, or two empty texts."""
     again = study.start_snakemake(TARGET, **forked.environment(study.library))
     text, _ = again.communicate(timeout=PATIENCE)
     if again.returncode or "--unlock" in text or "Traceback" in text:
@@ -139,7 +139,7 @@ def problem(study: Checkout, iterations: int, session: int, before: set[object])
 
 
 def kills(times: int, seed: int) -> list[Tally]:
-    """Kill so many runs, each victim in turn; what became of them by victim."""
+    """Kill the run `times` times, each victim in turn; return a tally for each victim."""
     tallies, draw, numbers = [Tally("kills", victim) for victim in VICTIMS], random.Random(seed), count(3)
     with tempfile.TemporaryDirectory(prefix="stallpoint-kills-") as scratch:
         study = Checkout(Path(scratch), STUDY)

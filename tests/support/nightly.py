@@ -1,4 +1,4 @@
-"""Parameters and examples of tests: those that every run tries, and those that the night tries beside."""
+"""Parameters and examples of tests: those of every run, and those that are tried only at night."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

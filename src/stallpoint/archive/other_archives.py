@@ -166,7 +166,7 @@ def _check_record(folder: Path, cell: Cell, where: str) -> None:
 
 @contextmanager
 def _named(file: Path, where: str) -> Iterator[None]:
-    """Name `where` in an `InputError` about the unpacked `file`, which nobody but this module has seen."""
+    """Replace the path of the unpacked `file`, which is temporary, by `where` in an `InputError`."""
     try:
         yield
     except InputError as error:

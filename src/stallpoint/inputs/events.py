@@ -18,7 +18,7 @@ KERNEL, COPY, FILL, CALL, OPERATOR, MARK = range(6)
 program."""
 UNKNOWN = -1
 BYTE = "Byte"
-"""Type of values of which only the bytes are known."""
+"""Type of values known by their bytes alone."""
 
 
 class Message(NamedTuple):

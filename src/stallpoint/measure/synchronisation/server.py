@@ -237,7 +237,7 @@ class Server:
 
 
 def received(connection: Connection, size: int) -> bytearray:
-    """Receive so many bytes; raises `ConnectionError` if the other end closed the connection."""
+    """Receive `size` bytes; raises `ConnectionError` if the other end closed the connection."""
     data = bytearray(size)
     _fill(connection, memoryview(data))
     return data
