@@ -67,11 +67,10 @@ COPIED: dict[str, tuple[str, tuple[str, ...]]] = {
         *SERIES, "nodes", "ranks", "intervention", "parts", "agrees", "saved", "expected",
     )),
     "controls": ("controls", ("hardware", "network", "worker_batch", "first", "second", "agrees", "ratio")),
-    "extrapolations": ("extrapolations", (
-        "table", "series", "workers", "predicted", "lower", "upper", "law", "measured",
-    )),
 }  # fmt: skip
 """Entries that are rows of a table: its name and the columns."""
+EXTRAPOLATION = ("table", "series", "workers", "predicted", "lower", "upper", "law", "measured")
+"""Columns of the table ``extrapolations``, which only a study with external tables has."""
 CURVE = (
     *SERIES, "reached", "verdict", "verdict_ranks", "measured_speedup", "measured_speedup_ranks", "basis", "note",
     "withheld", "dominant_cause", "crossing_ranks", "crossing_after", "cost_efficient_ranks", "best_speedup",
@@ -109,7 +108,7 @@ def conclude(
     are those of the models' fit, `claims` were judged by the same tables.
     """
     curves, errors = list(_curves(tables)), list(_dag_errors(tables["predictions"]))
-    copied = {key: entries(tables[name], *names) if name in tables else [] for key, (name, names) in COPIED.items()}
+    copied = {key: entries(tables[name], *names) for key, (name, names) in COPIED.items()}
     found: Conclusions = {
         "interval": INTERVAL,
         "threshold": threshold,
@@ -124,6 +123,7 @@ def conclude(
         "saturation": list(_saturation(tables["saturation"])),
         "targets": list(targets(tables["target_times"], tables["target_stalling"])),
         "accuracy_stalling": list(_accuracy_stalling(tables["accuracy_stalling"])),
+        "extrapolations": entries(tables["extrapolations"], *EXTRAPOLATION) if "extrapolations" in tables else [],
         "machines": list(_machines(tables["runs"], tables["environments"])),
         "alike": list(equal_presets(tables["runs"])),
         "disturbances": list(_disturbances(tables["disturbances"])),
