@@ -283,7 +283,7 @@ def alive(pids: list[int]) -> list[int]:
     [
         (signal.SIGKILL, 2),
         (signal.SIGTERM, 1),
-        pytest.param(signal.SIGINT, 2, marks=pytest.mark.night),  # by day in tests/workflow/test_turns.py
+        pytest.param(signal.SIGINT, 2, marks=pytest.mark.night),  # by day in tests/workflow/test_measure.py
         pytest.param(signal.SIGTERM, 2, marks=pytest.mark.night),
         pytest.param(signal.SIGINT, 1, marks=pytest.mark.night),
         pytest.param(signal.SIGKILL, 1, marks=pytest.mark.night),
