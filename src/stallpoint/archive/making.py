@@ -54,7 +54,7 @@ Put it beside results of another cluster: name this zip under `archives` in a st
 Results: licence $licence. The workflow: see `LICENSE`. To cite: `CITATION.cff`. $names
 """
 )
-NAMES_EXCLUDED = "Names of users and nodes and absolute paths were left out."
+NAMES_EXCLUDED = "Names of users and nodes and absolute paths were removed."
 NAMES_KEPT = "Names of users and nodes are those of the machines."
 
 

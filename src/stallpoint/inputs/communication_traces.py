@@ -52,9 +52,9 @@ def lines_in(path: Path, notes: list[str], what: str, read: Callable[[bytes], T 
                     if found is not None:
                         yield found
     except (OSError, EOFError) as error:
-        notes.append(f"the file is damaged ({error}); what follows is left out")
+        notes.append(f"the file is damaged ({error}); what follows is not read")
     if broken:
-        notes.append(f"{broken} lines that are no {what} are left out")
+        notes.append(f"{broken} lines that are no {what} are excluded")
 
 
 def traces_of(path: Path, of_rank: Mapping[int, list[Collective]], notes: list[str]) -> list[Trace]:

@@ -133,7 +133,7 @@ def read(path: Path) -> list[Trace]:
         kinds = ", ".join(category for category, _ in strange.most_common(5))
         notes.append(f"{others:,} of {seen:,} events are of kinds not read ({kinds})")
     if bad:
-        notes.append(f"{bad} events without a time, or of a duration below 0, are left out")
+        notes.append(f"{bad} events without a time, or of a duration below 0, are excluded")
     if not len(columns):
         values = f" ({notes[-1]})" if strange else ""
         raise InputError(
@@ -165,7 +165,7 @@ def _read(file: IO[bytes], notes: list[str]) -> bytes:
     try:
         return file.read(PIECE)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        notes.append(f"the file is damaged ({error}); what follows is left out")
+        notes.append(f"the file is damaged ({error}); what follows is not read")
         return b""
 
 
@@ -272,7 +272,7 @@ def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_Event]]:
         if (events := _events(buffer[:end])) is not None:
             yield events
             return
-    notes.append("the file ends in the middle of an event; what follows is left out")
+    notes.append("the file ends in the middle of an event; what follows is not read")
     for cut in _cuts(buffer):
         if (events := _events(buffer[:cut])) is not None:
             yield events

@@ -48,7 +48,7 @@ def read(path: Path) -> list[Trace]:
             "Inspector write that"
         )
     if untimed:
-        notes.append(f"{untimed} collectives without times are left out")
+        notes.append(f"{untimed} collectives without times are excluded")
     if lost := sum(dropped.values()):
         notes.append(f"the Inspector dropped {lost} collectives; NCCL_INSPECTOR_DUMP_COLL_RING_SIZE lets it keep more")
     notes.append("messages of fewer than NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES (8192 unless set) are not recorded")

@@ -89,7 +89,7 @@ class _Report:
         for table, kind in _DEVICE.items():
             self._device(table, kind, calls, sizes)
         if self._bad:
-            self._notes.append(f"{self._bad} events without an end, or of a duration below 0, are left out")
+            self._notes.append(f"{self._bad} events without an end, or of a duration below 0, are excluded")
         used = sorted(self._of_process, key=lambda process: (self._devices.get(process, 1 << 30), process))
         with_device = [process for process in used if process in self._devices] or used
         if not with_device:

@@ -52,7 +52,7 @@ Measure = Callable[[Any, World, Recorder], None]
 Prepare = Callable[[Any, Recorder], Any]
 """Preparation of a visit: returns the cell as it is on this node, and may add rows."""
 _OPTIONAL = (SLURM_JOBS, STAGING, CONVERSIONS, STALENESS)
-"""Tables that are left out of a visit's folder if they have no rows."""
+"""Tables that a visit writes only if they have rows."""
 
 
 @dataclass(frozen=True)

@@ -697,7 +697,7 @@ def test_samples_that_were_left_out_are_counted_for_each_storage() -> None:
     cells = ["train/network~a/storage~disk/nodes~1", "other/storage/storage~disk/nodes~2", "train/storage~b/nodes~1"]
     visits = pd.DataFrame({"cell": [*cells, "sgemm/network~a"], "excluded_samples": [2, 3, 0, 0]})
     (found,) = _undecodable(visits)
-    assert undecodable_in_words(found) == "storage disk: 3 samples that cannot be decoded are left out"
+    assert undecodable_in_words(found) == "storage disk: 3 samples that cannot be decoded are excluded"
     assert list(_undecodable(visits[2:])) == []
 
 
@@ -723,8 +723,8 @@ def test_how_sure_it_is_is_said_in_a_few_lines() -> None:
         "cpu: 7 cells, 25 visits: precision reached",
         "gpu: 1 cell, 1 visit: budget used up",
         "cpu: measured speedup known to ± 6 %",
-        "cpu: 3 iterations disturbed by steal, left out",
-        "cpu: 3 iterations disturbed by quota, 1 left out, 2 kept for want of others",
+        "cpu: 3 iterations disturbed by steal, excluded",
+        "cpu: 3 iterations disturbed by quota, 1 excluded, 2 kept for want of others",
         "cpu: 1 iteration disturbed by another process, kept for want of others",
         "cpu: node3 computes 3 times as long as the other nodes, which wait for it (sentinel, median of 9 visits)",
         "A/A controls: 1 of 1 pair of cells that do the same agrees",

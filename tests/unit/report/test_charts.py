@@ -240,7 +240,7 @@ AXIS_TITLES = {
     "noise-scale": {"mini-batch [samples]", "quarter of the training"},
     "convergence": {"validation accuracy [%]"},
     "staleness": {"updates since the weights were taken", "share of gradients [%]"},
-    "visits": {"time since the first visit, pauses left out [min]"},
+    "visits": {"time since the first visit, pauses excluded [min]"},
 }
 
 

@@ -41,7 +41,7 @@ def text(report: Path) -> str:
 def test_the_answer_comes_first_then_charts_in_order_then_the_rest(text: str) -> None:
     titles = [f"{network} on {hardware}" for network in ("alexnet", "googlenet") for hardware in ("cpu", "gpu")]
     titles += ["How sure this is", *(chart.title for chart in CHARTS.values())]
-    titles += ["Every curve", "What the timing of layers costs", "Could not run", "Left out of the matrix"]
+    titles += ["Every curve", "What the timing of layers costs", "Could not run", "Excluded from the matrix"]
     titles += ["made-up CPU", "Raw tables"]
     places = [text.index(f" {title} ") for title in titles]
     assert places == sorted(places)
@@ -132,7 +132,7 @@ def test_how_sure_it_is_has_a_section(conclusions: Conclusions) -> None:
     assert "cpu train 4 3 60 (30–120) 45 0.05 2" in text
     assert "cpu 7 25 budget used up" in text
     assert "2 1.8 (1.7–1.9) ± 5.6 %" in text
-    assert "cpu steal 3 2 2 left out, 1 kept for want of others" in text
+    assert "cpu steal 3 2 2 excluded, 1 kept for want of others" in text
     assert "cpu alexnet 64 compute strong, wfbp 1.0 (0.98–1.1) yes" in text
     assert "Verdicts on" not in text
     differing = {**found, "controls": [{**CONTROL, "agrees": False}]}

@@ -1,4 +1,4 @@
-"""Expanding a study: what runs, what is left out and why, and messages for wrong entries."""
+"""Expanding a study: what runs, what is excluded and why, and messages for wrong entries."""
 
 from typing import Any
 

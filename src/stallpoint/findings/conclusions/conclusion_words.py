@@ -208,10 +208,10 @@ def cost_efficient_in_words(curve: Mapping[str, Any]) -> str:
 
 def interventions(rows: Sequence[Mapping[str, Any]]) -> Listing:
     """Return the time saved without each part, of rows of ``interventions`` in the conclusions."""
-    text = "What training saves with one thing left out for real, beside what the critical path says that it takes:"
+    text = "What training saves with one thing excluded for real, beside what the critical path says that it takes:"
     return Listing.of("Causes by intervention", text, rows, {
         "cell": lambda row: f"{row['network']} on {row['hardware']}, {series(row)}, {at_count(row, row['ranks'])}",
-        "left out": "intervention", "saves": interval_of("saved", 1e3, " ms"),
+        "excluded": "intervention", "saves": interval_of("saved", 1e3, " ms"),
         "parts that should go with it": "parts", "they take": interval_of("expected", 1e3, " ms"),
         "agree": agrees_in_words,
     })  # fmt: skip

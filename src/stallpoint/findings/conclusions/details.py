@@ -67,7 +67,7 @@ def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:
         here = [curve for curve in curves if (curve["network"], curve["hardware"]) == (network, hardware)]
         yield f"## {network} on {hardware}"
         yield _table(here, {"curve": series, **CURVE_COLUMNS})
-        yield "Where the time goes on the critical path, there or at the largest n (parts of less than 1 % left out):"
+        yield "Where the time goes on the critical path, there or at the largest n (parts of less than 1 % excluded):"
         yield "\n".join(f"- {series(curve)}: {_path_in_words(curve)}" for curve in here)
         yield from _communication_blocks(here)
         yield from _what_if_blocks(here)

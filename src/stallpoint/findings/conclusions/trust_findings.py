@@ -55,7 +55,7 @@ def warnings(conclusions: Conclusions) -> Iterator[Finding]:
             yield _warning(SURE, entry["hardware"], "the precision was not reached")
     if disturbed := sum(entry["iterations"] for entry in conclusions["disturbances"]):
         kept = sum(entry["kept"] for entry in conclusions["disturbances"])
-        counts = f"{kept} of them count for want of others" if kept else "left out"
+        counts = f"{kept} of them count for want of others" if kept else "excluded"
         words = f"{count(disturbed, 'iteration')} disturbed, {counts}"
         yield _warning(SURE, "", words, WARNING if kept else NOTE)
     if imported := imported_cell_count(conclusions):
@@ -87,8 +87,8 @@ def disturbed_in_words(entry: Mapping[str, Any]) -> str:
     """Return how iterations disturbed for one reason were treated."""
     kept, left_out = entry["kept"], entry["iterations"] - entry["kept"]
     if not kept:
-        return "left out"
-    return f"{left_out} left out, {kept} kept for want of others" if left_out else "kept for want of others"
+        return "excluded"
+    return f"{left_out} excluded, {kept} kept for want of others" if left_out else "kept for want of others"
 
 
 def slow_node_in_words(entry: Mapping[str, Any]) -> str:
@@ -99,7 +99,7 @@ def slow_node_in_words(entry: Mapping[str, Any]) -> str:
 def undecodable_in_words(entry: Mapping[str, Any]) -> str:
     """Return the samples missing from the data of a storage."""
     verb = "is" if entry["samples"] == 1 else "are"
-    return f"storage {entry['storage']}: {count(entry['samples'], 'sample')} that cannot be decoded {verb} left out"
+    return f"storage {entry['storage']}: {count(entry['samples'], 'sample')} that cannot be decoded {verb} excluded"
 
 
 def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:

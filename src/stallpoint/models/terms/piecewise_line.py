@@ -2,7 +2,7 @@
 
 Libraries change their algorithm with the message size, and messages outgrow caches, so one α + β·m may be far off.
 The curve is α + Σ βₖ·(bytes of m that fall into piece k): continuous, and with α, βₖ ≥ 0 never falling. Breaks are at
-measured sizes, found one after the other; how many there are is decided on sizes left out of the fit.
+measured sizes, found one after the other; how many there are is decided on sizes held out of the fit.
 """
 
 from __future__ import annotations

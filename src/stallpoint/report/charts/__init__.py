@@ -264,7 +264,7 @@ TOPICS: dict[str, tuple[Chart, ...]] = {
         ),
         Chart(
             "extrapolation", "Extrapolated against measured throughput", ("law_validation",),
-            "One point for each worker count that was left out: its rate, in samples per second, predicted by scaling "
+            "One point for each worker count that was held out: its rate, in samples per second, predicted by scaling "
             "laws from up to a quarter of the largest count of the series, with the 90 % interval. On the grey line "
             "prediction and measurement agree. The title of a panel says how many intervals hold the measured rate, "
             "90 % of which should, and the median error.",

@@ -118,7 +118,7 @@ class Paper:
 
 _CONVERGENCE = "Where AlexNet was not trained to its end, the networks that were stand in its place."
 _ONE_PANEL = "The original draws networks into one panel; here each network and hardware has its own."
-_SHARES = "The data layer and the model update are left out: ours are times of the network's own layers."
+_SHARES = "The data layer and the model update are excluded: ours are times of the network's own layers."
 
 KEUPER = Paper(
     "keuper-2016",

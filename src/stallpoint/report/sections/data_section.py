@@ -74,8 +74,8 @@ def not_measured(conclusions: Conclusions, excluded: Sequence[Excluded]) -> Sect
             [reason, str(count), ", ".join(f"{axis} {value}" for axis, value in examples[reason].items())]
             for reason, count in Counter(entry.reason for entry in excluded).items()
         ]
-        blocks += ["<h3>Left out of the matrix</h3>", table(["reason", "combinations", "such as"], rows)]
-    everything = paragraph("None: every cell of the study ran, and nothing was left out.")
+        blocks += ["<h3>Excluded from the matrix</h3>", table(["reason", "combinations", "such as"], rows)]
+    everything = paragraph("None: every cell of the study ran, and nothing was excluded.")
     return Section("cells", "Cells that were not measured", "\n".join(blocks) or everything)
 
 

@@ -93,7 +93,7 @@ def _speedups(conclusions: Conclusions) -> Listing:
 
 def _disturbed(entries: Sequence[Mapping[str, Any]]) -> Listing:
     text = (
-        "Iterations that something else disturbed are left out of statistics, unless too little of their cell would "
+        "Iterations that something else disturbed are excluded from statistics, unless too little of their cell would "
         "be left."
     )
     return Listing.of("Disturbed iterations", text, entries, {
@@ -105,7 +105,7 @@ def _disturbed(entries: Sequence[Mapping[str, Any]]) -> Listing:
 def _slow_nodes(entries: Sequence[Mapping[str, Any]]) -> Listing:
     text = (
         "The sentinel, the same matrix products on every node at both ends of each visit, takes longer there. "
-        "Nothing is left out for it: speedups are those of nodes of which one is slower."
+        "Nothing is excluded for it: speedups are those of nodes of which one is slower."
     )
     return Listing.of("Slow nodes", text, entries, {
         "hardware": "hardware", "node": "node", "its time over that of the others": lambda row: number(row["ratio"]),

@@ -51,7 +51,7 @@ def _figure(chart: Chart, heading_text: str, omitted: int) -> str:
     name, title = chart.name, escape(chart.title)
     heading = f'<p class="kicker">{title}</p><h3>{escape(heading_text)}</h3>' if heading_text else f"<h3>{title}</h3>"
     more = (
-        f" {omitted:,} panels are left out of this page, which would grow too large; figures/{name}.html and the "
+        f" {omitted:,} panels are not on this page, which would grow too large; figures/{name}.html and the "
         f"tables ({', '.join(f'{_folder(table)}/{table}.parquet' for table in chart.tables)}) hold them all."
         if omitted
         else ""
