@@ -16,6 +16,8 @@ DIGITS = 3
 """Significant digits of values without interval."""
 DIGITS_WITH_INTERVAL = 2
 """Significant digits of values with an interval, which makes further digits meaningless."""
+NOUGHT = 1e-4
+"""Part of an interval's width below which an end or the value is 0."""
 _ENDS = ("value", "low", "high")
 _UNBOUNDED = {"value": math.inf, "low": -math.inf, "high": math.inf}
 EXACT = 1e7
@@ -44,10 +46,15 @@ def number(value: float | None, digits: int = DIGITS) -> str:
 
 
 def interval(estimate: Mapping[str, float | None] | None, scale: float = 1.0, unit: str = "") -> str:
-    """``1.8 s (1.7–2.0)`` of ``value``, ``low`` and ``high`` times `scale`; an end that is None is unbounded."""
+    """``1.8 s (1.7–2.0)`` of ``value``, ``low`` and ``high`` times `scale`; an end that is None is unbounded.
+
+    What is below `NOUGHT` of the width is 0.
+    """
     if estimate is None:
         return "not known"
     ends = [_UNBOUNDED[name] if estimate[name] is None else float(estimate[name] or 0) * scale for name in _ENDS]
+    if math.isfinite(width := ends[2] - ends[1]):
+        ends = [0.0 if abs(end) < NOUGHT * width else end for end in ends]
     integral = all(end == int(end) for end in ends if math.isfinite(end))
     value, low, high = (number(end) if integral else _rounded(end) for end in ends)
     return f"{value}{unit} ({low}{' to ' if low[0] in '-−' else '–'}{high})"
@@ -72,6 +79,14 @@ def in_words(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def in_round_words(seconds: float) -> str:
+    """Return ``40 s``, ``3 min``, ``2 h 5 min``: no more digits than an expectation has."""
+    if seconds < 55:
+        return f"{max(5, 5 * round(seconds / 5))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def in_seconds(words: str) -> float | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from stallpoint.study.workers import placement_in_words
-from stallpoint.text import in_seconds, in_words
+from stallpoint.text import in_round_words, in_seconds, in_words
 
 WIDTH = 20
 """Characters of the bar."""
@@ -159,14 +159,6 @@ def opening(
     if (more := len(excluded) - MAX_WARNINGS) > 0:
         yield f"! excluded for {more} more reason{'' if more == 1 else 's'}: see snakemake -n"
     yield f"Ctrl-C is safe: finished visits are kept, and the same command goes on with them. Results: {results}"
-
-
-def in_round_words(seconds: float) -> str:
-    """Return ``40 s``, ``3 min``, ``2 h 5 min``: no more digits than an expectation has."""
-    if seconds < 55:
-        return f"{max(5, 5 * round(seconds / 5))} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def cell_in_words(path: str) -> str:

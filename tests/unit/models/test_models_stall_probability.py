@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.answers.stalling import Stall
+from stallpoint.models.answers.stalling import Stall, deciding_visits
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
@@ -48,6 +48,15 @@ def test_what_follows_from_probabilities(
 def test_nothing_is_decided_without_a_doubling() -> None:
     found = Stall.of({}, 4, 0.1)
     assert (found.ranks, found.reached, found.verdict, found.deciding) == (4, False, ("undecided", 0), [])
+
+
+@pytest.mark.parametrize("beyond", [0.02, -0.03, 0.1])
+def test_as_many_visits_as_are_said_decide_if_the_gain_stays(beyond: float) -> None:
+    mean, scatter = np.log(1.1) + beyond, 0.05 * np.random.default_rng(0).standard_normal(100_000)
+    factor = deciding_visits(mean + scatter, 0.1)
+    assert factor >= 1
+    pays = float((mean + scatter / np.sqrt(factor) >= np.log(1.1)).mean())
+    assert max(pays, 1 - pays) == (pytest.approx(0.9, abs=0.01) if factor > 1 else pytest.approx(0.977, abs=0.01))
 
 
 @given(draws, st.floats(0.01, 0.9), st.floats(0.01, 0.9))

@@ -43,4 +43,6 @@ def test_an_end_without_a_number_is_unbounded() -> None:
     assert interval({"value": 4, "low": 4, "high": 128}) == "4 (4–128)"
     assert interval({"value": 1.8, "low": 1.7, "high": 2}) == "1.8 (1.7–2.0)"
     assert interval({"value": 0.9997, "low": 0.991, "high": 1.0}, 100, " %") == "100 % (99–100)"
+    assert interval({"value": 5.7, "low": 2.1e-14, "high": 8.3}) == "5.7 (0–8.3)"
+    assert interval({"value": 3.9, "low": -5.5e-15, "high": 6.1}, unit=" %") == "3.9 % (0–6.1)"
     assert interval(None) == "not known"

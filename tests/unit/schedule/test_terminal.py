@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.schedule import terminal
-from stallpoint.schedule.terminal import Measuring, cell_in_words, failure, in_round_words, opening
-from stallpoint.text import in_seconds, in_words
+from stallpoint.schedule.terminal import Measuring, cell_in_words, failure, opening
+from stallpoint.text import in_round_words, in_seconds, in_words
 
 NAIVE = (
     "train/network~alexnet/hardware~cpu/nodes~2/workers_per_node~1/batch~16/storage~jpeg/"

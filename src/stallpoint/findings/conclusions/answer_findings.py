@@ -10,6 +10,7 @@ from stallpoint.findings.conclusions.conclusion_words import (
     at_count,
     batch_in_words,
     count,
+    deciding_in_words,
     gained_in_words,
     named_in_words,
     no_double,
@@ -36,11 +37,11 @@ def answer_findings(answer: Answer, conclusions: Conclusions) -> dict[str, Findi
     where, beyond = beyond_in_words(answer, machines)
     on = next((machine_in_words(one) for one in machines if one["hardware"] == answer["hardware"]), "")
     source = source_in_words(answer, machines)
-    undecided = answer["state"] == "undecided" and answer["deciding"]
+    undecided = answer["state"] == "undecided" and answer["deciding_ranks"]
     found = (
         _finding(
             answer, VERDICT, sentence(answer, machines), at.get("speedup"), verdict=answer["state"], evidence=source,
-            ask=(f"visits to {at_count(answer, ', '.join(map(str, answer['deciding'])))}",) if undecided else (),
+            ask=(deciding_in_words(answer),) if undecided else (),
         ),
         _finding(answer, HEADLINE, heading(answer, machines), evidence=source if trusted and answer["ranks"] else ""),
         _finding(answer, RATE, throughput_in_words(answer), at.get("samples_per_second"), "samples/s", evidence=source),
@@ -123,11 +124,10 @@ def sentence(answer: Mapping[str, Any], machines: Sequence[Mapping[str, Any]]) -
         return f"{network}: {answer['state']}, as {answer['why_withheld']}"
     if not ranks:
         return f"{network}: undecided, as {no_double(answer['beyond']['from'])}"
-    deciding = at_count(answer, ", ".join(map(str, answer["deciding"])))
     return {
         "stalls": f"{network} stops gaining beyond {here}",
         "scales": f"{network} gains up to {here}",
-        "undecided": f"{network}: undecided whether {double} gain; visits to {deciding} would decide",
+        "undecided": f"{network}: undecided whether {double} gain; {deciding_in_words(answer)} would decide",
     }[answer["state"]]
 
 

@@ -12,10 +12,12 @@ from stallpoint.models.answers.fits import UNDECIDED as MAY_FIT
 from stallpoint.models.answers.remedies import TRAINS_OTHERWISE
 from stallpoint.models.base.statistics import INTERVAL
 from stallpoint.study.workers import placement_in_words
-from stallpoint.text import interval, number
+from stallpoint.text import in_round_words, interval, number
 
 MIN_PROBABILITY = 0.01
 """Probability below which a number of workers is not named."""
+MAX_DECIDING = 3600
+"""Seconds of further visits beyond which no number is said: the gain lies too close to the limit."""
 
 
 def at_count(curve: Mapping[str, Any], ranks: int | str) -> str:
@@ -127,8 +129,16 @@ def _probably(curve: Mapping[str, Any]) -> str:
         return ""
     if curve["verdict"] != "undecided":
         return f", {chance_in_words(max(entry['probability'] for entry in curve['measured_stall']))} sure"
-    deciding = at_count(curve, ", ".join(map(str, curve["deciding_ranks"])))
-    return f"; {probabilities_in_words(curve, curve['measured_stall'])}; visits to {deciding} would decide"
+    return f"; {probabilities_in_words(curve, curve['measured_stall'])}; {deciding_in_words(curve)} would decide"
+
+
+def deciding_in_words(curve: Mapping[str, Any]) -> str:
+    """Return ``some 4 min of visits to n = 1, 2``; without minutes where no visits can be counted."""
+    seconds = curve["deciding_seconds"]
+    length = "" if seconds is None else f"some {in_round_words(seconds)} of "
+    if seconds is not None and seconds > MAX_DECIDING:
+        length = "more than an hour of "
+    return f"{length}visits to {at_count(curve, ', '.join(map(str, curve['deciding_ranks'])))}"
 
 
 def verdict_in_words(curve: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import NormalDist
 from typing import TypeAlias
 
 import numpy as np
@@ -247,6 +248,9 @@ def _verdict_columns(curve: ScalingCurve, stall: Stall, threshold: float, mistru
     return {
         "verdict": "withheld" if mistrust else state,
         "verdict_ranks": ranks,
+        "deciding_visits": deciding_visits(np.log(_gain(curve, ranks)[1:]), threshold)
+        if state == "undecided" and {ranks, 2 * ranks} <= set(there)
+        else np.nan,
         **columns("measured_speedup", speedup),
         "measured_speedup_ranks": best,
     }
@@ -268,6 +272,16 @@ def _open(curve: ScalingCurve, state: str, ranks: int, threshold: float) -> int 
         return None if low >= (1 + threshold) ** np.log2(ranks / curve.base) else ranks // 2
     _, _, high = estimate(curve.speedup(2 * ranks, "measured"))
     return None if state == "stalls" and high < 1 + threshold else ranks
+
+
+def deciding_visits(gain: Reals, threshold: float) -> float:
+    """Return the factor on visits by which `gain`, draws of log X(2n)/X(n), would decide whether 2n gain `threshold`.
+
+    The mean is taken to stay, and the standard deviation to fall with the root of visits, until `INTERVAL` of a normal
+    distribution lies on one side.
+    """
+    beyond = gain - np.log1p(threshold)
+    return float(max((NormalDist().inv_cdf(INTERVAL) * beyond.std() / beyond.mean()) ** 2, 1.0))
 
 
 def _is_step(curve: ScalingCurve, ranks: int) -> bool:
