@@ -178,7 +178,7 @@ def _durations(runs: pd.DataFrame) -> Mapping[tuple[object, ...], float]:
     found: dict[tuple[object, ...], float] = {}
     for settings, duration in runs.query("status == 'ok' and source == ''")[["settings", "duration"]].to_numpy():
         cell = cell_from_json(settings)
-        if type(cell) in (TrainCell, CommandCell) and cell.scaling != "compute":
+        if (type(cell) is TrainCell or type(cell) is CommandCell) and cell.scaling != "compute":
             key = (*(getattr(cell, name) for name in SERIES), cell.ranks)
             found[key] = found.get(key, 0.0) + float(duration)
     return found
