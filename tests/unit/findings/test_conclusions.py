@@ -606,6 +606,14 @@ UNSURE = {"value": 0.01, "low": -0.1, "high": 0.1}
         (lost(0.05, "not distinguishable", "straggling", "update"), "undecided: straggling or update"),
         (lost(0.05, "not distinguishable", "a", "b", "c"), "undecided: a, b or 1 other"),
         (mixed("a", "b", "c"), "undecided: a or 2 others"),
+        (
+            mixed("interference", "straggling"),
+            "undecided: interference or straggling; workers slow each other down: cores, caches, memory bandwidth or clock",
+        ),
+        (
+            lost(0.05, "not distinguishable", "matrix shapes", "model update"),
+            "undecided: matrix shapes or model update; a smaller b takes less work, but not as much less time",
+        ),
         (lost(0.05, "not distinguishable", "update"), "update, not distinguishable from no loss"),
         (lost(-0.05, "not distinguishable", "update"), "no loss beyond what visits differ by"),
         ([{**lost(0.05, "dominant", "update")[0], "basis": "predicted"}], ""),

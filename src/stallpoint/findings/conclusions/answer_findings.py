@@ -28,6 +28,12 @@ LOSS, BEYOND, HELP, FIRST, CURVE = "largest loss", "beyond", "would help", "woul
 MACHINE, TRUST = "measured on", "trust"
 CARD = (WITHHELD, LIKELY, LOSS, BEYOND, HELP, FIRST, CURVE, MACHINE, TRUST)
 """Kinds below the headline of an answer, in order."""
+COMMON = {
+    "; workers slow each other down: cores, caches, memory bandwidth or clock": {"interference", "straggling"},
+    "; sending, and what it takes from computing": {"communication", "interference"},
+    "; a smaller b takes less work, but not as much less time": {"matrix shapes", "non-scaling layers", "model update"},
+}
+"""What causes that are not distinguishable have in common."""
 
 
 def answer_findings(answer: Answer, conclusions: Conclusions) -> dict[str, Finding]:
@@ -172,6 +178,8 @@ def cause_in_words(answer: Mapping[str, Any]) -> str:
         return "no loss beyond what visits differ by"
     if len(lost) == 1:
         return f"{named[0]}, not distinguishable from no loss"
+    if common := [words for words, causes in COMMON.items() if lost.keys() <= causes]:
+        return f"undecided: {' or '.join(lost)}{common[0]}"
     shown = named[:2]
     if others := len(lost) - len(shown):
         return f"undecided: {', '.join(shown)} or {count(others, 'other')}"
