@@ -608,7 +608,7 @@ UNSURE = {"value": 0.01, "low": -0.1, "high": 0.1}
         (mixed("a", "b", "c"), "undecided: a or 2 others"),
         (
             mixed("interference", "straggling"),
-            "undecided: interference or straggling; workers slow each other down: cores, caches, memory bandwidth or clock",
+            "undecided: interference or straggling; workers slow each other down: cores, caches, memory or clock",
         ),
         (
             lost(0.05, "not distinguishable", "matrix shapes", "model update"),

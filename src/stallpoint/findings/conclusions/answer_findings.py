@@ -29,7 +29,7 @@ MACHINE, TRUST = "measured on", "trust"
 CARD = (WITHHELD, LIKELY, LOSS, BEYOND, HELP, FIRST, CURVE, MACHINE, TRUST)
 """Kinds below the headline of an answer, in order."""
 COMMON = {
-    "; workers slow each other down: cores, caches, memory bandwidth or clock": {"interference", "straggling"},
+    "; workers slow each other down: cores, caches, memory or clock": {"interference", "straggling"},
     "; sending, and what it takes from computing": {"communication", "interference"},
     "; a smaller b takes less work, but not as much less time": {"matrix shapes", "non-scaling layers", "model update"},
 }
