@@ -225,7 +225,7 @@ class LogHandler(LogHandlerBase):
             for line in self._new_lines(log, read):
                 for words in self.measuring.read(line):
                     self._print(words)
-                if line == self.measuring.ended:
+                if line and line == self.measuring.ended:
                     self._print(f"Measured {self.measuring.made.total()} visits: {line}.")
         if self.measuring.made.total() > before and not self.measuring.ended:
             self._draw()

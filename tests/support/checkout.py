@@ -158,6 +158,29 @@ def build():
 """
 OWN_NETWORK = {"mine": {"build": "mine.py:build", "image_size": 8}}
 """A network that is trained in next to no time, for ``networks`` of a study."""
+WAITING = """
+import os
+import time
+
+from torch import nn
+
+
+class Waiting(nn.Module):
+    '''While the file `wait` is there, the second call lasts.'''
+
+    calls = 0
+
+    def forward(self, values):
+        Waiting.calls += 1
+        while Waiting.calls > 1 and os.path.exists("wait"):
+            time.sleep(0.05)
+        return values
+
+
+def build():
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10), Waiting())
+"""
+"""The same network, whose second call in a process lasts while the file ``wait`` is there."""
 CLAIMS = """paper: a colleague
 claims:
   - {id: it-is-worth-it, sentence: It is worth it., missing: no table says what it is worth}

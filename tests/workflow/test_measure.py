@@ -10,34 +10,12 @@ from pathlib import Path
 
 import forked
 import pytest
-from checkout import OWN_NETWORK, Checkout, Ran
+from checkout import OWN_NETWORK, WAITING, Checkout, Ran
 from kills import processes_of
 
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import COLLECTIVES, ITERATIONS, RUNS, SGEMM
 
-SOURCE = """
-import os
-import time
-
-from torch import nn
-
-
-class Waiting(nn.Module):
-    '''While the file `wait` is there, the second call lasts.'''
-
-    calls = 0
-
-    def forward(self, values):
-        Waiting.calls += 1
-        while Waiting.calls > 1 and os.path.exists("wait"):
-            time.sleep(0.05)
-        return values
-
-
-def build():
-    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10), Waiting())
-"""
 BLOCK = {
     "network": "mine",
     "hardware": "local",
@@ -65,7 +43,7 @@ RAW = "results/tiny/raw"
 def measured(new_checkout: Callable[..., Checkout]) -> Checkout:
     """A study whose cells are measured; nothing is derived from them."""
     checkout = new_checkout(**STUDY)
-    (checkout.folder / "mine.py").write_text(SOURCE)
+    (checkout.folder / "mine.py").write_text(WAITING)
     ran = checkout.snakemake("results/tiny/tables/runs.parquet")
     assert ran.status == 0, ran.text
     return checkout

@@ -1,13 +1,20 @@
 """A study is measured on sites that lack what most have; those with networks of their own: test_namespaces.py."""
 
 import os
+import re
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import fake_slurm
 import forked
 import pytest
-from checkout import Checkout
-from kills import NETWORK, STUDY, TARGET
+import yaml
+from checkout import ON_SLURM, WAITING, Checkout
+from kills import NETWORK, STUDY, TARGET, processes_of
 
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ENVIRONMENTS, RUNS
@@ -39,3 +46,98 @@ def test_without_a_home_and_with_one_core_a_study_of_two_is_measured(tmp_path: P
     assert {(len(one), row["cores_available"], row["interface"]) for one in rows for row in one} == {
         (1, 1, ""), (2, 1, "lo")
     }  # fmt: skip
+
+
+class Clusters:
+    """A checkout on the login node of `fake_slurm`, on whose cluster GPU nodes are shared."""
+
+    def __init__(self, folder: Path) -> None:
+        self.programs = folder / "slurm-programs"
+        fake_slurm.install(self.programs)
+        self.study = Checkout(folder / "checkout", STUDY)
+        (self.study.folder / "mine.py").write_text(WAITING)
+        with (self.study.folder / "src/stallpoint/slurm/slurm_queue.py").open("a") as queue:
+            queue.write("\nGONE = 2.0\n")
+        file = self.study.folder / "profiles/slurm/config.yaml"
+        profile = yaml.safe_load(file.read_text())
+        launcher = "mpirun --bind-to none --oversubscribe -n {ranks}"
+        more = {"cluster": f"'{fake_slurm.CLUSTER}'", "launcher": f"'{launcher}'", "slurm_extra": "''",
+                "gres": "'gpu:1'"}  # fmt: skip
+        defaults = {**profile["default-resources"], **more}
+        file.write_text(yaml.safe_dump({**profile, "slurm-status-command": "sacct", "default-resources": defaults}))
+
+    def start(self, iterations: int) -> "subprocess.Popen[str]":
+        """Start a study of new cells, from the background of a script: Ctrl-C does not reach it."""
+        self.study.write_study(iterations=iterations)
+        path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return self.study.start_snakemake(
+                *ON_SLURM, "--logger-stallpoint-patience", "1", TARGET, own_session=True,
+                **{**forked.environment(self.study.library), "PATH": path},
+            )  # fmt: skip
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def calls(self, program: str) -> list[str]:
+        """Return the command lines of all calls of a program."""
+        file = self.programs / "calls"
+        told = file.read_text().splitlines() if file.exists() else []
+        return [call for call in told if call.startswith(f"{program} ")]
+
+    def wait_for_measuring(self, jobs: int) -> None:
+        """Wait until so many jobs that measure were submitted, and the queue showed the last one."""
+        while sum("rule_measure" in call for call in self.calls("sbatch")) < jobs:
+            time.sleep(0.05)
+        shown = len(self.calls("squeue"))
+        while len(self.calls("squeue")) < shown + 2:
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Clusters]:
+    """Such a site, whose jobs end with the test."""
+    site = Clusters(tmp_path)
+    yield site
+    (site.programs / "lost").unlink(missing_ok=True)
+    for job in fake_slurm.jobs(site.programs):
+        for process in processes_of(int(job["pid"])) if job["pid"] else ():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+
+@pytest.mark.night
+def test_on_another_cluster_no_healthy_job_is_cancelled_and_jobs_of_a_killed_run_are(site: Clusters) -> None:
+    text, _ = (ran := site.start(3)).communicate(timeout=300)
+    assert ran.returncode == 0, text
+    assert not re.search("Traceback|left Slurm's queue|does not answer|Measured 0", text), text
+    assert not site.calls("scancel")
+    (measuring,) = (call for call in site.calls("sbatch") if "rule_measure" in call)
+    assert "--clusters gpu" in measuring
+    assert "--ntasks=2" in measuring, "shared nodes are asked for tasks"
+
+    wait = site.study.folder / "wait"
+    wait.touch()
+    killed = site.start(4)
+    site.wait_for_measuring(2)
+    os.kill(killed.pid, signal.SIGKILL)
+    again = site.start(4)
+    while again.poll() is None and not site.calls("scancel"):
+        time.sleep(0.05)
+    wait.unlink()
+    text, _ = again.communicate(timeout=300)
+    assert again.returncode == 0, text
+    assert text.count("was left behind by an earlier run: cancelled") == 1, text
+    assert [call.split()[1] for call in site.calls("scancel")] == ["--clusters=gpu"]
+
+
+@pytest.mark.night
+def test_a_run_in_the_background_whose_jobs_slurm_has_lost_ends_itself(site: Clusters) -> None:
+    (site.study.folder / "wait").touch()
+    lost = site.start(3)
+    site.wait_for_measuring(1)
+    (site.programs / "lost").touch()
+    text, _ = lost.communicate(timeout=60)
+    assert "has left Slurm's queue, and Snakemake has lost it: ending this run" in text
+    assert lost.returncode != 0
+    assert "Traceback" not in text

@@ -67,16 +67,20 @@ def with_next_round(study):
 
 
 def take_over():
-    """End what a run left that was killed here: without it Snakemake would ask for `--unlock`, and be told to wait."""
+    """End what a run left that was killed here: without it Snakemake would ask for `--unlock`, and be told to wait.
+
+    Returns whether another run holds the lock still: one that measures other cells may go on beside this one.
+    """
     if locks := locks_folder():
         try:
             for line in earlier_run.take_over(locks.parent, locks):
                 logger.warning(f"! {line}")
         except InputError as error:
             raise WorkflowError(str(error)) from None
+    return bool(locks and locks.is_dir() and any(locks.iterdir()))
 
 
-take_over()
+LOCKED = take_over()
 
 
 try:

@@ -20,7 +20,7 @@ from stallpoint.errors import EXIT_FAILED, CannotRun, InputError
 from stallpoint.records.tables import RUNS
 from stallpoint.schedule.ends import End, oom_kills
 from stallpoint.study.cells import Cell
-from stallpoint.study.commands import thread_variables
+from stallpoint.study.commands import check_template, thread_variables
 from stallpoint.study.runs import write_failure
 
 FIRST_STEP = "first: `stallpoint check`, started as the job is, holds cores, MPI and network against what is expected"
@@ -195,11 +195,8 @@ class Processes:
 def _started_by(launcher: str, shape: Shape) -> list[str]:
     """Return the launcher's command line for processes of this shape."""
     values = asdict(shape)
-    try:
-        return shlex.split(launcher.format(**values))
-    except (KeyError, IndexError, ValueError) as error:
-        names = ", ".join(f"{{{field}}}" for field in values)
-        raise InputError(f"resource launcher {launcher!r}: {error}; it can name {names}") from None
+    check_template("resource launcher", launcher, values)
+    return shlex.split(launcher.format(**values))
 
 
 def end_with_parent() -> None:
@@ -218,4 +215,4 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 def _last_words(log: Path, lines: int = 15) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) or "(it is empty)"

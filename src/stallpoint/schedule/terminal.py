@@ -180,8 +180,9 @@ def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str
     """Yield the name of a failed job, its errors or the last lines of its log, and the log's path."""
     yield f"! {rule} failed{f': {say}' if say else ''}"
     lines = [line for line in text.splitlines() if line.strip()]
-    errors = list(dict.fromkeys(line for line in lines if line.startswith("error: ")))
-    yield from (f"    {line}" for line in (errors or lines)[-MAX_LOG_LINES:])
+    errors = list(dict.fromkeys(line for line in lines if line.startswith("error: ")))[-MAX_LOG_LINES:]
+    quoted = lines[lines.index(errors[-1]) + 1 :] if errors and errors[-1].endswith("ends with") else []
+    yield from (f"    {line}" for line in [*errors, *(quoted if errors else lines)[-MAX_LOG_LINES:]])
     yield from (f"    log: {log}" for log in logs)
 
 

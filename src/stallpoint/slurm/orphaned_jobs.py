@@ -60,10 +60,13 @@ def known(file: Path) -> list[Run]:
         return []
 
 
-def cancel(file: Path, this: Run, ask: Ask, pause: float = 2.0, patience: float = PATIENCE) -> Iterator[str]:
+def cancel(
+    file: Path, this: Run, ask: Ask, pause: float = 2.0, patience: float = PATIENCE, *, locked: bool = False
+) -> Iterator[str]:
     """Cancel orphaned jobs, wait for their end, and record `this` run; yield messages about it.
 
-    Jobs of a run that goes on are not touched.
+    Jobs of a run that goes on are not touched; if the folder is `locked` by another run, nor are those of runs on other
+    machines, any of which may hold that lock.
     """
     runs = {run.name: run for run in known(file)}
     found = _jobs(ask, runs) if runs else []
@@ -76,6 +79,11 @@ def cancel(file: Path, this: Run, ask: Ask, pause: float = 2.0, patience: float 
     for job in found or []:
         if runs[job.run].goes_on:
             yield f"job {job} belongs to a run that goes on (process {runs[job.run].pid}): not cancelled"
+        elif locked and runs[job.run].host != socket.gethostname():
+            yield (
+                f"job {job} belongs to a run on {runs[job.run].host}, which may go on: not cancelled; if it does not, "
+                "snakemake --unlock"
+            )
         else:
             gone.append(job)
             yield f"job {job} was left behind by an earlier run: cancelled; what it finished is kept"

@@ -99,7 +99,7 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
 
 MAX_SCENARIOS = 1000
 """Scenarios of one block of what_if: each is a prediction for every curve and node count."""
-MAX_COMBINATIONS = 1_000_000
+MAX_COMBINATIONS = 100_000
 """Training cells of one block of the matrix, repeats counted; planning 10,000 takes seconds."""
 
 

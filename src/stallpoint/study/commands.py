@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -129,23 +129,23 @@ def check(commands: Mapping[str, Mapping[str, object]]) -> None:
             raise InputError(
                 f"{where}.launch: unknown launcher {launch!r}; known: {known}, or a text such as 'mpirun -n {{ranks}}'"
             )
-        _check_text(f"{where}.run", run)
-        _check_text(f"{where}.launch", launch)
+        for key, text in (("run", run), ("launch", launch)):
+            check_template(f"{where}.{key}", text, {**OF_CELL, **OF_PROCESS})
+        if not run.strip():
+            raise InputError(f"{where}.run: an empty command")
         if rate:
             _check_rate(f"{where}.rate", rate)
 
 
-def _check_text(where: str, text: str) -> None:
-    known = {**OF_CELL, **OF_PROCESS}
+def check_template(where: str, text: str, known: Collection[str]) -> None:
+    """Raise `InputError` beginning with `where` unless the text is a command with `known` placeholders in braces."""
     if "\0" in text:
         raise InputError(f"{where}: holds a NUL byte, which no command can")
     try:
         fields = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(text) if name is not None]
-        words = shlex.split(text)
+        shlex.split(text)
     except ValueError as error:
         raise InputError(f"{where}: {text!r}: {error}; braces that are no placeholder are written twice") from None
-    if where.endswith(".run") and not words:
-        raise InputError(f"{where}: an empty command")
     for name, spec, conversion in fields:
         if spec or conversion:
             raise InputError(f"{where}: a placeholder is only a name, such as {{ranks}}, without format or conversion")

@@ -139,6 +139,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"where": {"network": True}}, {}, ".where.network: True should be a name"),
     ({"where": {"network": "largest"}}, {}, ".where.network: 'largest' should be a name"),
     ({"where": {"batch": {}}}, {}, ".where.batch: needs a comparison"),
+    ({"where": {"network": []}}, {}, ".where.network: an empty list, which no row meets"),
+    ({"over": {"where": {}}}, {}, ".quantity.over: is the same selection; needs another table, column or where"),
     ({"for_each": ["netwerk"]}, {}, ".for_each: unknown column of stalling 'netwerk', did you mean 'network'?"),
     ({"censored_at": "largest"}, {}, ".censored_at: unknown number in stalling 'largest'"),
     ({"agregate": "max"}, {}, "claims[0].quantity: unknown key 'agregate', did you mean 'aggregate'?"),

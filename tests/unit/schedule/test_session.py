@@ -196,9 +196,17 @@ def test_however_cells_die_each_is_named_and_the_others_go_on(
     assert [run_of(cell, place)["status"] for cell in cells] == ["ok", "ok"]
 
 
-def test_a_launcher_that_is_not_there_is_named(place: Path) -> None:
-    with pytest.raises(InputError, match="no program 'nosuchrun' to start 2 ranks with"):
-        measure_cells(agenda([collectives()], place / "visits"), launcher="nosuchrun -n {ranks}", log=place / "log")
+@pytest.mark.parametrize(
+    ("launcher", "message"),
+    [
+        ("nosuchrun -n {ranks}", "no program 'nosuchrun' to start 2 ranks with"),
+        ("mpirun -n {ranks:99999999999}", "resource launcher: a placeholder is only a name"),
+        ("mpirun -n {ranks.real}", r"resource launcher: unknown placeholder \{ranks.real\}; did you mean \{ranks\}"),
+    ],
+)
+def test_a_launcher_that_cannot_be_is_named(place: Path, launcher: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        measure_cells(agenda([collectives()], place / "visits"), launcher=launcher, log=place / "log")
 
 
 def test_a_launcher_that_starts_another_number_is_a_result_of_all_cells_and_tried_once(place: Path) -> None:

@@ -149,6 +149,13 @@ def test_a_failed_job_shows_its_errors_and_its_log() -> None:
     assert list(failure("measure_k80", ["logs/k80.log"], log, "")) == [
         "! measure_k80 failed", "    error: no GPU on node2", "    log: logs/k80.log",
     ]  # fmt: skip
+    ended = (
+        "error: processes could not be started (exit status 7); logs/k80.log ends with\nno such host\nfirst: check\n"
+    )
+    assert list(failure("measure_k80", [], f"no such host\n{ended}", ""))[2:] == [
+        "    no such host",
+        "    first: check",
+    ]
     said = list(failure("fit", ["logs/fit.log"], "\n".join(f"line {number}" for number in range(20)), "out of memory"))
     assert said[0] == "! fit failed: out of memory"
     assert said[1:-1] == [f"    line {number}" for number in range(14, 20)]

@@ -30,8 +30,8 @@ class Slurm:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
-def told(file: Path, run: Run, slurm: Slurm) -> list[str]:
-    return list(cancel(file, run, slurm, pause=0, patience=0.05))
+def told(file: Path, run: Run, slurm: Slurm, *, locked: bool = False) -> list[str]:
+    return list(cancel(file, run, slurm, pause=0, patience=0.05, locked=locked))
 
 
 @pytest.fixture
@@ -73,6 +73,17 @@ def test_jobs_of_a_run_that_goes_on_are_left_alone(file: Path) -> None:
     assert all("belongs to a run that goes on" in line for line in lines)
     assert slurm.cancelled == []
     assert [run.name for run in known(file)] == ["dead", "second"]
+
+
+def test_jobs_of_a_run_elsewhere_are_left_alone_while_another_run_holds_the_lock(file: Path) -> None:
+    slurm, this = Slurm(QUEUE), Run.this("this")
+    lines = told(file, this, slurm, locked=True)
+    assert len(lines) == 2
+    assert all("belongs to a run on elsewhere, which may go on: not cancelled" in line for line in lines)
+    assert slurm.cancelled == []
+    assert known(file) == [DEAD, this]
+    told(file, this, slurm)
+    assert slurm.cancelled == ["7", "8"]
 
 
 def test_a_process_that_got_the_same_number_is_not_the_run() -> None:

@@ -172,6 +172,8 @@ def _quantity(entry: Mapping[str, Any], where: str) -> Quantity:
         same_rows = {} if "table" in changes else entry["where"]
         merged = {**inherited, **changes, "where": {**same_rows, **changes.get("where", {})}}
         other = _selection(merged, f"{where}.{relation}")
+        if other == first:
+            raise InputError(f"{where}.{relation}: is the same selection; needs another table, column or where")
         for column in for_each:
             known(column, _with_facts(other.table), f"{where}.for_each", f"column of {other.table}")
         for column in changes.get("where", {}):
@@ -232,6 +234,8 @@ def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
             known(key, ["not", LIKE, *COMPARISONS], where, "comparison")
             _check_compared(key, value, number, column, where)
         return
+    if wanted == []:
+        raise InputError(f"{where}: an empty list, which no row meets")
     for value in wanted if isinstance(wanted, list) else [wanted]:
         if number and not _is_number(value) and wanted not in ENDS:
             raise InputError(
