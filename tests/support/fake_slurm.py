@@ -1,8 +1,8 @@
 """Slurm's programs as on a login node whose jobs all run on another cluster, ``gpu``: what a run asks of them.
 
-`install` puts them into a folder. `sbatch` runs a job on this machine, in processes of its own. The queue of the local
-cluster is empty, and Slurm is older than ``--me``. Each call is a line of the file ``calls``; while the file ``lost``
-is there, neither queue nor accounts know of any job.
+`install` puts them into a folder. `sbatch` runs a job on this machine, in processes of its own that have no home. The
+queue of the local cluster is empty, and Slurm is older than ``--me``. Each call is a line of the file ``calls``; while
+the file ``lost`` is there, neither queue nor accounts know of any job.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def submit(folder: Path, options: dict[str, str]) -> None:
     with open(os.devnull, "r+b") as nothing:
         program = subprocess.Popen(
             ["sh", "-c", options["wrap"]], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True,
-            env={**os.environ, "SLURM_JOB_ID": number},
+            env={**os.environ, "SLURM_JOB_ID": number, "HOME": "/proc/no/home"},
         )  # fmt: skip
         write(folder, {**job, "pid": str(program.pid)})
         for stream in (0, 1, 2):
