@@ -106,10 +106,10 @@ class OwnNetwork:
             yield
         except InputError as error:
             self._refuse(f"{what} {error}", error)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._refuse(f"{what} failed{_line(error)}: {type(error).__name__}: {error}", error)
 
-    def _refuse(self, problem: str, cause: Exception | None = None) -> NoReturn:
+    def _refuse(self, problem: str, cause: BaseException | None = None) -> NoReturn:
         raise InputError(f"networks.{self.name}.build: {problem}") from cause
 
 
@@ -145,7 +145,7 @@ def own_network(name: str, entry: Mapping[str, Any]) -> OwnNetwork:
     raise InputError(f"networks.{name}: needs its input, {_INPUT_KEYS}, but has {found}")
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     """Return the innermost line of the user's own code, below the working directory, that led to `error`."""
     own = [
         f" at {os.path.relpath(frame.filename)}:{frame.lineno}"

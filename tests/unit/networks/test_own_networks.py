@@ -85,6 +85,10 @@ class Frozen(nn.Module):
         return images.flatten(1)
 
 
+def leaves():
+    raise SystemExit("no data")
+
+
 def number():
     return 7
 
@@ -181,6 +185,7 @@ def test_a_sketch_is_not_run() -> None:
         ({"build": "nets/mine.py:nothing"}, "nets/mine.py has no function nothing"),
         ({"build": "nets/mine.py:number"}, "number() returned int, not an nn.Module"),
         ({"build": "nets/mine.py:needs_more"}, "needs_more() failed: TypeError: needs_more() missing 1 required"),
+        ({"build": "nets/mine.py:leaves"}, ": SystemExit: no data"),
         ({"build": "nets/mine.py:Wrong"}, f"forward failed at nets/mine.py:{WRONG_LINE}: RuntimeError:"),
         ({"build": "nets/mine.py:maps"}, "forward returns [2, 4, 6, 6] where logits [2, classes] are expected"),
         ({"build": "nets/mine.py:Frozen"}, "it has no parameters to learn"),
