@@ -1,16 +1,24 @@
 """Published tables of rates, each read as its publisher laid it out, as tables for `stallpoint.inputs.rates`.
 
+As a program (``public_tables.py FOLDER...``) it predicts layouts of the H100 table that a fit has not seen.
+
 The tables are not part of the repository; docs/models/scaling-laws.md says where they come from. A folder of tables
 has for each publisher a folder of the name in `READERS`, or CSV files that `stallpoint.inputs.rates` reads as they are.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from stallpoint.inputs import layout_tables
+from stallpoint.inputs.documents import Document
+from stallpoint.models.scaling import layouts as model
 
 COLUMNS = ["series", "workers", "workers_per_node", "batch_per_worker", "samples_per_second", "compute_seconds"]
 KEPT = 0.6
@@ -98,5 +106,70 @@ READERS = {
 }
 
 
+GOOD = 0.5
+"""Part of the best rate on as many workers from which on a layout is one that anybody would run."""
+LAYOUT_TARGET = "wanted: throughput and memory <= 10 % (median); choices right >= 70 %"
+
+
+def layout_errors(folder: Path) -> Iterator[str]:
+    """Yield lines on layouts whose parallel degrees a fit has not seen, and on choices at counts that it has not."""
+    table = layout_tables.read(Document.read(folder / "throughput.csv"))
+    answered: list[bool] = []
+    for name, rows in layout_tables.series(table):
+        every = model.Layouts.of(rows)
+        rates, gigabytes = np.array([row.rate for row in rows], float), np.array([row.memory for row in rows], float)
+        seconds = every.batch / rates
+        off, memory = np.zeros(len(rows)), np.zeros(len(rows))
+        for out in model.held_out(every):
+            known, unseen = every.at(~out), every.at(out)
+            off[out] = model.LayoutModel.fit(known, seconds[~out]).seconds(unseen) / seconds[out] - 1
+            memory[out] = unseen.memory_terms @ model.fit_memory(known, gigabytes[~out]) / gigabytes[out] - 1
+        best = np.array([rates[every.workers == count].max() for count in every.workers])
+        good = rates >= GOOD * best
+        throughput, all_of_it, gb = (np.median(np.abs(of)) for of in (off[good], off, memory))
+        yield (
+            f"  {name}, unseen degrees: throughput of {good.sum()} layouts with half of the best rate or more "
+            f"{throughput:.1%}, of all {len(off)} {all_of_it:.1%}; memory {gb:.1%}"
+        )
+        right, inside = zip(*_choices(every, seconds), strict=True)
+        answered += [one for of in right for one in of]
+        told = [bool(one) for of in right for one in of if one is not None]
+        yield (
+            f"    choices of {model.SHORTLIST} at up to {model.FURTHEST} times the largest count: {len(told)} of "
+            f"{sum(map(len, right))} given, {np.mean(told):.0%} right; {np.mean(np.concatenate(inside)):.0%} of rates "
+            "in the 90 % interval"
+        )
+    told = [one for one in answered if one is not None]
+    yield f"  all choices: {len(told)} of {len(answered)} given, {np.mean(told):.0%} right; {LAYOUT_TARGET}"
+
+
+def _choices(every: model.Layouts, seconds: np.ndarray) -> Iterator[tuple[list[bool | None], np.ndarray]]:
+    """Yield for each pair of counts which choices are right (None: refused), and which rates are in their interval."""
+    for largest, count in combinations(np.unique(every.workers), 2):
+        known, asked = every.workers <= largest, np.flatnonzero(every.workers == count)
+        if count > model.FURTHEST * largest or known.sum() < 3 * model.FEWEST_LAYOUTS:
+            continue
+        fitted = model.LayoutModel.fit(every.at(known), seconds[known])
+        rehearsal = model.rehearse(every.at(known), seconds[known], count / largest)
+        asked = asked[fitted.told(every.at(asked))]
+        right: list[bool | None] = []
+        for shortlist in model.shortlists(len(asked)):
+            own = asked[shortlist]
+            rates, choice = every.batch[own] / seconds[own], model.choose(fitted, every.at(own))
+            near = bool(rates[choice.best] >= (1 - model.NEAR) * rates.max())
+            right.append(near if rehearsal.allows(choice) else None)
+        inside = np.empty(0, np.bool_)
+        if len(rehearsal.errors):
+            low, high = rehearsal.factors
+            off = fitted.seconds(every.at(asked)) / seconds[asked]
+            inside = (off >= low) & (off <= high)
+        yield right, inside
+
+
 def _joined(rows: pd.DataFrame, columns: list[str]) -> pd.Series[str]:
     return rows[columns].astype(str).agg(" ".join, axis=1)
+
+
+if __name__ == "__main__":
+    for named in sys.argv[1:]:
+        print(*layout_errors(Path(named)), sep="\n")

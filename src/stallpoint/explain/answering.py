@@ -110,6 +110,15 @@ def _of_tables(found: Found, options: Options) -> Iterator[Finding]:
         yield from rate_answers.answers(rates, options)
 
 
+def _of_layouts(found: Found, options: Options) -> Iterator[Finding]:
+    if not found.of("layouts"):
+        return
+    from stallpoint.explain import layout_answers
+
+    for _, table in found.of("layouts"):
+        yield from layout_answers.answers(table, options)
+
+
 def _of_logs(found: Found, options: Options) -> Iterator[Finding]:
     """Yield the answer of training logs of several worker counts, which are one series for each program."""
     logs: list[tuple[Path, LoggedRate]] = found.of("training-log")
@@ -285,6 +294,7 @@ QUESTIONS: tuple[Callable[[Found, Options], Iterator[Finding]], ...] = (
     _of_studies,
     _of_probes,
     _of_tables,
+    _of_layouts,
     _of_logs,
     _of_scripts,
     _of_nccl,

@@ -63,7 +63,7 @@ _HEADINGS = {
     r"_]*(workers?|gpus?|ranks?|process(es)?|procs?|nprocs|tasks|devices|"
     r"accelerators|gcds?|tpus?|xpus?|hpus?|npus?|cards?|chips?|tiles?|cores)([ _]*(count|s))?|np|n|world[ _]?size|dp",
 }
-_PER_WORKER = re.compile(r"(/|per|each|pro)[ _]*(gpu|worker|device|rank|process|card|chip|accelerator|gcd|xpu)", re.I)
+PER_WORKER = re.compile(r"(/|per|each|pro|_s)[ _]*(gpu|worker|device|rank|process|card|chip|accelerator|gcd|xpu)", re.I)
 _SECONDS = re.compile(
     r"(?P<ms>\bms\b|millisec)|\b(s|sec|secs|seconds?|time|duration|latency|min|minutes|hours?)\b", re.IGNORECASE
 )
@@ -140,25 +140,25 @@ def number_in(text: str, *, decimal_comma: bool) -> float:
 
 
 @dataclass(frozen=True)
-class _Grid:
+class Grid:
     """Cells of a table, each row with its line."""
 
     rows: Sequence[tuple[int, list[str]]]
     separator: str
 
 
-def _grids(document: Document) -> Iterator[_Grid]:
+def grids(document: Document) -> Iterator[Grid]:
     """Yield the table in each way that it may be written in, the likeliest first."""
     lines = [(number, line) for number, line in enumerate(document.raw_lines, start=1) if line.strip()]
     piped = [(number, line) for number, line in lines if line.count("|") >= 2 or line.strip().startswith("|")]
     if len(piped) >= 2:
         cells = [(number, [cell.strip() for cell in line.strip().strip("|").split("|")]) for number, line in piped]
-        yield _Grid([row for row in cells if not all(re.fullmatch(r":?-*:?", cell) for cell in row[1])], "|")
+        yield Grid([row for row in cells if not all(re.fullmatch(r":?-*:?", cell) for cell in row[1])], "|")
     for separator in ("\t", ";", ","):
         if sum(separator in line for _, line in lines) * 2 >= len(lines):
-            yield _Grid(list(_separated(lines, separator)), separator)
-    yield _Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")
-    yield _Grid([(number, line.split()) for number, line in lines], " ")
+            yield Grid(list(_separated(lines, separator)), separator)
+    yield Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")
+    yield Grid([(number, line.split()) for number, line in lines], " ")
 
 
 def _separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -171,7 +171,7 @@ def _separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tup
             yield number, [cell.strip() for cell in row]
 
 
-def _kind(heading: str) -> str:
+def kind_of(heading: str) -> str:
     """Return what a column holds: a name of `_HEADINGS`, ``rate``, ``iteration``, ``epoch``, ``series``, or nothing."""
     name = re.sub(r"\(.*?\)|\[.*?\]", "", heading).strip(" *`_").lower().replace("-", "_")
     for kind, pattern in _HEADINGS.items():
@@ -194,13 +194,13 @@ def _kind(heading: str) -> str:
 
 def recognised(document: Document) -> bool:
     """Return whether the text has a heading of worker counts beside others, and a row of numbers."""
-    return any(_headed(grid) is not None for grid in _grids(document))
+    return any(_headed(grid) is not None for grid in grids(document))
 
 
-def _headed(grid: _Grid) -> int | None:
+def _headed(grid: Grid) -> int | None:
     """Return the place of the row with the headings; None where there is none."""
     for index, (_, cells) in enumerate(grid.rows[:40]):
-        kinds = [_kind(cell) for cell in cells]
+        kinds = [kind_of(cell) for cell in cells]
         if len(cells) >= 2 and ("workers" in kinds or "nodes" in kinds) and not any(map(_is_number, cells)):
             return index
     return None
@@ -219,7 +219,7 @@ EXPECTED = (
 
 def read(document: Document) -> Rates:
     """Return the rates in the table; `InputError` names the line, what was expected, and how to write it."""
-    for grid in _grids(document):
+    for grid in grids(document):
         if (index := _headed(grid)) is not None:
             return _Table(document, grid, index).rates()
     raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
@@ -228,11 +228,11 @@ def read(document: Document) -> Rates:
 class _Table:
     """One table while it is read."""
 
-    def __init__(self, document: Document, grid: _Grid, head: int) -> None:
+    def __init__(self, document: Document, grid: Grid, head: int) -> None:
         self.document, self.grid = document, grid
         self.line, self.headings = grid.rows[head]
         self.body = list(grid.rows[head + 1 :])
-        self.kinds = [_kind(cell) for cell in self.headings]
+        self.kinds = [kind_of(cell) for cell in self.headings]
         self.notes: list[str] = []
         if len(self.body) > MAX_ROWS:
             raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
@@ -265,7 +265,7 @@ class _Table:
             [self.headings[index] for index in values] + [self._cell(cells, values[0]) for _, cells in self.body[:3]]
         )
         seconds = kind if kind in ("iteration", "epoch") else ""
-        of = EACH if _PER_WORKER.search(" ".join(self.headings[index] for index in values)) else ""
+        of = EACH if PER_WORKER.search(" ".join(self.headings[index] for index in values)) else ""
         if re.search(r"total|aggregate|global|all", first, re.I) and not of:
             of = ALL
         unit = unit_in(words) or ("samples/s" if "sample" in first.lower() or kind == "rate" else "")
@@ -385,7 +385,7 @@ def unknown(document: Document, known: str) -> InputError:
     """Return the error of a text that no reader knows: what its first line lacks of a table, or what is known."""
     number, line = next((index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip())
     tabular = len(document.lines) > 1 and re.search(r"[,;|\t]", line)
-    if tabular and any(_kind(cell) not in ("", "series") for grid in _grids(document) for cell in grid.rows[0][1]):
+    if tabular and any(kind_of(cell) not in ("", "series") for grid in grids(document) for cell in grid.rows[0][1]):
         return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
     return document.error(
         number, f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"

@@ -18,6 +18,7 @@ from stallpoint.inputs import (
     all_reduce_logs,
     batch_scripts,
     key_averages,
+    layout_tables,
     nccl_debug,
     rate_tables,
     training_logs,
@@ -51,6 +52,7 @@ READERS: dict[str, Reader] = {
     "nccl-debug": Reader("NCCL_DEBUG=INFO", nccl_debug.recognised, nccl_debug.read, shares_file=True),
     "training-log": Reader("a training log", training_logs.recognised, training_logs.read, shares_file=True),
     "key-averages": Reader("a key_averages table", key_averages.recognised, key_averages.read),
+    "layouts": Reader("a table of layouts", layout_tables.recognised, layout_tables.read),
     "rates": Reader("a table of rates", rate_tables.recognised, rate_tables.read),
 }
 """In the order in which they are tried."""
