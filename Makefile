@@ -62,6 +62,7 @@ check: setup-test
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/snakefmt --check --compact-diff Snakefile workflow
 
 bench: setup-test

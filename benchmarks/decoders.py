@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from stallpoint.storage.synthetic import synthetic_images
 
 IMAGES, SIZE = 100, 224
 
-Pixels = npt.NDArray[np.uint8]
+Pixels: TypeAlias = npt.NDArray[np.uint8]
 
 
 def pillow(data: bytes) -> Pixels:
@@ -104,7 +105,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
     lines = [f"decoders, {count} interleaved rounds of {IMAGES} JPEGs to {SIZE}x{SIZE}, CPU time of one thread"]
     for name, decode in there.items():
         each = min(timing.seconds for timing in timings if timing.candidate == name) / IMAGES
-        apart = np.mean([np.abs(decode(data).astype(int) - pillow(data)).mean() for data in images])
+        apart = np.mean([np.abs(np.asarray(decode(data), int) - pillow(data)).mean() for data in images])
         lines.append(f"  {name:<32}{1e3 * each:>6.2f} ms an image, {apart:.2f} of 255 from Pillow's pixels on average")
     lines += [found.line(digits=2) for found in figures]
     if missing := [name for name in CANDIDATES if name not in there]:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler talks on standard error
 
@@ -155,5 +156,5 @@ def benchmark(_scratch: Path, count: int) -> tuple[list[Timing | Figure], list[s
     torch.set_num_threads(1)
     torch.manual_seed(1)
     logging.disable(logging.WARNING)
-    parts = [cost(20 * count), closure(2 * count), alexnet(20 * count)]
+    parts: list[Any] = [cost(20 * count), closure(2 * count), alexnet(20 * count)]
     return [row for rows, _ in parts for row in rows], [line for _, lines in parts for line in lines]

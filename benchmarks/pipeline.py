@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count as numbers
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -31,7 +32,7 @@ class Samples(Dataset):
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._opened = None
+        self._opened: Any = None
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         if self._opened is None:  # in the worker's own process

@@ -121,7 +121,7 @@ def begin() -> None:
 def main(tool: str, iterations: int, folder: Path, cases: list[str]) -> None:
     import stallpoint
 
-    traceml = None
+    traceml: Any = None
     if tool == "traceml":
         import traceml_ai as traceml
 

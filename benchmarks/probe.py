@@ -226,6 +226,6 @@ def _measure(name: str, batch: int, iterations: int, count: int, folder: Path) -
 
 
 if __name__ == "__main__":
-    network, *numbers, records = sys.argv[1:]
-    found = _measure(network, *map(int, numbers), Path(records))
+    network, batch, iterations, count, records = sys.argv[1:]
+    found = _measure(network, int(batch), int(iterations), int(count), Path(records))
     print(json.dumps([vars(one) for one in found]))

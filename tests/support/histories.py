@@ -43,7 +43,7 @@ from stallpoint.schedule.requested import Asked, blocks, measurement
 from stallpoint.study.cells import Cell
 from stallpoint.study.collect import collect_all
 
-FAULTS: dict[str, Callable[[int], Fault]] = {
+FAULTS: dict[str, Callable[..., Fault]] = {
     "kill": Fault,
     "kill in a write": partial(Fault, torn=True),
     "cancel": partial(Fault, told=True),

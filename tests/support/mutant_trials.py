@@ -186,7 +186,8 @@ class _Trials:
             for stream, target in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
                 os.dup2(stream, target)
             os.environ.update(MUTANT_RESULTS=str(results), PYTEST_DEBUG_TEMPROOT=str(place))
-            __import__("mutant_switch").active = number
+            switch: Any = __import__("mutant_switch")
+            switch.active = number
             for item, after in zip(items, [*items[1:], None], strict=True):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                 if self.session.testsfailed and number != RECORDING:

@@ -4,7 +4,7 @@ They sleep by `virtual_time.sleep`: iterations take minutes by the clocks of the
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ def cuts_of_planted(network: str, own: Mapping[str, Any], place: Path) -> Cuts:
     return cuts_of(read(NETWORK_LAYERS, file).to_pandas())
 
 
-def near(low: float, high: float, seconds: float) -> bool:
+def near(interval: Iterable[float], seconds: float) -> bool:
     """Whether an interval is about those `seconds`, beside which nothing counts that really takes time."""
+    low, high = interval
     return 0.75 * seconds < low <= high < 1.25 * seconds

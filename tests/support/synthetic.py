@@ -244,7 +244,7 @@ def study(
     targets = {"momentum": 0.6, "larger-steps": None}
     batches = [batch * larger for larger in larger_batches]
     for network, storage, recipe, b, run in product(networks, storages, targets, batches, range(2)):
-        cell = ConvergenceCell(
+        trained = ConvergenceCell(
             **{**common(1, 1, 2), "seed": seed + run}, network=network, batch=b, storage=storage, sync=syncs[0],
             recipe=recipe, trial=1, prefetch=0, readers=1, storage_path="data", storage_format="files",
             validation_storage=storage, validation_path="data", validation_format="files", validation_share=0.1,
@@ -252,8 +252,8 @@ def study(
             target=targets[recipe], max_epochs=2.0, evaluation_epochs=0.5, patience=None, max_minutes=None,
             noise_steps=4,
         )  # fmt: skip
-        _convergence_rows(cell, rng, rows)
-        _staleness_rows(replace(cell, sync="asynchronous"), rows)
+        _convergence_rows(trained, rng, rows)
+        _staleness_rows(replace(trained, sync="asynchronous"), rows)
     axes = {"scaling": "strong", "batch": batch, "storage": storages[0], "sync": syncs[0], "prefetch": prefetches[0]}
     for repeat in range(1, repeats + 1):
         _copies_rows(truth, CopiesCell(**common(1, repeat, 1), samples=4), rng, rows)

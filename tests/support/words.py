@@ -111,7 +111,7 @@ def messages(folder: Path = SOURCE) -> Iterator[Said]:
             found = node.exc if isinstance(node, ast.Raise) else node if _prints(node) else None
             if isinstance(found, ast.Call):
                 for text in filter(None, map(_text, found.args)):
-                    yield Said("message", f"{file.relative_to(ROOT)}:{node.lineno}", text)
+                    yield Said("message", f"{file.relative_to(ROOT)}:{found.lineno}", text)
 
 
 def private(things: Iterator[Said]) -> Counter[tuple[str, str]]:

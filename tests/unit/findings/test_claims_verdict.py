@@ -52,9 +52,9 @@ def test_a_narrower_interval_never_takes_a_verdict_back(
     interval: tuple[float, float], condition: Condition, part: tuple[float, float]
 ) -> None:
     low, high = interval
-    inner = sorted(min(max(low + share * (high - low), low), high) for share in part)
+    above, below = sorted(min(max(low + share * (high - low), low), high) for share in part)
     found = verdict(low, high, condition)
-    assert found in (UNCLEAR, verdict(*inner, condition))
+    assert found in (UNCLEAR, verdict(above, below, condition))
 
 
 @given(interval=intervals(), condition=conditions(), share=st.floats(0, 1))

@@ -134,11 +134,11 @@ def test_what_was_planted_is_found_by_leaving_it_out_and_on_the_critical_path(
     fitted: dict[str, pd.DataFrame], place: str, intervention: str, cause: str, seconds: float
 ) -> None:
     (row,) = at(fitted["interventions"], place).query(f"intervention == '{intervention}'").to_dict("records")
-    assert near(row["saved_low"], row["saved_high"], seconds)
-    assert near(row["expected_low"], row["expected_high"], seconds)
+    assert near((row["saved_low"], row["saved_high"]), seconds)
+    assert near((row["expected_low"], row["expected_high"]), seconds)
     assert cause in {CAUSE_OF[part] for part in row["parts"].split("; ")}
     path = at(fitted["critical_path"], place).groupby("cause")[["seconds", "seconds_low", "seconds_high"]].sum()
-    assert near(*path.loc[cause, ["seconds_low", "seconds_high"]], seconds)
+    assert near(path.loc[cause, ["seconds_low", "seconds_high"]], seconds)
     others = path.drop([cause, *(["compute, undivided"] if place == "rank" else [])])
     assert others["seconds_low"].max() < 0.1 * SLEEP
     assert others["seconds"].max() < path.loc[cause, "seconds"]
@@ -153,9 +153,9 @@ def test_messages_without_gradients_keep_ranks_waiting_for_each_other(fitted: di
 
 def test_a_slow_layer_is_found_in_its_layers_and_scales_as_it_does_alone(fitted: dict[str, pd.DataFrame]) -> None:
     path = at(fitted["critical_path"], "layer").set_index("part")
-    assert near(*path.loc["non-scaling layers", ["seconds_low", "seconds_high"]], SLEEP)
+    assert near(path.loc["non-scaling layers", ["seconds_low", "seconds_high"]], SLEEP)
     lost = at(fitted["causes"], "layer").set_index("cause")
-    assert near(*lost.loc["non-scaling layers", ["lost_low", "lost_high"]], SLEEP / 2)
+    assert near(lost.loc["non-scaling layers", ["lost_low", "lost_high"]], SLEEP / 2)
     assert lost.index[lost["verdict"] == "dominant"].tolist() == ["non-scaling layers"]
 
 

@@ -102,9 +102,11 @@ def test_parts_add_up_whatever_the_times_are(
     isolated = more = None
     if alone:
         forward, backward, factor, overlaps = alone
-        layers = [matrix[0] * (forward + backward), matrix[0] * matrix[1] * (forward + backward)]
-        values = [ensemble(value) for value in (forward, backward, 0.0, *layers)]
-        isolated = IsolatedTimes(*values, CollectiveTimes(np.empty((1, 0)), np.empty((1, 0)), 0))
+        of_matrices = matrix[0] * (forward + backward)
+        parts = {"forward": forward, "backward": backward, "update": 0.0}
+        parts |= {"matrix": of_matrices, "fully_connected": matrix[1] * of_matrices}
+        nothing = CollectiveTimes(np.empty((1, 0)), np.empty((1, 0)), 0)
+        isolated = IsolatedTimes(**{name: ensemble(value) for name, value in parts.items()}, collectives=nothing)
         more = factor if overlaps else None
     at_two = curve(times, predicted_only=predicted_only, latency=latency, isolated=isolated, more=more)
     found = path(at_two, 2, "predicted" if predicted_only else "measured")

@@ -37,9 +37,9 @@ class Computing:
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
     ) -> Times | None:
         one = np.ones(1 + REPLICATES)
-        of_layers = [np.outer(one, np.full(4, each * batch)) for each in (FORWARD, BACKWARD)]
-        passes = [4 * each * batch * one for each in (FORWARD, BACKWARD)]
-        return Times(*of_layers, *passes, 0 * one, UPDATE * one, "measured at b")
+        forward, backward = (np.outer(one, np.full(4, each * batch)) for each in (FORWARD, BACKWARD))
+        passes = (4 * FORWARD * batch * one, 4 * BACKWARD * batch * one)
+        return Times(forward, backward, *passes, 0 * one, UPDATE * one, "measured at b")
 
 
 class NoData:

@@ -13,6 +13,6 @@ def test_every_locked_version_installs_on_the_oldest_python_that_is_promised() -
     promised = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     oldest = promised.removeprefix(">=") + ".0"
     names = [line.split("==")[0] for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line]
-    wants = {name: metadata(name).get("Requires-Python", "") for name in names}
+    wants = {name: metadata(name).json.get("requires_python", "") for name in names}
     assert len(wants) > 50
     assert {name: python for name, python in wants.items() if oldest not in SpecifierSet(python)} == {}

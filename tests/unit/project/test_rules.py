@@ -53,7 +53,7 @@ def read_rules() -> Iterator[tuple[str, Rule]]:
         library: dict[str, Any] = {}
         exec("\n".join(re.findall(r"^from stallpoint\..* import .*$", text, re.MULTILINE)), library)
         for rule in RULE.finditer(text):
-            sections = {
+            sections: dict[str, Any] = {
                 name: ast.parse(f"given({arguments})", mode="eval").body
                 for name, arguments in SECTION.findall(textwrap.dedent(rule["body"]))
             }

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,11 @@ from stallpoint.storage.synthetic import synthetic_images
 
 SAMPLES = 12
 IMAGE_FORMATS = [name for name, kind in FORMATS.items() if issubclass(kind, ImageSet)]
+
+
+def opened(storage: Storage) -> Any:
+    """Its samples, with the methods of their format."""
+    return storage.open()
 
 
 @pytest.fixture(scope="module", params=IMAGE_FORMATS)
@@ -53,7 +59,7 @@ def test_every_format_holds_the_same_images_and_labels(generated: Storage) -> No
 
 
 def test_decoded_samples_are_channels_first_and_of_the_size_asked_for(generated: Storage) -> None:
-    images = generated.open()
+    images = opened(generated)
     pixels = images.decode(3, images.read(3), 224)
     assert pixels.shape == (3, 224, 224)
     assert pixels.dtype == np.uint8
@@ -110,7 +116,7 @@ def test_an_existing_folder_is_checked_and_indexed(tmp_path: Path) -> None:
     manifest = prepare(storage, generate=None, seed=0)
     assert (manifest["samples"], manifest["classes"], manifest["generated"]) == (3, 2, None)
     assert (tmp_path / INDEX_FILE).exists()
-    images = storage.open()
+    images = opened(storage)
     assert [images.label(index) for index in range(3)] == [0, 1, 1]
     assert images.decode(0, images.read(0), 8)[:, 4, 4].tolist() == [255, 0, 0]
     colour_image(tmp_path / "dog" / "3.png", (0, 0, 0))
@@ -142,11 +148,11 @@ def test_what_lies_in_a_folder_that_cannot_be_written_is_found_once(
 def test_raw_images_are_generated_as_large_as_a_network_needs_them(tmp_path: Path) -> None:
     storage = Storage("s", tmp_path / "raw", "raw")
     prepare(storage, generate=2, seed=1)
-    with closing(storage.open()) as images, pytest.raises(InputError, match="256x256 pixels are too small for a 299"):
+    with closing(opened(storage)) as images, pytest.raises(InputError, match="256x256 pixels are too small for a 299"):
         images.decode(0, images.read(0), 299)
     for size in (299, 32):
         prepare(storage, generate=2, seed=1, shape=Squares(size))
-        with closing(storage.open()) as images:
+        with closing(opened(storage)) as images:
             assert images.decode(0, images.read(0), size).shape == (3, size, size)
 
 
@@ -221,7 +227,7 @@ def test_damaged_shards_arrays_and_indexes_are_named(tmp_path: Path) -> None:
 def test_raw_images_that_are_too_small_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "images.npy", np.arange(2 * 3 * 8 * 10, dtype=np.uint8).reshape(2, 3, 8, 10))
     np.save(tmp_path / "labels.npy", np.array([4, 5]))
-    images = Storage("s", tmp_path, "raw").open()
+    images = opened(Storage("s", tmp_path, "raw"))
     assert images.label(1) == 5
     stored = np.load(tmp_path / "images.npy")
     assert np.array_equal(images.decode(1, images.read(1), 6), stored[1, :, 1:7, 2:8])

@@ -6,6 +6,7 @@ import threading
 import wave
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import numpy as np
@@ -43,7 +44,7 @@ def held(storage: Storage) -> list[tuple[bytes, int]]:
         return [(stored.read(index), stored.label(index)) for index in range(stored.samples)]
 
 
-def datum_class() -> type:
+def datum_class() -> Any:
     """Caffe's message, as caffe.proto has it, by protobuf's own library."""
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="datum.proto", package="caffe", syntax="proto2")

@@ -174,9 +174,9 @@ def test_its_bubble_is_measured_and_predicted_beside_that_of_gpipe(fitted: dict[
     for name, equation in {"pipeline": "pipeline", NAME: "pipeline, 1F1B"}.items():
         path = fitted["critical_path"].query(f"sync == '{name}'").set_index("cause")
         assert set(path["basis"]) == {"measured"}
-        assert near(*path.loc["pipeline bubble", ["seconds_low", "seconds_high"]], bubble)
+        assert near(path.loc["pipeline bubble", ["seconds_low", "seconds_high"]], bubble)
         (row,) = fitted["predictions"].query(f"sync == '{name}'").to_dict("records")
         assert row["equation"] == equation
-        assert near(row["predicted_straggling"], row["predicted_straggling"], bubble)
+        assert near((row["predicted_straggling"], row["predicted_straggling"]), bubble)
         for basis in ("predicted", "measured"):
-            assert near(row[f"{basis}_iteration_low"], row[f"{basis}_iteration_high"], stage + bubble)
+            assert near((row[f"{basis}_iteration_low"], row[f"{basis}_iteration_high"]), stage + bubble)

@@ -81,15 +81,15 @@ def test_split_layers_take_a_share_for_the_samples_of_all(fitted: dict[str, pd.D
     layers = fitted["layers"].query(f"nodes == {WORKERS} and layer_type == 'fully-connected' and not warmup")
     assert len(layers)
     for side in ("forward", "backward"):
-        assert near(*[layers[side].median()] * 2, SPLIT * SAMPLES / WORKERS)
+        assert near([layers[side].median()] * 2, SPLIT * SAMPLES / WORKERS)
 
 
 def test_an_iteration_with_split_outputs_is_predicted_from_one_worker_alone(fitted: dict[str, pd.DataFrame]) -> None:
     (row,) = fitted["predictions"].query(f"nodes == {WORKERS} and network == 'slow'").to_dict("records")
     assert (row["equation"], row["compute_source"]) == ("outputs", "measured at b")
     for basis in ("predicted", "measured", "held_out"):
-        assert near(row[f"{basis}_iteration_low"], row[f"{basis}_iteration_high"], ITERATION)
-    assert near(*[row["predicted_forward"] + row["predicted_backward"]] * 2, ITERATION)
+        assert near((row[f"{basis}_iteration_low"], row[f"{basis}_iteration_high"]), ITERATION)
+    assert near([row["predicted_forward"] + row["predicted_backward"]] * 2, ITERATION)
 
 
 def test_a_network_that_has_nothing_to_split_is_told_in_its_record(fitted: dict[str, pd.DataFrame]) -> None:

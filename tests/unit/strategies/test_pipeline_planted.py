@@ -90,7 +90,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
 def test_the_bubble_is_measured_apart_and_has_its_name(fitted: dict[str, pd.DataFrame]) -> None:
     path = fitted["critical_path"].query(f"nodes == {STAGES}").set_index("cause")
     assert set(path["basis"]) == {"measured"}
-    assert near(*path.loc["pipeline bubble", ["seconds_low", "seconds_high"]], BUBBLE)
+    assert near(path.loc["pipeline bubble", ["seconds_low", "seconds_high"]], BUBBLE)
     assert path.loc["communication", "seconds"].sum() < BUBBLE / 2, "what is waited for is not what is sent"
 
 
@@ -99,9 +99,9 @@ def test_an_iteration_through_stages_is_predicted_from_one_worker_alone(fitted: 
     assert row["equation"] == "pipeline"
     assert row["compute_source"] == "measured at b"
     for basis in ("predicted", "measured", "held_out"):
-        assert near(row[f"{basis}_iteration_low"], row[f"{basis}_iteration_high"], STAGE + BUBBLE)
-    assert near(row["predicted_straggling"], row["predicted_straggling"], BUBBLE)
-    assert near(*[row["predicted_forward"] + row["predicted_backward"]] * 2, STAGE)
+        assert near((row[f"{basis}_iteration_low"], row[f"{basis}_iteration_high"]), STAGE + BUBBLE)
+    assert near((row["predicted_straggling"], row["predicted_straggling"]), BUBBLE)
+    assert near([row["predicted_forward"] + row["predicted_backward"]] * 2, STAGE)
 
 
 def test_the_bubble_is_what_keeps_it_from_scaling_and_more_micro_batches_would_help(
@@ -113,7 +113,7 @@ def test_the_bubble_is_what_keeps_it_from_scaling_and_more_micro_batches_would_h
     (row,) = fitted["remedies"].query("changes == 'micro-batches'").to_dict("records")
     assert row["remedy"] == f"{MORE} micro-batches"
     assert near(
-        row["gain_low"] - 1, row["gain_high"] - 1, (STAGE + BUBBLE) / (STAGE + BUBBLE * MICRO_BATCHES / MORE) - 1
+        (row["gain_low"] - 1, row["gain_high"] - 1), (STAGE + BUBBLE) / (STAGE + BUBBLE * MICRO_BATCHES / MORE) - 1
     )
 
 

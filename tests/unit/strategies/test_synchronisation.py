@@ -55,8 +55,8 @@ def test_small_gradients_are_packed_and_large_ones_stay_where_they_are(monkeypat
     assert gradients.order == [2, 1, 0]
     large = made[1].parameters[0].grad
     assert large is not None
-    for layer in gradients.order:
-        gradients.complete(layer)
+    for number in gradients.order:
+        gradients.complete(number)
     everything = gradients.spans(Message(0, (2, 1, 0)))
     assert [len(piece.values) for piece in everything] == [4 + 10 + 9, 100]
     assert everything[0].values.tolist() == [3.0] * 4 + [2.0] * 10 + [1.0] * 9
