@@ -9,6 +9,7 @@ from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.scaling.extrapolation import extrapolated
+from stallpoint.report.charts import CHARTS
 from stallpoint.study.study import Excluded
 
 Tables: TypeAlias = dict[str, pd.DataFrame]
@@ -63,6 +64,13 @@ def study() -> Tables:
         **extrapolated({"elsewhere": synthetic.external_rates()}),
     }
     return {name: pd.concat([frame, _elsewhere(frame)], ignore_index=True) for name, frame in tables.items()}
+
+
+def of_two_charts(tables: Tables) -> Tables:
+    """The tables of a report with every section, and with marks in two charts alone."""
+    of_sections = ("runs", "environments", "network_layers", "what_if_grid")
+    kept = {*of_sections, *CHARTS["speedup"].tables, *CHARTS["time-to-target"].tables}
+    return {name: frame for name, frame in tables.items() if name in kept}
 
 
 def _elsewhere(frame: pd.DataFrame) -> pd.DataFrame:

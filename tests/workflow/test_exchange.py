@@ -1,7 +1,6 @@
 """Records in and out by Snakemake: a study of imported files alone, and runs exported."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from table_vi import table_vi
 from trace_events import check_nesting, lanes
 
 from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, from_text, to_text
-from stallpoint.records.parquet import read
-from stallpoint.records.tables import MODEL_TABLES, NETWORK_LAYERS, RUNS, TABLES
+from stallpoint.records.parquet import read, read_frames
+from stallpoint.records.tables import ENVIRONMENTS, MODEL_TABLES, NETWORK_LAYERS, RUNS, TABLES
+from stallpoint.report.report import write_report
 
 
 def trace(share: float) -> str:
@@ -50,8 +50,8 @@ def profiled(cluster: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def imported(new_checkout: Callable[..., Checkout], finished: Checkout) -> Checkout:
-    """A study that measures nothing, run to the report."""
+def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
+    """A study that measures nothing, run to the conclusions."""
     checkout = new_checkout()
     checkout.study = {
         "study": "old",
@@ -82,13 +82,20 @@ def imported(new_checkout: Callable[..., Checkout], finished: Checkout) -> Check
     ran = checkout.snakemake("--logger-stallpoint-plain", "--", "results/old/conclusions.md")
     assert ran.status == 0, ran.text
     assert "imported-train" in ran.text
-    checkout.take_pictures(finished)  # its own are drawn in the night
-    ran = checkout.snakemake("--", "results/old/report.html")
-    assert ran.status == 0, ran.text
     return checkout
 
 
-def test_imported_files_alone_make_a_report(imported: Checkout) -> None:
+@pytest.fixture(scope="module")
+def report(imported: Checkout) -> str:
+    """The report's page without charts, which are drawn in the night."""
+    files = {table.name: imported.results(f"tables/{table.name}.parquet") for table in (RUNS, ENVIRONMENTS)}
+    conclusions = json.loads(imported.results("conclusions.json").read_text())
+    page = imported.folder / "page.html"
+    write_report(conclusions, read_frames((RUNS, ENVIRONMENTS), files), page)
+    return page.read_text()
+
+
+def test_imported_files_alone_make_a_report(imported: Checkout, report: str) -> None:
     runs = read(RUNS, imported.results("tables/runs.parquet")).to_pandas()
     assert runs.groupby("kind").size().to_dict() == {"imported-train": 11, "imported-collectives": 6}
     for table in MODEL_TABLES:
@@ -104,25 +111,23 @@ def test_imported_files_alone_make_a_report(imported: Checkout) -> None:
     text = imported.results("details.md").read_text()
     assert "## Imported" in text
     assert "on4.txt (SHA-256 " in text
-    assert "on4.txt (SHA-256 " in imported.results("report.html").read_text()
+    assert "on4.txt (SHA-256 " in report
 
 
 @pytest.mark.night
 def test_all_charts_of_imported_files_are_drawn(imported: Checkout) -> None:
-    for pictures in ("figures", "papers"):
-        shutil.rmtree(imported.results(pictures))
     ran = imported.snakemake("--", "all")
     assert ran.status == 0, ran.text
+    assert "on4.txt (SHA-256 " in imported.results("report.html").read_text()
 
 
-def test_profiles_of_two_clusters_stand_in_one_report(imported: Checkout) -> None:
+def test_profiles_of_two_clusters_stand_in_one_report(imported: Checkout, report: str) -> None:
     predictions = read(TABLES["predictions"], imported.results("models/predictions.parquet")).to_pandas()
     for cluster, beta in CLUSTERS.items():
         found = predictions[predictions["hardware"] == cluster].set_index("nodes")
         assert list(found.index) == [2, 4, 8]
         assert found["measured_iteration"][4] == pytest.approx(Planted(beta=beta).seconds(4), rel=1e-4)
         assert found["predicted_iteration"][8] == pytest.approx(Planted(beta=beta).seconds(8), rel=0.05)
-    report = imported.results("report.html").read_text()
     assert all(name in report for name in (*CLUSTERS, "fast2.json.gz (SHA-256 "))
 
 

@@ -1,5 +1,7 @@
 """A record is what was written, to the last bit, or it is named and not used."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,3 +100,32 @@ def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
 def test_a_name_that_is_too_long_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="longer than the file system takes"), atomic(tmp_path / ("a" * 300)):
         pass
+
+
+def test_what_was_written_is_renamed_and_not_copied(tmp_path: Path) -> None:
+    with atomic(tmp_path / "file") as scratch:
+        scratch.write_text("whole")
+        written = scratch.stat().st_ino
+    assert (tmp_path / "file").stat().st_ino == written
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, rename = tmp_path / "cell", os.rename
+    target.mkdir()
+    (target / "rows").write_text("before")
+
+    def refused(source: Path, to: Path) -> None:
+        if to == target and (source / "rows").read_text() == "after":
+            raise OSError(errno.EDQUOT, "as the system says it")
+        rename(source, to)
+
+    def replace() -> None:
+        with atomic(target) as scratch:
+            scratch.mkdir()
+            (scratch / "rows").write_text("after")
+
+    monkeypatch.setattr(os, "rename", refused)
+    with pytest.raises(InputError, match="the quota is used up; nothing was written"):
+        replace()
+    assert [(file.name, file.read_text()) for file in target.iterdir()] == [("rows", "before")]
+    assert list(tmp_path.iterdir()) == [target]

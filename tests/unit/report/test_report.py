@@ -217,6 +217,12 @@ def test_a_study_that_measured_nothing_has_a_page_that_says_so(tmp_path: Path) -
 # --- the page as a file ---------------------------------------------------------------------------
 
 
+def test_half_a_page_is_never_there(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write_report(NOTHING, {}, tmp_path / "report.html", study="half a character: \ud83d")
+    assert not list(tmp_path.iterdir())
+
+
 def test_names_cannot_break_the_page(tables: Tables, conclusions: Conclusions, tmp_path: Path) -> None:
     evil = '"></script><script>alert(1)</script>'
     named = {name: frame.replace("cpu", evil) for name, frame in tables.items()}
