@@ -14,6 +14,7 @@ import hashlib
 import itertools
 import json
 import os
+import random
 import shlex
 import shutil
 import subprocess
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from mutant_trials import DEFECTS, entries, failed, name_of, outcomes
-from mutations import Mutant, drawn, modules_of, place_of
+from mutations import Mutant, drawn, modules_of, place_of, redrawn
 from planted_defects import Defect, defects
 from tally import ROOT, environment
 
@@ -203,6 +204,12 @@ def defects_found(state: Path, before: dict[str, str]) -> dict[str, str]:
     return found
 
 
+def keep(mutants: list[Mutant], found: dict[str, str], how: list[str]) -> None:
+    """Write the list: how its mutants were drawn, the mutants, and which test finds each planted defect."""
+    content = {"drawn": how, "mutants": list(map(asdict, mutants)), "defects": found}
+    KEPT.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lane", action="append", metavar="NAME=PYTEST OPTIONS", help=f"default: {', '.join(LANES)}")
@@ -212,18 +219,29 @@ def main() -> None:
     parser.add_argument(
         "--draw", type=int, metavar="N", help="draw N others (with --seed) and keep what is found as `before`"
     )
+    parser.add_argument(
+        "--redraw", type=int, metavar="N", help="no trial: draw (with --seed) others for those without a place, up to N"
+    )
+    parser.add_argument("--some", type=int, metavar="N", help="only N of them, chosen by --seed; with --all of all")
     parser.add_argument("--defects", action="store_true", help="also the planted defects (planted_defects.yaml)")
     parser.add_argument("--report", action="store_true", help="only say what an interrupted run knows")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="what is found now is what was found `before` from now on")
     parser.add_argument("--folder", type=Path, default=ROOT / ".mutants", help="the copy, and what is known so far")
     given = parser.parse_args()
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"mutants": [], "defects": {}}
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"drawn": [], "mutants": [], "defects": {}}
     mutants = drawn(ROOT / "src", given.draw, given.seed) if given.draw else [Mutant(**one) for one in kept["mutants"]]
+    if given.redraw:
+        gone = sum(place_of(one, ROOT / "src") is None for one in mutants)
+        how = f"{given.redraw - len(mutants) + gone} of {given.redraw} by --redraw {given.redraw} --seed {given.seed}"
+        keep(redrawn(mutants, ROOT / "src", given.redraw, given.seed), kept["defects"], [*kept["drawn"], how])
+        return
     gone = prepared(given.folder, mutants, given.anew)
     state = given.folder / "state"
     known = {number: mutant.before for number, mutant in enumerate(mutants) if "::" in mutant.before}
     sought = (set(range(len(mutants))) if given.all or given.draw else set(known)) - gone
+    if given.some:
+        sought = set(random.Random(given.seed).sample(sorted(sought), given.some))
     if not given.report:
         names = {
             number: ".".join(Path(mutants[number].module.removesuffix("/__init__.py")).with_suffix("").parts)
@@ -233,15 +251,20 @@ def main() -> None:
         (state / "ended").unlink(missing_ok=True)
         for lane in given.lane or LANES:
             tried(given.folder, lane, given.workers)
-        (state / "ended").touch()
+        if not given.lane:  # of some tests alone, nothing is known of what they leave
+            (state / "ended").touch()
     now = verdicts(state, mutants, gone, sought)
     table(mutants, now)
     found = defects_found(state, kept["defects"]) if given.defects else kept["defects"]
     if given.defects:
         print(f"planted defects found: {sum('::' in test for test in found.values())} of {len(found)}")
     if given.keep or given.draw:
-        after = [asdict(replace(mutant, before=now[number])) for number, mutant in enumerate(mutants)]
-        KEPT.write_text(json.dumps({"mutants": after, "defects": found}, indent=1, ensure_ascii=False) + "\n")
+        how = [f"{len(mutants)} by --draw {given.draw} --seed {given.seed}"] if given.draw else kept["drawn"]
+        after = [
+            mutant if now[number] == "not tried" and not given.draw else replace(mutant, before=now[number])
+            for number, mutant in enumerate(mutants)
+        ]
+        keep(after, found, how)
 
 
 if __name__ == "__main__":
