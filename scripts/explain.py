@@ -21,6 +21,7 @@ parser.add_argument(
     help="samples in a mini-batch, of a worker or of those that share one: rates are then in samples/s",
 )
 parser.add_argument("--workers", type=int, help="how many there were, where the traces do not say it")
+parser.add_argument("--workers-per-node", type=float, help="for exchanges among all workers (8)")
 parser.add_argument(
     "--threshold", type=float, default=0.1, help="doubling the workers has to gain as much (%(default)s)"
 )
@@ -35,7 +36,9 @@ try:
         lines = lines_of(str(arguments.log))
         workers = next((rank.groups.replicas for _, rank in ranks if rank), 1)
         log = list(read_log(lines, str(arguments.log), format=arguments.log_format, ranks=workers))
-    told = explain(ranks, batch=arguments.batch, threshold=arguments.threshold, log=log)
+    told = explain(
+        ranks, batch=arguments.batch, threshold=arguments.threshold, log=log, per_node=arguments.workers_per_node
+    )
 except InputError as error:
     sys.exit(str(error))
 print(in_words(told), end="")

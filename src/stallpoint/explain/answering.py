@@ -233,6 +233,7 @@ def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
         read_ranks(found.traces, options.workers[0] if len(options.workers) == 1 else None),
         batch=int(options.batch) if options.batch else None,
         threshold=options.threshold,
+        per_node=options.workers_per_node,
     )
     for one in explained:
         subject = f"{one['file']}: rank {one['rank']} of {one['world_size']}"

@@ -49,6 +49,10 @@ ERROR = Scatter(0.043, 6.0)
 """Error of predictions at other worker counts: that of six in the benchmark `own-traces` (docs/traces.md)."""
 
 
+NODE = 8
+"""Workers of a node where nothing says it."""
+
+
 class NotIdentifiable(LookupError):
     """The trace lacks what a prediction needs, by `reasons`."""
 
@@ -94,8 +98,7 @@ def lacking(rank: Rank) -> Iterator[str]:
             "it does not say how large its all-reduces are (for NCCL PyTorch 2.2 or newer does, and torch.profiler "
             "with record_shapes=True; for Gloo that alone)"
         )
-    if any(group.parallelism in (EXCHANGE, EXPERT) and group.size in (UNKNOWN, rank.workers)
-           for group in rank.groups.groups):  # fmt: skip
+    if any(group.parallelism in (EXCHANGE, EXPERT) and group.size == UNKNOWN for group in rank.groups.groups):
         yield "all workers exchange with all, and how long that takes among others no trace says"
     counts = np.bincount(collectives.iteration[reduced], minlength=count)[list(rank.replays)]
     if reduced.any() and not np.bincount(counts).argmax():
@@ -121,6 +124,8 @@ class IterationCollectives:
     """Duration on the last-arriving rank, s; inf if only one rank was traced."""
     all_reduces: npt.NDArray[np.bool_]
     """Which of them are all-reduces among all workers."""
+    exchanges: npt.NDArray[np.bool_]
+    """Which of them are all-to-alls among all workers, each of which sends to all others."""
 
     @classmethod
     def of(cls, rank: Rank, least: Reals | None = None) -> IterationCollectives:
@@ -133,11 +138,18 @@ class IterationCollectives:
             rank.collectives.seconds,
             np.full(len(kinds), np.inf) if least is None else least,
             np.array([kind == ALL_REDUCE for kind in kinds], np.bool_) & among_all,
+            exchanges(rank),
         )
 
     def at(self, places: npt.NDArray[np.int64]) -> IterationCollectives:
         """Return those at some places."""
         return IterationCollectives(*(getattr(self, of.name)[places] for of in fields(self)))
+
+    def staying(self, workers: int, traced: int) -> Reals:
+        """Return the durations of what no law of `rounds` describes, of exchanges by the part that leaves a worker,
+        (n-1)/n, [collectives, 1]."""
+        grown = (1 - 1 / workers) / (1 - 1 / traced)
+        return np.where(self.rounds > 0, 0.0, self.seconds * np.where(self.exchanges, grown, 1.0))[:, None]
 
     def transfers(self, workers: int) -> Transfers:
         """Return what so many replicas sent, without what stays as it was traced."""
@@ -270,14 +282,15 @@ class Known:
             waited = np.where(
                 collectives.rounds[:, None] > 0, np.maximum(collectives.seconds[:, None] - factor * usual, 0.0), 0.0
             )
-            stays = np.where(collectives.rounds > 0, 0.0, collectives.seconds)[:, None]
+            stays = collectives.staying(self.workers, self.workers)
             before = self.seconds[index] - replayed.iteration(stays + factor * usual + waited)
             at_once = max(1, _AT_ONCE // max(1, usual.size))
             for first in range(0, len(cases), at_once):
                 some = cases[first : first + at_once]
                 there = [factor * self._cost(_changed(collectives, change), p, own, change) for p, change in some]
                 waits = [waited * (~_merged(collectives, change)[:, None] & (p > 1)) for p, change in some]
-                after = replayed.iteration(stays[:, None] + np.stack(there, 1) + np.stack(waits, 1))
+                stay = [collectives.staying(p, self.workers) for p, _ in some]
+                after = replayed.iteration(np.stack(stay, 1) + np.stack(there, 1) + np.stack(waits, 1))
                 for row, (p, change) in enumerate(some):
                     if change.sharded and p > 1:
                         # All-gather and reduce-scatter of the backward pass replace the all-reduce.
@@ -502,19 +515,37 @@ def _fitted(of: Transfers, law: ReductionLaw, random: np.random.Generator) -> Li
     return Link(alpha, beta)
 
 
+def exchanges(rank: Rank) -> npt.NDArray[np.bool_]:
+    """Return which collectives are exchanges among all workers, whose group grows with them."""
+    found = np.zeros(len(rank.collectives), np.bool_)
+    for group in rank.groups.groups:
+        if group.parallelism in (EXCHANGE, EXPERT) and group.size == rank.workers == rank.groups.replicas:
+            found[group.places] = True
+    return found
+
+
 def worker_counts(workers: int) -> list[int]:
     """Return the predicted counts: 1 and the traced one, and their doublings up to `FURTHEST` times the traced one."""
     doublings = (start * 2**power for start in (1, workers) for power in range((FURTHEST * workers).bit_length()))
     return sorted({count for count in doublings if count <= FURTHEST * workers})
 
 
-def predictions(known: Known, batch: int | None, threshold: float) -> dict[str, Any]:
+def reachable(known: Known, per_node: float) -> list[int]:
+    """Return those of `worker_counts` that can be predicted: exchanges among all cross the node boundary, or stay
+    inside, as traced."""
+    counts = worker_counts(known.workers)
+    if not any(one.exchanges.any() for one in known.iteration_collectives):
+        return counts
+    return [count for count in counts if count == 1 or (count <= per_node) == (known.workers <= per_node)]
+
+
+def predictions(known: Known, batch: int | None, threshold: float, per_node: float = NODE) -> dict[str, Any]:
     """Return the throughput at each of `worker_counts`, the stalling point, and the gain of each change.
 
     Throughput is in samples/s if the mini-batch is given, else in iterations of a worker, or of the workers that share
     a mini-batch. Speedups are over one replica.
     """
-    counts = worker_counts(known.workers)
+    counts = reachable(known, per_node)
     changes = {name: change for name, change in CHANGES.items() if _identifiable(known, change)}
     cases = [(p, Change()) for p in counts] + [(counts[-1], change) for change in changes.values()]
     found = known.iterations(cases)

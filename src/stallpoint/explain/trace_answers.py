@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ import numpy.typing as npt
 from stallpoint.explain import other_worker_counts
 from stallpoint.explain.clocks import Clock, clocks, max_seconds, min_seconds
 from stallpoint.explain.device_activity import shares
+from stallpoint.explain.group_times import group_times
 from stallpoint.explain.groups import DATA, Group
 from stallpoint.explain.iterations import CAUSES, MARKED, PERIODIC, blocked_by
+from stallpoint.explain.pipeline_bubble import bubble
 from stallpoint.explain.rank import Rank
 from stallpoint.explain.trace_collectives import ROUNDS, Collectives
 from stallpoint.inputs.all_reduce_logs import AllReduce
@@ -34,7 +36,7 @@ WORDS = {
 
 def explain(
     ranks: Sequence[tuple[Trace, Rank | None]], *,
-    batch: int | None = None, threshold: float = 0.1, log: Sequence[AllReduce] = (),
+    batch: int | None = None, threshold: float = 0.1, log: Sequence[AllReduce] = (), per_node: float | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return the answer to each trace, for JSON; times in s, shares in %. Unknown values are None, with the reason in
     notes.
@@ -49,7 +51,8 @@ def explain(
     return [
         _of_trace(
             trace, rank, others.get(index), links.get(rank.groups.replicas) if rank else None,
-            [of for count, of in transfers.items() if rank and count != rank.groups.replicas], batch, threshold,
+            [of for count, of in transfers.items() if rank and count != rank.groups.replicas],
+            batch, threshold, per_node,
         )
         for index, (trace, rank) in enumerate(ranks)
     ]  # fmt: skip
@@ -100,7 +103,7 @@ def _other_ranks(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _Other
 def _of_trace(
     trace: Trace, rank: Rank | None, others: _OtherRanks | None,
     link: other_worker_counts.Link | None, elsewhere: Sequence[other_worker_counts.Transfers],
-    batch: int | None, threshold: float,
+    batch: int | None, threshold: float, per_node: float | None,
 ) -> dict[str, Any]:  # fmt: skip
     events, notes = trace.events, list(trace.notes)
     of_device = shares(events) if trace.computing else None
@@ -110,8 +113,8 @@ def _of_trace(
         "file": trace.path.name, "rank": trace.rank, "world_size": rank.workers if rank else trace.world_size,
         "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "blocked_by": [],
         "never_idle": bool(rank and rank.other_hosts), "shares": of_device,
-        "collectives": [], "groups": [], "clock": None, "waits": None, "predicted": None, "missing_ranks": 0,
-        "lacks": [], "notes": notes,
+        "collectives": [], "groups": [], "bubble": None, "clock": None, "waits": None, "predicted": None,
+        "missing_ranks": 0, "lacks": [], "notes": notes,
     }  # fmt: skip
     if rank is None:
         notes.append("no iterations were found: no ProfilerStep, no Optimizer.step, and nothing that is periodic")
@@ -124,7 +127,8 @@ def _of_trace(
         "iterations": len(found.seconds),
         "iteration_seconds": float(np.median(found.seconds)),
         "collectives": _table(collectives, len(found.seconds)),
-        "groups": [_group(group, len(found.seconds)) for group in rank.groups.groups],
+        "groups": [_group(rank, group, others.least if others else None) for group in rank.groups.groups],
+        "bubble": asdict(found_bubble) if (found_bubble := bubble(rank)) else None,
         "missing_ranks": rank.workers - (others.ranks if others else 1),
     }
     if found.ahead:
@@ -147,14 +151,18 @@ def _of_trace(
             for name, seconds, count, longest in blocked_by(events, found)
         ],
     }
+    node = per_node or other_worker_counts.NODE
     try:
-        explained["predicted"] = other_worker_counts.predictions(
-            other_worker_counts.learn(
-                rank, link, others.least if others else None, traced=others.ranks if others else 1, elsewhere=elsewhere
-            ),
-            batch,
-            threshold,
+        known = other_worker_counts.learn(
+            rank, link, others.least if others else None, traced=others.ranks if others else 1, elsewhere=elsewhere
         )
+        explained["predicted"] = other_worker_counts.predictions(known, batch, threshold, node)
+        if other_worker_counts.reachable(known, node) != other_worker_counts.worker_counts(known.workers):
+            where = "across" if known.workers <= node else "inside"
+            notes.append(
+                f"all workers exchange with all, and the trace does not say how long that takes {where} nodes of "
+                f"{number(node)} (--workers-per-node)"
+            )
     except other_worker_counts.NotIdentifiable as reason:
         notes.append(f"nothing is predicted: {reason}")
         return explained | {"lacks": reason.reasons}
@@ -162,17 +170,19 @@ def _of_trace(
         f"{kind or 'unnamed'} of {_words(group)}"
         for group in rank.groups.groups
         for kind in {collectives.kind[index] for index in group.places}
-        if kind not in ROUNDS or not rank.groups.data[group.places].all()
+        if (kind not in ROUNDS or not rank.groups.data[group.places].all())
+        and not other_worker_counts.exchanges(rank)[group.places].all()
     )
     if stay:
         notes.append(f"predictions leave these collectives as they were traced: {', '.join(sorted(stay))}")
     return explained
 
 
-def _group(group: Group, iterations: int) -> dict[str, Any]:
+def _group(rank: Rank, group: Group, least: npt.NDArray[np.float64] | None) -> dict[str, Any]:
     return {
         "name": group.name or None, "size": group.size if group.size > 0 else None,
-        "parallelism": group.parallelism or None, "per_iteration": len(group.places) / iterations,
+        "parallelism": group.parallelism or None, "per_iteration": len(group.places) / len(rank.iterations.seconds),
+        "collectives": [asdict(one) for one in group_times(rank, group, least)],
     }  # fmt: skip
 
 
@@ -357,14 +367,25 @@ def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
         last = f"{number(100 * one['waits']['last'], 2)} % of the collectives in which any rank waits"
         yield f"Collectives wait {_ms(one['waits']['seconds'])} of it for other ranks; this one comes last to {last}."
     if any(group["parallelism"] not in (None, DATA) for group in one["groups"]):
-        named = sorted(
-            {
-                f"{group['parallelism']} ({group['size'] or '?'} ranks)"
-                for group in one["groups"]
-                if group["parallelism"]
-            }
+        named = [f"{group['parallelism'] or 'unknown'} ({group['size'] or '?'} ranks) {_times(group)}"
+                 for group in one["groups"]]  # fmt: skip
+        yield f"Parallelism: {'; '.join(sorted(named))}."
+    if of := one["bubble"]:
+        yield (
+            f"Pipeline: {of['schedule']} with {of['passes']} forward passes on {of['stages']} stages, which leaves "
+            f"{_ms(of['seconds'])} idle; {_ms(of['exposed'])} are exposed in sending and receiving. With twice as many "
+            f"micro-batches of half the size an iteration takes {_ms(of['twice_as_many'])}."
         )
-        yield f"Parallelism: {', '.join(named)}."
+
+
+def _times(group: dict[str, Any]) -> str:
+    """Return the time of a group's collectives in words."""
+    parts = []
+    for row in group["collectives"]:
+        exposed = "" if row["exposed"] is None else f", {_ms(row['exposed'])} of it exposed"
+        waiting = "" if row["waiting"] is None else f", {_ms(row['waiting'])} waiting"
+        parts.append(f"{row['kind'] or 'unnamed'} {_ms(row['seconds'])}{exposed}{waiting}")
+    return ", ".join(parts)
 
 
 def sentences(one: dict[str, Any]) -> Iterable[str]:

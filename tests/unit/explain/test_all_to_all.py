@@ -1,10 +1,11 @@
 """NCCL runs an all-to-all as sends and receives: what the program called around a kernel tells what it is."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_traces import Planted
+from planted_traces import CALL, Planted
 
 from stallpoint.explain.rank import read_ranks
 from stallpoint.explain.trace_answers import explain, in_words
@@ -56,3 +57,39 @@ def test_what_a_mark_says_holds_for_the_calls_within_it_alone(tmp_path: Path) ->
     found = told(tmp_path, ("nccl:all_to_all",), sized=False)
     rows = {(row["kind"], row["bytes"]): row["per_iteration"] for row in found["collectives"]}
     assert rows == {("AllToAll", 1_000_000): 3, ("AllReduce", None): 4}
+
+
+def ahead(planted: Planted) -> None:
+    """Let the host start all of an iteration at its beginning, so that it is no limit."""
+    begin, count = 0.0, 0
+    for event in planted.events:
+        if event["name"].startswith("ProfilerStep"):
+            begin, count = event["ts"] + 1e6 * planted.loading, 0
+        if event["cat"] == "cuda_runtime":
+            count += 1
+            early = begin + count * CALL
+            if event["name"] == "cudaDeviceSynchronize":
+                event["dur"] += event["ts"] - early
+            event["ts"] = early
+
+
+@pytest.mark.parametrize(
+    ("per_node", "counts"), [(8, [1, 2, 4, 8]), (64, [1, 2, 4, 8, 16, 32]), (2, [1, 4, 8, 16, 32])]
+)
+def test_an_exchange_among_all_grows_by_what_leaves_a_worker_and_ends_at_the_node_boundary(
+    per_node: int, counts: list[int], tmp_path: Path
+) -> None:
+    planted = Planted(within=3 * (("AllToAll", "ep"),), model_parallel=1e-3, purposes=("", "expert", "expert"))
+    for event in planted.trace()["traceEvents"]:
+        if event["args"].get("Process Group Name") == "ep":
+            event["args"]["Group size"] = planted.workers
+    ahead(planted)
+    (found,) = explain(read_ranks([planted.write_events(tmp_path / "rank1.json")]), per_node=per_node)
+    rows = {row["workers"]: row["iteration_seconds"] for row in found["predicted"]["workers"]}
+    assert list(rows) == counts
+    for count, seconds in rows.items():
+        grown = (1 - 1 / count) / (1 - 1 / planted.workers)
+        truth = replace(planted, model_parallel=grown * planted.model_parallel).seconds(count)
+        assert seconds == pytest.approx(truth, rel=2e-3)
+    assert any("all workers exchange with all" in note for note in found["notes"]) == (per_node < 64)
+    assert not any("AllToAll of expert" in note for note in found["notes"])

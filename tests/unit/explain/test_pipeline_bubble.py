@@ -1,0 +1,164 @@
+"""Planted pipelines: a stage's trace tells its schedule, its micro-batches, its bubble, and the time of each group."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stallpoint.explain.rank import read_ranks
+from stallpoint.explain.trace_answers import explain, in_words
+
+FORWARD, BACKWARD, SENT, UPDATE, SUMMED = 2e-3, 4e-3, 0.1e-3, 1e-3, 0.5e-3
+"""Seconds: a pass of one micro-batch through a chunk, one message, the update, an all-reduce of a tensor group."""
+Pass = tuple[str, int, int]
+"""``F`` or ``B``, stage from 0 over all chunks, micro-batch."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline of equal stages; each pass begins as soon as its stage is free and what it needs has come."""
+
+    schedule: str
+    stages: int
+    micro_batches: int
+    chunks: int = 1
+
+    @property
+    def last(self) -> int:
+        """Last stage over all chunks."""
+        return self.stages * self.chunks - 1
+
+    def order(self, stage: int) -> list[Pass]:
+        """Passes of a stage, as Megatron-LM orders them."""
+        p, m, v = self.stages, self.micro_batches, self.chunks
+        counts = range(m * v)
+        forward = [("F", (at // p % v) * p + stage, at // (p * v) * p + at % p) for at in counts]
+        backward = [("B", (v - 1 - at // p % v) * p + stage, at // (p * v) * p + at % p) for at in counts]
+        warm = {"GPipe": m, "1F1B": p - stage - 1, "interleaved": 2 * (p - stage - 1) + (v - 1) * p}[self.schedule]
+        warm = min(warm, m * v)
+        rest = chain.from_iterable(zip_longest(forward[warm:], backward))
+        return [*forward[:warm], *(one for one in rest if one is not None)]
+
+    def starts(self) -> dict[Pass, float]:
+        """Start of each pass, s."""
+        ends: dict[Pass, float] = {}
+        starts: dict[Pass, float] = {}
+        waiting = {stage: self.order(stage) for stage in range(self.stages)}
+        free = dict.fromkeys(waiting, 0.0)
+        while any(waiting.values()):
+            for stage, passes in waiting.items():
+                while passes and all(one in ends for one in self.needs(passes[0])):
+                    one = passes.pop(0)
+                    ready = [ends[other] + SENT * (other[1] != one[1]) for other in self.needs(one)]
+                    starts[one] = max([free[stage], *ready])
+                    ends[one] = free[stage] = starts[one] + (FORWARD if one[0] == "F" else BACKWARD)
+        return starts
+
+    def needs(self, one: Pass) -> Iterator[Pass]:
+        kind, stage, batch = one
+        if kind == "F" and stage:
+            yield "F", stage - 1, batch
+        if kind == "B":
+            yield "F", stage, batch
+            if stage < self.last:
+                yield "B", stage + 1, batch
+
+    def trace(self, stage: int, iterations: int = 3) -> dict[str, Any]:
+        """Trace of a stage: its passes, and kernels that receive from when the stage is free."""
+        events: list[dict[str, Any]] = []
+        starts = self.starts()
+        long = max(start + (FORWARD if one[0] == "F" else BACKWARD) for one, start in starts.items()) + UPDATE
+
+        def add(category: str, name: str, start: float, seconds: float, **args: Any) -> None:
+            events.append({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": args.get("stream", 2),
+                           "ts": 1e6 * start, "dur": 1e6 * seconds, "args": args})  # fmt: skip
+
+        def kernel(name: str, start: float, seconds: float, stream: int, **args: Any) -> None:
+            correlation = len(events) + 1
+            # What is sent is called before the next pass.
+            add("cuda_runtime", "cudaLaunchKernel", start - 1e-6 * (stream > 22), 1e-7, correlation=correlation)
+            add("kernel", name, start, seconds, stream=stream, correlation=correlation, **args)
+
+        def group(kind: str, name: str, size: int) -> dict[str, Any]:
+            return {"Collective name": kind, "In msg nelems": 1000, "dtype": "Float", "Group size": size,
+                    "Process Group Name": name, "Process Group Description": name}  # fmt: skip
+
+        for index in range(iterations):
+            begin = 1.0 + index * long
+            add("user_annotation", f"ProfilerStep#{index}", begin, long)
+            free = begin
+            for one in self.order(stage):
+                start, seconds = begin + starts[one], FORWARD if one[0] == "F" else BACKWARD
+                if any(other[1] != one[1] for other in self.needs(one)):
+                    kernel("ncclDevKernel_SendRecv(x)", free, start - free, 21, **group("send", "pp", self.stages))
+                if one[0] == "B":
+                    add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", start, seconds / 2)
+                kernel("gemm", start, seconds - SUMMED, 7)
+                free = start + seconds
+                kernel("ncclDevKernel_AllReduce(x)", free - SUMMED, SUMMED, 22, **group("allreduce", "tp", 2))
+                if 0 < one[1] < self.last or one[1] == (0 if one[0] == "F" else self.last):
+                    kernel("ncclDevKernel_SendRecv(x)", free, SENT, 23, **group("send", "pp", self.stages))
+            kernel("adam", begin + long - UPDATE, UPDATE, 7)
+            add("cuda_runtime", "cudaDeviceSynchronize", begin + long - UPDATE / 2, UPDATE / 2)
+        return {"distributedInfo": {"rank": stage, "world_size": 2 * self.stages}, "traceEvents": events}
+
+    @property
+    def seconds(self) -> float:
+        """Duration of an iteration."""
+        return max(start + (FORWARD if one[0] == "F" else BACKWARD) for one, start in self.starts().items()) + UPDATE
+
+
+def told(folder: Path, trace: dict[str, Any]) -> dict[str, Any]:
+    path = folder / "rank0.json"
+    path.write_text(json.dumps(trace))
+    (found,) = explain(read_ranks([path]))
+    return found
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+@pytest.mark.parametrize(
+    "pipeline",
+    [Pipeline("GPipe", 4, 8), Pipeline("1F1B", 4, 8), Pipeline("interleaved", 4, 8, chunks=2)],
+    ids=lambda one: one.schedule,
+)
+def test_a_stage_tells_schedule_micro_batches_and_bubble(pipeline: Pipeline, stage: int, tmp_path: Path) -> None:
+    found = told(tmp_path, pipeline.trace(stage))
+    bubble = found["bubble"]
+    assert (bubble["schedule"], bubble["stages"]) == (pipeline.schedule, 4)
+    assert bubble["passes"] == 8 * pipeline.chunks
+    # The tensor group's sums are no computing here.
+    computing = FORWARD + BACKWARD - 2 * SUMMED
+    assert bubble["seconds"] == pytest.approx(3 * computing, rel=1e-3)
+    assert found["iteration_seconds"] == pytest.approx(pipeline.seconds, rel=1e-3)
+    assert pipeline.schedule in in_words([found])
+
+
+def test_twice_as_many_micro_batches_halve_the_bubble(tmp_path: Path) -> None:
+    bubble = told(tmp_path, Pipeline("1F1B", 4, 8).trace(1))["bubble"]
+    assert bubble["twice_as_many"] == pytest.approx(Pipeline("1F1B", 4, 8).seconds - bubble["seconds"] / 2, rel=1e-3)
+
+
+def test_the_time_of_each_group_is_exposed_or_hidden(tmp_path: Path) -> None:
+    pipeline = Pipeline("1F1B", 2, 6)
+    found = told(tmp_path, pipeline.trace(0))
+    by_name = {group["name"]: group for group in found["groups"]}
+    assert by_name["pp"]["parallelism"] == "pipeline"
+    (tensor,), (sent,) = (by_name[name]["collectives"] for name in ("tp", "pp"))
+    assert (tensor["kind"], tensor["per_iteration"]) == ("AllReduce", 12)
+    assert tensor["seconds"] == pytest.approx(12 * SUMMED, rel=1e-3)
+    assert tensor["exposed"] == pytest.approx(12 * SUMMED, rel=1e-3)
+    idle = pipeline.seconds - UPDATE - 6 * (FORWARD + BACKWARD)
+    assert sent["exposed"] == pytest.approx(idle, rel=1e-3)
+    assert sent["waiting"] is None
+    # The schedule's bubble, and the transfers that nothing hides.
+    assert found["bubble"]["seconds"] < sent["exposed"] + 2 * SUMMED
+
+
+def test_without_a_pipeline_there_is_no_bubble(tmp_path: Path) -> None:
+    trace = Pipeline("1F1B", 2, 6).trace(0)
+    trace["traceEvents"] = [event for event in trace["traceEvents"] if event["args"].get("Process Group Name") != "pp"]
+    assert told(tmp_path, trace)["bubble"] is None
