@@ -607,7 +607,7 @@ LAYER_SCALING = _table("""
 SGEMM_SPEEDUP = _table("""
     sgemm_speedup: matrix products at falling mini-batch
     + network hardware
-    layer    | text   |         | layer, or reference (b x 4096 · 4096 x 9216)
+    layer    | text   |         | layer, or reference (b x I · I x O, sgemm.reference)
     + layer_type worker_batch
     seconds  | real±  | s       | time of all operations of one forward pass
     gflops   | real±  | GFLOP/s | rate
@@ -1033,7 +1033,8 @@ HALVINGS = _table("""
         the next
     + network hardware
     basis        | text  |         | layers (of training, free communication) or sgemm (isolated matrix products)
-    layer        | text  |         | layer, or reference (b x 4096 · 4096 x 9216); empty for all layers of one type
+    layer        | text  |         | layer, or reference (b x I · I x O, sgemm.reference); empty for all
+        layers of one type
     layer_type   | text  |         | layer type, or all
     worker_batch | int   | samples | b, the larger mini-batch
     to_batch     | int   | samples | the next smaller one that was measured
@@ -1044,7 +1045,7 @@ CURVE_DISTANCES = _table("""
     curve_distances: how far the speedup of a matrix product at falling mini-batch is from that of the network's compute
         time
     + network hardware
-    layer          | text  |         | layer, or reference (b x 4096 · 4096 x 9216)
+    layer          | text  |         | layer, or reference (b x I · I x O, sgemm.reference)
     layer_type     | text  |         | type of the layer
     largest_batch  | int   | samples | largest mini-batch at which both were measured; speedups refer to it
     smallest_batch | int   | samples | smallest one

@@ -39,6 +39,25 @@ def check_paths(config: Mapping[str, Any]) -> None:
         raise InputError("\n".join(wrong))
 
 
+def list_folders(config: Mapping[str, Any]) -> None:
+    """Replace each folder of traces by its files, in the order of the numbers in their names; an archive lacks the
+    folder.
+
+    YAML files are not traces: an exported run has its study beside them.
+    """
+    for entry in config["hardware"].values():
+        for trace in entry.get("traces", []):
+            if isinstance(folder := trace["files"], str) and os.path.isdir(folder):
+                names = [one.name for one in os.scandir(folder) if one.is_file() and one.name[0] != "."]
+                traces = [name for name in names if not name.endswith((".yaml", ".yml"))]
+                trace["files"] = [os.path.join(folder, name) for name in sorted(traces, key=_by_numbers)] or folder
+
+
+def _by_numbers(name: str) -> list[tuple[int, str]]:
+    """Return a key by which ``rank2`` is before ``rank10``."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
 def is_file(entry: Any) -> bool:
     """Return whether an entry of a study's ``claims`` names a file of the study's own."""
     return isinstance(entry, str) and entry != PAPERS

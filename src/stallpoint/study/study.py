@@ -21,6 +21,7 @@ from stallpoint.study.convergence_cells import convergence_cells
 from stallpoint.study.dry_run import plan_of, reasons
 from stallpoint.study.imported import imported_cells
 from stallpoint.study.matrix import Excluded, training_cells
+from stallpoint.study.paths import list_folders
 from stallpoint.study.storages import made_before, shape
 from stallpoint.study.supporting import supporting_cells
 
@@ -154,6 +155,7 @@ def expand(
     entry that is wrong.
     """
     config = check(config, schema)
+    list_folders(config)
     catalogue = resolve(config)
     train, excluded = training_cells(config, catalogue)
     runs, no_runs = convergence_cells(config, catalogue)

@@ -65,8 +65,8 @@ BETWEEN = 0.2
 MACHINE_PRODUCTS = 2048**3 + 8192**2 + 2470 * 4096 * 6144
 """Multiply-adds of the products that calibrate a machine with 32 MiB of caches
 (`stallpoint.measure.jobs.sgemm.machine`)."""
-REFERENCE = 4096 * 9216
-"""Multiply-adds of the reference product for each sample of a mini-batch."""
+REFERENCE = 4096, 9216
+"""Depth and columns of the reference product: the size of AlexNet's largest layer."""
 
 
 @dataclass(frozen=True)

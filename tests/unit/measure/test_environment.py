@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from stallpoint.errors import CannotRun
-from stallpoint.measure.machine.environment import choose_gpu, cpu_model, describe, git_state
+from stallpoint.measure.machine.environment import choose_gpu, cpu_model, describe, git_state, operating_system
 from stallpoint.measure.world import World
 from stallpoint.records.tables import ENVIRONMENTS
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
@@ -60,11 +60,19 @@ def test_what_is_used_is_reported_not_what_was_asked_for(world: World, monkeypat
     assert described["threads"] == 3
     assert described["node"] == socket.gethostname()
     assert described["cores_available"] == len(os.sched_getaffinity(0))
-    assert described["kernel"].endswith(platform.release())
+    assert described["kernel"].endswith(f"{platform.system()} {platform.release()}")
     assert described["slurm_job_id"] == "4711"
     assert described["mpi_library"].isprintable()
     assert described["memory_bytes"] > 2**28
     assert described["interface"] == described["subnet"] == "", "a single rank meets nobody"
+
+
+def test_the_operating_system_is_its_release_and_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"PRETTY_NAME": "CentOS Linux 7"})
+    kernel = f"{platform.system()} {platform.release()}"
+    assert operating_system() == f"CentOS Linux 7, {kernel}"
+    monkeypatch.setattr(platform, "freedesktop_os_release", Path("/no/os-release").read_text)
+    assert operating_system() == kernel
 
 
 def test_anonymised_nodes_have_numbers(world: World) -> None:

@@ -1,5 +1,6 @@
 """Expanding a study: what runs, what is excluded and why, and messages for wrong entries."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -249,12 +250,27 @@ def test_an_included_cell_changes_the_settings_of_that_cell_alone() -> None:
 
 def test_supporting_jobs_follow_from_the_training_cells() -> None:
     expanded = study(sgemm={"batches": [4, 1]}, collectives={"largest": 5000}, storage_reads={})
-    assert [cell.batches for cell in of_kind(expanded, "sgemm")] == [[1, 4]]
+    (products,) = of_kind(expanded, "sgemm")
+    assert (products.batches, products.reference) == ([1, 4], None)
+    (printed,) = of_kind(study(sgemm={"batches": 1, "reference": [4096, 9192]}), "sgemm")
+    assert printed.reference == [4096, 9192]
     assert [(cell.nodes, cell.message_bytes) for cell in of_kind(expanded, "collectives")] == [
         (2, [1024, 4096, 5000]),
         (4, [1024, 4096, 5000]),
     ]
     assert [cell.nodes for cell in of_kind(expanded, "storage")] == [1, 2, 4]
+
+
+def test_a_folder_of_traces_is_its_files_by_rank(tmp_path: Path) -> None:
+    for name in ("rank10.txt", "rank2.txt", "rank0.txt", "study.yaml", ".hidden"):
+        (tmp_path / name).touch()
+    expanded = study(hardware=imported(files=str(tmp_path), nodes=3))
+    cell = next(cell for cell in expanded.cells.values() if isinstance(cell, ImportedTrainCell) and cell.ranks > 1)
+    assert cell.files == [str(tmp_path / f"rank{rank}.txt") for rank in (0, 2, 10)]
+    assert expanded.config["hardware"]["old"]["traces"][0]["files"] == cell.files
+    (empty := tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"traces\[0\].files: .*empty is a folder; a file is expected"):
+        study(hardware=imported(files=str(empty)))
 
 
 def itself() -> list[Any]:
@@ -331,7 +347,7 @@ def itself() -> list[Any]:
         ({"claims": ["my{1}.yaml"]}, "claims[0]: my{1}.yaml has a brace, which the workflow takes for a wildcard"),
         ({"external_tables": {"t": "a}.csv"}}, "external_tables.t: a}.csv has a brace"),
         ({"claims": ["x" * 300 + ".yaml"]}, f"claims[0]: {'x' * 80}... is longer than file systems take: 255 bytes"),
-        ({"hardware": imported(files="/tmp")}, "hardware.old.traces[0].files: /tmp is a folder; a file is expected"),
+        ({"hardware": imported(files=["/tmp"])}, "hardware.old.traces[0].files: /tmp is a folder; a file is expected"),
         (
             {"hardware": {**CONFIG["hardware"], "old": {"device": "cuda", "nodes": 2, "collectives": [log(file="/")]}}},
             "hardware.old.collectives[0].file: / is a folder; a file is expected",

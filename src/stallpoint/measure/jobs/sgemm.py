@@ -28,6 +28,7 @@ from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.products import Product, products
 from stallpoint.records.tables import MACHINE, SGEMM
+from stallpoint.study import work
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.text import Progress
 
@@ -35,9 +36,10 @@ _rows: dict[tuple[torch.device, torch.dtype, int], int] = {}
 """Largest row count of this process, by device, numbers and threads: found once, so that visits compare."""
 
 
-def reference(batch: int) -> Product:
-    """Return the product of the paper's Fig. 9: the size of AlexNet's largest layer."""
-    return Product("reference", "fully-connected", m=batch, k=4096, n=9216, operations=1)
+def reference(batch: int, size: Sequence[int] = work.REFERENCE) -> Product:
+    """Return the product of the paper's Fig. 9, of this depth and as many columns."""
+    depth, columns = size
+    return Product("reference", "fully-connected", m=batch, k=depth, n=columns, operations=1)
 
 
 def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Product]:
@@ -104,7 +106,10 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
     wanted = [
         (batch, product)
         for batch in cell.batches
-        for product in [reference(batch), *_distinct(products(outline, network.takes, batch))]
+        for product in [
+            reference(batch, cell.reference or work.REFERENCE),
+            *_distinct(products(outline, network.takes, batch)),
+        ]
     ]
     numbers = NUMBERS[cell.precision]
     of_machine = machine(device, numbers, _largest_rows(world, device, numbers))

@@ -58,7 +58,7 @@ def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dic
             memory_of_node and memory_of_node // cell.workers_per_node,
         ),
         "gpu_available_memory": available_memory.of_gpu(device),
-        "kernel": f"{platform.system()} {platform.release()}",
+        "kernel": operating_system(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         **libraries(device),
@@ -73,6 +73,14 @@ def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dic
         "git_dirty": dirty,
         "slurm_job_id": os.environ.get("SLURM_JOB_ID", ""),
     }
+
+
+def operating_system() -> str:
+    """Return release and kernel, for example ``Debian GNU/Linux 12 (bookworm), Linux 6.1.0``, or the kernel alone."""
+    kernel = f"{platform.system()} {platform.release()}"
+    with suppress(OSError, KeyError):
+        return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {kernel}"
+    return kernel
 
 
 def cpu_model(cpuinfo: str) -> str:

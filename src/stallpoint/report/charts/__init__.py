@@ -186,7 +186,8 @@ TOPICS: dict[str, tuple[Chart, ...]] = {
             "sgemm", "Speedup of matrix products", ("sgemm_speedup",),
             "Time of single-precision matrix products (sgemm) at the largest mini-batch over that at smaller ones: "
             "the median of the network's layers, a band with 80 % of them, thin lines with names for outliers (or for "
-            "each of a few layers), and the reference product b x 4096 by 4096 x 9216 with its 90 % interval.",
+            "each of a few layers), and the reference product, b x 4096 by 4096 x 9216 unless given, with its 90 % "
+            "interval.",
             source="Keuper & Pfreundt (2016), Fig. 9",
         ),
         Chart(

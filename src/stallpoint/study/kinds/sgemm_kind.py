@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any, ClassVar
 
 from stallpoint.records.tables import SGEMM
 from stallpoint.study import work
-from stallpoint.study.cells import Cell
+from stallpoint.study.cells import LATER, Cell
 from stallpoint.study.job_kind import Asked, JobKind, as_list
 
 
@@ -26,6 +27,8 @@ class SgemmCell(Cell):
     """Timed products for each shape in a visit."""
     own_network: dict[str, Any] | None
     """As in `TrainCell`."""
+    reference: list[int] | None = field(default=None, kw_only=True, metadata=LATER)
+    """Depth and columns of the reference product; None: `work.REFERENCE`."""
 
     @property
     def like(self) -> tuple[str, ...]:
@@ -35,7 +38,8 @@ class SgemmCell(Cell):
     def seconds(self, known: work.Known) -> float:
         """As `Cell.seconds`."""
         assert known.size
-        each = (known.size.multiply_adds + work.REFERENCE) * sum(self.batches) + work.MACHINE_PRODUCTS
+        of_sample = known.size.multiply_adds + prod(self.reference or work.REFERENCE)
+        each = of_sample * sum(self.batches) + work.MACHINE_PRODUCTS
         rate = (
             work.CUDA_RATES[self.precision]
             if self.device == "cuda"
@@ -53,6 +57,7 @@ def called_for(asked: Asked, repeat: int) -> Iterator[SgemmCell]:
                 network=network,
                 batches=sorted(as_list(section["batches"])),
                 samples=section["samples"],
+                reference=section.get("reference"),
                 own_network=asked.own_networks.get(network),
                 **asked.common("sgemm", hardware, (1, 1), repeat),
             )
