@@ -2,7 +2,7 @@
 
 A fully-connected layer multiplies v x I · I x O once, where v is b times the vectors of a sample (one, or one for each
 token). A convolution multiplies C/g x (c/g)k² · (c/g)k² x Z for each of its b samples and g groups (C filters of k x k
-pixels over c channels). Z is the number of pixels the convolution really computes. The paper's Z = (√P - ⌊k/2⌋)² knows
+pixels over c channels). Z is the number of pixels the convolution computes. The paper's Z (`printed_pixels`) knows
 neither stride nor padding: 49 284 instead of 55² = 3 025 for AlexNet's first layer. Attention multiplies length x d · d
 x length, and the result by length x d, for each sample and head of width d: the complete square, also where a mask
 hides half of it.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 import torch
@@ -93,6 +93,31 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
     finally:
         for part in normalising:
             part.train()
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def printed_pixels(network: nn.Module, takes: Inputs) -> dict[str, int]:
+    """Return the paper's Z of each two-dimensional convolution by its layer's name: (√P - ⌊k/2⌋)² of P input pixels."""
+    found: dict[str, int] = {}
+
+    def note(name: str) -> Callable[[Any, tuple[Any, ...]], None]:
+        def before_forward(module: Any, inputs: tuple[Any, ...]) -> None:
+            found[name] = (isqrt(inputs[0][0, 0].numel()) - module.kernel_size[0] // 2) ** 2
+
+        return before_forward
+
+    hooks = [
+        layer.module.register_forward_pre_hook(note(layer.name))
+        for layer in layers(network)
+        if isinstance(layer.module, nn.Conv2d)
+    ]
+    device = next(network.parameters()).device
+    try:
+        with torch.no_grad(), device:
+            network(*takes.example(2, device))
+    finally:
         for hook in hooks:
             hook.remove()
     return found

@@ -82,10 +82,10 @@ def table(made: Made) -> pd.DataFrame:
 def test_every_exhibit_that_the_papers_have_is_there() -> None:
     assert [e.number for e in KEUPER.exhibits] == [
         *(f"Table {n}" for n in ("I", "II", "III", "IV")),
-        *(f"Fig. {n}" for n in range(1, 16) if n != 2),  # Fig. 2 is a scheme
+        *(f"Fig. {n}" for n in range(1, 16)),
     ]
     assert [e.number for e in SHI.exhibits] == [
-        *(f"Table {n}" for n in ("II", "III", "IV", "V", "VI")), *(f"Fig. {n}" for n in range(1, 5))
+        *(f"Table {n}" for n in ("I", "II", "III", "IV", "V", "VI")), *(f"Fig. {n}" for n in range(1, 5))
     ]  # fmt: skip
     assert all(exhibit.maker for exhibit in KEUPER.exhibits)
 
@@ -125,6 +125,9 @@ def test_without_data_the_missing_cells_are_named(paper: str, name: str, nothing
         made = exhibit.make(nothing)  # from published parameters, from the model itself
         assert all("cells" in text for text in made.missing)
         assert drawn(made)[1].size
+        return
+    if (paper, name) == ("shi-2018", "table-1"):
+        assert len(table(exhibit.make(nothing))) == 16  # symbols alone
         return
     with pytest.raises((Missing, NoData)) as raised:
         exhibit.make(nothing)
@@ -285,6 +288,20 @@ def test_the_dag_of_three_layers_on_four_gpus(nothing: Material) -> None:
     assert set(bars.loc[bars["kind"] == "communication task", "task"]) == communicating
 
 
+def test_the_scheme_of_sgd_has_the_workers_and_times_of_the_study(material: Material) -> None:
+    made = of(KEUPER, "fig-02").make(material)
+    assert "alexnet on cpu" in made.shown
+    _, found = drawn(made)
+    boxes = found[found["above"].notna()]
+    cell = material.tables["predictions"].query("scaling == 'strong' and network == 'alexnet' and ranks == 4")
+    (batch,) = cell["global_batch"].unique()
+    assert boxes.loc[boxes["column"] == "mini-batch", "below"].tolist() == [f"B = {batch}"]
+    assert boxes.loc[boxes["column"] == "samples", "below"].tolist() == [f"b = {batch // 4}"] * 4
+    arrows = found[found["from"].notna()]
+    assert len(arrows) == 3 * 4 + 1
+    assert (arrows["from"] < arrows["to"]).all()
+
+
 def test_published_places_are_drawn_in_every_panel(material: Material) -> None:
     chart = to_spec(of(KEUPER, "fig-07").make(material).content)  # type: ignore[arg-type]  # a chart, not a table
     (place,) = (layer for layer in chart["spec"]["layer"] if layer["mark"].get("style") == "published")
@@ -352,6 +369,13 @@ def test_the_trace_of_a_run_that_nothing_predicts_is_the_same(material: Material
     pd.testing.assert_frame_equal(alone.iloc[1:], beside.iloc[1:])
 
 
+def test_symbols_stand_beside_columns_that_are(nothing: Material) -> None:
+    rows = table(of(SHI, "table-1").make(nothing))
+    assert rows["symbol"].is_unique
+    for row in rows.to_dict("records"):
+        assert set(row["columns"].split(", ")) <= set(TABLES[row["table"]].names)
+
+
 def test_hardware_speeds_are_those_that_were_measured(material: Material) -> None:
     rows = table(of(SHI, "table-2").make(material)).set_index("hardware")
     assert rows.at["GPU", "Cluster 1"] == "Tesla K80 (4)"
@@ -372,6 +396,12 @@ def test_measurements_of_the_dag_model(material: Material) -> None:
     assert rows["predicted_forward"].gt(0).all()
     sizes = rows["data_bytes"] / rows["worker_batch"]
     assert sizes.round(3).nunique() == 1, "bytes of a sample"
+
+
+def test_the_papers_z_stands_beside_the_pixels_that_are_computed(material: Material) -> None:
+    rows = table(of(KEUPER, "table-3").make(material)).query("network == 'alexnet'").set_index("layer")
+    assert rows.at["conv1", "printed_z"] == (227 - 5) ** 2
+    assert rows.at["fc6", "printed_z"] is pd.NA
 
 
 def test_softmax_is_no_product_of_ours(material: Material) -> None:

@@ -151,6 +151,10 @@ KEUPER = Paper(
             f"{_ONE_PANEL} Predicted speedup (dashed) stands beside the measured one.",
         ),
         Exhibit(
+            "Fig. 2", "fig-02", "Data-parallel SGD", "data_parallel.figure", ("predictions",),
+            "The same scheme with the numbers of one cell of the study, of four workers at most where it has them.",
+        ),
+        Exhibit(
             "Fig. 3", "fig-03", "Compute against communication time", "communication.figure",
             ("predictions", "paper_figures"),
             f"{_ONE_PANEL} Below ours: the same from the paper's own parameters, on the hardware of its cluster.",
@@ -179,8 +183,8 @@ KEUPER = Paper(
         ),
         Exhibit(
             "Fig. 9", "fig-09", "Speedup of sgemm at smaller mini-batches", "products.figure", ("sgemm_speedup",),
-            "Our reference product is b x 4096 by 4096 x 9216, the product of AlexNet's fc6 the other way round; the "
-            "paper says 9192, which no layer has.",
+            "Our reference product is the study's: b x 4096 by 4096 x 9216, the product of AlexNet's fc6 the other way "
+            "round, unless `sgemm.reference` is the paper's 4096 x 9192, which no layer has.",
         ),
         Exhibit(
             "Fig. 10", "fig-10", "Accuracy during training at large mini-batches", "convergence.figure",
@@ -221,6 +225,10 @@ SHI = Paper(
     "Shi et al. (2018)",
     ("shi-2018-exhibits.yaml", "shi-2018-table-iv.yaml", "shi-2018-table-vi.txt"),
     (
+        Exhibit(
+            "Table I", "table-1", "Notation", "measurements.notation", (),
+            "Beside each symbol stands where this project has its values.",
+        ),
         Exhibit(
             "Table II", "table-2", "Hardware", "machines.hardware",
             ("runs", "environments", "communication", "storage_rates", "sgemm", "copy_rates"),

@@ -16,6 +16,7 @@ from stallpoint.report.exhibits import Made, Material, Missing
 from stallpoint.report.exhibits.study_material import SHI_NETWORKS, lacking, rows
 from stallpoint.report.typeset import Typeset
 
+SYMBOLS = "shi-2018-exhibits"
 CELLS = "train cells on two workers or more that communicate"
 KEY = [column.name for column in SERIES]
 POINT = [*KEY, "nodes", "ranks"]
@@ -35,6 +36,15 @@ MEANING = (
     "t_f, t_b, t_c: forward, backward and all-reduce of all layers (each layer's in Table VI). Published: Shi et al. "
     "(2018), Table V, which says how each is measured and gives no values."
 )
+
+
+def notation(material: Material) -> Made:
+    """Return Table I: each symbol with our table and columns."""
+    published = material.published[SYMBOLS]["notation"]
+    shown = pd.DataFrame([{**row, "columns": ", ".join(row["columns"])} for row in published["rows"]])
+    notes = (f"Published: symbols of Shi et al. (2018), {published['source']}; meanings are in our words.",)
+    caption = "Notation, and the tables and columns that hold its values."
+    return Made(Typeset(shown, caption, "tab:shi-2018-table-1", {}, {"says": "meaning"}, notes))
 
 
 def inputs(material: Material) -> Made:

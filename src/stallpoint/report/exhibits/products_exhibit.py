@@ -21,6 +21,7 @@ def table(material: Material) -> Made:
     frame = frame[frame["worker_batch"] == frame.groupby("network")["worker_batch"].transform("max")]
     frame = frame.drop_duplicates(["network", "layer"])
     theirs = material.published[FILE]["products"]
+    printed = {name: _printed_pixels(name) for name in frame["network"].unique()}
     letters = {kind: f"{entry['operations']} × ({entry['sizes']})" for kind, entry in theirs["rows"].items()}
     shown = pd.DataFrame({
         "network": frame["network"],
@@ -32,20 +33,31 @@ def table(material: Material) -> Made:
         "m": frame["m"],
         "k": frame["k"],
         "n": frame["n"],
+        "printed_z": [printed[row["network"]].get(row["layer"]) for row in frame.to_dict("records")],
     })  # fmt: skip
     softmax = shown[["network"]].drop_duplicates().assign(layer="", layer_type="softmax", published=letters["softmax"])
-    sizes = ("worker_batch", "operations", "m", "k", "n")
+    sizes = ("worker_batch", "operations", "m", "k", "n", "printed_z")
     shown = pd.concat([shown.astype(dict.fromkeys(sizes, "Int64")), softmax]).sort_values("network", kind="stable")
     notes = (
         f"Published: number × (m × k · k × n) of Keuper & Pfreundt (2016), {theirs['source']}; I: inputs, O: outputs, "
-        "C: filters, Z: pixels after the convolution, our n. Theirs counts b products for a convolution, ours as many "
-        "for each group; k of a convolution is c/groups times the pixels of a filter. Layers with equal products are "
+        "C: filters, Z: pixels after the convolution, our n. Their Z leaves out stride and padding: (√P - k/2)² of P "
+        "pixels and filters of k × k, k/2 rounded down. Theirs counts b products for a convolution, ours as many for "
+        "each group; k of a convolution is c/groups times the pixels of a filter. Layers with equal products are "
         "listed once. Softmax is no product in ours.",
     )
-    names = {"worker_batch": "b", "layer_type": "type"}
+    names = {"worker_batch": "b", "layer_type": "type", "printed_z": "their Z"}
     caption = "Number and sizes of the matrix products of a forward pass: operations × (m × k · k × n)."
     lacks = tuple(f"no {CELLS} of {name}" for name in KEUPER_NETWORKS if name not in set(frame["network"]))
     return Made(Typeset(shown, caption, "tab:keuper-2016-table-3", {}, names, notes), lacks)
+
+
+def _printed_pixels(network: str) -> dict[str, int]:
+    """Return the paper's Z of each convolution of one of its networks."""
+    from stallpoint.networks import find  # loads a tensor library, which no other exhibit needs
+    from stallpoint.networks.products import printed_pixels
+
+    known = find(network)
+    return printed_pixels(known.outline(), known.takes)
 
 
 def figure(material: Material) -> Made:
