@@ -46,6 +46,8 @@ def published() -> dict[str, Evidence]:
             "critical_path": _bandwidth(),
             "data_share": _data_share(),
             "utilisation": _utilisation(),
+            "storage_rates": _storages(),
+            "copy_rates": _connections(),
         },
         "Serebryakov (2017)": {},
         "Goyal et al. (2017)": {"convergence_runs": _warm_up(), "predictions": _weak_scaling()},
@@ -64,7 +66,7 @@ def _with_empty(rows: Rows) -> Evidence:
     empty |= {
         table: [] for table in ("utilisation", "hidden_communication", "critical_path", "data_share", "communication")
     }
-    empty |= {table: [] for table in ("memory", "largest_batch", "convergence_runs", "early_stopping")}
+    empty |= {table: [] for table in ("copy_rates", "memory", "largest_batch", "convergence_runs", "early_stopping")}
     empty |= {
         table: []
         for table in ("steps_to_target", "critical_batches", "noise_scale", "target_times", "worker_staleness")
@@ -231,6 +233,24 @@ def _utilisation() -> list[dict[str, Any]]:
     """Section V-C2: 9.6 % of the InfiniBand."""
     point = {"network": "resnet50", "hardware": "v100", "sync": "caffe-mpi", "nodes": 4, "ranks": 16}
     return [point | _columns("link_share", _power(_printed("0.096"), 1))]
+
+
+def _storages() -> list[dict[str, Any]]:
+    """Table II: NFS of cluster 1, SSD of cluster 2, by dd."""
+    read = {"order": "sequential", "cache": "cold", "readers": 1, "nodes": 1, "ranks": 1}
+    rates = {
+        "k80-4gpu": _columns("bytes_per_second", _printed("1.1e9")),
+        "v100-4gpu": _columns("bytes_per_second", _printed("367.30e6")),
+    }
+    return [{"hardware": hardware, **read, **rate} for hardware, rate in rates.items()]
+
+
+def _connections() -> list[dict[str, Any]]:
+    """Table II: PCIe of cluster 1, NVLink of cluster 2."""
+    return [
+        {"hardware": hardware, "copy": "device to device", "threads": 1} | _columns("bytes_per_second", _printed(text))
+        for hardware, text in {"k80-4gpu": "15e9", "v100-4gpu": "95e9"}.items()
+    ]
 
 
 def _data_share() -> list[dict[str, Any]]:

@@ -49,6 +49,10 @@ WAIVED = {
     "googlenet-and-resnet-scale-nearly-linearly": PICTURE,  # Fig. 3
     "alexnet-cannot-hide-communication": WORDS,
     "slow-gpus-scale-better": PICTURE,  # Figs. 2 and 3
+    "one-node-scales-well": PICTURE,  # Fig. 2; up to 95 %, of whichever framework and network
+    "decoding-frameworks-scale-alexnet-worse": PICTURE,  # Fig. 2
+    "tensorflow-scales-resnet-worst": PICTURE,  # Fig. 3
+    "fast-gpus-compute-ten-times-as-fast": "about 10 times, without the times (section V-C1)",
     # Serebryakov (2017)
     "weak-scaling-is-easier": WORDS,
     "strong-scaling-loses-efficiency": WORDS,
@@ -71,6 +75,7 @@ WAIVED = {
     "communication-grows-with-workers": WORDS,
     "slowest-worker-decides": WORDS,
     "parameter-server-saturates": WORDS,
+    "split-layers-communicate-much": WORDS,
     "ring-almost-doubles-the-speed": "almost doubling, without the number",
 }
 """Claims that no number printed in their paper reaches, and why."""

@@ -33,7 +33,9 @@ from stallpoint.text import plain
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))
 DEVICES = {"xeon": "cpu", "k80-v100-4gpu": "cuda", "v100-4gpu": "cuda"}
 OTHER = "v100-4gpu"
-"""One that only predictions have: there GPUs are compared with each other."""
+"""One that only some tables have: there GPUs are compared with each other."""
+COMPARED = {"held_out_iteration", "iterations", "copy", "order"}
+"""Columns of those tables."""
 NETWORKS = ("alexnet", "googlenet", "resnet50")
 STORAGES = {"local": ("files", False), "shared": ("raw", True), "shared-files": ("files", True)}
 """Format, and whether reads share the gradients' link."""
@@ -104,10 +106,14 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
     if "storage" in frame:
         frame = pd.concat([frame, frame[frame["storage"] == "local"].assign(storage="shared-files")])
     if "hardware" in frame:
-        names = [name for name in DEVICES if name != OTHER or "held_out_iteration" in frame]
+        names = [name for name in DEVICES if name != OTHER or COMPARED & set(frame)]
         frame = pd.concat([frame.assign(hardware=name) for name in names])
         if "ranks" in frame:
             frame["ranks"] *= [4 if DEVICES[name] == "cuda" else 1 for name in frame["hardware"]]
+    if "held_out_iteration" in frame:  # a node of several GPUs, beside one of them
+        frame = pd.concat([frame, frame[frame["ranks"] == 8].assign(nodes=1, ranks=4)])
+    if "copy" in frame:
+        frame = pd.concat([frame, frame.assign(copy="device to device")])
     if "memory" in frame:
         frame = pd.concat([frame, frame[frame["hardware"].map(DEVICES) == "cuda"].assign(memory="device")])
         if "available" in frame:
@@ -122,7 +128,10 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
         trained = ("wfbp", "local-sgd", "parameter-averaging", "asynchronous")
         frame = pd.concat([frame, *(frame.assign(sync=sync) for sync in trained)])
     elif "sync" in frame:
-        presets = {"wfbp": ("parameter-server", "horovod", "mxnet", "caffe-mpi"), "naive": ("firecaffe", "cntk")}
+        presets = {
+            "wfbp": ("parameter-server", "horovod", "mxnet", "caffe-mpi", "tensorflow", "one-weird-trick"),
+            "naive": ("firecaffe", "cntk"),
+        }
         more = [frame[frame["sync"] == like].assign(sync=name) for like, names in presets.items() for name in names]
         frame = pd.concat([frame, *more])
     return frame.reset_index(drop=True)
