@@ -4,6 +4,7 @@ from stallpoint.study.kinds import IMPORTED
 
 localrules:
     layer_trace,
+    task_graph,
     timeline,
     traces,
 
@@ -53,7 +54,18 @@ rule timeline:
         "../../scripts/export_timeline.py"
 
 
-# Both for every training cell: `snakemake traces`.
+rule task_graph:
+    input:
+        records=f"{RESULTS}/raw/{{cell}}",
+    output:
+        graph=f"{RESULTS}/traces/{{cell}}/task-graph.dot",
+    log:
+        f"{LOGS}/traces/{{cell}}/task-graph.log",
+    script:
+        "../../scripts/export_task_graph.py"
+
+
+# The first two for every training cell: `snakemake traces`.
 rule traces:
     input:
         all_traces,
