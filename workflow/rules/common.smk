@@ -8,13 +8,14 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
+from snakemake.utils import update_config
 
 from stallpoint.study import study as studies
 from stallpoint.archive.other_archives import further
 from stallpoint.study.cells import Cell
 from stallpoint.report.charts import CHARTS, PAPERS
 from stallpoint.findings.claims.claim_files import PAPERS_FILES, claim_files, read_claims
-from stallpoint.study.configuration import check_keys, load_yaml
+from stallpoint.study.configuration import check_keys, load_yaml, typed
 from stallpoint.errors import InputError
 from stallpoint.study.kinds import KINDS, MEASURED
 from stallpoint.measure.machine.usable_cores import usable_cores
@@ -32,6 +33,9 @@ from stallpoint.schedule.processes import THIS_MACHINE, Shape
 SCHEMA_FILE = file_of_workflow("workflow/schemas/study.schema.yaml")
 SCHEMA = load_yaml(Path(SCHEMA_FILE).read_text(), SCHEMA_FILE)
 PAPERS_CLAIMS = [file_of_workflow(f"resources/claims/{name}") for name in PAPERS_FILES]
+
+# A cell can stand on the command line, its numbers as numbers.
+update_config(config, {key: typed(value) for key, value in given_structures().items() if key in SCHEMA["properties"]})
 
 # Cells that could not run stay so, until they are asked for: what was in their way is not among their settings.
 RETRY = config.pop("retry", None)

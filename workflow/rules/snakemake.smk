@@ -21,6 +21,12 @@ def command_line():
         return None
 
 
+def given_structures():
+    """The lists and mappings of --config, in which Snakemake leaves numbers as texts."""
+    given = workflow.config_settings.config or {}
+    return {key: value for key, value in given.items() if isinstance(value, (list, dict))}
+
+
 def locks_folder():
     """The folder in which Snakemake keeps its lock of the working directory, where this run takes one; else None."""
     told = command_line()

@@ -79,6 +79,21 @@ def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tu
         _refuse_twice(part, where, seen, (*around, id(node)))
 
 
+def typed(value: Any) -> Any:
+    """Return a value with numbers and switches for their texts, as YAML reads them: 2 for "2", true for "true"."""
+    if isinstance(value, Mapping):
+        return {key: typed(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return list(map(typed, value))
+    if not isinstance(value, str):
+        return value
+    try:
+        read = yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError):
+        return value
+    return read if read is None or isinstance(read, bool | int | float) else value
+
+
 def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return `config` with the schema's defaults; raises `InputError` listing every entry that is wrong."""
     if (entries := _entries(config, {})) > MAX_ENTRIES:

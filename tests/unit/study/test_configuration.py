@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
 from stallpoint.findings.claims.claim_files import read_claims
-from stallpoint.study.configuration import check, check_keys, load_yaml
+from stallpoint.study.configuration import check, check_keys, load_yaml, typed
 
 plain = st.recursive(
     st.integers() | st.booleans() | st.text(),
@@ -21,6 +21,23 @@ plain = st.recursive(
 def test_yaml_without_such_keys_is_read_as_ever(value: object) -> None:
     text = yaml.safe_dump(value)
     assert load_yaml(text, "file") == yaml.safe_load(text)
+
+
+def test_texts_of_numbers_and_switches_are_numbers_and_switches() -> None:
+    """Snakemake's --config reads lists and mappings with texts alone."""
+    block = {
+        "network": "alexnet",
+        "batch": 16,
+        "nodes": [1, 2],
+        "prefetch": 0,
+        "x": 1e-6,
+        "dates": "2026-11-27",
+        "y": True,
+    }
+    text = yaml.safe_dump([block, {"a: b": "c: d", "none": None, "odd": "[", "float": 0.5}])
+    written = yaml.load(text, Loader=yaml.BaseLoader)
+    assert written[0]["batch"] == "16"
+    assert typed(written) == yaml.safe_load(text)
 
 
 @pytest.mark.parametrize(
