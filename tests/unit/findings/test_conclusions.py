@@ -295,11 +295,13 @@ def test_what_storages_answer_stands_in_details_with_a_table_each(conclusions: d
     assert list(found) == ["Storages", "Operations on storages", "Saturation of storages", "Accelerator utilisation"]
     assert all(len(row) == len(one.head) for one in found.values() for row in one.rows)
     assert all(f"## {title}" in details(conclusions) for title in found)
-    # Planted: 0.05 ms to open a file; on the most nodes alone.
+    # Planted: 0.05 ms to open a file, on each number of workers that poll at once.
     opened = [row for row in found["Operations on storages"].rows if row[2] == "open, warm"]
     assert [(row[0], row[1], row[3].split()[0]) for row in opened] == [
-        (name, "4 nodes of cpu", "0.050") for name in ("local", "shared")
+        (name, f"{place} of cpu", "0.050") for name in ("local", "shared") for place in ("1 node", "2 nodes", "4 nodes")
     ]
+    decoded = [row[1] for row in found["Operations on storages"].rows if row[2].startswith("decode")]
+    assert set(decoded) <= {"4 nodes of cpu"}
 
 
 def test_external_tables_are_told_at_the_most_workers_of_each_series() -> None:

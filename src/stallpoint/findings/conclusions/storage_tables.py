@@ -59,10 +59,13 @@ def _at_max_nodes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def operations(rows: list[dict[str, Any]]) -> Listing:
     """Return the time to look up and open a file, and to decode a sample, of ``storage_operations``."""
     text = (
-        "What one worker waits beside the reading of a sample, while all do the same, at the largest node count. Cold: "
-        "the node knew nothing of the file before."
+        "What one worker waits beside the reading of a sample, while all do the same: looking up and opening a file on "
+        "each number of workers, all else at the largest node count. Cold: the node knew nothing of the file before."
     )
-    return Listing.of("Operations on storages", text, _at_max_nodes(rows), {
+    polls = [row for row in rows if row["operation"] in ("stat", "open")]
+    polls.sort(key=lambda row: (row["storage"], row["hardware"], row["operation"], row["metadata"], row["ranks"]))
+    others = [row for row in _at_max_nodes(rows) if row["operation"] not in ("stat", "open")]
+    return Listing.of("Operations on storages", text, [*polls, *others], {
         "storage": "storage", "by": _placement,
         "operation": lambda row: f"{row['operation']}, {row['metadata']}",
         "ms each": interval_of("seconds", 1e3),
