@@ -63,7 +63,7 @@ def operations(rows: list[dict[str, Any]]) -> Listing:
         "each number of workers, all else at the largest node count. Cold: the node knew nothing of the file before."
     )
     polls = [row for row in rows if row["operation"] in ("stat", "open")]
-    polls.sort(key=lambda row: (row["storage"], row["hardware"], row["operation"], row["metadata"], row["ranks"]))
+    polls.sort(key=lambda row: (row["storage"], row["hardware"], row["operation"], row["metadata"], row["nodes"]))
     others = [row for row in _at_max_nodes(rows) if row["operation"] not in ("stat", "open")]
     return Listing.of("Operations on storages", text, [*polls, *others], {
         "storage": "storage", "by": _placement,
