@@ -53,9 +53,10 @@ def _costs(run: TrainRecords, iterations: pd.DataFrame, layers: pd.DataFrame, me
 def _messages(layers: pd.DataFrame) -> list[Message]:
     """Return the all-reduces in the order of sending."""
     sent = layers[layers["bucket"] >= 0]
-    took = (sent["all_reduce_end"] - sent["all_reduce_start"]).groupby(sent["bucket"]).mean()
-    carried = sent.groupby("bucket")["layer_index"].unique()
-    return [Message(tuple(sorted(carried[bucket])), float(seconds)) for bucket, seconds in took.sort_index().items()]
+    sent = sent.assign(seconds=sent["all_reduce_end"] - sent["all_reduce_start"])
+    return [
+        Message(tuple(sorted(set(of["layer_index"]))), float(of["seconds"].mean())) for _, of in sent.groupby("bucket")
+    ]
 
 
 def _lines(name: str, tasks: Sequence[Task], layers: Iterable[str]) -> Iterator[str]:
@@ -71,7 +72,7 @@ def _lines(name: str, tasks: Sequence[Task], layers: Iterable[str]) -> Iterator[
         yield f"  {json.dumps(task.name)} [label={json.dumps(label)}, fillcolor={COLOURS[task.kind]}];"
         for before in task.after:
             yield f"  {json.dumps(before)} -> {json.dumps(task.name)};"
-        if (before := last.get(task.stream)) and before not in task.after:
-            yield f"  {json.dumps(before)} -> {json.dumps(task.name)} [style=dashed];"
+        if (earlier := last.get(task.stream)) and earlier not in task.after:
+            yield f"  {json.dumps(earlier)} -> {json.dumps(task.name)} [style=dashed];"
         last[task.stream] = task.name
     yield "}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from itertools import pairwise, product
 from typing import Any
 
@@ -61,7 +61,7 @@ def _box(column: str, first: int, end: int, above: str, below: str) -> dict[str,
     }  # fmt: skip
 
 
-def _height(box: dict[str, Any]) -> float:
+def _height(box: Mapping[Hashable, Any]) -> float:
     return float(box["bottom"] - box["top"])
 
 
@@ -69,7 +69,7 @@ def _seconds(value: float) -> str:
     return f"{number(1e3 * value)} ms"
 
 
-def _drawn(boxes: pd.DataFrame) -> alt.LayerChart:
+def _drawn(boxes: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     many = boxes["bottom"].max() + 0.1
     x = alt.Scale(domain=[0, len(COLUMNS)], nice=False)
     y = alt.Scale(domain=[many, 0], nice=False)
