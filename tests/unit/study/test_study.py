@@ -244,7 +244,8 @@ def test_an_included_cell_changes_the_settings_of_that_cell_alone() -> None:
     after = study(repeats=2, include=[entry])
     changed = [path for path, cell in after.cells.items() if before.cells.get(path) != cell]
     assert len(changed) == 1
-    assert vars(after.cells[changed[0]])["iterations"] == 99
+    (cell,) = (one for one in train_cells(after) if one.path == changed[0])
+    assert cell.iterations == 99
     assert set(before.cells) - set(after.cells) == {changed[0].replace("repeat~1", "repeat~2")}
 
 
