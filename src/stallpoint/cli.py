@@ -37,7 +37,12 @@ def explain(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--scaling", choices=("weak", "strong"), default="", help="each worker's mini-batch stays, or one is split"
     )
-    parser.add_argument("--workers", default="", metavar="N,...", help="workers of each log, in the order of the files")
+    parser.add_argument(
+        "--workers",
+        default="",
+        metavar="N,...",
+        help="workers of each log, in the order of the files; of an asked layout",
+    )
     parser.add_argument("--workers-per-node", type=float, metavar="N", help="where the table does not say it")
     parser.add_argument("--batch", type=float, metavar="SAMPLES", help="in a worker's mini-batch")
     parser.add_argument("--link", default="", help="what connects workers: Gbit/s, or hdr, ndr, nvlink4, 4xhdr, ...")

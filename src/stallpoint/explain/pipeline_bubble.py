@@ -37,6 +37,8 @@ class Bubble:
     """Sending and receiving during which nothing computes, the bubble included."""
     twice_as_many: float
     """Duration of an iteration with twice as many micro-batches of half the size."""
+    twice_the_stages: float
+    """Duration of an iteration with twice as many stages of half the layers."""
 
 
 def bubble(rank: Rank) -> Bubble | None:
@@ -44,17 +46,20 @@ def bubble(rank: Rank) -> Bubble | None:
     group = next((one for one in rank.groups.groups if one.parallelism == PIPELINE and one.size > 1), None)
     if group is None:
         return None
-    passes, computed = _passes(rank, group)
+    passes, lasted = _passes(rank, group)
     usual = max(set(passes), key=passes.count)
     forward = usual.count("F")
     if not forward or forward != usual.count("B"):
         return None
     first = usual.index("B")
     schedule = GPIPE if first == forward > 1 else ONE_F_ONE_B if first <= group.size else INTERLEAVED
-    seconds = float(np.median(computed)) / forward * (group.size - 1)
+    each = float(np.median(lasted)) / forward
     exposed = sum(one.exposed or 0.0 for one in group_times(rank, group))
-    halved = float(np.median(rank.iterations.seconds)) - seconds / 2
-    return Bubble(schedule, group.size, forward, seconds, exposed, halved)
+    seconds, total = each * (group.size - 1), float(np.median(rank.iterations.seconds))
+    halved = total - seconds / 2
+    # Half of the work in each pass, of which there are as many more as stages.
+    doubled = halved - each * forward / 2 + each * group.size / 2
+    return Bubble(schedule, group.size, forward, seconds, exposed, halved, doubled)
 
 
 _SHORT = 0.2
@@ -63,30 +68,35 @@ _SHORT = 0.2
 
 def _passes(rank: Rank, group: Group) -> tuple[list[str], npt.NDArray[np.float64]]:
     """Return the passes of each iteration, ``F`` or ``B`` each, in the order of their launch, and how long they
-    compute, s."""
+    last in all, s."""
     started, events, found = rank.started, rank.trace.events, rank.iterations
     backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
     spans = union(backward.start, backward.end)
     sent = np.zeros(len(started), np.bool_)
     sent[rank.collectives.index[group.places]] = True
-    own = np.flatnonzero((sent | started.computes) & (found.of(started.launch) >= 0))
+    reduced = np.zeros(len(started), np.bool_)
+    reduced[rank.collectives.index[rank.groups.data]] = True
+    works = sent | started.computes | (started.communicates & ~reduced)
+    own = np.flatnonzero(works & (found.of(started.launch) >= 0))
     inside = np.searchsorted(spans[:, 0], started.launch[own], side="right") - 1
     behind = (inside >= 0) & (started.launch[own] < spans[inside, 1]) if len(spans) else np.zeros(len(own), np.bool_)
     kinds = np.where(sent[own], "|", np.where(behind, "B", "F"))
     iteration = found.of(started.launch[own])
     run = np.cumsum(np.append(True, (kinds[1:] != kinds[:-1]) | (iteration[1:] != iteration[:-1]))) - 1
     first = np.unique(run, return_index=True)[1]
-    seconds = np.bincount(run, started.events.seconds[own])
+    seconds = np.maximum.reduceat(started.events.end[own], first) - np.minimum.reduceat(
+        started.events.start[own], first
+    )
     names = kinds[first]
     kept = np.zeros(len(first), np.bool_)
     for name in ("F", "B"):
         some = names == name
         kept |= some & (seconds >= _SHORT * np.median(seconds[some])) if some.any() else some
-    texts, computed = [], []
+    texts, lasted = [], []
     for index in range(len(found.seconds)):
         here = kept & (iteration[first] == index)
         # What follows the last backward pass is the optimiser's.
         passes = np.flatnonzero(here)[: "".join(names[here]).rfind("B") + 1]
         texts.append("".join(names[passes]))
-        computed.append(seconds[passes].sum())
-    return texts, np.array(computed)
+        lasted.append(seconds[passes].sum())
+    return texts, np.array(lasted)

@@ -24,8 +24,13 @@ LOG = "\n".join(
     f" iteration {step}/ 500 | elapsed time per iteration (ms): 1850.{step} | global batch size: 512 | lm loss: 2.1"
     for step in range(10, 40)
 )
+LAYOUTS = "model,nodes,dp,tp,mbs,gbs,tokens/s,memory_gb\n" + "\n".join(
+    f"7B,{nodes},{8 * nodes // tp},{tp},{batch},64,{1000 * nodes / tp},{60 / tp}"
+    for nodes in (1, 2, 4) for tp in (1, 2, 4) for batch in (1, 2)
+)  # fmt: skip
 SAMPLES = (
     TABLE,
+    LAYOUTS,
     TABLE.replace(",", " | "),
     "gpus;s/iter\n1;1,5\n2;0,8\n4;0,45\n",
     SCRIPT,
