@@ -151,7 +151,7 @@ def _choices(every: model.Layouts, seconds: np.ndarray) -> Iterator[tuple[list[b
             continue
         fitted = model.LayoutModel.fit(every.at(known), seconds[known])
         rehearsal = model.rehearse(every.at(known), seconds[known], count / largest)
-        asked = asked[fitted.told(every.at(asked))]
+        asked = asked[fitted.identifiable(every.at(asked))]
         right: list[bool | None] = []
         for shortlist in model.shortlists(len(asked)):
             own = asked[shortlist]

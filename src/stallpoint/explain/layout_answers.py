@@ -85,7 +85,7 @@ class _Series:
             return replace(found, words=far, ask=(f"rates on {workers // FURTHEST} workers",))
         given = self.asked.at(self.asked.workers == workers)
         among = given if len(given) else candidates(self.layouts, workers)
-        among = among.at(self.model.told(among) & (self._memory(among) <= self.limit))
+        among = among.at(self.model.identifiable(among) & (self._memory(among) <= self.limit))
         ask = f"rates of {FEWEST_LAYOUTS} layouts on fewer workers, and of as many on some more"
         if not len(among):
             return replace(found, words="no layout of the measured degrees fits", ask=(ask,))

@@ -91,7 +91,7 @@ class Layouts:
         return self.data * self.micro_batch * self.accumulation
 
     @property
-    def alike(self) -> Reals:
+    def family(self) -> Reals:
         """What layouts of one family share: all but data parallelism and accumulation; [layouts, 5]."""
         return np.stack([self.pipeline, self.tensor, self.expert, self.zero, self.micro_batch], -1)
 
@@ -163,11 +163,10 @@ class LayoutModel:
 
     def seconds(self, layouts: Layouts) -> Reals:
         """Return the duration of a step, with what the nearest runs of the same family took beyond their costs."""
-        own, other = self.layouts.alike, layouts.alike
+        own, other = self.layouts.family, layouts.family
         offset = np.zeros(len(layouts))
-        for family in np.unique(other, axis=0):
-            mine = np.flatnonzero((other == family).all(-1))
-            known = np.flatnonzero((own == family).all(-1))
+        for one in np.unique(other, axis=0):
+            mine, known = (np.flatnonzero((of == one).all(-1)) for of in (other, own))
             if not len(known):
                 continue
             apart = np.abs(np.log(layouts.data[mine, None] / self.layouts.data[known]))
@@ -177,7 +176,7 @@ class LayoutModel:
                 offset[place] = np.median(self.residuals[known[which]]) * count / (count + _OWN)
         return np.asarray(_total(self.costs, layouts)[0] * np.exp(offset))
 
-    def told(self, layouts: Layouts) -> Moments:
+    def identifiable(self, layouts: Layouts) -> Moments:
         """Return whether each term of a layout was in a measured one; [layouts]."""
         pairs = zip(self.layouts.terms, layouts.terms, strict=True)
         return np.asarray(~np.concatenate([(new > 0) & ~(own > 0).any(0) for own, new in pairs], -1).any(-1))
@@ -309,14 +308,14 @@ def rehearse(layouts: Layouts, seconds: Reals, ratio: float, size: int = SHORTLI
         if known.sum() < FEWEST_LAYOUTS:
             continue
         model = LayoutModel.fit(layouts.at(known), seconds[known])
-        asked = asked[model.told(layouts.at(asked))]
+        asked = asked[model.identifiable(layouts.at(asked))]
         if len(asked) < 2:
             continue
         errors.append(np.log(seconds[asked] / model.seconds(layouts.at(asked))))
         predicted = layouts.batch[asked] / model.seconds(layouts.at(asked))
         steady.append(undisturbed[asked][predicted >= GOOD * predicted.max()])
         asked = asked[undisturbed[asked]]
-        for shortlist in shortlists(len(asked), min(size, max(SHORTLIST, len(asked) // 2))):
+        for shortlist in shortlists(len(asked), min(size, max(SHORTLIST, len(asked) // 2))) if len(asked) > 1 else ():
             own = asked[shortlist]
             choice, rates = choose(model, layouts.at(own)), layouts.batch[own] / seconds[own]
             sure.append(choice.sure)
@@ -343,11 +342,11 @@ def candidates(layouts: Layouts, workers: int) -> Layouts:
     """Return the layouts of `workers` with measured degrees and micro-batches, and the batch that most runs have."""
     batches, times = np.unique(layouts.batch, return_counts=True)
     batch = batches[times.argmax()]
-    family = np.unique(np.column_stack([layouts.alike, layouts.per_node]), axis=0)
+    family = np.unique(np.column_stack([layouts.family, layouts.per_node]), axis=0)
     p, t, e, zero, b, per_node = family.T
     data = workers / (p * t)
     accumulation = batch / (data * b)
     some = (data >= 1) & (data % 1 == 0) & (accumulation >= 1) & (accumulation % 1 == 0) & (data % e == 0)
     found = Layouts(data, p, t, e, np.where(data > 1, zero, 0), b, accumulation, per_node).at(some)
-    _, first = np.unique(np.column_stack([found.alike, found.data]), axis=0, return_index=True)
+    _, first = np.unique(np.column_stack([found.family, found.data]), axis=0, return_index=True)
     return found.at(first)
