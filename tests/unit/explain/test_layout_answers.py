@@ -74,6 +74,18 @@ def test_degrees_that_a_fit_has_not_seen_are_predicted_although_a_fifth_of_all_r
     assert np.median(np.abs(memory)) < 0.02
 
 
+def test_layouts_whose_neighbours_are_disturbed_are_predicted_so() -> None:
+    # Each micro-step of a pipeline over nodes stalls for 0.5 s.
+    layouts = planted()
+    across = (layouts.pipeline > 1) & (layouts.workers > 8)
+    seconds = noisy(layouts, disturbed=0.0)[0] + 0.5 * across * (layouts.accumulation + layouts.pipeline - 1)
+    off = np.zeros(len(seconds))
+    for out in held_out(layouts):
+        off[out] = LayoutModel.fit(layouts.at(~out), seconds[~out]).seconds(layouts.at(out)) / seconds[out] - 1
+    assert np.median(np.abs(off[across])) < 0.1
+    assert np.median(np.abs(off[~across])) < 0.05
+
+
 def test_the_layout_for_four_times_as_many_nodes_is_chosen_and_fits_into_memory(tmp_path: Path) -> None:
     layouts = planted()
     seconds, gigabytes = noisy(layouts, disturbed=0.1)
@@ -91,7 +103,7 @@ def test_the_layout_for_four_times_as_many_nodes_is_chosen_and_fits_into_memory(
 
 def test_rows_without_a_rate_are_the_candidates(tmp_path: Path) -> None:
     layouts, asked = planted(), planted((16,))
-    seconds, gigabytes = noisy(layouts)
+    seconds, gigabytes = noisy(layouts, disturbed=0.1)
     some = asked.at(np.array([0, 9, 30]))
     rows = [f"7B,16,{d:g},{p:g},{t:g},{z:g},{b:g},{a:g},256,,"
             for d, p, t, z, b, a in zip(some.data, some.pipeline, some.tensor, some.zero, some.micro_batch,

@@ -8,6 +8,7 @@ across nodes. Ranks of a tensor group are neighbours, then those of data paralle
 
 Of runs of one cluster some are many times as slow as their layout explains. The fit takes each for a clean or a
 disturbed run by its residual (a mixture, fitted by expectation maximisation), and its costs are those of clean ones.
+Where most runs near a layout are disturbed, its micro-steps are taken to stall as long as theirs.
 """
 
 from __future__ import annotations
@@ -91,6 +92,11 @@ class Layouts:
         return self.data * self.micro_batch * self.accumulation
 
     @property
+    def steps(self) -> Reals:
+        """Micro-steps of a step."""
+        return self.accumulation + self.pipeline - 1
+
+    @property
     def family(self) -> Reals:
         """What layouts of one family share: all but data parallelism and accumulation; [layouts, 5]."""
         return np.stack([self.pipeline, self.tensor, self.expert, self.zero, self.micro_batch], -1)
@@ -99,7 +105,7 @@ class Layouts:
     def terms(self) -> tuple[Reals, Reals, Reals]:
         """Factors of the costs of the device's and the host's micro-steps, and of what comes once in a step."""
         d, p, t, e, b = self.data, self.pipeline, self.tensor, self.expert, self.micro_batch
-        steps, part = self.accumulation + p - 1, 1 / (p * t)
+        steps, part = self.steps, 1 / (p * t)
         tensor, data, stages = t > self.per_node, t * d > self.per_node, (p > 1) & (t * d >= self.per_node)
         experts, reduced = t * e > self.per_node, part * (d - 1) / d
         device = [
@@ -162,7 +168,8 @@ class LayoutModel:
         return np.asarray((self.clean >= 0.5) | (self.residuals < np.log(DISTURBED)))
 
     def seconds(self, layouts: Layouts) -> Reals:
-        """Return the duration of a step, with what the nearest runs of the same family took beyond their costs."""
+        """Return the duration of a step, with what the nearest runs of the same family took beyond their costs, or if
+        most runs near it are disturbed, with their stalls."""
         own, other = self.layouts.family, layouts.family
         offset = np.zeros(len(layouts))
         for one in np.unique(other, axis=0):
@@ -174,7 +181,25 @@ class LayoutModel:
             for place, which in zip(mine, near, strict=True):
                 count = which.sum()
                 offset[place] = np.median(self.residuals[known[which]]) * count / (count + _OWN)
-        return np.asarray(_total(self.costs, layouts)[0] * np.exp(offset))
+        fitted = _total(self.costs, layouts)[0]
+        return np.asarray(np.where(self._disturbed(layouts), fitted + self._stalled(layouts), fitted * np.exp(offset)))
+
+    def _near(self, layouts: Layouts) -> npt.NDArray[np.int64]:
+        """Return the indices of the runs nearest to each layout, by factors of two; [layouts, _NEAREST]."""
+        own, other = (
+            np.column_stack([*np.log2([of.data, of.pipeline, of.tensor, of.micro_batch]), of.zero])
+            for of in (self.layouts, layouts)
+        )
+        return np.argsort(np.abs(other[:, None] - own).sum(-1), axis=1, kind="stable")[:, :_NEAREST]
+
+    def _disturbed(self, layouts: Layouts) -> Moments:
+        """Return whether most runs near a layout are disturbed; [layouts]."""
+        return np.asarray(np.median(self.residuals[self._near(layouts)], axis=1) > np.log(DISTURBED))
+
+    def _stalled(self, layouts: Layouts) -> Reals:
+        """Return what layouts lose if each micro-step stalls as long as those of the nearest runs, s; [layouts]."""
+        stalls = _total(self.costs, self.layouts)[0] * np.expm1(self.residuals) / self.layouts.steps
+        return np.asarray(np.median(stalls[self._near(layouts)], axis=1) * layouts.steps)
 
     def identifiable(self, layouts: Layouts) -> Moments:
         """Return whether each term of a layout was in a measured one; [layouts]."""
@@ -182,6 +207,8 @@ class LayoutModel:
         return np.asarray(~np.concatenate([(new > 0) & ~(own > 0).any(0) for own, new in pairs], -1).any(-1))
 
 
+_NEAREST = 3
+"""Runs near a layout."""
 _OWN = 0.5
 """Runs whose weight the costs of all layouts have beside runs of the layout's own family."""
 
