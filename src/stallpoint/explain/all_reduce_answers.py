@@ -211,9 +211,6 @@ def _finding(one: Measured, expected: LinkRate | None, inside: float) -> Finding
         asks.append("how many ranks took part (--workers), which the ring's factor 2(n-1)/n needs")
     runs = f"{len(one.runs)} runs; " if len(one.runs) > 1 else ""
     law = "; no law fitted across the break" if one.broken else ""
-    fits = (
-        f"{runs}{size_of(sizes[0])} {duration(one.seconds[sizes[0]])}, {size_of(largest)} "
-        f"{duration(one.seconds[largest])}"
-        f" ({rate(one.bandwidth(largest))}){law}"
-    )
+    ends = ", ".join(f"{size_of(size)} {duration(one.seconds[size])}" for size in dict.fromkeys((sizes[0], largest)))
+    fits = f"{runs}{ends} ({rate(one.bandwidth(largest))}){law}"
     return Finding("link", subject, headline, causes=tuple(causes), evidence="measured", fits=fits, ask=tuple(asks))

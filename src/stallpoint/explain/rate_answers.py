@@ -24,6 +24,8 @@ THRESHOLD = 0.1
 """A doubling of the workers has to gain as much, else it is not worth it."""
 SUPERLINEAR = 1.05
 """Factor over twice the rate from which on a doubling is no doubling of the workers alone."""
+FASTER_STEPS = 1.2
+"""Factor by which iterations get faster with each doubling of the workers only if these split one mini-batch."""
 CLEAR = 0.05
 """Difference of rates that noise without repeats may make."""
 KEPT = 0.97
@@ -62,6 +64,9 @@ class Curve:
     threshold: float = THRESHOLD
     spread: float = CLEAR
     """Relative deviation of repeats; a default if there are none."""
+    unit: str = "samples/s"
+    runs: Sequence[tuple[RateRow, float]] = ()
+    """Each measurement with its total rate."""
 
     @cached_property
     def counts(self) -> list[int]:
@@ -134,7 +139,6 @@ class Series:
 
     name: str
     rows: Sequence[RateRow]
-    unit: str
     counted: str
     readings: Mapping[str, Curve] = field(default_factory=dict)
     """Curves by the value of `Options` that selects them: ``all``, ``each``, ``weak``, ``strong``."""
@@ -163,15 +167,23 @@ def series_of(rates: Rates, options: Options) -> Iterator[Series]:
         measured = sorted((row for row in rows if row.value is not None), key=lambda row: row.workers)
         counted = rates.counted
         if measured:
-            yield Series(name, measured, rates.unit, counted, _readings(measured, rates, options))
+            yield Series(name, measured, counted, _readings(_packed(measured), rates, options))
         else:
-            yield Series(name, rows, rates.unit, counted)
+            yield Series(name, rows, counted)
+
+
+def _packed(rows: Sequence[RateRow]) -> list[RateRow]:
+    """Return the rows without those of as many workers on more nodes: these are no repeats (`_placements`)."""
+    packed: defaultdict[int, float] = defaultdict(float)
+    for row in rows:
+        packed[row.workers] = max(packed[row.workers], row.workers_per_node or 0.0)
+    return [row for row in rows if not row.workers_per_node or row.workers_per_node == packed[row.workers]]
 
 
 def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[str, Curve]:
     of, scaling = options.of or rates.of, options.scaling
     if rates.seconds == "epoch":
-        return {ALL: _curve(rows, options, lambda row: 1 / (row.value or 1))}
+        return {ALL: _curve(rows, options, lambda row: 3600 / (row.value or 1), rates.unit)}
     if rates.seconds == "iteration":
         batches = {row.batch_per_worker for row in rows}
         known = None not in batches
@@ -179,11 +191,14 @@ def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[s
             return {
                 ALL: _curve(rows, options, lambda row: row.workers * (row.batch_per_worker or 1) / (row.value or 1))
             }
-        weak = _curve(rows, options, lambda row: row.workers / (row.value or 1))
-        strong = _curve(rows, options, lambda row: 1 / (row.value or 1))
+        weak = _curve(rows, options, lambda row: row.workers / (row.value or 1), "mini-batches/s")
+        strong = _curve(rows, options, lambda row: 1 / (row.value or 1), "iterations/s")
+        ends = weak.counts[0], weak.counts[-1]
+        if not scaling and ends[0] < ends[1] and weak.gain(*ends) > 2 * FASTER_STEPS:
+            scaling = STRONG
         return {name: curve for name, curve in {WEAK: weak, STRONG: strong}.items() if scaling in ("", name)}
-    every = _curve(rows, options, lambda row: row.value or 1)
-    each = _curve(rows, options, lambda row: (row.value or 1) * row.workers)
+    every = _curve(rows, options, lambda row: row.value or 1, rates.unit)
+    each = _curve(rows, options, lambda row: (row.value or 1) * row.workers, rates.unit)
     if of:
         return {of: each if of == EACH else every}
     values = [every.rates[count] for count in every.counts]
@@ -191,15 +206,19 @@ def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[s
     return {ALL: every, EACH: each} if flat else {ALL: every}
 
 
-def _curve(rows: Sequence[RateRow], options: Options, rate: Callable[[RateRow], float]) -> Curve:
+def _curve(
+    rows: Sequence[RateRow], options: Options, rate: Callable[[RateRow], float], unit: str = "samples/s"
+) -> Curve:
+    runs = [(row, float(rate(row))) for row in rows]
     found: defaultdict[int, list[float]] = defaultdict(list)
-    for row in rows:
-        found[row.workers].append(float(rate(row)))
+    for row, of_run in runs:
+        found[row.workers].append(of_run)
     repeats = [value / median(values) - 1 for values in found.values() if len(values) > 1 for value in values]
     spread = max(2 * math.sqrt(sum(one * one for one in repeats) / len(repeats)), 0.005) if repeats else CLEAR
     nodes = {row.workers_per_node for row in rows}
     per_node = max((one for one in nodes if one), default=None) if None not in nodes else None
-    return Curve({count: median(values) for count, values in found.items()}, per_node, options.threshold, spread)
+    rates = {count: median(values) for count, values in found.items()}
+    return Curve(rates, per_node, options.threshold, spread, unit, runs)
 
 
 def answers(rates: Rates, options: Options) -> Iterator[Finding]:
@@ -217,21 +236,23 @@ def _finding(series: Series, rates: Rates, options: Options, fit_laws: bool) -> 
     curve = series.first
     subject = _subject(series, curve)
     placed = _placements(series, rates)
+    last = curve.counts[-1]
+    spread = f"a rate on {2 * last} {series.counted}, spread alike: whether a further node helps at all"
     if len(curve.counts) == 1:
-        count = curve.counts[0]
-        if placed:
-            headline = "the same number of workers on more nodes is slower"
-            ask = f"a rate on {2 * count} {series.counted}, spread alike: whether a further node helps at all"
-            return Finding(
-                "rates", subject, headline, UNDECIDED, causes=placed, evidence="measured", ask=(ask,), notes=notes
-            )
-        ask = f"the rate on {2 * count} {series.counted}; two counts say what a doubling gains"
-        one = f"one count ({count}) says nothing of scaling"
-        return Finding("rates", subject, one, UNDECIDED, evidence="measured", ask=(ask,), notes=notes)
+        ask = spread if placed else f"the rate on {2 * last} {series.counted}; two counts say what a doubling gains"
+        one = (
+            "the same number of workers on more nodes is slower"
+            if placed
+            else f"one count ({last}) says nothing of scaling"
+        )
+        return Finding("rates", subject, one, UNDECIDED, causes=placed, evidence="measured", ask=(ask,), notes=notes)
     if len(series.readings) > 1:
         return _read_twice(series, subject, notes)
     found = _measured(series, subject, curve)
     found = replace(found, notes=(*notes, *found.notes), causes=(*placed, *found.causes))
+    if placed:
+        beyond = "not predicted: rates inside a node do not hold between nodes, where the same workers are slower"
+        return replace(found, beyond=beyond, ask=(*found.ask, spread))
     return (
         _with_laws(found, series, curve, options)
         if fit_laws
@@ -306,9 +327,10 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
         headline = f"stops getting faster at {low}" + ("" if low == high else f" or {high}") + f" {series.counted}"
         workers = _workers(low, low, high)
     else:
-        headline, workers = f"it depends: {'; '.join(compared)}", {}
-    curves = list(series.readings.values())
-    values = [row.value or 0.0 for row in series.rows]
+        lead = "still gets faster in both readings" if verdict == SCALES else "it depends"
+        headline, workers = f"{lead}: {'; '.join(compared)}", {}
+    first = series.first
+    values = [median(row.value or 0.0 for row, _ in first.runs if row.workers == count) for count in first.counts]
     return Finding(
         "rates",
         subject,
@@ -316,10 +338,10 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
         verdict,
         **workers,
         evidence="read in two ways",
-        fits=f"{_listed(values)} on {', '.join(map(str, curves[0].counts))} {series.counted}",
+        fits=f"{_listed(values)} on {', '.join(map(str, first.counts))} {series.counted}",
         ask=(_ASKS[next(iter(series.readings))],),
         notes=notes,
-        points=_points(curves[0]),
+        points=_points(first),
     )
 
 
@@ -343,6 +365,7 @@ def _measured(series: Series, subject: str, curve: Curve) -> Finding:
         workers = _workers(last, last)
     else:
         headline = f"undecided: the last doubling gains {gain}, within what repeats may differ by"
+        doubt = "not sure"
         workers = _workers(before, before)
         asks.append(f"repeat the run on {before} and {last} {series.counted}, or measure {2 * last}")
     causes: tuple[Cause, ...] = ()
@@ -354,7 +377,7 @@ def _measured(series: Series, subject: str, curve: Curve) -> Finding:
     if counts[-1] / counts[-2] > 2.5 or len(counts) == 2:
         asks.append(_gap(series, curve))
     effs = [f"{100 * curve.efficiency(count):.0f} % at {count}" for count in _shown(curve)]
-    fits = f"{_listed(curve.rates[count] for count in counts[-6:])} {series.unit}; efficiency {', '.join(effs)}"
+    fits = f"{_listed(curve.rates[count] for count in counts[-6:])} {curve.unit}; efficiency {', '.join(effs)}"
     if verdict == STALLS and stall is not None and (crossed := _probe(curve, stall)):
         asks.append(crossed)
     return Finding(
@@ -533,16 +556,17 @@ def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -
             "series": series.name,
             "workers": float(row.workers),
             "workers_per_node": row.workers_per_node,
-            "samples_per_second": curve.rates[row.workers] if len(curve.rates) == len(series.rows) else row.value,
+            "samples_per_second": rate,
             "batch_per_worker": row.batch_per_worker,
         }
-        for row in series.rows
+        for row, rate in curve.runs
     ]
     rows.append({**rows[-1], "workers": 2.0 * last, "samples_per_second": None})
     table = pd.DataFrame(rows).astype(dict.fromkeys(list(rows[0])[1:], float))
-    if options.scaling == STRONG and table["batch_per_worker"].isna().all():
+    scaling = options.scaling or next(iter(series.readings))
+    if scaling == STRONG and table["batch_per_worker"].isna().all():
         table["batch_per_worker"] = last / table["workers"]
-    elif options.scaling == WEAK and table["batch_per_worker"].isna().all():
+    elif scaling == WEAK and table["batch_per_worker"].isna().all():
         table["batch_per_worker"] = 1.0
     (fitted,) = fit(table)
     at = fitted.predict().iloc[-1]
@@ -559,7 +583,7 @@ def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -
         return replace(found, beyond=f"not predicted: {falling}", ask=(f"a rate at {2 * last} {series.counted}", *asks))
     gain = at["predicted"] / curve.rates[last] - 1
     ends = f"{number(at['lower'])} to {number(at['upper'])}"
-    beyond = f"{2 * last}: {number(at['predicted'])} {series.unit} ({ends}), a gain of {100 * gain:.0f} %"
+    beyond = f"{2 * last}: {number(at['predicted'])} {curve.unit} ({ends}), a gain of {100 * gain:.0f} %"
     if (node := curve.full_node) and last <= node < 2 * last:
         asks.append(f"a rate on 2 nodes ({2 * node} {series.counted}): nothing that is measured crosses the network")
     points = (

@@ -119,12 +119,13 @@ _SHORTER: tuple[frozenset[str], ...] = (
 
 
 def in_terminal(findings: Sequence[Finding]) -> str:
-    """Return at most `MAX_LINES` lines: of many findings fewer parts, then only their words."""
+    """Return at most `MAX_LINES` lines: of many findings fewer parts, then only their words, what is to mend first."""
     for detail in range(len(_SHORTER)):
         lines = [line for one in findings for line in _written(one, detail)]
         if len(lines) <= MAX_LINES:
             break
     if len(lines) > MAX_LINES:
+        lines = [line for one in sorted(findings, key=lambda one: not one.bad) for line in _written(one, detail)]
         more = len(lines) - MAX_LINES + 1
         lines = [*lines[: MAX_LINES - 1], f"... and {more} more: --json has all {len(findings)} answers"]
     return "\n".join(lines) + "\n"

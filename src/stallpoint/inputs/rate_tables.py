@@ -46,7 +46,7 @@ class Rates:
     of: str = ""
     """`EACH` or `ALL`, where the heading says it."""
     seconds: str = ""
-    """``iteration`` or ``epoch`` where values are times."""
+    """``iteration`` or ``epoch`` where values are times, s; also of a whole run, which is as much work on any count."""
     counted: str = "workers"
     """What the counts are of, in the table's word: GPUs, nodes."""
     notes: Sequence[str] = field(default=())
@@ -65,12 +65,22 @@ _HEADINGS = {
 }
 PER_WORKER = re.compile(r"(/|per|each|pro|_s)[ _]*(gpu|worker|device|rank|process|card|chip|accelerator|gcd|xpu)", re.I)
 _SECONDS = re.compile(
-    r"(?P<ms>\bms\b|millisec)|\b(s|sec|secs|seconds?|time|duration|latency|min|minutes|hours?)\b", re.IGNORECASE
+    r"\b(ms|millisec\w*|s|secs?|seconds?|\w*time|duration|elapsed|latency|mins?|minutes?|h|hrs?|hours?)\b",
+    re.IGNORECASE,
 )
+_WHOLE = re.compile(r"epoch|train|total|wall|run|elapsed|accuracy|solution|hours?|\bhrs?\b|\bh\b", re.IGNORECASE)
+"""Headings of times of the same work on any count: an epoch, a run."""
+_PART = re.compile(
+    r"forward|backward|compute|comm|sync|data|load|wait|start|warm|(gpu|node|core|device)[ -]?h", re.IGNORECASE
+)
+"""Headings of times that are a part of an iteration, or no time at all."""
+_IN_SECONDS = {"ms": 1e-3, "milli": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME_UNIT = re.compile(r"(?<![a-z])(ms|milli|s(?=ec|\b)|m(?=in(?:ute)?s?\b|\b)|h(?=r|our|\b))", re.IGNORECASE)
+_TIMES = re.compile(r"(\d[\d.,]*)\s*(milli|ms|h|m|s)[a-z]*", re.IGNORECASE)
 _STEP = re.compile(r"iter(ation)?s?|steps?|(mini)?batch(es)?|\bit\b", re.IGNORECASE)
 _RATE = re.compile(
     r"/ ?s\b|/ ?sec|per[ _]?s(ec(ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(ens?)?/|performance|\bips\b|"
-    r"\bwps\b|_per_s",
+    r"\bwps\b|_per_s|(/|per)[ _]?(min(ute)?|h|hr|hour|day)\b",
     re.IGNORECASE,
 )
 _UNITS = re.compile(
@@ -172,7 +182,8 @@ def _separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tup
 
 
 def kind_of(heading: str) -> str:
-    """Return what a column holds: a name of `_HEADINGS`, ``rate``, ``iteration``, ``epoch``, ``series``, or nothing."""
+    """Return what a column holds: a name of `_HEADINGS`, ``rate``, ``iteration``, ``epoch``, ``part`` (of a time),
+    ``series``, or nothing."""
     name = re.sub(r"\(.*?\)|\[.*?\]", "", heading).strip(" *`_").lower().replace("-", "_")
     for kind, pattern in _HEADINGS.items():
         if re.fullmatch(pattern, name):
@@ -181,14 +192,14 @@ def kind_of(heading: str) -> str:
         r"loss|acc|memory|\bgb\b|efficien|speed[ _-]?up|tflop|mfu|%", heading, re.I
     ):
         return ""
-    if re.search(r"epoch", heading, re.I) and _SECONDS.search(heading.replace("_", " ")):
-        return "epoch"
-    words = heading.replace("_", " ")
-    per_step = re.search(r"(s|sec|seconds?|ms|time)\)? ?(/|per) ?(it|iter|step|batch)", words, re.I)
-    if per_step or (_STEP.search(words) and _SECONDS.search(words) and not _RATE.search(words)):
-        return "iteration"
     if _RATE.search(heading):
         return "rate"
+    words = heading.replace("_", " ")
+    if re.search(r"(s|sec|seconds?|ms|time)\)? ?(/|per) ?(it|iter|step|batch)", words, re.I):
+        return "iteration"
+    if _SECONDS.search(words):
+        whole = _WHOLE.search(words) and not _STEP.search(words)
+        return "part" if _PART.search(words) else "epoch" if whole else "iteration"
     return "series" if _SERIES.fullmatch(name) else ""
 
 
@@ -269,6 +280,8 @@ class _Table:
         if re.search(r"total|aggregate|global|all", first, re.I) and not of:
             of = ALL
         unit = unit_in(words) or ("samples/s" if "sample" in first.lower() or kind == "rate" else "")
+        if seconds == "epoch":
+            unit = "epochs/h" if "epoch" in first.lower() else "runs/h"
         return Rates(rows, unit or "samples/s", "" if seconds else of, seconds, self._counted(), tuple(self.notes))
 
     def _value_columns(self) -> list[int]:
@@ -370,15 +383,15 @@ class _Table:
                 self.notes.append(f"line {number}: {text[:40]} is no rate")
             return None
         value = self._positive(number, text, self.headings[index], "or nothing (or OOM) where nothing was measured")
-        milli = self.kinds[index] == "iteration" and (
-            re.search(r"\bms\b|millisec", self.headings[index].replace("_", " "), re.I) or re.search(r"\d ?ms\b", text)
-        )
-        minutes = self.kinds[index] == "epoch" and re.search(
-            r"\bmin(utes)?\b", self.headings[index].replace("_", " "), re.I
-        )
-        if minutes and ":" not in text:
-            return value * 60
-        return value / 1e3 if milli else value
+        if self.kinds[index] not in ("iteration", "epoch") or ":" in text:
+            return value
+        plain = re.sub(r"\(?\s*(±|\+/?-)\s*[\d.,]+\s*\)?", "", text)
+        if parts := _TIMES.findall(plain):
+            return sum(
+                number_in(of, decimal_comma=self.decimal_comma) * _IN_SECONDS[unit.lower()] for of, unit in parts
+            )
+        unit = _TIME_UNIT.search(self.headings[index].replace("_", " "))
+        return value * (_IN_SECONDS[unit[1].lower()] if unit else 1.0)
 
 
 def unknown(document: Document, known: str) -> InputError:

@@ -88,6 +88,8 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
             found[name] = reader.read(document)
             if not reader.shares_file:
                 break
+    if not found and pattern:
+        raise InputError(f"{path}: --pattern {pattern} is found in no line; {known()}")
     if not found:
         raise rate_tables.unknown(document, known())
     return found

@@ -86,6 +86,16 @@ def test_times_of_iterations_ask_for_weak_or_strong_where_the_answer_depends_on_
     ]  # fmt: skip
 
 
+def test_times_that_fall_with_the_workers_are_those_of_one_mini_batch_that_is_split(tmp_path: Path) -> None:
+    times = {1: 1.0, 2: 0.55, 4: 0.33, 8: 0.2}
+    rows = [f"{count},{seconds * part}" for count, seconds in times.items() for part in (1, 1.02)]
+    (one,) = answers(tmp_path, "\n".join(["gpus,s/iter", *rows]))
+    assert one.verdict == "scales"
+    assert "-> 4.95 iterations/s" in one.fits
+    last = one.points[-1]  # repeats are no times where rates are predicted
+    assert 5 < (last["low"] or 0) < (last["high"] or 0) < 10
+
+
 def test_more_than_twice_the_rate_names_the_odd_count_and_no_cause(tmp_path: Path) -> None:
     (one,) = answers(tmp_path, table({8: 80, 16: 158, 32: 344, 64: 610}))
     assert one.causes == ()
@@ -105,6 +115,12 @@ def test_as_many_workers_on_more_nodes_that_are_slower_name_the_link(tmp_path: P
     (one,) = answers(tmp_path, "gpus,gpus_per_node,epoch time\n4,4,7:57\n4,2,27:27\n")
     assert names(one) == ["link_between_nodes"]
     assert "4 GPUs on 2 nodes are 3.45 times as slow" in one.causes[0].words
+    rows = "1,4,22:40\n2,4,12:50\n4,4,7:57\n4,2,27:27\n"
+    (whole,) = answers(tmp_path, f"gpus,gpus_per_node,epoch time\n{rows}")
+    assert (whole.verdict, names(whole)) == ("scales", ["link_between_nodes", "inside_node"])
+    assert whole.fits.startswith("2.65 -> 4.68 -> 7.55 epochs/h")
+    assert whole.beyond.startswith("not predicted: rates inside a node")
+    assert whole.ask[-1].startswith("a rate on 8 GPUs, spread alike")
 
 
 def test_a_prediction_is_withheld_where_gains_fall_faster_and_faster(tmp_path: Path) -> None:
@@ -127,6 +143,9 @@ def test_the_text_has_at_most_twenty_lines_however_many_series(tmp_path: Path) -
     words = explain_files([str(path)], Options()).in_words()
     assert words.count("\n") == 20
     assert "--json has all 40 answers" in words
+    path.write_text("\n".join(["series,gpus,img/s", *rows, *(f"last,{count},7" for count in (1, 2, 4, 8))]))
+    words = explain_files([str(path)], Options(of="all")).in_words()
+    assert words.startswith("last, 1-8 GPUs: stops getting faster at 1")
 
 
 # --- logs of all-reduces and of NCCL --------------------------------------------------------------
@@ -242,6 +261,8 @@ def test_any_log_is_read_by_a_pattern(tmp_path: Path) -> None:
         answers(tmp_path, *texts, options=Options(pattern="(?P<rate"))
     with pytest.raises(InputError, match="names no group"):
         answers(tmp_path, *texts, options=Options(pattern="speed"))
+    with pytest.raises(InputError, match=r"--pattern .* is found in no line"):
+        answers(tmp_path, *texts, options=Options(pattern="velocity (?P<rate>.*)"))
 
 
 HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:a100:4\n"

@@ -63,6 +63,28 @@ def test_a_heading_says_whose_the_rates_are_and_that_values_are_times() -> None:
     assert [row.value for row in epochs.rows] == [477, 3661]
 
 
+@pytest.mark.parametrize(
+    ("heading", "cells", "seconds", "unit"),
+    [
+        ("epoch time", ("1h 20m", "42m30s"), (4800, 2550), "epochs/h"),
+        ("time to train (hours)", ("20", "6.5 ± 0.2"), (72000, 23400), "runs/h"),
+        ("walltime", ("90 min", "2700"), (5400, 2700), "runs/h"),
+    ],
+)
+def test_times_of_the_same_work_are_read_in_the_units_that_cells_or_heading_name(
+    heading: str, cells: tuple[str, str], seconds: tuple[float, float], unit: str
+) -> None:
+    found = rates(f"gpus,data time,{heading}\n1,7,{cells[0]}\n2,7,{cells[1]}\n")
+    assert [row.value for row in found.rows] == list(seconds)
+    assert (found.seconds, found.unit) == ("epoch", unit)
+
+
+def test_time_per_mini_batch_in_milliseconds_is_that_of_an_iteration() -> None:
+    found = rates("gpus,mini-batch time,gpu hours\n1,250 ms,1\n2,0.13,1\n")
+    assert [row.value for row in found.rows] == [0.25, 0.13]
+    assert found.seconds == "iteration"
+
+
 def test_other_columns_of_numbers_are_series_of_their_own() -> None:
     found = rates("gpus,ResNet50,VGG16\n1,100,50\n2,190,80\n")
     assert [(row.series, row.value) for row in found.rows] == [
