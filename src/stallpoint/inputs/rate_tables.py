@@ -99,6 +99,13 @@ _UNIT_WORDS = {
     "st": "iterations/s",
     "ep": "epochs/s",
 }
+_OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
+_COUNTED = re.compile(rf"\W*(?:on )?(\d+) ?[x×]? ?({_OF})\W*", re.IGNORECASE)
+_SAID = re.compile(
+    rf"\b(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b[^\d]*?(?P<rate>\d[\d.,]*(?: ?[kKM]\b)?) ?(?P<unit>{_UNITS.pattern}"
+    r"(?:/(?:gpu|worker|device))?)",
+    re.IGNORECASE,
+)
 _SERIES = re.compile(
     r"series|models?|networks?|names?|config(uration)?s?|benchmarks?|run|setup|mode|framework|strategy|method", re.I
 )
@@ -159,6 +166,58 @@ class Grid:
 
 def grids(document: Document) -> Iterator[Grid]:
     """Yield the table in each way that it may be written in, the likeliest first."""
+    for grid in _as_written(document):
+        yield grid
+        yield from _with_a_column_for_each_count(document, grid)
+        yield from _with_counts_in_a_row(grid)
+    yield from _in_sentences(document)
+
+
+def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Grid]:
+    """Yield a table with headings such as ``1 GPU`` and ``2 GPUs`` as one with a row for each count."""
+    for index, (line, cells) in enumerate(grid.rows[:40]):
+        counts = {place: found for place, cell in enumerate(cells) if (found := _COUNTED.fullmatch(cell))}
+        if len(counts) < 2:
+            continue
+        others = [place for place in range(len(cells)) if place not in counts]
+        what = next((line for line in document.raw_lines if _RATE.search(line) or _SECONDS.search(line)), "")
+        names = (re.sub(r"\(.*?\)", "", cells[place]).strip() or "series" for place in others)
+        heads = [*names, next(iter(counts.values()))[2], what.strip()]
+        rows = [
+            (number, [*(row[other] for other in others), found[1], row[place]])
+            for number, row in grid.rows[index + 1 :]
+            if len(row) == len(cells)
+            for place, found in counts.items()
+        ]
+        if kind_of(heads[-1]) not in ("rate", "iteration", "epoch"):
+            what = (
+                "what its numbers are is expected in the heading or a line of its own: img/s, s/iteration, epoch time"
+            )
+            raise document.error(line, f"a column for each count ({', '.join(cells)[:80]}); {what}")
+        yield Grid([(line, heads), *rows], grid.separator)
+        return
+
+
+def _with_counts_in_a_row(grid: Grid) -> Iterator[Grid]:
+    """Yield a table whose first row is ``GPUs, 1, 2, 4`` as one with a row for each count."""
+    texts = [cells for _, cells in grid.rows[:40]]
+    if len(texts) < 2 or len(texts[0]) < 3 or len(set(map(len, texts))) > 1:
+        return
+    heads, *columns = zip(*texts, strict=True)
+    if kind_of(heads[0]) in ("workers", "nodes") and all(_is_number(column[0]) for column in columns):
+        first, second = (line for line, _ in grid.rows[:2])
+        yield Grid([(first, list(heads)), *((second, list(column)) for column in columns)], grid.separator)
+
+
+def _in_sentences(document: Document) -> Iterator[Grid]:
+    """Yield the rates in lines such as ``8 GPUs: 1200 img/s`` as a table."""
+    said = [(line, found) for line, text in enumerate(document.raw_lines, start=1) for found in _SAID.finditer(text)]
+    if len(said) >= 2 and len({(one["of"].lower().rstrip("s"), unit_in(one["unit"])) for _, one in said}) == 1:
+        head = (said[0][0], [said[0][1]["of"], said[0][1]["unit"]])
+        yield Grid([head, *((line, [one["count"], one["rate"]]) for line, one in said)], ",")
+
+
+def _as_written(document: Document) -> Iterator[Grid]:
     lines = [(number, line) for number, line in enumerate(document.raw_lines, start=1) if line.strip()]
     piped = [(number, line) for number, line in lines if line.count("|") >= 2 or line.strip().startswith("|")]
     if len(piped) >= 2:

@@ -30,8 +30,24 @@ def rates(text: str, encoding: str = "utf-8") -> Rates:
         "A sentence before it.\n\nGPUs   images/s\n2      1200.5\n4      2.3k\n",
         "num_gpus,throughput (images/sec)\n2,1200.5\n4,2 300\n",
         "nodes,gpus_per_node,images/s\n1,2,1200.5\n2,2,2300\n",
+        "| model (img/s) | 2 GPUs | 4 GPUs |\n|--|--|--|\n| net | 1200.5 | 2300 |\n",
+        "GPUs,2,4\nimg/s,1200.5,2300\n",
+        "We get this:\n- on 2 GPUs: 1200.5 img/s\n- on 4 GPUs only 2,300 images/sec.\nWhy?\n",
     ],
-    ids=["csv", "thousands", "decimal commas", "both", "tsv", "Markdown", "aligned", "spaces", "nodes"],
+    ids=[
+        "csv",
+        "thousands",
+        "decimal commas",
+        "both",
+        "tsv",
+        "Markdown",
+        "aligned",
+        "spaces",
+        "nodes",
+        "a column each",
+        "counts in a row",
+        "sentences",
+    ],
 )
 def test_the_same_table_is_read_however_it_is_written(text: str) -> None:
     found = rates(text)
@@ -77,6 +93,12 @@ def test_times_of_the_same_work_are_read_in_the_units_that_cells_or_heading_name
     found = rates(f"gpus,data time,{heading}\n1,7,{cells[0]}\n2,7,{cells[1]}\n")
     assert [row.value for row in found.rows] == list(seconds)
     assert (found.seconds, found.unit) == ("epoch", unit)
+
+
+def test_columns_for_counts_without_a_word_of_what_they_hold_are_asked_for_it() -> None:
+    with pytest.raises(InputError, match=r"table, line 2: a column for each count \(model, 1 GPU, 2 GPUs\); what its"):
+        rates("\nmodel,1 GPU,2 GPUs\nnet,100,190\n")
+    assert rates("epoch time\nmodel,1 GPU,2 GPUs\nnet,1:40,50\n").seconds == "epoch"
 
 
 def test_time_per_mini_batch_in_milliseconds_is_that_of_an_iteration() -> None:
