@@ -329,8 +329,8 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
     else:
         lead = "still gets faster in both readings" if verdict == SCALES else "it depends"
         headline, workers = f"{lead}: {'; '.join(compared)}", {}
-    first = series.first
-    values = [median(row.value or 0.0 for row, _ in first.runs if row.workers == count) for count in first.counts]
+    likely = series.first
+    values = [median(row.value or 0.0 for row, _ in likely.runs if row.workers == count) for count in likely.counts]
     return Finding(
         "rates",
         subject,
@@ -338,10 +338,10 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
         verdict,
         **workers,
         evidence="read in two ways",
-        fits=f"{_listed(values)} on {', '.join(map(str, first.counts))} {series.counted}",
+        fits=f"{_listed(values)} on {', '.join(map(str, likely.counts))} {series.counted}",
         ask=(_ASKS[next(iter(series.readings))],),
         notes=notes,
-        points=_points(first),
+        points=_points(likely),
     )
 
 

@@ -24,6 +24,9 @@ _LAUNCHERS = re.compile(
     )""",
     re.VERBOSE,
 )
+_ENDS = re.compile(r"\r\n|\n|\r")
+_TOO_LONG = re.compile(r"\d{1000,}")
+"""Digits that are no number that anyone measured, and beyond those that Python reads."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -59,12 +62,18 @@ class Document:
             raise InputError(f"{path}: cannot be read: {reason(error)}") from None
         if len(content) > MAX_BYTES:
             raise InputError(f"{path}: more than {MAX_BYTES // 2**20} MiB; give the part with the numbers")
-        return cls(path, _decoded(path, content), pattern)
+        document = cls(path, _decoded(path, content), pattern)
+        if digits := _TOO_LONG.search(document.text):
+            line = len(_ENDS.split(document.text[: digits.start()]))
+            raise document.error(
+                line, f"a number of {len(digits[0]):,} digits; numbers as programs print them are read"
+            )
+        return document
 
     @cached_property
     def raw_lines(self) -> list[str]:
         """Lines as they stand in the file; a progress bar's carriage returns end lines too."""
-        return re.split(r"\r\n|\n|\r", self.text)
+        return _ENDS.split(self.text)
 
     @cached_property
     def lines(self) -> list[str]:

@@ -130,7 +130,7 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
         value = 1 / value if groups.get("its") else value / 1e3 if groups.get("ms") else value
         values.append(value)
     kept = values[-1:] if program.averages else values[int(len(values) * WARMUP) + (len(values) > 2) :] or values
-    batches = [int(match["batch"]) for _, match in found if match.groupdict().get("batch")]
+    batches = [float(match["batch"]) for _, match in found if match.groupdict().get("batch")]
     return LoggedRate(
         program.name,
         median(kept),
@@ -138,7 +138,7 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
         seconds,
         program.of,
         _workers(document),
-        float(batches[-1]) if batches else None,
+        batches[-1] if batches and 0 < batches[-1] < 1e12 else None,
         len(found),
         kept,
     )

@@ -127,3 +127,15 @@ def test_counts_that_are_none_are_named_by_their_line(count: str, tmp_path: Path
         main(["explain", str(file)])
     assert end.value.code == 2
     assert f"{file}, line 3: gpus is {count[:40]}" in wrong.getvalue()
+
+
+def test_digits_that_are_no_number_are_named_by_their_line(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_text(LOG.replace("size: 512", "size: " + "5" * 5000, 3))
+    wrong = io.StringIO()
+    with contextlib.redirect_stderr(wrong), pytest.raises(SystemExit) as end:
+        main(["explain", str(file)])
+    assert end.value.code == 2
+    assert wrong.getvalue().startswith(f"error: {file}, line 1: a number of 5,000 digits")
+    file.write_text(LOG.replace("size: 512", "size: " + "5" * 500))
+    assert main(["explain", str(file)]) == 3
