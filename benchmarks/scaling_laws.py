@@ -115,6 +115,9 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
     for name, rows in every.items():
         lines += report(name, rows)
     lines += report("all", pd.concat(every.values())) if len(every) > 1 else []
+    for folder in folders:
+        if (of_layouts := Path(folder, "ultrascale-h100")).is_dir():
+            lines += public_tables.layout_errors(of_layouts)
     return timings, [*lines, f"  {sum(timing.seconds for timing in timings):.1f} s in all; {TARGET}"]
 
 

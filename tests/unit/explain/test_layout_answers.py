@@ -74,6 +74,24 @@ def test_degrees_that_a_fit_has_not_seen_are_predicted_although_a_fifth_of_all_r
     assert np.median(np.abs(memory)) < 0.02
 
 
+def test_experts_that_exchange_across_nodes_cost_more_than_inside() -> None:
+    rows = [
+        (workers / t, 1.0, t, e, 0.0, b, BATCH * t / (workers * b), 8.0)
+        for workers, t, e, b in product((8.0, 16.0, 32.0), (1.0, 2.0), (1.0, 2.0, 4.0, 8.0, 16.0), (1.0, 2.0, 4.0))
+        if workers / t >= e
+    ]  # fmt: skip
+    layouts = Layouts(*np.array(rows).T)
+    exchanged = layouts.micro_batch * (layouts.expert - 1) / layouts.expert
+    across = layouts.tensor * layouts.expert > 8
+    extra = layouts.accumulation * exchanged * np.where(across, 0.2, 0.04)
+    seconds = (truth(layouts)[0] + extra) * np.exp(np.random.default_rng(3).normal(0, 0.02, len(rows)))
+    off = np.zeros(len(rows))
+    for out in held_out(layouts):
+        off[out] = LayoutModel.fit(layouts.at(~out), seconds[~out]).seconds(layouts.at(out)) / seconds[out] - 1
+    assert np.median(np.abs(off[across])) < 0.05
+    assert np.median(np.abs(off[~across])) < 0.05
+
+
 def test_layouts_whose_neighbours_are_disturbed_are_predicted_so() -> None:
     # Each micro-step of a pipeline over nodes stalls for 0.5 s.
     layouts = planted()
@@ -102,20 +120,20 @@ def test_the_layout_for_four_times_as_many_nodes_is_chosen_and_fits_into_memory(
 
 
 def test_rows_without_a_rate_are_the_candidates(tmp_path: Path) -> None:
-    layouts, asked = planted(), planted((16,))
+    layouts, asked = planted((1, 2, 4)), planted((8,))
     seconds, gigabytes = noisy(layouts, disturbed=0.1)
     some = asked.at(np.array([0, 9, 30]))
-    rows = [f"7B,16,{d:g},{p:g},{t:g},{z:g},{b:g},{a:g},256,,"
+    rows = [f"7B,8,{d:g},{p:g},{t:g},{z:g},{b:g},{a:g},256,,"
             for d, p, t, z, b, a in zip(some.data, some.pipeline, some.tensor, some.zero, some.micro_batch,
                                         some.accumulation, strict=True)]  # fmt: skip
     (one,) = answers(tmp_path, text(layouts, seconds, gigabytes) + "\n".join(rows))
     best = int(truth(some)[0].argmin())
-    assert one.subject == "7B, 128 workers"
+    assert one.subject == "7B, 64 workers"
     assert one.value == pytest.approx((some.batch / truth(some)[0])[best], rel=0.05)
 
 
 def test_rates_that_no_layout_explains_choose_nothing(tmp_path: Path) -> None:
-    layouts = planted()
+    layouts = planted((1, 2, 4))
     seconds, gigabytes = truth(layouts)
     noise = np.exp(np.random.default_rng(1).normal(0, 1.0, len(seconds)))
     (one,) = answers(tmp_path, text(layouts, seconds * noise, gigabytes))

@@ -60,6 +60,8 @@ def test_ranks_are_put_on_one_clock_and_waiting_is_told_from_sending(
         assert one["clock"]["ahead_seconds"] == pytest.approx(skew - skews[0], abs=FINEST)
         assert one["clock"]["spread_seconds"] < FINEST
         assert one["waits"]["seconds"] == pytest.approx(wait, abs=2 * FINEST)
+        (reduced,) = one["groups"][0]["collectives"]
+        assert reduced["waiting"] == pytest.approx(wait, abs=2 * FINEST)
         # Where the slowest rank's message is lost, another one is the last of those that are known.
         assert one["waits"]["last"] == pytest.approx(0.0 if wait else 1.0, abs=0.25 if lost else 1e-9)
     if not lost:
@@ -72,6 +74,17 @@ def test_what_one_rank_lost_does_not_turn_waiting_into_sending(tmp_path: Path) -
     found = told(tmp_path, ranks, {0: [0]})
     at = {row["workers"]: row["iteration_seconds"] for row in found[1]["predicted"]["workers"]}
     assert at[16] == pytest.approx(ranks[1].seconds(16), rel=5e-3)
+
+
+def test_the_time_of_a_group_is_hidden_by_computing_or_exposed(tmp_path: Path) -> None:
+    (one,) = told(tmp_path, [PLAIN])
+    (group,) = one["groups"]
+    (reduced,) = group["collectives"]
+    assert (reduced["kind"], reduced["per_iteration"]) == ("AllReduce", 4)
+    assert reduced["bytes"] == sum(PLAIN.message_bytes)
+    assert reduced["seconds"] == pytest.approx(sum(map(PLAIN.message, PLAIN.message_bytes)), rel=1e-3)
+    assert reduced["exposed"] == pytest.approx(PLAIN.exposed(), rel=1e-3)
+    assert 0 < reduced["exposed"] < reduced["seconds"]
 
 
 def test_ranks_that_were_not_traced_are_said_to_be_missing(tmp_path: Path) -> None:
