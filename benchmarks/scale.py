@@ -32,7 +32,8 @@ def study() -> dict:
     names = [replace(layer, name=f"{layer.name}_{copy}") for copy in range(10) for layer in layers]
     truth = synthetic.Truth(layers=(*names[:59], loss))
     nodes = (1, 2, 4, 8)
-    return synthetic.study(truth, nodes=nodes, workers_per_node=4, storages=("local",), repeats=1, visits=4)
+    tidy = synthetic.study(truth, nodes=nodes, workers_per_node=4, storages=("local",), repeats=1, visits=4)
+    return tidy | {"runs": tidy["runs"].drop_duplicates("cell", ignore_index=True)}
 
 
 def write(tidy: dict, folder: Path, times: int) -> int:
@@ -90,13 +91,13 @@ def on_many_ranks(tidy: dict, times: int) -> dict:
 def fit(folder: Path) -> dict:
     """Model tables of the tidy ones in a folder, read as the rule fit reads them."""
     from stallpoint.models import fitting
-    from stallpoint.models.terms.training_cells import COLUMNS
+    from stallpoint.models.terms.training_cells import COLUMNS, IN_PIECES
     from stallpoint.records.parquet import cells_at_once, read_frames
     from stallpoint.records.tables import TIDY_TABLES
 
     files = {table.name: folder / f"{table.name}.parquet" for table in TIDY_TABLES}
     tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)
-    return fitting.fit(tidy, cells_at_once(COLUMNS, files, tidy["runs"]["cell"]), nodes=[1, 2, 4, 8, 16])
+    return fitting.fit(tidy, cells_at_once(COLUMNS, files, tidy["runs"]["cell"], IN_PIECES), nodes=[1, 2, 4, 8, 16])
 
 
 def prepare(scratch: Path) -> dict[str, str]:

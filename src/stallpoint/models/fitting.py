@@ -93,13 +93,13 @@ QUESTIONS = {question.table.name: question for question in (*TERMS, *(one for at
 
 
 def fit(
-    tidy: Mapping[str, pd.DataFrame], parts: Iterable[Mapping[str, pd.DataFrame]] | None = None, **asked: Any
+    tidy: Mapping[str, pd.DataFrame], parts: Iterable[Mapping[str, Any]] | None = None, **asked: Any
 ) -> Mapping[str, pd.DataFrame]:
     """Return all model tables by name, with the columns of `records.MODEL_TABLES`; each is computed when first read.
 
     `tidy` holds every tidy table by name, also empty ones. Those of `training_cells.COLUMNS` may come as `parts` with
-    complete cells each, so that they need not fit into memory. `asked` are the fields of `Asked`, of which `nodes` is
-    required. Equal records and ``seed`` give equal numbers.
+    complete cells each, as from `parquet.cells_at_once`, so that they need not fit into memory. `asked` are the fields
+    of `Asked`, of which `nodes` is required. Equal records and ``seed`` give equal numbers.
     """
     fitted = FittedStudy(tidy, parts, Asked(**asked))
     return Tables(MODEL_TABLES, {name: partial(question.rows, fitted) for name, question in QUESTIONS.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.records.seal import is_damaged, seal
-from stallpoint.records.tables import SCHEMA_VERSION, TABLES, Table
+from stallpoint.records.tables import SCHEMA_VERSION, TABLES, TEXT, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,39 +138,83 @@ def read_frames(
 
 
 AT_ONCE = 200_000
-"""Rows of cells read at once; a data frame has some hundred bytes for each."""
+"""Rows read at once; a data frame has some hundred bytes for each."""
 _BATCH = 1 << 16
 
 
 def cells_at_once(
-    columns: Mapping[Table, Sequence[str] | None], files: Mapping[str, str | Path], cells: Iterable[str]
-) -> Iterator[dict[str, pd.DataFrame]]:
+    columns: Mapping[Table, Sequence[str] | None],
+    files: Mapping[str, str | Path],
+    cells: Iterable[str],
+    in_pieces: Mapping[Table, Sequence[str]],
+) -> Iterator[dict[str, Any]]:
     """Yield data frames of about `AT_ONCE` rows, each with all rows of some of the `cells`.
 
     `columns` are those read of each table (None: all), `files` has the paths by name. Rows of a cell lie together, and
-    cells in the order of `cells`, as `collect` writes them; `InputError` names a file in which they do not.
+    cells in the order of `cells`, as `collect` writes them; `InputError` names a file in which they do not. Tables
+    `in_pieces` may have cells that do not fit into memory: instead of a frame there is an iterator of them, which has
+    to be used up before the next ones are asked for. Successive rows with equal values in the columns given there are
+    in one frame; names are categories.
     """
     with ExitStack() as open_:
         readers = {
-            table.name: _OfCells(
-                open_.enter_context(open_file(table, Path(files[table.name]))), files[table.name], wanted
+            table: _OfCells(
+                open_.enter_context(_open(table, files[table.name], table in in_pieces)), files[table.name], wanted
             )
             for table, wanted in columns.items()
         }
-        taken = {name: [reader.none] for name, reader in readers.items()}
+        complete = {table: reader for table, reader in readers.items() if table not in in_pieces}
+
+        def part(some: Sequence[str], taken: Mapping[Table, Sequence[pa.RecordBatch]]) -> dict[str, Any]:
+            pieces = {
+                table.name: _pieces(
+                    chain([readers[table].none], chain.from_iterable(map(readers[table].take, some))), together
+                )
+                for table, together in in_pieces.items()
+            }
+            return {table.name: _frame(batches) for table, batches in taken.items()} | pieces
+
+        some: list[str] = []
+        taken: dict[Table, list[pa.RecordBatch]] = {table: [reader.none] for table, reader in complete.items()}
         for cell in cells:
-            for name, reader in readers.items():
-                taken[name].append(reader.take(cell))
-            if sum(part.num_rows for parts in taken.values() for part in parts) >= AT_ONCE:
-                yield _frames(taken)
-                taken = {name: [reader.none] for name, reader in readers.items()}
+            some.append(cell)
+            for table, reader in complete.items():
+                taken[table] += reader.take(cell)
+            if sum(batch.num_rows for batches in taken.values() for batch in batches) >= AT_ONCE:
+                yield part(some, taken)
+                some, taken = [], {table: [reader.none] for table, reader in complete.items()}
+        yield part(some, taken)
         for reader in readers.values():
             reader.ended()
-        yield _frames(taken)
 
 
-def _frames(taken: Mapping[str, Sequence[pa.Table]]) -> dict[str, pd.DataFrame]:
-    return {name: pa.concat_tables(parts).to_pandas() for name, parts in taken.items()}
+def _open(table: Table, path: str | Path, as_categories: bool) -> pq.ParquetFile:
+    file = open_file(table, Path(path))
+    if not as_categories:
+        return file
+    with file:
+        return pq.ParquetFile(path, read_dictionary=[column.name for column in table.columns if column.type == TEXT])
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], together: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yield the rows as frames of about `AT_ONCE`, cut where a value in the columns `together` changes."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= AT_ONCE:
+            rows = _frame(waiting)
+            last = (rows[[*together]] == rows[[*together]].iloc[-1]).all(axis=1).to_numpy()
+            count = len(rows) - int(last[::-1].argmin()) if not last.all() else 0
+            if count:
+                yield rows.iloc[:count]
+                waiting = pa.Table.from_batches(waiting).slice(count).to_batches()
+    if waiting:
+        yield _frame(waiting)
+
+
+def _frame(batches: Sequence[pa.RecordBatch]) -> pd.DataFrame:
+    frame: pd.DataFrame = pa.Table.from_batches(batches).unify_dictionaries().to_pandas()
+    return frame
 
 
 class _OfCells:
@@ -179,16 +223,14 @@ class _OfCells:
     def __init__(self, file: pq.ParquetFile, path: str | Path, columns: Sequence[str] | None) -> None:
         self._path = path
         self._names = file.schema_arrow.names if columns is None else list(columns)
-        self.none = file.schema_arrow.empty_table().select(self._names)
+        self.none = pa.RecordBatch.from_pylist([], file.schema_arrow).select(self._names)
         self._batches = file.iter_batches(_BATCH, columns=self._names)
         self._ahead: deque[tuple[str, pa.RecordBatch]] = deque()
 
-    def take(self, cell: str) -> pa.Table:
-        """Return all rows of `cell`, if it is the next one with rows."""
-        rows = []
+    def take(self, cell: str) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of `cell`, if it is the next one with rows."""
         while self._next() == cell:
-            rows.append(self._ahead.popleft()[1])
-        return pa.Table.from_batches(rows).select(self._names) if rows else self.none
+            yield self._ahead.popleft()[1].select(self._names)
 
     def ended(self) -> None:
         """Raise `InputError` for remaining rows."""
@@ -204,7 +246,8 @@ class _OfCells:
                 raise InputError(f"{self._path}: damaged ({error}); delete it, and it is made again") from None
             if batch is None:
                 return ""
-            of_row = batch.column("cell").dictionary_encode()
+            of_row = batch.column("cell")
+            of_row = of_row if isinstance(of_row, pa.DictionaryArray) else of_row.dictionary_encode()
             places = of_row.indices.to_numpy()
             edges = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
             for first, last in pairwise(edges) if len(places) else ():

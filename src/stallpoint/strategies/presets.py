@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from math import isfinite
 from typing import Any, get_args, get_type_hints
 
@@ -225,4 +226,8 @@ def preset_from(values: Mapping[str, Any]) -> Preset:
     names = [field.name for field in fields(Preset)]
     if unknown := sorted(set(values) - set(names)):
         raise InputError(f"preset: unknown {', '.join(unknown)}; known: {', '.join(names)}")
-    return Preset(**values)
+    return _preset(**values)
+
+
+_preset = lru_cache(maxsize=None, typed=True)(Preset)
+"""Cells of a study share few presets, and to check one takes longer than anything else that is asked of a cell."""

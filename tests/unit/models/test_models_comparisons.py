@@ -17,7 +17,7 @@ from stallpoint.text import interval, number
 
 RECORDS = study(nodes=(1, 2), weak=False)
 EPOCH = 640_000
-NETWORKS = reduced_cells(RECORDS["iterations"], RECORDS["layers"]).networks
+NETWORKS = reduced_cells(RECORDS["iterations"], [RECORDS["layers"]]).networks
 
 
 @pytest.fixture(scope="module")

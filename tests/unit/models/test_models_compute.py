@@ -16,7 +16,7 @@ NONE_DISTURBED = pd.DataFrame({"cell": [], "iteration": []})
 
 
 def compute_of(tables: dict[str, pd.DataFrame]) -> Compute:
-    return Compute(reduced_cells(tables["iterations"], tables["layers"]), seed=0)
+    return Compute(reduced_cells(tables["iterations"], [tables["layers"]]), seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_layer_times_at_any_mini_batch(compute: Compute, batch: int, source: str
 
 def test_time_between_layers_belongs_to_the_backward_pass(tables: dict[str, pd.DataFrame]) -> None:
     longer = tables["iterations"].assign(backward=lambda rows: rows["backward"] + 7e-3)
-    times = Compute(reduced_cells(longer, tables["layers"]), seed=0).times("alexnet", "cpu", 16, prefetch=0)
+    times = Compute(reduced_cells(longer, [tables["layers"]]), seed=0).times("alexnet", "cpu", 16, prefetch=0)
     assert times is not None
     steps = times.backward_steps[0]
     assert steps.sum() == pytest.approx(times.backward[0])
@@ -68,7 +68,7 @@ def test_named_cells_take_no_part(compute: Compute) -> None:
 def test_cells_that_read_ahead_likewise_are_preferred() -> None:
     tables = study(**{**OPTIONS, "prefetches": (0, 2)})
     slowed = tables["layers"].assign(forward=lambda rows: rows["forward"] * np.where(rows["prefetch"] > 0, 2, 1))
-    compute = Compute(reduced_cells(tables["iterations"], slowed), seed=0)
+    compute = Compute(reduced_cells(tables["iterations"], [slowed]), seed=0)
     alone, ahead = (compute.times("alexnet", "cpu", 64, prefetch=prefetch) for prefetch in (0, 2))
     assert alone is not None
     assert ahead is not None
@@ -128,7 +128,7 @@ def test_layers_that_do_not_scale_come_out_of_the_data(compute: Compute) -> None
 
 
 def test_fully_connected_layers_follow_the_kernel_of_the_matrix_products(tables: dict[str, pd.DataFrame]) -> None:
-    blocks = Compute(reduced_cells(tables["iterations"], tables["layers"]), seed=0, kernels={"cpu": Kernel(block=8)})
+    blocks = Compute(reduced_cells(tables["iterations"], [tables["layers"]]), seed=0, kernels={"cpu": Kernel(block=8)})
     lines = compute_of(tables)
     names = [layer.name for layer in NETWORK]
     for b, same in ((5, False), (64, True)):
@@ -146,9 +146,16 @@ def test_impossible_layer_times_are_refused_by_name(tables: dict[str, pd.DataFra
     layers = tables["layers"].copy()
     layers.loc[layers.index[7], "backward"] = wrong
     with pytest.raises(InputError, match=r"layers: backward is .* of cell train/network~alexnet"):
-        Compute(reduced_cells(tables["iterations"], layers), seed=0)
+        Compute(reduced_cells(tables["iterations"], [layers]), seed=0)
 
 
 def test_what_was_not_measured_stays_unknown(tables: dict[str, pd.DataFrame]) -> None:
     layers = tables["layers"].assign(backward=np.nan)
-    assert Compute(reduced_cells(tables["iterations"], layers), seed=0).times("alexnet", "cpu", 16, prefetch=0) is None
+    compute = Compute(reduced_cells(tables["iterations"], [layers]), seed=0)
+    assert compute.times("alexnet", "cpu", 16, prefetch=0) is None
+
+
+def test_layers_of_an_iteration_that_come_apart_are_refused(tables: dict[str, pd.DataFrame]) -> None:
+    layers = tables["layers"]
+    with pytest.raises(InputError, match=r"layers: rows of iteration \d+ of rank 0 of cell train/.* do not follow"):
+        reduced_cells(tables["iterations"], [layers[::2], layers[1::2]])

@@ -30,7 +30,7 @@ def test_noise_alone_is_no_distance() -> None:
 
 def rows_of(truth: Truth) -> dict[str, dict[str, float]]:
     records = study(truth, nodes=(1,), storages=("local",), syncs=("wfbp",), prefetches=(0,), repeats=2)
-    compute = Compute(reduced_cells(records["iterations"], records["layers"]), 0)
+    compute = Compute(reduced_cells(records["iterations"], [records["layers"]]), 0)
     return {str(row["layer"]): row for row in curve_distances(compute, products(records["sgemm"], 0))}  # type: ignore[misc]
 
 

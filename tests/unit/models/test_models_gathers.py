@@ -10,7 +10,7 @@ from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.contention import Seen, gathering
 from stallpoint.models.terms.effects import CollectiveTimes, CoRunCost, IsolatedTimes
-from stallpoint.models.terms.observed import Observed, observe, sending
+from stallpoint.models.terms.observed import Messages, Observed, Sending, observe
 from stallpoint.records.tables import PHASES
 from stallpoint.strategies.presets import PRESETS
 
@@ -28,6 +28,12 @@ def frames(gathers: list[list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     layers = pd.DataFrame(rows, columns=["iteration", "rank", "layer_index", "gather_end"])
     layers["bucket"] = 1 - layers["layer_index"]
     return iterations, layers.assign(gather_start=0.0, all_reduce_start=0.4, all_reduce_end=0.5)
+
+
+def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
+    messages = Messages(iterations)
+    messages.add(layers)
+    return messages.sending()
 
 
 def test_a_gather_is_that_of_the_rank_that_waits_least_in_the_order_of_sending() -> None:

@@ -24,7 +24,7 @@ def test_a_time_of_0_has_no_gain() -> None:
 
 def test_layers_and_products_of_the_made_up_study() -> None:
     records = study(nodes=(1,), storages=("local",), syncs=("wfbp",), prefetches=(0,), repeats=1)
-    compute = Compute(reduced_cells(records["iterations"], records["layers"]), 0)
+    compute = Compute(reduced_cells(records["iterations"], [records["layers"]]), 0)
     rows = {
         (row["basis"], row["layer"], row["layer_type"], row["worker_batch"], row["to_batch"]): row
         for row in halvings(compute, products(records["sgemm"], 0))

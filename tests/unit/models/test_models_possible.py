@@ -49,7 +49,7 @@ def test_a_spell_at_one_mini_batch_does_not_pass_into_predictions() -> None:
     for name in ("iterations", "layers"):
         spell = (tables[name]["scaling"] == "compute") & (tables[name]["worker_batch"] == 16)
         tables[name].loc[spell, tables[name].select_dtypes("float").columns] *= 0.5
-    compute = Compute(reduced_cells(tables["iterations"], tables["layers"]), seed=0)
+    compute = Compute(reduced_cells(tables["iterations"], [tables["layers"]]), seed=0)
     found = {b: compute.times("alexnet", "cpu", b, prefetch=0) for b in (8, 16, 32)}
     took = {b: float((times.forward + times.backward)[0]) for b, times in found.items() if times is not None}
     assert took[8] <= took[16] * (1 + 1e-5)

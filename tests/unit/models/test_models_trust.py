@@ -52,7 +52,7 @@ def test_a_model_that_is_far_off_predicts_nothing_beyond(factor: float, told: bo
 @pytest.mark.parametrize(("factor", "told"), [(1.5, True), (0.5, False)])
 def test_workers_compute_no_faster_than_one_in_isolation(factor: float, told: bool) -> None:
     records = study(**ONE)
-    compute = Compute(reduced_cells(records["iterations"], records["layers"]), 0)
+    compute = Compute(reduced_cells(records["iterations"], [records["layers"]]), 0)
     (isolated,) = compute.passes("alexnet", "cpu", 8)[:1]  # type: ignore[index]
 
     def point(nodes: int) -> Point:

@@ -1,7 +1,9 @@
 """Rows of a few cells at a time."""
 
+from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,10 +19,10 @@ CELLS = ["a", "b", "c", "d"]
 
 
 def write(table: Table, cells: list[str], folder: Path) -> None:
-    """A row for each of `cells`, numbered by the column iteration."""
+    """A row for each of `cells`, numbered by the column iteration; three of a rank."""
     rows = {
         column.name: [{TEXT: "", REAL: 0.0, FLAG: False}.get(column.type, 0)] * len(cells) for column in table.columns
-    } | {"cell": cells, "iteration": list(range(len(cells)))}
+    } | {"cell": cells, "iteration": [*range(len(cells))], "rank": [number // 3 for number in range(len(cells))]}
     parquet.write(table, pa.table(rows, table.schema), folder / table.name)
 
 
@@ -36,12 +38,18 @@ def test_every_row_comes_once_with_all_others_of_its_cell(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "AT_ONCE", at_once)
         patch.setattr(parquet, "_BATCH", batch)
-        parts = list(parquet.cells_at_once({ITERATIONS: None, LAYERS: ("cell", "iteration")}, files, CELLS))
+        columns = {ITERATIONS: None, LAYERS: ("cell", "iteration", "rank")}
+        parts = []
+        for part in parquet.cells_at_once(columns, files, CELLS, {LAYERS: ("cell", "rank")}):
+            pieces = list(part["layers"])
+            for one, other in pairwise(pieces):
+                assert (one.iloc[-1] != other.iloc[0])[["cell", "rank"]].any()
+            parts.append({"iterations": part["iterations"], "layers": pd.concat(pieces)})
     assert [cell for part in parts for cell in part["iterations"]["cell"]] == rows
     assert [number for part in parts for number in part["iterations"]["iteration"]] == list(range(len(rows)))
     assert [cell for part in parts for cell in part["layers"]["cell"]] == rows[::2]
     for part in parts:
-        assert list(part["layers"]) == ["cell", "iteration"]
+        assert list(part["layers"]) == ["cell", "iteration", "rank"]
         assert set(part["layers"]["cell"]) <= set(part["iterations"]["cell"])
     of_parts = [cell for part in parts for cell in dict.fromkeys(part["iterations"]["cell"])]
     assert len(of_parts) == len(set(of_parts))
@@ -51,7 +59,7 @@ def test_every_row_comes_once_with_all_others_of_its_cell(
 def test_rows_where_none_are_expected_are_refused(rows: list[str], tmp_path: Path) -> None:
     write(ITERATIONS, rows, tmp_path)
     with pytest.raises(InputError, match=rf"iterations: rows of {rows[-1]} where none are expected"):
-        list(parquet.cells_at_once({ITERATIONS: None}, {"iterations": tmp_path / "iterations"}, CELLS))
+        list(parquet.cells_at_once({ITERATIONS: None}, {"iterations": tmp_path / "iterations"}, CELLS, {}))
 
 
 def test_a_line_makes_a_column_and_a_quantity_with_an_interval_three() -> None:

@@ -6,7 +6,7 @@ answer; `models.fitting` collects all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import chain
@@ -28,9 +28,9 @@ from stallpoint.models.iteration.prediction import DagModel, calibrated
 from stallpoint.models.iteration.scenarios import Scenario
 from stallpoint.models.terms import communication, data, matrix_products, peaks, slowdown
 from stallpoint.models.terms.compute import Compute
-from stallpoint.models.terms.training_cells import COLUMNS, TrainingCells, joined, reduced_cells
+from stallpoint.models.terms.training_cells import COLUMNS, IN_PIECES, TrainingCells, joined, reduced_cells
 from stallpoint.records import disturbances
-from stallpoint.records.tables import TABLES, Table
+from stallpoint.records.tables import LAYERS, TABLES, Table
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.presets import PRESETS, Preset, preset_from
 
@@ -91,13 +91,15 @@ class FittedStudy:
     """Records of a study, and the models that several questions share; each is fitted on first use."""
 
     def __init__(
-        self, tidy: Mapping[str, pd.DataFrame], parts: Iterable[Mapping[str, pd.DataFrame]] | None, asked: Asked
+        self, tidy: Mapping[str, pd.DataFrame], parts: Iterable[Mapping[str, Any]] | None, asked: Asked
     ) -> None:
         """`tidy` and `parts` as `fitting.fit` takes them."""
         self.asked = asked
         self.tidy = _typed(tidy)
         self.tidy["sgemm"] = matrix_products.in_precision(self.tidy["sgemm"], self.tidy["runs"])
-        self._parts = [self.tidy] if parts is None else map(_typed, parts)
+        if parts is None:
+            parts = [self.tidy | {table.name: [self.tidy[table.name]] for table in IN_PIECES}]
+        self._parts = parts
         self._answered: dict[Callable[[FittedStudy], Any], Any] = {}
 
     def once(self, answer: Callable[[FittedStudy], T]) -> T:
@@ -276,7 +278,7 @@ class _Reduced(NamedTuple):
     """One complete iteration of each cell that represents a run."""
 
 
-def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame, runs: pd.DataFrame) -> _Reduced:
+def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.DataFrame) -> _Reduced:
     """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are complete."""
     visits = disturbances.with_sentinel(visits)
     in_full = median_iterations.cells_of_runs(runs)
@@ -295,24 +297,28 @@ def _reduced(parts: Iterable[Mapping[str, pd.DataFrame]], visits: pd.DataFrame, 
     )
 
 
-def _part(
-    part: Mapping[str, pd.DataFrame], visits: pd.DataFrame, in_full: frozenset[str], apart: frozenset[str]
-) -> _Reduced:
-    iterations, layers, intervened = (
-        part[table.name] if names is None else part[table.name][list(names)] for table, names in COLUMNS.items()
-    )
+def _part(part: Mapping[str, Any], visits: pd.DataFrame, in_full: frozenset[str], apart: frozenset[str]) -> _Reduced:
+    iterations, intervened = (typed(table, part[table.name]) for table in COLUMNS if table not in IN_PIECES)
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
-    good, layers, left_out = (disturbances.without(rows, found) for rows in (iterations, layers, intervened))
-    changed = [
-        over_ranks(rows, layers.iloc[:0]).assign(intervention=name) for name, rows in groups(left_out, "intervention")
-    ]
-    known = reduced_cells(good, layers)
+    good, left_out = (disturbances.without(rows, found) for rows in (iterations, intervened))
+    shown = median_iterations.median_iterations(in_full, good)
+
+    def layers() -> Iterator[pd.DataFrame]:
+        for piece in part[LAYERS.name]:
+            rows = disturbances.without(piece, found)
+            for one in shown:
+                one.add(rows)
+            yield rows
+
+    known = reduced_cells(good, layers())
+    none = LAYERS.schema.empty_table().to_pandas()
+    changed = [over_ranks(rows, none).assign(intervention=name) for name, rows in groups(left_out, "intervention")]
     return _Reduced(
         replace(known, isolated={name: cell for name, cell in known.isolated.items() if name not in apart}),
         found,
         pd.concat(changed) if changed else left_out.iloc[:0],
         disturbances.counts(iterations, found),
         disturbances.kept(iterations, found),
-        median_iterations.median_iterations(in_full, good, layers),
+        shown,
     )

@@ -7,12 +7,14 @@ all layers of all ranks, so that drawings do not grow with the study.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import pandas as pd
 
+from stallpoint.models.base.frames import typed
 from stallpoint.models.base.measured import SERIES, composed, kept, trained
 from stallpoint.models.base.statistics import groups
+from stallpoint.records.tables import LAYERS
 from stallpoint.strategies.presets import NONE
 
 RUN = ("network", "hardware", "sync")
@@ -20,13 +22,26 @@ MAX_RANKS = 16
 """Ranks to keep; if there are more, the slowest."""
 
 
-class MedianIteration(NamedTuple):
+@dataclass
+class MedianIteration:
     """One iteration of a cell."""
 
     ranks: pd.DataFrame
     """A row for each rank, as in `tables.MEDIAN_ITERATIONS`."""
-    layers: pd.DataFrame
-    """A row for each layer of these ranks, as in `tables.LAYERS`."""
+    pieces: list[pd.DataFrame] = field(default_factory=list)
+    """Rows of the layers of these ranks, as far as they were read."""
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """A row for each layer of these ranks, as in `tables.LAYERS`."""
+        return pd.concat(self.pieces)
+
+    def add(self, layers: pd.DataFrame) -> None:
+        """Keep those of the rows that belong to this iteration."""
+        cell, iteration = self.ranks.iloc[0][["cell", "iteration"]]
+        here = (layers["iteration"] == iteration) & layers["rank"].isin(self.ranks["rank"])
+        rows = layers[here]
+        self.pieces.append(typed(LAYERS, rows[rows["cell"] == cell]))
 
 
 def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
@@ -41,22 +56,21 @@ def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
     return frozenset(path for places in runs_of.values() for path in places[min(places)])
 
 
-def median_iterations(cells: frozenset[str], iterations: pd.DataFrame, layers: pd.DataFrame) -> list[MedianIteration]:
-    """Return the median iterations of those `cells` that occur in these tables, which hold complete cells."""
+def median_iterations(cells: frozenset[str], iterations: pd.DataFrame) -> list[MedianIteration]:
+    """Return the median iterations of those `cells` that occur in this table, which holds complete cells."""
     counted = kept(iterations)
-    of_cell = groups(counted[counted["cell"].isin(list(cells))], "cell")
-    return [_median(rows, layers[layers["cell"] == name]) for name, rows in of_cell]
+    return [_median(rows) for _, rows in groups(counted[counted["cell"].isin(list(cells))], "cell")]
 
 
-def _median(iterations: pd.DataFrame, layers: pd.DataFrame) -> MedianIteration:
+def _median(iterations: pd.DataFrame) -> MedianIteration:
     walls = iterations.groupby("iteration")["iteration_time"].max().sort_values(kind="stable")
     chosen = int(walls.index[(len(walls) - 1) // 2])
     ranks = iterations[iterations["iteration"] == chosen]
     first = ranks["start"].min()
     slowest = ranks.nlargest(MAX_RANKS, "iteration_time").sort_values("rank")
-    shown = slowest.assign(start=slowest["start"] - first, wall=walls.loc[chosen], iterations=len(walls))
-    here = layers[(layers["iteration"] == chosen) & layers["rank"].isin(shown["rank"])]
-    return MedianIteration(shown, here)
+    return MedianIteration(
+        slowest.assign(start=slowest["start"] - first, wall=walls.loc[chosen], iterations=len(walls))
+    )
 
 
 def tables(found: Iterable[MedianIteration]) -> tuple[pd.DataFrame | Sequence[dict[str, object]], ...]:
@@ -69,5 +83,7 @@ def tables(found: Iterable[MedianIteration]) -> tuple[pd.DataFrame | Sequence[di
     middle = [
         sorted(of, key=lambda one: one.ranks["wall"].iloc[0])[(len(of) - 1) // 2] for _, of in sorted(runs.items())
     ]
-    ranks, layers = ([one[table] for one in middle] for table in (0, 1))
-    return pd.concat(ranks, ignore_index=True), pd.concat(layers, ignore_index=True)
+    return tuple(
+        pd.concat(frames, ignore_index=True)
+        for frames in ([one.ranks for one in middle], [one.layers for one in middle])
+    )

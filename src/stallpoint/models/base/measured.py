@@ -124,6 +124,22 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     every rank takes as long, while a maximum per iteration would count a late start and the next late end twice. The
     rest of the iteration is then the cost of unequal ranks.
     """
+    return steps_over_ranks(iterations, matrix_seconds(layers))
+
+
+def matrix_seconds(layers: pd.DataFrame) -> pd.DataFrame:
+    """Return the seconds of layers dominated by matrix products, and of the fully connected ones among them, of each
+    kept iteration of each rank."""
+    rows = kept(layers)
+    seconds = rows["forward"] + rows["backward"]
+    types = {"matrix": MATRIX_LAYERS, "fully_connected": (FULLY_CONNECTED,)}
+    of_types = {name: seconds.where(rows["layer_type"].isin(among)) for name, among in types.items()}
+    key = ["cell", "iteration", "rank"]
+    return rows[key].assign(**of_types).groupby(key, as_index=False).sum().astype({"cell": "str"})
+
+
+def steps_over_ranks(iterations: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
+    """Return the same as `over_ranks`; `seconds` as from `matrix_seconds`."""
     frame = kept(iterations)
     typical = frame[~waited_for(frame)]
     reduced = {"communication": "min", "exposed_communication": "min"}
@@ -131,15 +147,12 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     steps = typical.groupby(list(STEP), as_index=False).agg(means)
     steps = steps.merge(frame.groupby(["cell", "iteration"], as_index=False).agg(reduced), on=["cell", "iteration"])
     steps = steps[[*STEP, *TIMES, *READING]]
-    of_layers, ranks = kept(layers), typical.groupby(["cell", "iteration"]).size()
     if len(typical) < len(frame):
-        of_layers = of_layers.merge(typical[["cell", "rank"]].drop_duplicates(), on=["cell", "rank"])
-    for name, types in {"matrix": MATRIX_LAYERS, "fully_connected": (FULLY_CONNECTED,)}.items():
-        rows = of_layers[of_layers["layer_type"].isin(types)]
-        seconds = (rows["forward"] + rows["backward"]).groupby([rows["cell"], rows["iteration"]]).sum()
-        mean = (seconds / ranks).fillna(0.0).rename(name).rename_axis(["cell", "iteration"])
-        steps = steps.merge(mean.reset_index(), on=["cell", "iteration"], how="left")
-    return steps
+        seconds = seconds.merge(typical[["cell", "rank"]].drop_duplicates(), on=["cell", "rank"])
+    ranks = typical.groupby(["cell", "iteration"]).size()
+    sums = seconds.groupby(["cell", "iteration"])[["matrix", "fully_connected"]].sum()
+    of_layers = sums.div(ranks, axis=0).fillna(0.0).rename_axis(["cell", "iteration"])
+    return steps.merge(of_layers.reset_index(), on=["cell", "iteration"], how="left")
 
 
 def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.models.base.lagging import OWN, waited_for
 from stallpoint.models.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootstrap, visits_of
 from stallpoint.records.tables import PHASES
 
+Places: TypeAlias = npt.NDArray[np.intp]
 _STEP = ["cell", "repeat", "visit", "iteration"]
 _OF_ITERATIONS = [*_STEP, "rank", *PHASES, "communication", "iteration_time"]
-_OF_LAYERS = [
+OF_LAYERS = [
     "iteration", "rank", "layer_index", "bucket", "all_reduce_start", "all_reduce_end", "gather_start", "gather_end",
 ]  # fmt: skip
-"""Columns read here: to choose rows of all others, names among them, took most of the time."""
+"""Columns of layers that `Messages` reads: to choose rows of all others, names among them, took most of the time."""
 
 
 @dataclass(frozen=True)
@@ -77,53 +80,124 @@ class Sending:
         return [[layer for layer in reversed(range(count)) if self.by_layer[layer] == one] for one in message_numbers]
 
 
-def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
-    """Reduce the rows of a cell, without warm-up; empty without communication."""
-    iterations, layers = iterations[_OF_ITERATIONS], layers[_OF_LAYERS]
-    layout_of_step = _bucket_layouts(layers[layers["rank"] == 0])
-    ((commonest, _),) = Counter(layout_of_step.values()).most_common(1)
-    if max(commonest) < 0:
-        return None
-    chosen = [step for step, layout in layout_of_step.items() if layout == commonest]
-    iterations, layers = (frame[frame["iteration"].isin(chosen)] for frame in (iterations, layers))
-    steps, ranks = np.unique(iterations["iteration"]), np.unique(iterations["rank"])
-    at = np.searchsorted(steps, iterations["iteration"]), np.searchsorted(ranks, iterations["rank"])
+class Messages:
+    """Messages of a cell, from rows of its layers that come in any number of pieces, each with all layers of an
+    iteration of a rank.
 
-    def of_ranks(rows: pd.Series[float]) -> Reals:
-        """Return a value for each row of `iterations`, [steps, ranks]; not a number where a rank has no row."""
-        found = np.full((len(steps), len(ranks)), np.nan)
-        found[at] = rows
+    What is kept grows with iterations x ranks and with iterations x messages, not with the product of all three.
+    """
+
+    def __init__(self, iterations: pd.DataFrame) -> None:
+        """`iterations` are the rows of the cell, without warm-up."""
+        self._iterations = iterations[_OF_ITERATIONS]
+        self._steps, self._ranks = np.unique(iterations["iteration"]), np.unique(iterations["rank"])
+        self._at = self._places(iterations)
+        self._begin = self._of_ranks(["data_wait", "host_to_device", "forward"])
+        self._until = self._begin + self._of_ranks(["backward"])
+        self._in_flight = np.full(self._begin.shape, np.nan)
+        self._reduced, self._gathered = _OnLast(len(self._steps), 2), _OnLast(len(self._steps), 1)
+        self._layouts: dict[int, tuple[int, ...]] = {}
+
+    def add(self, layers: pd.DataFrame) -> None:
+        """Take some of the cell's rows of layers, without warm-up."""
+        layers = layers[layers["iteration"].isin(self._steps) & layers["rank"].isin(self._ranks)]
+        self._layouts |= _bucket_layouts(layers[layers["rank"] == 0])
+        layers = layers[layers["bucket"] >= 0]
+        step, rank, start, end = self._spans(layers, "all_reduce")
+        until = np.minimum(end, self._until[step, rank][:, None])
+        co_running = np.maximum(until - np.maximum(start, self._begin[step, rank][:, None]), 0.0)
+        communicated = np.isfinite(end).any(axis=-1)
+        self._in_flight[step, rank] = np.where(communicated, np.nansum(co_running, axis=-1), np.nan)
+        self._reduced.add(step, end - start, co_running)
+        self._reduced.sent(self._places(layers)[0], layers["bucket"])
+        gathers = layers[layers["gather_end"].notna()]
+        step, _, start, end = self._spans(gathers, "gather")
+        self._gathered.add(step, end - start)
+        self._gathered.sent(self._places(gathers)[0], gathers["bucket"])
+
+    def sending(self) -> Sending | None:
+        """Reduce what was taken; empty without communication."""
+        layouts = Counter(self._layouts[step] for step in sorted(self._layouts))
+        commonest = max(layouts, key=layouts.__getitem__, default=(-1,))
+        if max(commonest) < 0:
+            return None
+        chosen = np.isin(self._steps, [step for step, layout in self._layouts.items() if layout == commonest])
+        rows = chosen[self._at[0]]
+        iterations = self._iterations[rows]
+        lags = waited_for(iterations)
+        typical = ~np.isin(self._ranks, iterations["rank"][lags])
+        # As in `measured.over_ranks`: the rank that arrives last waits for no other.
+        means = {name: _mean(self._of_ranks([name])[:, typical]) for name in PHASES}
+        means["exposed_communication"] = np.fmin.reduce(self._of_ranks(["exposed_communication"]), axis=1)
+        values = {
+            **{name: means[name] for name in ("forward", "backward", "update")},
+            "waiting": means["data_wait"],
+            "in_flight": np.nan_to_num(_mean(self._in_flight)),
+            "straggling": np.maximum(_mean(self._of_ranks(["iteration_time"])) - sum(means.values()), 0.0),
+        }
+        own = self._of_ranks(OWN)
+        mean = _mean(own[:, typical])[:, None]
+        labels = self._iterations[_STEP].drop_duplicates("iteration").sort_values("iteration", ignore_index=True)
+        return Sending(
+            by_layer=tuple(int(message) for message in commonest),
+            steps=labels.assign(**values)[chosen].reset_index(drop=True),
+            collectives=np.hstack(self._reduced.values(chosen)),
+            gathers=self._gathered.values(chosen)[0],
+            leads=((own - mean) / mean)[self._at][rows][lags if lags.any() else slice(None)],
+            ranks=iterations["rank"].nunique(),
+        )
+
+    def _places(self, rows: pd.DataFrame) -> tuple[Places, Places]:
+        return np.searchsorted(self._steps, rows["iteration"]), np.searchsorted(self._ranks, rows["rank"])
+
+    def _of_ranks(self, names: Sequence[str]) -> Reals:
+        """Return the sum of these columns, [steps, ranks]; not a number where a rank has no row."""
+        found = np.full((len(self._steps), len(self._ranks)), np.nan)
+        found[self._at] = self._iterations[[*names]].sum(axis=1, skipna=len(names) > 1)
         return found
 
-    lags = waited_for(iterations)
-    typical = ~np.isin(ranks, iterations["rank"][lags])
-    parts = {name: of_ranks(iterations[name]) for name in PHASES}
-    own = of_ranks(iterations[list(OWN)].sum(axis=1))
-    begin = of_ranks(iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1))
-    layers = layers[layers["iteration"].isin(steps) & layers["rank"].isin(ranks)]
-    start, end = _spans(layers, "all_reduce", steps, ranks)
-    until = np.minimum(end, (begin + parts["backward"])[..., None])
-    co_running = np.maximum(until - np.maximum(start, begin[..., None]), 0.0)
-    communicated = np.isfinite(end).any(axis=-1)
-    # As in `measured.over_ranks`: the rank that arrives last waits for no other.
-    means = {name: _mean(of[:, typical]) for name, of in parts.items()}
-    means["exposed_communication"] = np.fmin.reduce(parts["exposed_communication"], axis=1)
-    values = {
-        **{name: means[name] for name in ("forward", "backward", "update")},
-        "waiting": means["data_wait"],
-        "in_flight": np.nan_to_num(_mean(np.where(communicated, np.nansum(co_running, axis=-1), np.nan))),
-        "straggling": np.maximum(_mean(of_ranks(iterations["iteration_time"])) - sum(means.values()), 0.0),
-    }
-    mean = _mean(own[:, typical])
-    labels = iterations[_STEP].drop_duplicates("iteration").sort_values("iteration", ignore_index=True)
-    return Sending(
-        by_layer=tuple(int(message) for message in commonest),
-        steps=labels.assign(**values),
-        collectives=np.hstack(_on_last(end - start, end - start, co_running)),
-        gathers=_gathers(layers, steps, ranks),
-        leads=((own - mean[:, None]) / mean[:, None])[at][lags if lags.any() else slice(None)],
-        ranks=len(ranks),
-    )
+    def _spans(self, layers: pd.DataFrame, what: str) -> tuple[Places, Places, Reals, Reals]:
+        """Return steps and ranks, and begin and end of the operation ``what`` of each message of them, [steps of ranks,
+        messages]; not a number without one."""
+        step, rank = self._places(layers)
+        known, row = np.unique(step * len(self._ranks) + rank, return_inverse=True)
+        at = row, layers["bucket"].to_numpy()
+        begin, end = (np.full((len(known), 1 + at[1].max(initial=-1)), np.nan) for _ in range(2))
+        np.fmin.at(begin, at, layers[f"{what}_start"].to_numpy(dtype=np.float64))
+        np.fmax.at(end, at, layers[f"{what}_end"].to_numpy(dtype=np.float64))
+        return *np.divmod(known, max(1, len(self._ranks))), begin, end
+
+
+class _OnLast:
+    """Values of each message on the rank that arrives last and waits for no other, whose messages take the fewest
+    seconds."""
+
+    def __init__(self, steps: int, values: int) -> None:
+        self._total = np.full(steps, np.inf)
+        self._sent = np.zeros((steps, 0), dtype=np.bool_)
+        self._values = np.zeros((values, steps, 0))
+
+    def add(self, step: Places, *values: Reals) -> None:
+        """Take `values` [steps of ranks, messages], seconds first; those of a step in the order of ranks."""
+        wider = max(0, values[0].shape[1] - self._sent.shape[1])
+        self._sent = np.pad(self._sent, ((0, 0), (0, wider)))
+        self._values = np.pad(self._values, ((0, 0), (0, 0), (0, wider)))
+        total = np.where(np.isfinite(values[0]).any(axis=-1), np.nansum(values[0], axis=-1), np.inf)
+        order = np.lexsort((total, step))
+        first = order[np.unique(step[order], return_index=True)[1]]
+        last = first[total[first] < self._total[step[first]]]
+        self._total[step[last]] = total[last]
+        for kept, of in zip(self._values, values, strict=True):
+            kept[step[last]] = 0.0
+            kept[step[last], : of.shape[1]] = np.nan_to_num(of[last])
+
+    def sent(self, step: Places, bucket: pd.Series[int]) -> None:
+        """Take which messages there are."""
+        self._sent[step, bucket] = True
+
+    def values(self, chosen: npt.NDArray[np.bool_]) -> list[Reals]:
+        """Return the values of the `chosen` steps, each [steps, messages]; 0 where a message is not sent."""
+        return [*self._values[:, chosen][:, :, self._sent[chosen].any(axis=0)]]
 
 
 def _bucket_layouts(layers: pd.DataFrame) -> dict[int, tuple[int, ...]]:
@@ -166,33 +240,3 @@ def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatte
         leads=np.concatenate([cell.leads for cell in cells]),
         ranks=cells[0].ranks,
     )
-
-
-def _spans(layers: pd.DataFrame, what: str, steps: Reals, ranks: Reals) -> tuple[Reals, Reals]:
-    """Return begin and end of the operation ``what`` of each message, [steps, ranks, messages]; not a number without
-    one."""
-    rows = layers[layers["bucket"] >= 0]
-    message_numbers = np.unique(rows["bucket"])
-    keys = zip(("iteration", "rank", "bucket"), (steps, ranks, message_numbers), strict=True)
-    index = tuple(np.searchsorted(known, rows[name]) for name, known in keys)
-    begin, end = (np.full((len(steps), len(ranks), len(message_numbers)), np.nan) for _ in range(2))
-    np.fmin.at(begin, index, rows[f"{what}_start"].to_numpy(dtype=np.float64))
-    np.fmax.at(end, index, rows[f"{what}_end"].to_numpy(dtype=np.float64))
-    return begin, end
-
-
-def _on_last(seconds: Reals, *values: Reals) -> list[Reals]:
-    """Return `values` [steps, ranks, messages] on the rank that arrives last and waits for no other, whose messages
-    take the fewest `seconds`.
-
-    [steps, messages]; 0 where it has none.
-    """
-    total = np.where(np.isfinite(seconds).any(axis=-1), np.nansum(seconds, axis=-1), np.inf)
-    last = total.argmin(axis=1)[:, None, None]
-    return [np.nan_to_num(np.take_along_axis(of, last, axis=1)[:, 0]) for of in values]
-
-
-def _gathers(layers: pd.DataFrame, steps: Reals, ranks: Reals) -> Reals:
-    """Return the all-gathers before the forward pass, [steps, messages], on the rank that arrives last."""
-    begin, end = _spans(layers[layers["gather_end"].notna()], "gather", steps, ranks)
-    return _on_last(end - begin, end - begin)[0]

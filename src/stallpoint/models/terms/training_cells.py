@@ -1,8 +1,8 @@
 """Training cells reduced to what models need: records of any length are read a few cells at a time.
 
-Rows of layers are by far the most: layers x iterations x ranks of every cell. Models need them whole of no cell: their
-sum over ranks (`over_ranks`), each layer of every iteration of one worker alone, the messages that several workers
-sent, and means of rank 0.
+Rows of layers are by far the most: layers x iterations x ranks of every cell. Models need them complete of no cell:
+their sums in each iteration of a rank (`matrix_seconds`), each layer of every iteration of one isolated worker, the
+messages of the rank that waits least (`Messages`), and means of rank 0. So they are read in pieces, once.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from stallpoint.errors import InputError
 from stallpoint.models.base.frames import refuse
-from stallpoint.models.base.measured import POINT, STEP, kept, over_ranks
+from stallpoint.models.base.measured import POINT, STEP, kept, matrix_seconds, steps_over_ranks
 from stallpoint.models.base.statistics import Reals, groups
-from stallpoint.models.terms.observed import Sending, sending
+from stallpoint.models.terms.observed import OF_LAYERS, Messages, Sending
 from stallpoint.records import tables as records
 from stallpoint.records.tables import INTERVENED, ITERATIONS, LAYERS, Table
 
@@ -31,6 +32,9 @@ COLUMNS: Mapping[Table, Sequence[str] | None] = {
     INTERVENED: None,
 }  # fmt: skip
 """Tables that grow with iterations, ranks and layers, and the columns read of each (None: all)."""
+IN_PIECES: Mapping[Table, Sequence[str]] = {LAYERS: ("cell", "rank", "iteration")}
+"""Tables of which a single cell may not fit into memory: its rows come in pieces (`parquet.cells_at_once`). A piece has
+all rows with equal values in these columns."""
 LAYER = tuple(column.name for column in records.LAYER)
 OF_RANK = ("forward", "backward", "all_reduce_start", "all_reduce_end")
 """Columns of a layer that are measured on rank 0."""
@@ -90,23 +94,64 @@ class TrainingCells:
         )
 
 
-def reduced_cells(iterations: pd.DataFrame, layers: pd.DataFrame) -> TrainingCells:
-    """Reduce rows of these tables, all of the same cells; raise `InputError` for a time below 0."""
-    refuse(layers, "layers", ["forward", "backward"], may_lack=True)
+def reduced_cells(iterations: pd.DataFrame, layers: Iterable[pd.DataFrame]) -> TrainingCells:
+    """Reduce rows of these tables, all of the same cells; raise `InputError` for a time below 0.
+
+    `layers` come in pieces as described in `IN_PIECES`.
+    """
     refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
-    counted, of_layers = kept(iterations), kept(layers)
-    of_cell = dict(groups(of_layers, "cell"))
-    named = iterations.drop_duplicates("cell").set_index("cell")["network"]
-    first = {str(named[cell]): rows for cell, rows in reversed(of_cell.items()) if cell in named}
-    cells = [(name, rows, of_cell[name]) for name, rows in groups(counted, "cell") if name in of_cell]
-    communicating = {name: sending(rows, there) for name, rows, there in cells if rows["ranks"].iloc[0] > 1}
-    return TrainingCells(
-        steps=over_ranks(counted, of_layers),
-        networks={network: _layers(rows) for network, rows in first.items()},
-        isolated={name: _isolated(name, rows, there) for name, rows, there in cells if rows["ranks"].iloc[0] == 1},
-        sending={name: cell for name, cell in communicating.items() if cell is not None},
-        first_ranks=_first_ranks(counted, of_layers),
+    counted = kept(iterations)
+    of_cell = dict(groups(counted, "cell"))
+    messages = {name: Messages(rows) for name, rows in of_cell.items() if rows["ranks"].iloc[0] > 1}
+    isolated: dict[str, list[pd.DataFrame]] = {}
+    begin = counted.loc[counted["rank"] == 0, ["cell", "iteration"]].assign(
+        begin=counted[["data_wait", "host_to_device", "forward"]].sum(axis=1)
     )
+    described, of_first_ranks, sums, seconds = [], [], [], []
+    for piece in layers:
+        refuse(piece, "layers", ["forward", "backward"], may_lack=True)
+        rows = kept(piece)
+        described.append(_described(rows))
+        seconds.append(matrix_seconds(rows))
+        of_rank = rows[rows["rank"] == 0].astype({"cell": "str"})
+        of_first_ranks.append(_described(of_rank))
+        sums.append(_sums(begin, of_rank))
+        for name, there in groups(rows[["cell", "forward", "backward", *OF_LAYERS]], "cell"):
+            if name in messages:
+                messages[name].add(there)
+            elif name in of_cell:
+                times = there.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
+                isolated.setdefault(name, []).append(times)
+    _check_together(seconds)
+    named = iterations.drop_duplicates("cell").set_index("cell")["network"]
+    of_networks = reversed([*groups(_described(pd.concat(described)), "cell")])
+    first = {str(named[cell]): rows for cell, rows in of_networks if cell in named}
+    sending = {name: found for name, of in messages.items() if (found := of.sending()) is not None}
+    return TrainingCells(
+        steps=steps_over_ranks(counted, pd.concat(seconds)),
+        networks={network: _layers(rows) for network, rows in first.items()},
+        isolated={name: _isolated(name, of_cell[name], pd.concat(times)) for name, times in sorted(isolated.items())},
+        sending=sending,
+        first_ranks=_first_ranks(counted, _described(pd.concat(of_first_ranks)), pd.concat(sums)),
+    )
+
+
+def _check_together(seconds: Sequence[pd.DataFrame]) -> None:
+    """Raise `InputError` if several pieces have rows of one iteration of a rank."""
+    key = ["cell", "iteration", "rank"]
+    rows = pd.concat([piece[key] for piece in seconds])
+    if (twice := rows.duplicated()).any():
+        cell, iteration, rank = rows[twice].iloc[0]
+        raise InputError(
+            f"layers: rows of iteration {iteration} of rank {rank} of cell {cell} do not follow each other; measure "
+            "the cell again or leave it out"
+        )
+
+
+def _described(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the first row of each layer of each cell."""
+    found = rows[["cell", *LAYER]].drop_duplicates(["cell", "layer_index"])
+    return found.astype(dict.fromkeys(("cell", "layer", "layer_type"), "str"))
 
 
 def joined(parts: Iterable[TrainingCells]) -> TrainingCells:
@@ -133,9 +178,11 @@ def _layers(rows: pd.DataFrame) -> Layers:
     )
 
 
-def _isolated(name: str, iterations: pd.DataFrame, layers: pd.DataFrame) -> MeasuredBatch:
-    table = layers.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
-    rows = iterations.set_index("iteration").reindex(table.index)
+def _isolated(name: str, iterations: pd.DataFrame, times: pd.DataFrame) -> MeasuredBatch:
+    """`times` have a row for each iteration, and columns of `MeasuredBatch.seconds`."""
+    both = [("forward", "backward"), sorted(set(times.columns.get_level_values(1)))]
+    times = times.sort_index().reindex(columns=pd.MultiIndex.from_product(both))
+    rows = iterations.set_index("iteration").reindex(times.index)
     first = iterations.iloc[0]
     return MeasuredBatch(
         name=name,
@@ -145,22 +192,21 @@ def _isolated(name: str, iterations: pd.DataFrame, layers: pd.DataFrame) -> Meas
         prefetch=int(first["prefetch"]),
         worker_batch=int(first["worker_batch"]),
         repeat=int(first["repeat"]),
-        seconds=np.hstack([table.to_numpy(), rows[list(TOTALS)].to_numpy()]),
+        seconds=np.hstack([times.to_numpy(), rows[list(TOTALS)].to_numpy()]),
         visits=tuple(rows["visit"]),
     )
 
 
-def _first_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    begin = iterations[["data_wait", "host_to_device", "forward"]].sum(axis=1)
-    steps = iterations.loc[iterations["rank"] == 0, ["cell", "iteration"]].assign(begin=begin)
-    rows = layers[layers["rank"] == 0].merge(steps, on=["cell", "iteration"])
-    key = ["cell", "layer_index"]
-    values = rows[key].assign(
-        forward=rows["forward"],
-        backward=rows["backward"],
-        all_reduce_start=rows["all_reduce_start"] - rows["begin"],
-        all_reduce_end=rows["all_reduce_end"] - rows["begin"],
-    )
-    means = values.groupby(key, as_index=False).mean()
+def _sums(begin: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
+    """Return sum and count of each of `OF_RANK` for each layer of each cell, all-reduces since `begin`."""
+    rows = layers[["cell", "layer_index", "iteration", *OF_RANK]].merge(begin, on=["cell", "iteration"])
+    for name in ("all_reduce_start", "all_reduce_end"):
+        rows[name] -= rows["begin"]
+    return rows.groupby(["cell", "layer_index"])[list(OF_RANK)].agg(["sum", "count"])
+
+
+def _first_ranks(iterations: pd.DataFrame, described: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
+    totals = sums.groupby(level=[0, 1]).sum()
+    means = totals.xs("sum", axis=1, level=1) / totals.xs("count", axis=1, level=1)
     points = iterations.drop_duplicates("cell")[["cell", *POINT]]
-    return points.merge(rows.drop_duplicates(key)[["cell", *LAYER]], on="cell").merge(means, on=key)
+    return points.merge(described, on="cell").merge(means.reset_index(), on=["cell", "layer_index"])
