@@ -54,6 +54,7 @@ class Clusters:
     def __init__(self, folder: Path) -> None:
         self.programs = folder / "slurm-programs"
         fake_slurm.install(self.programs)
+        (folder / "checkout").mkdir()
         self.study = Checkout(folder / "checkout", STUDY)
         (self.study.folder / "mine.py").write_text(WAITING)
         with (self.study.folder / "src/stallpoint/slurm/slurm_queue.py").open("a") as queue:
