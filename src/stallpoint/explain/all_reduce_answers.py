@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import median
@@ -19,6 +19,7 @@ FLOOR_SECONDS = 1e-3
 EQUAL = 0.05
 BREAK = 1.5
 """Factor by which bandwidth falls from one size to a larger one where something breaks."""
+START = "the start of the same run with NCCL_DEBUG=INFO: it names transport, NICs and channels"
 LARGE, ENOUGH = 1 << 20, 16 << 20
 """Bytes from which on messages show bandwidth, and from which on that can be all that a link carries."""
 
@@ -126,8 +127,11 @@ def measured(runs: Sequence[AllReduceRun]) -> list[Measured]:
     return [Measured(found) for _, found in sorted(by_program.items(), key=lambda one: one[0][1:])]
 
 
-def answers(runs: Sequence[AllReduceRun], *, link: str = "", expected: LinkRate | None = None) -> Iterator[Finding]:
-    """Yield a finding for each number of ranks; `expected` is what a log of NCCL says of the NICs."""
+def answers(
+    runs: Sequence[AllReduceRun], *, link: str = "", expected: LinkRate | None = None, logged: bool = False
+) -> Iterator[Finding]:
+    """Yield a finding for each number of ranks; `expected` is what a log of NCCL says of the NICs, where one is there
+    (`logged`)."""
     every = measured(runs)
     single = [one for one in every if one.hosts == 1 and one.ranks]
     for one in every:
@@ -137,7 +141,8 @@ def answers(runs: Sequence[AllReduceRun], *, link: str = "", expected: LinkRate 
             else (inside_node(one.device) if one.hosts == 1 and not _one_device(one) else expected)
         )
         inside = max((other.best for other in single if other is not one), default=0.0)
-        yield _finding(one, of_link, inside if one.hosts and one.hosts > 1 else 0.0)
+        found = _finding(one, of_link, inside if one.hosts and one.hosts > 1 else 0.0)
+        yield replace(found, ask=tuple(ask for ask in found.ask if ask != START)) if logged else found
 
 
 def _one_device(one: Measured) -> bool:
@@ -186,7 +191,7 @@ def _finding(one: Measured, expected: LinkRate | None, inside: float) -> Finding
                     expected.source,
                 )
             )
-            asks.append("the start of the same run with NCCL_DEBUG=INFO: it names transport, NICs and channels")
+            asks.append(START)
     else:
         near = nearest(got)
         if near:

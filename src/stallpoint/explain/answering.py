@@ -172,7 +172,7 @@ def _of_all_reduces(found: Found, options: Options) -> Iterator[Finding]:
             run.ranks = options.workers[0]
     logs: list[NcclLog] = [log for _, log in found.of("nccl-debug")]
     expected = next((of for log in logs if (of := nccl_answers.rate_of(log))), None)
-    yield from all_reduce_answers.answers(runs, link=options.link, expected=expected)
+    yield from all_reduce_answers.answers(runs, link=options.link, expected=expected, logged=bool(logs))
 
 
 def _of_nccl(found: Found, _: Options) -> Iterator[Finding]:

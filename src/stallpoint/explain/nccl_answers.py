@@ -27,7 +27,7 @@ def answer(name: str, log: NcclLog) -> Finding:
     between = _crosses(log)
     ranks = f", {log.ranks} ranks" if log.ranks else ""
     subject = f"NCCL in {name}{ranks}" + (f" on {len(log.hosts)} nodes" if len(log.hosts) > 1 else "")
-    path = log.network or next(iter(log.via), "")
+    path = log.via.most_common(1)[0][0] if _inside(log) else log.network or next(iter(log.via), "")
     asks = []
     if not path:
         headline = "it does not say which network is used"
@@ -63,13 +63,25 @@ def _crosses(log: NcclLog) -> bool:
     return any(via.startswith("NET") for via in log.via)
 
 
+def _inside(log: NcclLog) -> bool:
+    """Return whether all ranks are connected without a network."""
+    return bool(log.via) and not _crosses(log) and len(log.members) >= log.ranks > 0
+
+
 def _at(log: NcclLog, name: str) -> str:
     return f"line {log.lines[name]}: " if name in log.lines else ""
 
 
 def _causes(log: NcclLog) -> Iterator[Cause]:
     settings = log.settings
-    socket = "socket" in log.network.lower() or any("Socket" in via for via in log.via)
+    socket = not _inside(log) and ("socket" in log.network.lower() or any("Socket" in via for via in log.via))
+    other = bool(log.provider) and not log.provider.startswith("efa")
+    if other:
+        yield Cause(
+            "provider",
+            f"{_at(log, 'provider')}the plugin's provider is {log.provider}, not efa: all that crosses nodes goes "
+            "through the kernel's TCP; FI_PROVIDER=efa, an instance and a container with EFA devices (fi_info -p efa)",
+        )
     if settings.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
         yield Cause(
             "ib_disabled",
@@ -112,7 +124,7 @@ def _causes(log: NcclLog) -> Iterator[Cause]:
             f"{_at(log, 'NCCL_IB_HCA')}NCCL_IB_HCA={chosen} leaves one NIC ({log.ports[0]}); unset it where the node "
             "has more",
         )
-    if log.gdr is False and not socket:
+    if log.gdr is False and not socket and not other:
         yield Cause(
             "no_gpudirect",
             "GPUDirect RDMA is off: messages go through the host's memory; load nvidia-peermem (or a kernel "

@@ -41,7 +41,11 @@ class NcclLog:
     lines: dict[str, int] = field(default_factory=dict)
     """Line of the first mention of each fact."""
     algorithms: Counter[str] = field(default_factory=Counter)
+    members: set[int] = field(default_factory=set)
+    """Ranks that channels connect."""
     no_device: bool = False
+    provider: str = ""
+    """Libfabric's, where a plugin uses it: ``efa``, ``tcp``."""
     efa_nics: int = 0
     version: str = ""
     warnings: list[str] = field(default_factory=list)
@@ -87,12 +91,14 @@ def _facts(log: NcclLog, text: str, level: str) -> Iterator[str]:
     if re.match(r"NET/Socket\s*: Using", text):
         log.interfaces = list(dict.fromkeys([*log.interfaces, *(name for _, name, _ in _INTERFACE.findall(text))]))
         yield "interfaces"
-    if efa := re.search(r"NET/OFI Selected [Pp]rovider is (\w+).*?\(found (\d+) nics\)", text):
-        log.network, log.efa_nics = log.network or efa[1], int(efa[2])
-        yield "network"
+    if libfabric := re.search(r"NET/OFI Selected [Pp]rovider is ([\w;]+).*?\(found (\d+) nics\)", text):
+        log.provider, nics = libfabric[1], int(libfabric[2])
+        log.network, log.efa_nics = log.network or log.provider, nics if log.provider.startswith("efa") else 0
+        yield "provider"
     if speed := re.search(r"\bspeed=(\d+)", text):
         log.speeds.append(int(speed[1]) * 1e6 / 8)
     if channel := _CHANNEL.search(text):
+        log.members |= {int(channel[1]), int(channel[2])}
         path = channel[3].split("/")
         log.via["/".join(path[:2]) if path[0] == "NET" else path[0]] += 1
         if path[0] == "NET" and path[1] == "IB":

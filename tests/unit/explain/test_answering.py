@@ -208,6 +208,22 @@ def test_nccl_says_which_path_it_takes_and_what_it_leaves_idle(tmp_path: Path) -
     every = "".join(channel.replace("NET/IB/0", f"NET/IB/{at}") for at in range(4))
     (good,) = answers(tmp_path, f"{start}{lead}Using network IB\n{every}")
     assert names(good) == []
+    (efa,) = answers(tmp_path, f"{lead}NET/OFI Selected Provider is efa (found 4 nics)\n{channel}")
+    (tcp,) = answers(tmp_path, f"{lead}NET/OFI Selected Provider is tcp (found 2 nics)\n{channel}")
+    assert (names(efa), names(tcp)) == ([], ["provider"])
+    assert tcp.causes[0].words.startswith("line 1: the plugin's provider is tcp")
+
+
+def test_a_network_that_nothing_crosses_is_no_cause(tmp_path: Path) -> None:
+    lead = "n1:7:9 [0] NCCL INFO "
+    start = f"{lead}Using network Socket\n{lead}comm 0x55 rank 0 nranks 2 cudaDev 0 - Init START\n"
+    (node,) = answers(tmp_path, f"{start}{lead}Channel 00 : 0[0] -> 1[1] via P2P/IPC\n")
+    assert names(node) == []
+    assert "path between workers is P2P" in node.words
+    (part,) = answers(
+        tmp_path, f"{start.replace('nranks 2', 'nranks 16')}{lead}Channel 00 : 0[0] -> 1[1] via P2P/IPC\n"
+    )
+    assert names(part) == ["socket"]
 
 
 def test_files_that_belong_together_are_put_together(tmp_path: Path) -> None:
