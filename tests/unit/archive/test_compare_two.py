@@ -57,6 +57,16 @@ def test_a_table_whose_rates_fell_is_slower_and_says_so_by_its_status(
     assert all_of_it["points"] == 3
 
 
+def test_tables_are_read_as_people_write_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, factor in (("old.md", 1.0), ("new.md", 1.2)):
+        rows = [
+            f"| {count} | {factor * (base + extra)} s |" for count, base in ((1, 1), (2, 0.5)) for extra in (0, 0.01)
+        ]
+        (tmp_path / name).write_text("\n".join(["| GPUs | s/iter |", "|---|---|", *rows]))
+    assert main([str(tmp_path / "old.md"), str(tmp_path / "new.md")]) == 1
+    assert "rates · n = 2" in capsys.readouterr().out
+
+
 def test_equal_tables_and_faster_ones_end_with_status_0(tmp_path: Path) -> None:
     old = rates(tmp_path / "old.csv", 1)
     assert main([old, rates(tmp_path / "same.csv", 2)]) == 0
@@ -94,7 +104,8 @@ def test_values_without_repeats_are_refused(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"new": "nothing.csv"}, "a study or an archive is compared with another one"),
+        ({"new": "nothing.csv"}, "nothing.csv: there is no such file, folder or study"),
+        ({"new": "."}, "a study or an archive is compared with another one"),
         ({"pattern": "(?P<speed>x)"}, "names no group"),
         ({"pattern": "step 1[0-9]: (?P<rate>[0-9.]+)"}, "iterations after the warm-up"),
         ({}, "neither a table of rates"),

@@ -220,9 +220,8 @@ def test_a_network_that_nothing_crosses_is_no_cause(tmp_path: Path) -> None:
     (node,) = answers(tmp_path, f"{start}{lead}Channel 00 : 0[0] -> 1[1] via P2P/IPC\n")
     assert names(node) == []
     assert "path between workers is P2P" in node.words
-    (part,) = answers(
-        tmp_path, f"{start.replace('nranks 2', 'nranks 16')}{lead}Channel 00 : 0[0] -> 1[1] via P2P/IPC\n"
-    )
+    larger = start.replace("nranks 2", "nranks 16")
+    (part,) = answers(tmp_path, f"{larger}{lead}Channel 00 : 0[0] -> 1[1] via P2P/IPC\n")
     assert names(part) == ["socket"]
 
 

@@ -25,9 +25,8 @@ from stallpoint.archive.comparison.comparison_page import rows_of as typed_rows
 from stallpoint.archive.comparison.comparison_page import to_data
 from stallpoint.archive.comparison.comparison_words import HEADS, summary, table, to_markdown
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
-from stallpoint.inputs import all_reduce_logs, training_logs
+from stallpoint.inputs import all_reduce_logs, rate_tables, training_logs
 from stallpoint.inputs.documents import Document
-from stallpoint.inputs.rates import REQUIRED, read_rates
 from stallpoint.models.base.measured import POINT
 from stallpoint.records.tables import RUNS
 
@@ -75,6 +74,9 @@ def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) 
     if not any(files):
         return compare(read_results(old, "OLD"), read_results(new, "NEW"), between)
     if not all(files):
+        other = old if files[1] else new
+        if not (Path(other).exists() or Path("results", other).is_dir()):
+            raise InputError(f"{other}: there is no such file, folder or study")
         raise InputError(f"{old} and {new}: a study or an archive is compared with another one, not with a file")
     first, second = (_repeats(Path(given), pattern) for given in (old, new))
     both = paired(first, second, POINT)
@@ -131,13 +133,18 @@ def _repeats(file: Path, pattern: str) -> pd.DataFrame:
         runs = all_reduce_logs.read_runs(document.raw_lines, str(file), format=format)
         rows = [(run.ranks or 1, one) for run in runs for one in run.rows]
         return _visits([(f"all-reduce of {one.message_bytes:,} B", ranks, one.seconds) for ranks, one in rows])
-    if document.lines and all(name in document.lines[0] for name in REQUIRED):
-        rates = read_rates(file).dropna(subset=["samples_per_second"])
-        of_rows = zip(rates["series"], rates["workers"], 1 / rates["samples_per_second"], strict=True)
-        return _visits([(str(series), int(workers), float(seconds)) for series, workers, seconds in of_rows])
+    if rate_tables.recognised(document):
+        rates = rate_tables.read(document)
+        of_rows = [
+            ("rates" if row.series == file.stem else row.series, row.workers, row.value)
+            for row in rates.rows
+            if row.value is not None
+        ]
+        return _visits([(name, workers, value if rates.seconds else 1 / value) for name, workers, value in of_rows])
     raise InputError(
-        f"{file}: neither a table of rates (columns {', '.join(REQUIRED)}) nor a log of training, nccl-tests or OSU; "
-        "describe what an iteration prints by --pattern, such as --pattern '(?P<rate>[0-9.]+) images/s'"
+        f"{file}: neither a table of rates (a column of workers, one of rates or times) nor a log of training, "
+        "nccl-tests or OSU; describe what an iteration prints by --pattern, such as "
+        "--pattern '(?P<rate>[0-9.]+) images/s'"
     )
 
 
