@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import statistics
 import subprocess
@@ -68,8 +69,10 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Timing | Figure], list[st
 # --- planted waits --------------------------------------------------------------------------------
 
 TRACEML = "STALLPOINT_TRACEML"
-WAITS = (0.05, 0.1, 0.2)
-"""Seconds."""
+SEED = "STALLPOINT_WAITS"
+"""Variable with the seed of waits that are drawn."""
+WAITS, DRAWN = (0.05, 0.1, 0.2), (0.045, 0.21)
+"""Seconds; and between which drawn ones are."""
 STEPS = 25
 PHASES = dict(zip(planted_waits.WHERE, ("data_wait", "forward", "backward", "exposed_communication"), strict=True))
 RIGHT, WRONG, UNTOLD = "right", "wrong", "not told"
@@ -78,7 +81,10 @@ Answer = tuple[str | None, int | None]
 
 
 def cases(ranks: int) -> list[str]:
-    """Each wait, on the last rank and on all."""
+    """Each wait, on the last rank and on all; with `SEED` others, on any rank: thresholds were not chosen on them."""
+    if seed := os.environ.get(SEED):
+        draw, ranked = random.Random(int(seed)), product(planted_waits.WHERE, 2 * [*range(ranks)] + ["all"])
+        return [f"{where}:{draw.uniform(*DRAWN):.3f}:{rank}" for where, rank in ranked]
     who = (str(ranks - 1), "all")
     return [f"{where}:{seconds}:{rank}" for where, seconds, rank in product(planted_waits.WHERE, WAITS, who)]
 
