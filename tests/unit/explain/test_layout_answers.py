@@ -104,13 +104,31 @@ def test_layouts_whose_neighbours_are_disturbed_are_predicted_so() -> None:
     assert np.median(np.abs(off[~across])) < 0.05
 
 
-def test_the_layout_for_four_times_as_many_nodes_is_chosen_and_fits_into_memory(tmp_path: Path) -> None:
+def rows(layouts: Layouts) -> str:
+    """Rows without a rate."""
+    columns = (layouts.workers / 8, layouts.data, layouts.pipeline, layouts.tensor, layouts.zero, layouts.micro_batch,
+               layouts.accumulation, layouts.batch)  # fmt: skip
+    lines = (",".join(f"{value:g}" for value in row) for row in zip(*columns, strict=True))
+    return "".join(f"7B,{line},,\n" for line in lines)
+
+
+def test_the_layout_for_twice_as_many_nodes_is_chosen_from_a_shortlist_that_fits_into_memory(
+    tmp_path: Path,
+) -> None:
     layouts = planted()
     seconds, gigabytes = noisy(layouts, disturbed=0.1)
-    (one,) = answers(tmp_path, text(layouts, seconds, gigabytes), workers=(256,))
+    content, there = text(layouts, seconds, gigabytes), candidates(layouts, 128)
+    (among_all,) = answers(tmp_path, content, workers=(128,))
+    assert among_all.verdict == "undecided"
+    fits = truth(there)[1] <= 0.9 * gigabytes.max()
+    best = (there.batch / truth(there)[0])[fits].max()
+    five = among_all.fits.split("; ")
+    assert len(five) == 5
+    assert among_all.ask[0].count(";") == 4
+    # The fastest that fits, and others that are clearly slower.
+    order = np.argsort(there.batch[fits] / truth(there.at(fits))[0])[::-1]
+    (one,) = answers(tmp_path, content + rows(there.at(fits).at(order[::6][:8])))
     assert one.verdict == ""
-    there = candidates(layouts, 256)
-    best = (there.batch / truth(there)[0])[truth(there)[1] <= gigabytes.max()].max()
     assert one.low is not None
     assert one.high is not None
     assert one.value == pytest.approx(best, rel=0.05)
@@ -123,10 +141,7 @@ def test_rows_without_a_rate_are_the_candidates(tmp_path: Path) -> None:
     layouts, asked = planted((1, 2, 4)), planted((8,))
     seconds, gigabytes = noisy(layouts, disturbed=0.1)
     some = asked.at(np.array([0, 9, 30]))
-    rows = [f"7B,8,{d:g},{p:g},{t:g},{z:g},{b:g},{a:g},256,,"
-            for d, p, t, z, b, a in zip(some.data, some.pipeline, some.tensor, some.zero, some.micro_batch,
-                                        some.accumulation, strict=True)]  # fmt: skip
-    (one,) = answers(tmp_path, text(layouts, seconds, gigabytes) + "\n".join(rows))
+    (one,) = answers(tmp_path, text(layouts, seconds, gigabytes) + rows(some))
     best = int(truth(some)[0].argmin())
     assert one.subject == "7B, 64 workers"
     assert one.value == pytest.approx((some.batch / truth(some)[0])[best], rel=0.05)
@@ -136,11 +151,13 @@ def test_rates_that_no_layout_explains_choose_nothing(tmp_path: Path) -> None:
     layouts = planted((1, 2, 4))
     seconds, gigabytes = truth(layouts)
     noise = np.exp(np.random.default_rng(1).normal(0, 1.0, len(seconds)))
-    (one,) = answers(tmp_path, text(layouts, seconds * noise, gigabytes))
+    shortlist = candidates(layouts, 64).at(np.arange(8))
+    (one,) = answers(tmp_path, text(layouts, seconds * noise, gigabytes) + rows(shortlist))
     assert one.verdict == "undecided"
     assert "cannot be told" in one.words
     assert one.value is None
-    assert one.ask[0].startswith("a rate of ")
+    assert one.ask[0].startswith("rates of ")
+    assert "70 % are asked for" in one.beyond
 
 
 def test_few_layouts_and_far_counts_are_refused(tmp_path: Path) -> None:
