@@ -27,6 +27,7 @@ with program(Path(snakemake.log[0])):
         multiply_adds={size["network"][0]: size["multiply_adds"].sum(min_count=1) for size in sizes},
         tokens=snakemake.params.tokens,
         rated=snakemake.params.rated,
+        failures=snakemake.params.failures,
         epoch_samples=snakemake.params.epoch_samples,
         seed=snakemake.params.seed,
     )

@@ -39,6 +39,7 @@ rule fit:
         available=STUDY.available,
         tokens=STUDY.tokens,
         rated=STUDY.rated,
+        failures=STUDY.failures,
         epoch_samples=STUDY.config["epoch_samples"],
         seed=STUDY.config["seed"],
     script:

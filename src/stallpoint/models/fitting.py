@@ -10,9 +10,11 @@ import pandas as pd
 
 from stallpoint.models.answers import (
     amdahl,
+    availability,
     causes,
     comparisons,
     controls,
+    costs,
     feeding,
     fits,
     halvings,
@@ -85,8 +87,8 @@ TERMS = (
 )
 """Tables of the terms of predictions, computed by the rooms below the answers."""
 ANSWERS = (
-    amdahl, causes, comparisons, controls, feeding, fits, halvings, next_cells, remedies, staleness, stalling,
-    time_to_accuracy, utilisation, validation, what_if,
+    amdahl, availability, causes, comparisons, controls, costs, feeding, fits, halvings, next_cells, remedies,
+    staleness, stalling, time_to_accuracy, utilisation, validation, what_if,
 )  # fmt: skip
 """Modules with `QUESTIONS`."""
 QUESTIONS = {question.table.name: question for question in (*TERMS, *(one for at in ANSWERS for one in at.QUESTIONS))}

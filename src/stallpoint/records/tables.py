@@ -1109,7 +1109,7 @@ BREAK_EVEN = _table("""
 """)
 
 UTILISATION = _table("""
-    utilisation: rates of training over the ratings of its hardware, and the cost of an epoch, for measured node counts
+    utilisation: rates of training over the ratings of its hardware, for measured node counts
     + series nodes ranks global_batch worker_batch
     samples_per_second | real± | 1/s    | global mini-batch over the iteration time
     tokens_per_second  | real± | 1/s    | the same of tokens, of networks that take sequences of them
@@ -1119,9 +1119,52 @@ UTILISATION = _table("""
     link               | real± | B/s    | bytes of all gradients, 4 for each, over the time of communication between
         nodes
     link_share         | real± |        | link over rated_gbits of the hardware
-    epoch_time         | real± | s      | time for epoch_samples samples
-    epoch_node_hours   | real± | h      | epoch_time of all nodes
-    epoch_energy       | real± | kWh    | epoch_node_hours by node_watts of the hardware
+""")
+
+_share("""
+    cost:
+    node_hours | real± | h | time of all nodes
+    price      | real± |   | node_hours by price_per_node_hour of the hardware
+""")
+_share_each("""
+    goal | text | | epoch (epoch_samples samples), or a target: its accuracy and training
+""")
+
+COSTS = _table("""
+    costs: what an epoch, or training to a target, costs at each placement of a scaling curve
+    + series nodes ranks global_batch
+    basis  | text  |     | measured or predicted
+    + goal
+    time   | real± | s   | time until the goal is reached
+    + cost
+    energy | real± | kWh | node_hours by node_watts of the hardware
+""")
+
+CHOICES = _table("""
+    choices: number of nodes that is cheapest for models.deadline_hours, or fastest for models.budget
+    + series goal
+    question    | text  |   | cheapest for the deadline, or fastest for the budget
+    limit       | real  |   | the deadline in s, or the budget in the unit of prices; of models.training_epochs
+        epochs or a target
+    basis       | text  |   | points to choose from: measured, or known, with predicted ones
+    verdict     | text  |   | decided, undecided, or none within the limit
+    nodes       | int   |   | nodes of the most probable choice; 0: none
+    ranks       | int   |   | its workers
+    likely      | text  |   | smallest set of worker counts with a total probability of 90 %
+    probability | real  |   | probability of the most probable choice
+    time        | real± | s | its time
+    + cost
+""")
+
+AVAILABILITY = _table("""
+    availability: what failures and checkpoints leave of training at each placement, by failures of the hardware
+    + series nodes ranks
+    basis                 | text  |     | of the iteration time: measured or predicted
+    time_between_failures | real± | s   | mean time between failures of any of the nodes
+    young_interval        | real± | s   | best time between checkpoints, first order (Young 1974)
+    checkpoint_interval   | real± | s   | the same by Daly (2006)
+    productive_share      | real± |     | part of the time that is neither lost nor spent on checkpoints and restarts
+    productive_rate       | real± | 1/s | samples per second times productive_share
 """)
 
 _share("""
@@ -1307,6 +1350,16 @@ ACCURACY_STALLING = _table("""
     largest_considered | int |  | largest worker count with a known time; 0: no two of them
 """)
 
+AVAILABILITY_STALLING = _table("""
+    availability_stalling: how many workers: where samples per second, less what failures and checkpoints take, stop
+        rising
+    + series stall
+    largest_considered     | int   |  | largest worker count of a known doubling
+    without_failures       | text  |  | the verdict for throughput alone, of the same doublings
+    without_failures_ranks | int   |  | worker count of that verdict
+    failure_limit          | real± |  | nodes from which failures alone make a doubling gain too little
+""")
+
 _share("""
     served:
     + network hardware storage sync batch nodes workers_per_node ranks
@@ -1338,8 +1391,9 @@ MODEL_TABLES: tuple[Table, ...] = (
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, REMEDIES,
     NEXT_CELLS, STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
-    CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COPY_RATES, BREAK_EVEN,
-    MEMORY, LARGEST_BATCH, FITS, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
+    CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COSTS, CHOICES,
+    AVAILABILITY, AVAILABILITY_STALLING, COPY_RATES, BREAK_EVEN, MEMORY, LARGEST_BATCH, FITS, STEPS_TO_TARGET,
+    NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
     STALENESS_SHARES, WORKER_STALENESS, TARGET_TIMES, TARGET_STALLING, EARLY_STOPPING,
 )  # fmt: skip
 

@@ -75,13 +75,21 @@ class Study:
 
     @property
     def rated(self) -> dict[str, dict[str, float]]:
-        """Ratings of the hardware: ``flops`` of a worker [FLOP/s], ``link`` [B/s] of a node and the ``power`` [W] it
-        draws."""
-        units = {"flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8), "power": ("node_watts", 1.0)}
+        """Ratings of the hardware: ``flops`` of a worker [FLOP/s], ``link`` [B/s] of a node, the ``power`` [W] it draws
+        and its ``price`` for an hour."""
+        units = {
+            "flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8), "power": ("node_watts", 1.0),
+            "price": ("price_per_node_hour", 1.0),
+        }  # fmt: skip
         return {
             name: {what: unit * entry[key] for what, (key, unit) in units.items() if key in entry}
             for name, entry in self.config["hardware"].items()
         }
+
+    @property
+    def failures(self) -> dict[str, dict[str, float]]:
+        """Failures of each hardware entry that says them."""
+        return {name: entry["failures"] for name, entry in self.config["hardware"].items() if "failures" in entry}
 
     @property
     def tokens(self) -> dict[str, int]:

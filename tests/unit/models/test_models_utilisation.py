@@ -7,8 +7,8 @@ from synthetic import NETWORK, Truth, study
 from stallpoint.models.fitting import fit
 from stallpoint.strategies.presets import NONE
 
-WORK, EPOCH, TOKENS = 7.0e8, 500_000, 1024
-RATED = {"flops": 1.0e12, "link": 1.25e9, "power": 400.0}
+WORK, TOKENS = 7.0e8, 1024
+RATED = {"flops": 1.0e12, "link": 1.25e9}
 BYTES = sum(layer.gradient_bytes for layer in NETWORK)
 TRUTH = Truth(NETWORK, noise=0.0)
 
@@ -23,7 +23,6 @@ def rows(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     (network,), (hardware,) = (tables["iterations"][name].unique() for name in ("network", "hardware"))
     found = fit(
         tables, nodes=[], multiply_adds={network: WORK}, tokens={network: TOKENS}, rated={hardware: RATED},
-        epoch_samples=EPOCH,
     )  # fmt: skip
     return found["utilisation"].merge(found["predictions"])
 
@@ -36,14 +35,10 @@ def test_operations_are_those_of_three_forward_passes_over_the_iteration(rows: p
     assert (rows["flops"] <= rows["flops_high"]).all()
 
 
-def test_an_epoch_takes_as_many_iterations_as_it_has_mini_batches(rows: pd.DataFrame) -> None:
-    seconds = EPOCH / rows["global_batch"] * rows["measured_iteration"]
-    assert rows["samples_per_second"].tolist() == pytest.approx((EPOCH / seconds).tolist())
-    assert rows["tokens_per_second"].tolist() == pytest.approx((TOKENS * EPOCH / seconds).tolist())
-    assert rows["epoch_time"].tolist() == pytest.approx(seconds.tolist())
-    hours = seconds * rows["nodes"] / 3600
-    assert rows["epoch_node_hours"].tolist() == pytest.approx(hours.tolist())
-    assert rows["epoch_energy"].tolist() == pytest.approx((hours * 0.4).tolist())
+def test_throughput_is_that_of_whole_mini_batches(rows: pd.DataFrame) -> None:
+    rate = rows["global_batch"] / rows["measured_iteration"]
+    assert rows["samples_per_second"].tolist() == pytest.approx(rate.tolist())
+    assert rows["tokens_per_second"].tolist() == pytest.approx((TOKENS * rate).tolist())
 
 
 def test_a_link_carries_all_gradients_in_the_time_of_communication(rows: pd.DataFrame) -> None:
@@ -57,5 +52,5 @@ def test_a_link_carries_all_gradients_in_the_time_of_communication(rows: pd.Data
 
 def test_what_is_not_rated_or_not_counted_has_no_share(tables: dict[str, pd.DataFrame]) -> None:
     rows = fit(tables, nodes=[])["utilisation"]
-    assert rows[["flops", "flops_share", "link_share", "epoch_energy", "tokens_per_second"]].isna().all(axis=None)
-    assert rows["epoch_time"].notna().all()
+    assert rows[["flops", "flops_share", "link_share", "tokens_per_second"]].isna().all(axis=None)
+    assert rows["samples_per_second"].notna().all()

@@ -137,6 +137,8 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         # the reference, fc7 by name, ideal
         "sgemm": {"symbol": tables["sgemm"]["worker_batch"].nunique(), "line": 3, "area": 1},
         "throughput": {"symbol": 3 * 3, "line": 3 * 2, "area": 3},
+        # of each network: two lines, measured and predicted
+        "costs": {"symbol": 3, "line": 2, "area": 1},
         # on 1, 2 and 4 nodes, of which one sends nothing
         "utilisation": {"symbol": 3 + 2, "line": 2, "rule": 3 + 2},
         # the layers that multiply matrices, and a ceiling
@@ -217,6 +219,7 @@ AXIS_TITLES = {
     "what-if": {"gain on as many nodes (predicted)"},
     "communication": {"nodes", "time in one iteration [s]"},
     "throughput": {"nodes"},
+    "costs": {"node-hours of an epoch", "time of an epoch [h]"},
     "utilisation": {"nodes"},
     "roofline": {"multiply-adds · 2 for each byte of weights [FLOP/B]", "achieved [GFLOP/s]"},
     "all-reduce": {"message size", "time of one all-reduce", "message size / time [GB/s]"},

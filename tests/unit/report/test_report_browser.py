@@ -186,11 +186,11 @@ def test_choosing_changes_cards_charts_and_tables_and_stays_in_the_address(
     drawn(page)
     assert f"{axis}={value}" in page.url
     moved = {name for name in CHARTS if marks(page, name) < everything[name]}
-    # The overlap shows one run at a time, and none of the second storage; throughput and
+    # The overlap shows one run at a time, and none of the second storage; throughput, costs and
     # utilisation only the fastest curves.
     # Of a storage without a fastest curve there are as many panels of others; and of one without weak scaling there
     # are no steps that more workers change.
-    few = {"overlap", "throughput", "utilisation"} | (
+    few = {"overlap", "throughput", "costs", "utilisation"} | (
         {"causes", "communication", "what-if", "time-to-accuracy"} if axis == "storage" else set()
     )
     assert moved | few == set(CHARTS) - unmoved | few

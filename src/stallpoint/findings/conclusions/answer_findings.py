@@ -18,6 +18,7 @@ from stallpoint.findings.conclusions.conclusion_words import (
     probabilities_in_words,
     probable,
 )
+from stallpoint.findings.conclusions.cost_findings import cost_in_words, failures_in_words
 from stallpoint.findings.finding import Finding
 from stallpoint.models.answers.remedies import HELPS, UNDECIDED
 from stallpoint.study.workers import placement_in_words
@@ -25,8 +26,9 @@ from stallpoint.text import interval, number
 
 VERDICT, HEADLINE, RATE, GAIN, WITHHELD, LIKELY = "verdict", "headline", "rate", "gain", "withheld", "most likely"
 LOSS, BEYOND, HELP, FIRST, CURVE = "largest loss", "beyond", "would help", "would help first", "curve"
+COST, FAILURES = "cost", "failures"
 MACHINE, TRUST = "measured on", "trust"
-CARD = (WITHHELD, LIKELY, LOSS, BEYOND, HELP, FIRST, CURVE, MACHINE, TRUST)
+CARD = (WITHHELD, LIKELY, LOSS, BEYOND, COST, FAILURES, HELP, FIRST, CURVE, MACHINE, TRUST)
 """Kinds below the headline of an answer, in order."""
 COMMON = {
     "; workers slow each other down: cores, caches, memory or clock": {"interference", "straggling"},
@@ -59,6 +61,8 @@ def answer_findings(answer: Answer, conclusions: Conclusions) -> dict[str, Findi
             evidence=source,
         ),
         _finding(answer, BEYOND, beyond, verdict=answer["beyond"]["state"], label=where, evidence="predicted"),
+        _finding(answer, COST, cost_in_words(answer, conclusions) if trusted else "", label=COST, evidence=source),
+        _finding(answer, FAILURES, failures_in_words(answer, conclusions) if trusted else "", label=FAILURES),
         _finding(answer, HELP, helps_in_words(answer), label=HELP, evidence="predicted"),
         _finding(answer, FIRST, helps_in_words(answer, limit=1), label=HELP, evidence="predicted"),
         _finding(answer, CURVE, _which(answer), label=CURVE),

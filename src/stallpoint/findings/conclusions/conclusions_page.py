@@ -10,6 +10,8 @@ from stallpoint.findings.claims import claim_words as claims
 from stallpoint.findings.conclusions import target_findings
 from stallpoint.findings.conclusions.answer_findings import (
     BEYOND,
+    COST,
+    FAILURES,
     GAIN,
     HEADLINE,
     HELP,
@@ -42,6 +44,7 @@ def page(conclusions: Conclusions) -> str:
         *_answers(conclusions, found),
         *_listed("Time to accuracy", chain.from_iterable(map(target_findings.lines, conclusions["targets"]))),
         *_listed("Beyond what was measured", _lines(found, BEYOND)),
+        *_listed("Cost, deadlines and failures", chain(_lines(found, COST), _lines(found, FAILURES))),
         *_listed("What would help most", _lines(found, HELP)),
         *_listed("Training data", _data(conclusions)),
         *_listed("External tables", external_lines(conclusions["extrapolations"])),

@@ -78,7 +78,14 @@ class Asked:
     tokens: Mapping[str, int] = field(default_factory=dict)
     """Tokens per sample, by network."""
     rated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Rated quantities, as `utilisation` names them, by hardware."""
+    """Rated quantities, as `utilisation` and `costs` name them, by hardware."""
+    failures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Entries ``failures``, by hardware."""
+    training_epochs: float = 1.0
+    deadline_hours: float | None = None
+    """When as many epochs, or a target, have to be reached."""
+    budget: float | None = None
+    """What they may cost, in the unit of prices."""
     epoch_samples: int = IMAGENET
     seed: int = 0
 

@@ -1,4 +1,4 @@
-"""What training makes of what its hardware is rated for, and what an epoch costs.
+"""What training makes of what its hardware is rated for.
 
 Model FLOP/s utilisation as Chowdhery et al. define it (PaLM, 2022, section 4.1): the operations that the network needs,
 recomputed ones not counted, over what the device is rated for. The share of a link's bandwidth as Shi et al. (2018)
@@ -26,8 +26,8 @@ from stallpoint.records.tables import TRAFFIC, UTILISATION
 
 FLOPS_OF_PASSES = 6
 """Operations of an iteration per multiply-add of a forward pass; the backward pass takes twice as many."""
-FLOPS, LINK, POWER = "flops", "link", "power"
-"""FLOP/s a worker's device is rated for, B/s a node's link is rated for in one direction, W a node draws."""
+FLOPS, LINK = "flops", "link"
+"""FLOP/s a worker's device is rated for, B/s a node's link is rated for in one direction."""
 
 
 def utilisation(fitted: FittedStudy) -> list[dict[str, object]]:
@@ -44,8 +44,6 @@ def _utilised(measured: Measured, networks: Mapping[str, Layers], asked: Asked) 
     flops = work * point.worker_batch / seconds
     sending = measured.parts.communication if point.nodes > 1 else seconds * np.nan
     link = _gradient_bytes(point.network, networks) / _possible(sending)
-    epoch = asked.epoch_samples / throughput
-    node_hours = epoch * point.nodes / 3600
     return {
         **point.labels("global_batch", "worker_batch"),
         **columns("samples_per_second", throughput),
@@ -54,9 +52,6 @@ def _utilised(measured: Measured, networks: Mapping[str, Layers], asked: Asked) 
         **columns("flops_share", flops / rated.get(FLOPS, np.nan)),
         **columns("link", link),
         **columns("link_share", link / rated.get(LINK, np.nan)),
-        **columns("epoch_time", epoch),
-        **columns("epoch_node_hours", node_hours),
-        **columns("epoch_energy", node_hours * rated.get(POWER, np.nan) / 1000),
     }
 
 

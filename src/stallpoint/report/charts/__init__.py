@@ -123,6 +123,14 @@ TOPICS: dict[str, tuple[Chart, ...]] = {
             drawn_by="throughput",
         ),
         Chart(
+            "costs", "Time against cost", ("costs", "predictions"),
+            "The fastest curve of each network: the time of an epoch against its price, or its node-hours where a "
+            "hardware entry has no price_per_node_hour; each point is a number of nodes. Down and to the left is "
+            "better; a line that turns up to the right pays more for no less time. Points with 90 % intervals of the "
+            "time are measured, dashed lines with bands are predicted.",
+            drawn_by="throughput",
+        ),
+        Chart(
             "utilisation", "Use of devices and link", ("utilisation", "predictions"),
             "The fastest curve of each network: a worker's FLOP/s, counting only operations that the network needs, "
             "and the bandwidth of its gradients, their bytes over the time of communication between nodes. In percent "

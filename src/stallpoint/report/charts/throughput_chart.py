@@ -1,4 +1,4 @@
-"""Throughput of each network's fastest curve: its efficiency, cost, use of devices and link; and scaling laws."""
+"""Throughput of each network's fastest curve: efficiency, time and cost, use of devices and link; scaling laws."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from stallpoint.report.charts.labels import (
     leading_first,
     placement_in_words,
     rows,
+    smallest_row,
+    with_interval,
 )
 from stallpoint.report.charts.shapes import Line
 from stallpoint.strategies.presets import NONE
@@ -98,6 +100,45 @@ def _cost_of_a_sample(tables: Tables) -> str:
     return f"{worst['network']}: a sample costs {ratio} times the node-hours at {placement}"
 
 
+def _draw_costs(tables: Tables) -> alt.FacetChart:
+    """Draw time against price, or node-hours, a line for each network in a panel for each hardware entry."""
+    frame, cost = _costs(tables)
+    scale, axis = axes.log10(frame[cost])
+    x = alt.X(f"{cost}:Q", title=f"{COSTS[cost]} of an epoch", scale=scale, axis=axis)
+    tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "basis": "basis",
+            "shown": "time (90 % interval)", "paid": COSTS[cost]}  # fmt: skip
+    return shapes.curves(frame, x, axes.log10_y(axes.reach(frame), "time of an epoch [h]"), tips, colour="network")
+
+
+COSTS = {"price": "price", "node_hours": "node-hours"}
+
+
+def _costs(tables: Tables) -> tuple[pd.DataFrame, str]:
+    """Return the rows of the costs of an epoch, and the column that is known of all: price or node-hours."""
+    leads = _fastest(tables, "costs").query("goal == 'epoch'")
+    cost = "node_hours" if leads["price"].isna().any() else "price"
+    frame = estimate(leads.assign(paid=with_interval(leads, cost)), "time", "h", 1 / 3600)
+    frame = frame.assign(panel=frame["hardware"])
+    return frame.sort_values(["hardware", "network", "basis", "ranks"], kind="stable"), cost
+
+
+def _price_of_speed(tables: Tables) -> str:
+    """Return the measured number of workers with the shortest epoch, against the cheapest one."""
+    frame, cost = _costs(tables)
+    first = frame[frame["basis"] == "measured"]
+    first = first[(first[["network", "hardware"]] == first.iloc[:1][["network", "hardware"]].to_numpy()).all(axis=1)]
+    if len(first) < 2:
+        return ""
+    fast, cheap = smallest_row(first, "value"), smallest_row(first, cost)
+    if fast["ranks"] == cheap["ranks"]:
+        return f"{fast['network']}: an epoch is fastest and cheapest on {placement_in_words(fast)}"
+    times = number(fast[cost] / cheap[cost], 2), number(cheap["value"] / fast["value"], 2)
+    return (
+        f"{fast['network']}: an epoch on {placement_in_words(fast)} costs {times[0]} times as much as on "
+        f"{placement_in_words(cheap)}, and is {times[1]} times as fast"
+    )
+
+
 FLOPS, LINK = "model FLOP/s of a worker", "bandwidth of the gradients"
 USES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
 """Measure -> column, and the unit without a rating."""
@@ -164,5 +205,6 @@ def _draw_laws(tables: Tables) -> alt.FacetChart:
 
 
 throughput = Drawing(_draw_throughput, _cost_of_a_sample)
+costs = Drawing(_draw_costs, _price_of_speed)
 utilisation = Drawing(_draw_utilisation, _least_used)
 scaling_laws = Drawing(_draw_laws)

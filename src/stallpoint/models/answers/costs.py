@@ -1,0 +1,175 @@
+"""What training costs on each number of nodes, and which number is cheapest for a deadline or fastest for a budget.
+
+Time, node-hours, energy and price of an epoch follow from throughput, those of a target from the steps to it. A choice
+among numbers of nodes is made in each replicate: the cheapest of those within the deadline, or the fastest of those
+within the budget. It is *decided* where one number wins in `INTERVAL` of the replicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from stallpoint.models.answers.fitted import FittedStudy, Question
+from stallpoint.models.answers.time_to_accuracy import matched
+from stallpoint.models.base.measured import SERIES, Measured, Point
+from stallpoint.models.base.statistics import INTERVAL, Ensemble, Reals, columns_of, is_duration
+from stallpoint.models.iteration.curve import Basis, Predicted
+from stallpoint.records.tables import CHOICES, COSTS
+
+POWER, PRICE = "power", "price"
+"""Ratings of hardware: W that a node draws, and what it costs for an hour."""
+EPOCH = "epoch"
+DEADLINE, BUDGET = "cheapest for the deadline", "fastest for the budget"
+DECIDED, UNDECIDED, NONE = "decided", "undecided", "none"
+KNOWN = "known"
+"""Basis of a choice among measured and predicted points."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time of a training on some nodes, and what these nodes cost."""
+
+    point: Point
+    basis: Basis
+    goal: str
+    time: Ensemble
+    """Until the goal is reached, s."""
+    rated: Mapping[str, float]
+
+    @property
+    def node_hours(self) -> Ensemble:
+        """Return the time of all nodes."""
+        return self.time * (self.point.nodes / 3600)
+
+    @property
+    def energy(self) -> Ensemble:
+        """Return the energy, kWh; NaN where the power of a node is not known."""
+        return self.node_hours * (self.rated.get(POWER, np.nan) / 1000)
+
+    @property
+    def price(self) -> Ensemble:
+        """Return the price; NaN where that of a node-hour is not known."""
+        return self.node_hours * self.rated.get(PRICE, np.nan)
+
+    @property
+    def columns(self) -> dict[str, float]:
+        """Return the columns of the costs table."""
+        quantities = {"time": self.time, "node_hours": self.node_hours, "energy": self.energy, "price": self.price}
+        return columns_of(quantities)
+
+
+def costs(fitted: FittedStudy) -> list[Cost]:
+    """Return the costs of an epoch at every point, and of each target where steps to it are known."""
+    return [*_of_epochs(fitted), *_of_targets(fitted)]
+
+
+def _of_epochs(fitted: FittedStudy) -> Iterator[Cost]:
+    predicted = chain.from_iterable(curve.predicted.values() for curve in fitted.training)
+    points: list[Measured | Predicted] = [*fitted.placed, *predicted]
+    for at in points:
+        yield from _cost(fitted, at, EPOCH, fitted.asked.epoch_samples / at.point.global_batch)
+
+
+def _of_targets(fitted: FittedStudy) -> Iterator[Cost]:
+    for curve, training, steps in matched(fitted.training, fitted.to_target, fitted.presets):
+        goal = f"{training['target']:.3g} by {training['recipe']}, {training['sync']} on {training['storage']}"
+        for ranks, needed in steps.items():
+            for points in (curve.measured, curve.predicted):
+                if at := points.get(ranks):
+                    yield from _cost(fitted, at, goal, needed.at(at.point.global_batch))
+
+
+def _cost(fitted: FittedStudy, at: Measured | Predicted, goal: str, iterations: Ensemble | float) -> Iterator[Cost]:
+    time = np.asarray(iterations * at.parts.iteration_time)
+    if is_duration(time):
+        basis: Basis = "measured" if isinstance(at, Measured) else "predicted"
+        yield Cost(at.point, basis, goal, time, fitted.asked.rated.get(at.point.hardware, {}))
+
+
+def choose(limited: Reals, minimised: Reals, limit: float) -> Reals:
+    """Return the probability of each option to be the best, [options + 1]; the last one is that of none.
+
+    The best option has the least of `minimised` [options, 1 + REPLICATES] among those whose `limited` is at most
+    `limit`.
+    """
+    allowed = limited <= limit
+    best = np.where(allowed, minimised, np.inf).argmin(axis=0)
+    best = np.where(allowed.any(axis=0), best, len(limited))[1:]
+    return np.bincount(best, minlength=len(limited) + 1) / len(best)
+
+
+def choices(
+    found: Sequence[Cost], deadline: float | None, budget: float | None, epochs: float
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the choices table; `deadline` [s] and `budget` [price] are for `epochs` epochs or a target."""
+    curves: dict[tuple[Any, ...], list[Cost]] = {}
+    for cost in found:
+        curves.setdefault((cost.point.series, cost.goal), []).append(cost)
+    for (_, goal), curve in curves.items():
+        times = epochs if goal == EPOCH else 1.0
+        measured = {cost.point.ranks: cost for cost in curve if cost.basis == "measured"}
+        known = {cost.point.ranks: cost for cost in curve} | measured
+        for basis, options in (("measured", measured), (KNOWN, known)):
+            if len(options) > 1 and (basis == "measured" or len(known) > len(measured)):
+                yield from _chosen([options[n] for n in sorted(options)], basis, times, deadline, budget)
+
+
+def _chosen(
+    options: Sequence[Cost], basis: str, times: float, deadline: float | None, budget: float | None
+) -> Iterator[dict[str, Any]]:
+    seconds = times * np.stack([cost.time for cost in options])
+    prices = times * np.stack([cost.price for cost in options])
+    # Without a price the cheapest has the fewest node-hours.
+    spent = times * np.stack([cost.node_hours for cost in options]) if np.isnan(prices).any() else prices
+    asked = ((DEADLINE, seconds, spent, deadline), (BUDGET, prices, seconds, budget))
+    for question, limited, minimised, limit in asked:
+        if limit is None or np.isnan(limited).any():
+            continue
+        probabilities = choose(limited, minimised, limit)
+        best = int(probabilities.argmax())
+        order = np.argsort(-probabilities, kind="stable")
+        likely = sorted(order[: int((probabilities[order].cumsum() >= INTERVAL - 1e-9).argmax()) + 1])
+        none = best == len(options)
+        at = options[min(best, len(options) - 1)]
+        decided = NONE if none else DECIDED
+        unknown = np.full(seconds.shape[1], np.nan)
+        yield {
+            **{name: getattr(at.point, name) for name in SERIES},
+            "goal": at.goal,
+            "question": question,
+            "limit": limit,
+            "basis": basis,
+            "verdict": decided if len(likely) == 1 else UNDECIDED,
+            "nodes": 0 if none else at.point.nodes,
+            "ranks": 0 if none else at.point.ranks,
+            "likely": ", ".join(str(options[n].point.ranks) if n < len(options) else "none" for n in likely),
+            "probability": float(probabilities[best]),
+            **columns_of({
+                "time": unknown if none else seconds[best],
+                "node_hours": unknown if none else times * at.node_hours,
+                "price": unknown if none else prices[best],
+            }),
+        }  # fmt: skip
+
+
+def _rows(found: Iterable[Cost]) -> list[dict[str, object]]:
+    return [
+        {**cost.point.labels("global_batch"), "basis": cost.basis, "goal": cost.goal, **cost.columns} for cost in found
+    ]
+
+
+def _choices(fitted: FittedStudy) -> list[dict[str, object]]:
+    asked = fitted.asked
+    deadline = None if asked.deadline_hours is None else 3600 * asked.deadline_hours
+    return list(choices(fitted.once(costs), deadline, asked.budget, asked.training_epochs))
+
+
+QUESTIONS = (
+    Question(COSTS, lambda fitted: _rows(fitted.once(costs))),
+    Question(CHOICES, _choices),
+)

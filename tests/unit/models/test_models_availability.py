@@ -1,0 +1,98 @@
+"""What failures and checkpoints leave of training: closed forms against a simulation and published figures."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import NETWORK, Truth, study
+
+from stallpoint.models.answers.availability import (
+    DAY,
+    Failures,
+    daly_interval,
+    productive_share,
+    young_interval,
+)
+from stallpoint.models.fitting import fit
+
+GIVEN = {"per_node_day": 0.0038, "checkpoint_seconds": 30.0, "restart_seconds": 300.0}
+
+
+def simulated(between: float, interval: float, checkpoint: float, restart: float) -> float:
+    """Share of the time that is kept, event by event: a failure loses what came after the last checkpoint."""
+    time_to_failure = np.random.default_rng(3).exponential(between, 1_000_000)
+    training = np.maximum(time_to_failure - restart, 0.0)
+    return float(interval * np.floor(training / (interval + checkpoint)).sum() / time_to_failure.sum())
+
+
+@pytest.mark.parametrize("between", [1e3, 1e4, 1e6])
+@pytest.mark.parametrize("checkpoint", [1.0, 60.0])
+@pytest.mark.parametrize("restart", [0.0, 300.0])
+def test_the_closed_form_agrees_with_a_simulation_within_one_percent(
+    between: float, checkpoint: float, restart: float
+) -> None:
+    for interval in (daly_interval(checkpoint, np.array(between)), 2 * young_interval(checkpoint, np.array(between))):
+        share = productive_share(np.array(between), interval, checkpoint, restart)
+        assert share == pytest.approx(simulated(between, float(interval), checkpoint, restart), rel=0.01)
+
+
+@pytest.mark.parametrize("part", [1e-4, 1e-2, 0.3])
+def test_dalys_interval_is_best_and_youngs_is_its_first_order(part: float) -> None:
+    between = np.array(1e5)
+    checkpoint = part * 1e5
+    tried = np.geomspace(checkpoint / 10, 1e6, 4000)
+    best = tried[productive_share(between, tried, checkpoint, 60.0).argmax()]
+    assert daly_interval(checkpoint, between) == pytest.approx(best, rel=0.03)
+    assert young_interval(checkpoint, between) == pytest.approx(best, rel=3 * np.sqrt(part))
+
+
+def test_figures_of_llama_3() -> None:
+    """Dubey et al. (2024), section 3.3.4: 419 unexpected interruptions in 54 days on 16,384 GPUs, more than 90 % of
+    the time effective; a checkpoint is written every few minutes."""
+    nodes = 16_384 // 8
+    rate = 419 / (54 * nodes)
+    failures = Failures.of("h100", GIVEN | {"per_node_day": rate, "counted": 419, "checkpoint_seconds": 5.0}, 0)
+    assert failures.between(nodes)[0] / 3600 == pytest.approx(54 * 24 / 419)
+    low, high = np.quantile(failures.per_node_day[1:], [0.05, 0.95]) / rate
+    assert (low, high) == pytest.approx((1 - 1.645 / np.sqrt(419), 1 + 1.645 / np.sqrt(419)), abs=0.02)
+    assert 0.9 < failures.share(nodes)[0] < 0.96
+    assert daly_interval(5.0, failures.between(nodes))[0] == pytest.approx(330, rel=0.05)
+
+
+def test_a_counted_rate_is_held_by_its_interval() -> None:
+    random = np.random.default_rng(1)
+    inside = []
+    for seed, count in enumerate(random.poisson(20, 400)):
+        found = Failures.of("gpu", GIVEN | {"per_node_day": count / 5000, "counted": int(count)}, seed)
+        low, high = np.quantile(found.per_node_day[1:], [0.05, 0.95])
+        inside.append(low <= 20 / 5000 <= high)
+    assert 0.85 <= np.mean(inside) <= 0.95
+
+
+def test_failures_alone_end_the_gain_where_a_doubling_loses_as_much() -> None:
+    failures = Failures.of("gpu", GIVEN, 0)
+    limit = float(failures.limit(0.1)[0])
+    gain = [2 * failures.share(2 * int(n))[0] / failures.share(int(n))[0] for n in (0.9 * limit, 1.1 * limit)]
+    assert gain[0] > 1.1 > gain[1]
+    assert failures.limit(0.1)[0] < failures.limit(0.05)[0]
+    assert DAY / (GIVEN["per_node_day"] * limit) > GIVEN["checkpoint_seconds"]
+
+
+def test_training_stalls_sooner_where_nodes_fail() -> None:
+    tables = study(Truth(NETWORK, noise=0.0), syncs=("naive",), storages=("local",), prefetches=(0,))
+    (hardware,) = tables["iterations"]["hardware"].unique()
+
+    def found(per_node_day: float) -> tuple[pd.DataFrame, pd.DataFrame]:
+        given = {hardware: GIVEN | {"per_node_day": per_node_day}}
+        fitted = fit(tables, nodes=[8], failures=given)
+        rows = fitted["availability"].merge(fitted["costs"].query("basis == 'measured'"), on=["scaling", "ranks"])
+        return rows, fitted["availability_stalling"]
+
+    (few, rarely), (many, often) = found(1e-6), found(400.0)
+    assert (few["productive_share"] > 0.999).all()
+    assert (rarely["verdict"] == rarely["without_failures"]).all()
+    assert (rarely["verdict_ranks"] == rarely["without_failures_ranks"]).all()
+    assert (many["productive_share"] < 0.8).all()
+    assert (many.groupby("scaling")["productive_share"].diff().dropna() < 0).all()
+    assert (often["stall_ranks"] < rarely["stall_ranks"]).any()
+    assert (often["failure_limit"] < 8).all()
+    assert fit(tables, nodes=[8])["availability"].empty

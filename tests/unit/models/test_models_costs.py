@@ -1,0 +1,123 @@
+"""What training costs, and which number of nodes is cheapest for a deadline or fastest for a budget, as planted."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import NETWORK, Truth, study
+
+from stallpoint.models.answers.costs import BUDGET, DEADLINE, DECIDED, EPOCH, UNDECIDED, Cost, choices
+from stallpoint.models.base.measured import Point
+from stallpoint.models.base.statistics import Scatter, bootstrap
+from stallpoint.models.fitting import fit
+
+COUNTS = (1, 2, 4, 8, 16, 32)
+PRICE, WATTS = 3.5, 400.0
+NOISE, VISITS = 0.03, 4
+CURVES = 200
+
+
+def test_costs_of_an_epoch_follow_from_the_iteration_time() -> None:
+    tables = study(Truth(NETWORK, noise=0.0), syncs=("naive",), storages=("local",), prefetches=(0,))
+    (hardware,) = tables["iterations"]["hardware"].unique()
+    rated = {hardware: {"power": WATTS, "price": PRICE}}
+    found = fit(tables, nodes=[8], rated=rated, epoch_samples=500_000)
+    rows = found["costs"].query("goal == 'epoch'").merge(found["predictions"])
+    assert {*rows["basis"]} == {"measured", "predicted"}
+    assert rows.query("basis == 'predicted'")["nodes"].max() == 8
+    seconds = rows["measured_iteration"].where(rows["basis"] == "measured", rows["predicted_iteration"])
+    hours = 500_000 / rows["global_batch"] * seconds * rows["nodes"] / 3600
+    assert rows["node_hours"].tolist() == pytest.approx(hours.tolist())
+    assert rows["energy"].tolist() == pytest.approx((hours * WATTS / 1000).tolist())
+    assert rows["price"].tolist() == pytest.approx((hours * PRICE).tolist())
+    assert (rows["price_low"] <= rows["price"]).all()
+    assert (rows["price"] <= rows["price_high"]).all()
+    targets = (
+        found["costs"].query("goal != 'epoch' and basis == 'measured'").merge(found["time_to_accuracy"], on="ranks")
+    )
+    same = targets[targets["scaling_x"] == targets["scaling_y"]]
+    assert len(same)
+    assert same["time_x"].tolist() == pytest.approx(same["time_y"].tolist())
+
+
+class Planted(NamedTuple):
+    times: dict[int, float]
+    costs: list[Cost]
+
+    def best(self, question: str, limit: float) -> int:
+        """The true answer; 0: none."""
+        price = {n: n * PRICE * time / 3600 for n, time in self.times.items()}
+        limited, minimised = (self.times, price) if question == DEADLINE else (price, self.times)
+        return min((n for n in COUNTS if limited[n] <= limit), key=lambda n: minimised[n], default=0)
+
+
+def planted() -> Iterator[Planted]:
+    """Curves of time that fall as 1/n, and grow by communication; visits differ by `NOISE`."""
+    random = np.random.default_rng(5)
+    for _ in range(CURVES):
+        serial, sent = random.uniform(0.005, 0.1), random.uniform(0.0, 0.02)
+        times = {n: 36_000 * ((1 - serial) / n + serial + sent * np.log2(n)) for n in COUNTS}
+        costs = [
+            Cost(Point("net", "gpu", "local", "strong", "wfbp", 0, 64, 1, n, n, 64, 64 // n), "measured", EPOCH,
+                 bootstrap(time * np.exp(random.normal(0, NOISE, VISITS)), np.arange(VISITS), random, np.mean,
+                           Scatter(NOISE, 20.0)), {"power": WATTS, "price": PRICE})
+            for n, time in times.items()
+        ]  # fmt: skip
+        yield Planted(times, costs)
+
+
+@pytest.fixture(scope="module")
+def curves() -> list[Planted]:
+    return list(planted())
+
+
+@pytest.mark.parametrize("question", [DEADLINE, BUDGET])
+def test_the_choice_is_right_where_it_is_decided_and_undecided_where_the_limit_is_within_the_noise(
+    question: str, curves: list[Planted]
+) -> None:
+    random = np.random.default_rng(7)
+    clear, close = [], []
+    for curve in curves:
+        ends = curve.times if question == DEADLINE else {n: n * PRICE * t / 3600 for n, t in curve.times.items()}
+        limit = float(np.exp(random.uniform(*np.log([min(ends.values()), max(ends.values())]))))
+        # A limit that is the true value of a number of nodes is met or missed by chance.
+        for cases, at in ((clear, limit), (close, ends[random.choice(COUNTS[1:4])])):
+            cases.append((curve.best(question, at), chosen(curve, question, at)))
+    decided = [(truth, row["ranks"]) for truth, row in clear if row["verdict"] != UNDECIDED]
+    assert len(decided) > CURVES / 2
+    assert np.mean([truth == ranks for truth, ranks in decided]) >= 0.9
+    assert all(str(truth or "none") in row["likely"].split(", ") or row["verdict"] != UNDECIDED for truth, row in clear)
+    assert np.mean([row["verdict"] == UNDECIDED for _, row in close]) > 0.5
+
+
+def chosen(curve: Planted, question: str, limit: float) -> dict[str, Any]:
+    asked = (limit, None) if question == DEADLINE else (None, limit)
+    (row,) = choices(curve.costs, *asked, epochs=1)
+    assert row["question"] == question
+    return row
+
+
+def test_intervals_hold_the_planted_price(curves: list[Planted]) -> None:
+    rows = pd.DataFrame([
+        {"truth": cost.point.nodes * PRICE * curve.times[cost.point.ranks] / 3600, **cost.columns}
+        for curve in curves for cost in curve.costs
+    ])  # fmt: skip
+    inside = rows["truth"].between(rows["price_low"], rows["price_high"]).mean()
+    assert 0.85 <= inside <= 0.95
+
+
+def test_a_longer_training_takes_more_nodes(curves: list[Planted]) -> None:
+    cheapest = [next(choices(curves[0].costs, 80_000.0, None, epochs)) for epochs in (1, 4, 1000)]
+    assert [row["verdict"] for row in cheapest] == [DECIDED, DECIDED, "none"]
+    assert cheapest[0]["ranks"] < cheapest[1]["ranks"]
+    assert cheapest[2]["ranks"] == 0
+
+
+def test_a_deadline_that_is_met_by_all_takes_the_fewest_node_hours(curves: list[Planted]) -> None:
+    for curve in curves[:5]:
+        row = chosen(curve, DEADLINE, 1e9)
+        assert row["ranks"] == 1
+        assert all(a.node_hours[0] < b.node_hours[0] for a, b in pairwise(curve.costs))
