@@ -33,6 +33,10 @@ def explain(arguments: Sequence[str]) -> int:
     parser.add_argument("files", nargs="+", metavar="FILE", help="recognised by what is in them; a folder of traces")
     parser.add_argument("--json", action="store_true", help="everything as JSON: inputs and answers")
     parser.add_argument("--html", type=Path, metavar="PATH", help="write a page with the curves to this file")
+    parser.add_argument("--proposal", type=Path, metavar="PATH", help="write a page for a proposal for compute time")
+    parser.add_argument("--training", type=float, metavar="N", help="samples (tokens, ...) that it asks to train on")
+    parser.add_argument("--node-watts", type=float, metavar="W", help="power of a node")
+    parser.add_argument("--node-price", type=float, metavar="PRICE", help="price of a node for an hour")
     parser.add_argument("--rates", choices=("all", "each"), default="", help="rates are of all workers, or of each")
     parser.add_argument(
         "--scaling", choices=("weak", "strong"), default="", help="each worker's mini-batch stays, or one is split"
@@ -57,6 +61,10 @@ def explain(arguments: Sequence[str]) -> int:
 
     _check_positive("--workers-per-node", given.workers_per_node)
     _check_positive("--batch", given.batch)
+    _check_positive("--node-watts", given.node_watts)
+    _check_positive("--node-price", given.node_price)
+    if given.training is not None and not 0 < given.training <= 1e18:
+        raise InputError(f"--training: {given.training} is not a number above 0")
     if not 0 < given.threshold < 1:
         raise InputError(f"--threshold: {given.threshold} is no fraction between 0 and 1")
     options = Options(
@@ -76,6 +84,16 @@ def explain(arguments: Sequence[str]) -> int:
 
         with atomic(given.html) as scratch:
             scratch.write_text(to_html(found), encoding="utf-8")
+    if given.proposal:
+        from stallpoint.explain.proposed import curves
+        from stallpoint.findings.proposal import Training
+        from stallpoint.records.atomic import atomic
+        from stallpoint.report import proposal_page
+
+        training = Training(given.training, given.node_watts, given.node_price)
+        text = proposal_page.to_html((curve, training) for curve in curves(given.files, options))
+        with atomic(given.proposal) as scratch:
+            scratch.write_text(text, encoding="utf-8")
     if given.json:
         print(json.dumps(found.to_json(), indent=1, allow_nan=False, default=float))
     else:

@@ -7,6 +7,7 @@ localrules:
     conclude,
     report_page,
     slides,
+    proposal,
 
 
 # All charts in one process: to start one for each takes longer than to draw it.
@@ -125,3 +126,20 @@ rule slides:
         f"{LOGS}/slides.log",
     script:
         "../../scripts/slides.py"
+
+
+# Only on demand: `snakemake proposal`.
+rule proposal:
+    input:
+        predictions=rules.fit.output.predictions,
+        code=code_of("proposal.py"),
+    output:
+        f"{RESULTS}/proposal.html",
+    log:
+        f"{LOGS}/proposal.log",
+    params:
+        rated=STUDY.rated,
+        samples=STUDY.config["epoch_samples"] * STUDY.config["models"]["training_epochs"],
+        min_efficiency=STUDY.config["models"]["efficiency"],
+    script:
+        "../../scripts/proposal.py"

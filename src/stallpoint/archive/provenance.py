@@ -68,6 +68,7 @@ _ANALYSIS = (
     ),
     _Step("typeset", "scripts/typeset.py", ("conclusions.json",), ("typeset/",)),
     _Step("report_page", "scripts/report_page.py", ("conclusions.json", "figures/"), ("report.html",)),
+    _Step("proposal", "scripts/proposal.py", ("models/",), ("proposal.html",)),
     _Step("slides", "scripts/slides.py", ("models/", "conclusions.json"), ("slides/",)),
 )  # fmt: skip
 """The rules after measuring, in the order of the data."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stallpoint.errors import InputError
-from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, script_answers
+from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, script_answers, slurm_account_answers
 from stallpoint.explain.rate_answers import Options
 from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, Cause, Finding, in_json, in_terminal
 from stallpoint.inputs import probe_records, readers, study_results
@@ -183,6 +183,11 @@ def _of_nccl(found: Found, _: Options) -> Iterator[Finding]:
             yield finding
 
 
+def _of_accounts(found: Found, _: Options) -> Iterator[Finding]:
+    for path, accounts in found.of("slurm-accounts"):
+        yield slurm_account_answers.answer(path.name, accounts)
+
+
 def _of_scripts(found: Found, _: Options) -> Iterator[Finding]:
     for path, script in found.of("batch-script"):
         yield script_answers.answer(path.name, script)
@@ -298,6 +303,7 @@ QUESTIONS: tuple[Callable[[Found, Options], Iterator[Finding]], ...] = (
     _of_layouts,
     _of_logs,
     _of_scripts,
+    _of_accounts,
     _of_nccl,
     _of_all_reduces,
     _of_key_averages,

@@ -21,6 +21,7 @@ from stallpoint.inputs import (
     layout_tables,
     nccl_debug,
     rate_tables,
+    slurm_accounts,
     training_logs,
 )
 from stallpoint.inputs.documents import Document
@@ -51,6 +52,7 @@ READERS: dict[str, Reader] = {
     ),
     "nccl-debug": Reader("NCCL_DEBUG=INFO", nccl_debug.recognised, nccl_debug.read, shares_file=True),
     "training-log": Reader("a training log", training_logs.recognised, training_logs.read, shares_file=True),
+    "slurm-accounts": Reader("sacct --parsable2", slurm_accounts.recognised, slurm_accounts.read),
     "key-averages": Reader("a key_averages table", key_averages.recognised, key_averages.read),
     "layouts": Reader("a table of layouts", layout_tables.recognised, layout_tables.read),
     "rates": Reader("a table of rates", rate_tables.recognised, rate_tables.read),

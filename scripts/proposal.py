@@ -1,0 +1,16 @@
+"""Write the page for a proposal for compute time."""
+
+from pathlib import Path
+
+from stallpoint.errors import program
+from stallpoint.findings.proposal import of_study
+from stallpoint.records.atomic import atomic
+from stallpoint.records.parquet import read_frames
+from stallpoint.records.tables import PREDICTIONS
+from stallpoint.report.proposal_page import to_html
+
+with program(Path(snakemake.log[0])):
+    predictions = read_frames([PREDICTIONS], snakemake.input)[PREDICTIONS.name]
+    with atomic(Path(snakemake.output[0])) as scratch:
+        params = snakemake.params
+        scratch.write_text(to_html(of_study(predictions, params.rated, params.samples, params.min_efficiency)))

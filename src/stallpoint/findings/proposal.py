@@ -1,0 +1,218 @@
+"""What a proposal for compute time says of scaling: rows of a table and a paragraph, measured apart from predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.models.answers.costs import POWER, PRICE
+from stallpoint.models.base.measured import SERIES
+from stallpoint.models.base.statistics import groups
+from stallpoint.strategies.presets import NONE
+from stallpoint.text import listed, number
+
+MIN_EFFICIENCY = 0.5
+"""Efficiency at which nodes are still worth asking for, where no study says otherwise (``models.efficiency``)."""
+HEAD = ("nodes", "workers", "throughput", "speedup", "efficiency", "time [h]", "node-hours", "kWh", "price", "basis")
+
+
+class Estimate(NamedTuple):
+    """A value with the ends of its interval; these are NaN where nothing was repeated."""
+
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+    def times(self, factor: float) -> Estimate:
+        """Return the estimate times a factor."""
+        return Estimate(*(factor * end for end in self))
+
+    def under(self, amount: float) -> Estimate:
+        """Return `amount` over the estimate."""
+        return Estimate(amount / self.value, amount / self.high, amount / self.low)
+
+    def over(self, other: Estimate) -> Estimate:
+        """Return the ratio of independent estimates, whose relative widths add up in quadrature."""
+        value = self.value / other.value
+        down, up = (np.hypot(np.log(self[a] / self[0]), np.log(other[b] / other[0])) for a, b in ((1, 2), (2, 1)))
+        return Estimate(value, value * float(np.exp(-down)), value * float(np.exp(up)))
+
+    def __str__(self) -> str:
+        """Return ``1.81 (1.74–1.96)``, or the value without an interval."""
+        ends = "" if np.isnan([self.low, self.high]).any() else f" ({number(self.low)}–{number(self.high)})"
+        return number(self.value) + ends
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Throughput on some nodes."""
+
+    workers: int
+    nodes: float
+    """NaN where the workers of a node are not known."""
+    rate: Estimate
+    speedup: Estimate
+    basis: str
+    """``measured`` or ``predicted``."""
+
+
+@dataclass(frozen=True)
+class ScalingRates:
+    """A scaling curve for a proposal."""
+
+    subject: str
+    scaling: str
+    """``strong``, ``weak``, or empty where that is not known."""
+    unit: str
+    rates: Sequence[Rate]
+    """By rising number of workers; the first one is what speedups refer to."""
+
+    def efficiency(self, at: Rate) -> Estimate:
+        """Return the speedup over the ratio of workers."""
+        return at.speedup.times(self.rates[0].workers / at.workers)
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training that a proposal asks for."""
+
+    amount: float | None = None
+    """In what throughput counts: samples, tokens."""
+    watts: float | None = None
+    """Power of a node, W."""
+    price: float | None = None
+    """Of a node for an hour."""
+    min_efficiency: float = MIN_EFFICIENCY
+
+    def hours(self, at: Rate) -> Estimate:
+        """Return the time of the training, h."""
+        return at.rate.under((self.amount or np.nan) / 3600)
+
+    def node_hours(self, at: Rate) -> Estimate:
+        """Return its node-hours."""
+        return self.hours(at).times(at.nodes)
+
+    def energy(self, at: Rate) -> Estimate:
+        """Return its energy, kWh."""
+        return self.node_hours(at).times((self.watts or np.nan) / 1000)
+
+    def cost(self, at: Rate) -> Estimate:
+        """Return its price."""
+        return self.node_hours(at).times(self.price or np.nan)
+
+
+def rows(curve: ScalingRates, training: Training) -> Iterator[list[str]]:
+    """Yield the cells of a row for each number of nodes, below `HEAD`."""
+    for at in curve.rates:
+        quantities = (training.hours(at), training.node_hours(at), training.energy(at), training.cost(at))
+        yield [
+            _known(at.nodes), str(at.workers), f"{at.rate} {curve.unit}", str(at.speedup),
+            _percent(curve.efficiency(at)), *(str(one) if one.value == one.value else "–" for one in quantities),
+            at.basis,
+        ]  # fmt: skip
+
+
+def _known(value: float) -> str:
+    return number(value) if value == value else "–"
+
+
+def _percent(share: Estimate) -> str:
+    return f"{share.times(100)} %"
+
+
+def requested(curve: ScalingRates, training: Training) -> Rate:
+    """Return the largest measured placement up to which every measured one is efficient enough."""
+    best = curve.rates[0]
+    for at in curve.rates:
+        if at.basis == "measured":
+            if curve.efficiency(at).value < training.min_efficiency:
+                break
+            best = at
+    return best
+
+
+def paragraph(curve: ScalingRates, training: Training) -> str:
+    """Return what reviewers ask for: what was measured, how well it scales, what is requested and why."""
+    measured = [at for at in curve.rates if at.basis == "measured"]
+    first, last, best = measured[0], measured[-1], requested(curve, training)
+    scaling = f"{curve.scaling.capitalize()} scaling" if curve.scaling else "Scaling"
+    sentences = [f"{scaling} of {curve.subject} was measured on {_counts(measured)}"]
+    if len(measured) > 1:
+        sentences.append(
+            f"Throughput rises from {first.rate} {curve.unit} on {_placed(first)} to {last.rate} {curve.unit} on "
+            f"{_placed(last)}, {last.speedup} times as much, at an efficiency of {_percent(curve.efficiency(last))}"
+        )
+    if predicted := [at for at in curve.rates if at.basis != "measured"]:
+        beyond = predicted[-1]
+        sentences.append(
+            f"On {_placed(beyond)} {beyond.rate} {curve.unit} are predicted, an efficiency of "
+            f"{_percent(curve.efficiency(beyond))}; this was not measured"
+        )
+    efficient = f"efficiency is {_percent(curve.efficiency(best))}"
+    if training.amount:
+        counted = curve.unit.split("/")[0]
+        spent = (
+            (f"{training.node_hours(best)} node-hours", True),
+            (f"{training.energy(best)} kWh", training.watts),
+            (f"a price of {training.cost(best)}", training.price),
+        )
+        in_all = listed([words for words, known in spent if known]) if best.nodes == best.nodes else ""
+        sentences.append(
+            f"We ask for {_placed(best)}, where {efficient}: training on {number(training.amount)} {counted} takes "
+            f"{training.hours(best)} h there{f', which is {in_all}' if in_all else ''}"
+        )
+    else:
+        sentences.append(f"We ask for {_placed(best)}, where {efficient}")
+    if not np.isnan(last.rate.low):
+        sentences.append("Intervals in parentheses cover 90 %")
+    return ". ".join(sentences) + "."
+
+
+def _placed(at: Rate) -> str:
+    workers = f"{at.workers} worker{'s' if at.workers > 1 else ''}"
+    if at.nodes != at.nodes:
+        return workers
+    nodes = f"{number(at.nodes)} node{'s' if at.nodes != 1 else ''}"
+    return nodes if at.nodes == at.workers else f"{nodes} ({workers})"
+
+
+def _counts(of: Sequence[Rate]) -> str:
+    """Return ``1, 2 and 4 nodes``."""
+    if any(at.nodes != at.nodes for at in of):
+        return f"{listed([str(at.workers) for at in of])} workers"
+    return f"{listed([number(at.nodes) for at in of[:-1]] + [_placed(of[-1])])}"
+
+
+def of_study(
+    predictions: pd.DataFrame, rated: Mapping[str, Mapping[str, float]], samples: float, min_efficiency: float
+) -> Iterator[tuple[ScalingRates, Training]]:
+    """Yield the fastest measured curve of each network, hardware entry and scaling, with the training asked for.
+
+    `predictions` is the table of that name, `rated` as in `Asked`.
+    """
+    known = predictions[(predictions["sync"] != NONE) & predictions["measured_iteration"].notna()]
+    fastest = known.assign(rate=known["global_batch"] / known["measured_iteration"])
+    for (network, hardware, scaling), curves in groups(fastest, ["network", "hardware", "scaling"]):
+        best = curves.sort_values("rate", kind="stable").iloc[-1]
+        of_curve = (predictions[list(SERIES)] == [best[name] for name in SERIES]).all(axis=1)
+        found = predictions[of_curve].sort_values("ranks").to_dict("records")
+        subject = f"{network} on {hardware} ({best['sync']}, {best['storage']})"
+        rates = [rate for row in found if (rate := _rate({str(name): value for name, value in row.items()}))]
+        given = rated.get(hardware, {})
+        training = Training(samples, given.get(POWER), given.get(PRICE), min_efficiency)
+        yield ScalingRates(subject, scaling, "samples/s", rates), training
+
+
+def _rate(row: Mapping[str, float]) -> Rate | None:
+    measured = row["measured_iteration"] == row["measured_iteration"]
+    basis = "measured" if measured else "predicted"
+    seconds, speedup = (
+        Estimate(*(row[f"{basis}_{name}{end}"] for end in ("", "_low", "_high"))) for name in ("iteration", "speedup")
+    )
+    if not seconds.value > 0:
+        return None
+    return Rate(int(row["ranks"]), float(row["nodes"]), seconds.under(row["global_batch"]), speedup, basis)

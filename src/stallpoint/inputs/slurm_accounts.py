@@ -1,0 +1,69 @@
+"""What ``sacct --parsable2`` prints of jobs: node-days, failures of nodes, energy.
+
+Needed are State, ElapsedRaw and NNodes; ConsumedEnergyRaw is read where it is there. Jobs count, their steps do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stallpoint.inputs.documents import Document
+
+_NEEDED = frozenset(("State", "ElapsedRaw", "NNodes"))
+_FAILED = "NODE_FAIL"
+_ENERGY = "ConsumedEnergyRaw"
+_MAX_ENERGY = 2**63
+"""Energy above which numbers of Slurm mean "unknown", J."""
+
+
+@dataclass(frozen=True)
+class SlurmAccounts:
+    """Sums over the jobs."""
+
+    jobs: int
+    failures: int
+    """Jobs that ended because a node failed."""
+    node_seconds: float
+    energy: float
+    """Of the jobs whose energy is known, J."""
+    energy_node_seconds: float
+    """Of these jobs."""
+
+
+def recognised(document: Document) -> bool:
+    """Return whether the first line names the columns that are needed."""
+    return set(next((line for line in document.lines if line.strip()), "").split("|")) >= _NEEDED
+
+
+def read(document: Document) -> SlurmAccounts:
+    """Return the sums; `InputError` where no job ran."""
+    columns: list[str] = []
+    jobs = []
+    for line in document.lines:
+        fields = line.strip().split("|")
+        if not columns:
+            columns = fields if set(fields) >= _NEEDED else []
+        elif len(fields) == len(columns):
+            job = dict(zip(columns, fields, strict=True))
+            if "." not in job.get("JobID", "") and _number(job, "ElapsedRaw") * _number(job, "NNodes") > 0:
+                jobs.append(job)
+    if not jobs:
+        raise document.error(1, "accounts without a job that ran")
+    known = [job for job in jobs if 0 < _number(job, _ENERGY) < _MAX_ENERGY]  # 0 where energy is not measured
+    return SlurmAccounts(
+        len(jobs),
+        sum(job["State"].startswith(_FAILED) for job in jobs),
+        sum(map(_node_seconds, jobs)),
+        sum(_number(job, _ENERGY) for job in known),
+        sum(map(_node_seconds, known)),
+    )
+
+
+def _node_seconds(job: Mapping[str, str]) -> float:
+    return _number(job, "ElapsedRaw") * _number(job, "NNodes")
+
+
+def _number(job: Mapping[str, str], name: str) -> float:
+    text = job.get(name, "")
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 25 else 0.0
