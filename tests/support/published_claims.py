@@ -66,7 +66,9 @@ def _with_empty(rows: Rows) -> Evidence:
     empty |= {
         table: [] for table in ("utilisation", "hidden_communication", "critical_path", "data_share", "communication")
     }
-    empty |= {table: [] for table in ("copy_rates", "memory", "largest_batch", "convergence_runs", "early_stopping")}
+    empty |= {
+        table: [] for table in ("costs", "copy_rates", "memory", "largest_batch", "convergence_runs", "early_stopping")
+    }
     empty |= {
         table: []
         for table in ("steps_to_target", "critical_batches", "noise_scale", "target_times", "worker_staleness")

@@ -19,8 +19,8 @@ from stallpoint.records.tables import MODEL_TABLES, TIDY_TABLES
 
 NODES = [1, 2, 4, 8]
 
-UNTOUCHED = {"break_even", "disturbances", "interventions"}
-"""Tables of what the made-up study does not have: nothing was watched there, and nothing left out."""
+UNTOUCHED = {"availability", "availability_stalling", "break_even", "choices", "disturbances", "interventions"}
+"""Tables of what the made-up study does not have: nothing was watched there, left out, limited or known to fail."""
 
 
 def fit(tables: dict[str, pd.DataFrame], **options: Any) -> dict[str, pd.DataFrame]:
@@ -110,7 +110,7 @@ OF_TRAINING = {
     "layer_scaling", "layer_predictions", "predictions", "amdahl", "causes", "stalling", "data_share", "critical_path",
     "what_if", "remedies", "next_cells", "feeding", "rates", "what_if_grid", "scaling_laws", "hidden_communication",
     "comparisons", "traffic", "utilisation", "layer_times", "median_iterations", "median_layers", "curve_distances",
-    "validation", "controls", "stall_probabilities", "time_to_accuracy", "accuracy_stalling", "fits",
+    "validation", "controls", "stall_probabilities", "time_to_accuracy", "accuracy_stalling", "fits", "costs",
 }  # fmt: skip
 EMPTIED = {
     "sgemm": {"sgemm_speedup", "curve_distances"},
