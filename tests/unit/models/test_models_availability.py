@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from synthetic import NETWORK, Truth, study
 
+from stallpoint.findings.conclusions.conclude import entries
+from stallpoint.findings.conclusions.cost_findings import PRODUCTIVE, REMAINING, failures_in_words
 from stallpoint.models.answers.availability import (
     DAY,
     Failures,
@@ -84,8 +86,7 @@ def test_training_stalls_sooner_where_nodes_fail() -> None:
     def found(per_node_day: float) -> tuple[pd.DataFrame, pd.DataFrame]:
         given = {hardware: GIVEN | {"per_node_day": per_node_day}}
         fitted = fit(tables, nodes=[8], failures=given)
-        rows = fitted["availability"].merge(fitted["costs"].query("basis == 'measured'"), on=["scaling", "ranks"])
-        return rows, fitted["availability_stalling"]
+        return fitted["availability"], fitted["availability_stalling"]
 
     (few, rarely), (many, often) = found(1e-6), found(400.0)
     assert (few["productive_share"] > 0.999).all()
@@ -96,3 +97,7 @@ def test_training_stalls_sooner_where_nodes_fail() -> None:
     assert (often["stall_ranks"] < rarely["stall_ranks"]).any()
     assert (often["failure_limit"] < 8).all()
     assert fit(tables, nodes=[8])["availability"].empty
+    said = {"availability": entries(many, *PRODUCTIVE), "availability_stalling": entries(often, *REMAINING)}
+    weak = next(row for row in said["availability_stalling"] if row["scaling"] == "weak")
+    assert failures_in_words(weak, said).startswith("beyond 1 node failures eat more than a doubling gains (throughput")
+    assert "of the time is productive, with a checkpoint every" in failures_in_words(weak, said)

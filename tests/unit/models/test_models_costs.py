@@ -1,5 +1,6 @@
 """What training costs, and which number of nodes is cheapest for a deadline or fastest for a budget, as planted."""
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -9,6 +10,8 @@ import pandas as pd
 import pytest
 from synthetic import NETWORK, Truth, study
 
+from stallpoint.findings.conclusions.conclude import entries
+from stallpoint.findings.conclusions.cost_findings import CHOICE, cost_in_words
 from stallpoint.models.answers.costs import BUDGET, DEADLINE, DECIDED, EPOCH, UNDECIDED, Cost, choices
 from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import Scatter, bootstrap
@@ -114,6 +117,20 @@ def test_a_longer_training_takes_more_nodes(curves: list[Planted]) -> None:
     assert [row["verdict"] for row in cheapest] == [DECIDED, DECIDED, "none"]
     assert cheapest[0]["ranks"] < cheapest[1]["ranks"]
     assert cheapest[2]["ranks"] == 0
+
+
+def test_a_choice_in_words(curves: list[Planted]) -> None:
+    def said(deadline: float | None, budget: float | None) -> str:
+        rows = list(choices(curves[0].costs, deadline, budget, 1))
+        found = entries(pd.DataFrame(rows), *CHOICE)
+        return cost_in_words(found[0], {"choices": found})
+
+    text = said(1e9, None)
+    assert text.startswith("cheapest for the deadline of 277777 h 47 min: 1 node, ")
+    assert re.search(r" h for 35 \([0-9.]+–[0-9.]+\)$", text)
+    assert said(1.0, None).endswith("no number of nodes keeps it")
+    assert "undecided between" in said(curves[0].times[8], None)
+    assert said(None, 1e9).startswith("fastest for the budget of 1,000,000,000")
 
 
 def test_a_deadline_that_is_met_by_all_takes_the_fewest_node_hours(curves: list[Planted]) -> None:

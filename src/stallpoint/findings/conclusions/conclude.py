@@ -12,7 +12,7 @@ import pandas as pd
 from stallpoint.findings.claims.judge import Judged
 from stallpoint.findings.conclusions.answer_findings import answer_findings
 from stallpoint.findings.conclusions.answers import Conclusions, Estimate, answers
-from stallpoint.findings.conclusions.cost_findings import CHOICE, REMAINING
+from stallpoint.findings.conclusions.cost_findings import CHOICE, PRODUCTIVE, REMAINING
 from stallpoint.findings.conclusions.external_findings import external_findings
 from stallpoint.findings.conclusions.target_findings import targets
 from stallpoint.findings.conclusions.trust_findings import equal_presets, warnings
@@ -69,6 +69,7 @@ COPIED: dict[str, tuple[str, tuple[str, ...]]] = {
         *SERIES, "nodes", "ranks", "intervention", "parts", "agrees", "saved", "expected",
     )),
     "choices": ("choices", CHOICE),
+    "availability": ("availability", PRODUCTIVE),
     "availability_stalling": ("availability_stalling", REMAINING),
     "controls": ("controls", ("hardware", "network", "worker_batch", "first", "second", "agrees", "ratio")),
 }  # fmt: skip

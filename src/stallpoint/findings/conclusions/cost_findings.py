@@ -22,6 +22,8 @@ REMAINING = (
     "largest_considered",
 )  # fmt: skip
 """Columns of the table ``availability_stalling`` in an entry."""
+PRODUCTIVE = (*SERIES, "nodes", "ranks", "basis", "time_between_failures", "checkpoint_interval", "productive_share")
+"""Columns of the table ``availability`` in an entry."""
 
 
 def cost_in_words(answer: Answer, conclusions: Conclusions) -> str:
@@ -58,13 +60,18 @@ def _choice(row: Mapping[str, Any]) -> str:
 def failures_in_words(answer: Answer, conclusions: Conclusions) -> str:
     """Return where failures end the gain of the answer's curve, measured or predicted; empty where none are given."""
     row = next((row for row in conclusions["availability_stalling"] if _same(row, answer)), None)
-    if row is None:
+    rows = [at for at in conclusions["availability"] if _same(at, answer)]
+    if row is None or not rows:
         return ""
-    limit = f"failures alone would from {interval(row['failure_limit'])} nodes on"
+    most = max(rows, key=lambda at: int(at["ranks"]))
+    where = placement_in_words(most["ranks"], most["workers_per_node"])
+    every = in_words(most["checkpoint_interval"]["value"])
+    share = f"on {where} {interval(most['productive_share'], 100, ' %')} of the time is productive, with a checkpoint"
+    limit = f"failures alone would from {interval(row['failure_limit'])} nodes on; {share} every {every}"
     if not row["largest_considered"]:
         return limit
     alone = verdict_in_short(row | {"verdict": row["without_failures"], "verdict_ranks": row["without_failures_ranks"]})
     if row["verdict"] == "stalls" and row["verdict_ranks"] < row["without_failures_ranks"]:
-        where = placement_in_words(row["verdict_ranks"], row["workers_per_node"])
-        return f"beyond {where} failures eat more than a doubling gains (throughput alone {alone}); {limit}"
+        here = placement_in_words(row["verdict_ranks"], row["workers_per_node"])
+        return f"beyond {here} failures eat more than a doubling gains (throughput alone {alone}); {limit}"
     return f"with failures it {verdict_in_short(row)}, without {alone}; {limit}"
