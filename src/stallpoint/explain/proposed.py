@@ -15,7 +15,7 @@ from stallpoint.inputs import readers
 
 
 def curves(names: Sequence[str], options: Options) -> Iterator[ScalingRates]:
-    """Yield the curve of each series with a measured rate; `InputError` names a file that is no clear table of rates."""
+    """Yield the curve of each series with a rate; `InputError` names a file that is no clear table of rates."""
     for name in names:
         rates = readers.read(Path(name), options.pattern).get("rates")
         if rates is None:
