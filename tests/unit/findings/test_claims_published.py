@@ -20,6 +20,7 @@ WAIVED = {
     "faster-compute-units-idle-more": WORDS,
     "binary-tree-moves-the-crossing-little": "a small factor, without a number (section II-A)",
     "fewer-bytes-move-the-stall-by-their-factor": "the factor by which it moves, without the nodes (section II-A)",
+    "eight-bits-move-the-stall-by-their-factor": "the factor by which it moves, without the nodes (section II-A)",
     "free-communication-is-not-linear": PICTURE,  # Fig. 4
     "free-communication-stalls-beyond-8-nodes": "8 nodes, b < 32, but not the gain there (section III-C, Fig. 4)",
     "fully-connected-poor-below-64": PICTURE,  # Fig. 7

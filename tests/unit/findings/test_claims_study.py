@@ -129,7 +129,7 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
         frame = pd.concat([frame, *(frame.assign(sync=sync) for sync in trained)])
     elif "sync" in frame:
         presets = {
-            "wfbp": ("parameter-server", "horovod", "mxnet", "caffe-mpi", "tensorflow", "one-weird-trick"),
+            "wfbp": ("parameter-server", "horovod", "mxnet", "caffe-mpi", "tensorflow", "one-weird-trick", "eight-bit"),
             "naive": ("firecaffe", "cntk"),
         }
         more = [frame[frame["sync"] == like].assign(sync=name) for like, names in presets.items() for name in names]
