@@ -318,9 +318,22 @@ def test_compute_times_until_convergence_are_for_as_many_samples(material: Mater
     theirs = rows.loc[("alexnet", "published")]
     assert theirs["iteration"].tolist() == [2.0, 0.9, 0.2, 0.6]
     assert theirs["convergence"].tolist() == [250, 112, 25, 75]
+    assert theirs["samples"].eq(450_000 * 256).all()
     ours = rows.loc[("alexnet", "this study")].squeeze()
-    assert ours["convergence"] == pytest.approx(450_000 * 256 / ours["batch"] * ours["iteration"] / 3600)
+    assert ours["convergence"] == pytest.approx(ours["samples"] / ours["batch"] * ours["iteration"] / 3600)
     assert ours["iteration_low"] <= ours["iteration"] <= ours["iteration_high"]
+
+
+@pytest.mark.parametrize(("took", "samples"), [([np.nan], 450_000 * 256), ([4e6, 6e6, np.nan], 5e6)])
+def test_convergence_takes_the_samples_of_the_studys_own_runs_to_their_target(
+    material: Material, took: list[float], samples: float
+) -> None:
+    run = material.tables["convergence_runs"].iloc[:1].assign(network="alexnet", batch=128)
+    runs = pd.concat([run.assign(samples_to_target=one) for one in took])
+    others = run.assign(batch=16, samples_to_target=9e6 if len(took) > 1 else np.nan)
+    tables = {**material.tables, "convergence_runs": pd.concat([runs, others])}
+    rows = table(of(KEUPER, "table-1").make(Material(tables, PUBLISHED))).set_index(["network", "from"])
+    assert rows.at[("alexnet", "this study"), "samples"] == samples
 
 
 def test_the_trace_stands_beside_theirs_by_layer(material: Material) -> None:
