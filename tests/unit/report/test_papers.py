@@ -333,7 +333,7 @@ def test_convergence_takes_the_samples_of_the_studys_own_runs_to_their_target(
     others = run.assign(batch=16, samples_to_target=9e6 if len(took) > 1 else np.nan)
     tables = {**material.tables, "convergence_runs": pd.concat([runs, others])}
     rows = table(of(KEUPER, "table-1").make(Material(tables, PUBLISHED))).set_index(["network", "from"])
-    assert rows.loc[("alexnet", "this study"), "samples"].tolist() == [samples]
+    assert rows.loc[("alexnet", "this study"), "samples"] == samples
 
 
 def test_the_trace_stands_beside_theirs_by_layer(material: Material) -> None:
