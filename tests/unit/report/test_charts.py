@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+import altair as alt
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -19,6 +20,7 @@ import pytest
 import synthetic
 import vl_convert as vlc
 import yaml
+from altair.utils.schemapi import validate_jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
 from once import Once
@@ -392,6 +394,12 @@ def test_pauses_between_jobs_are_left_out(tables: Tables) -> None:
 
 
 # --- size, sameness, missing data -----------------------------------------------------------------
+
+
+def test_charts_are_valid_vega_lite(specs: dict[str, Spec]) -> None:
+    schema = alt.load_schema()
+    for chart in specs.values():
+        validate_jsonschema({**chart, "datasets": {}}, schema)
 
 
 def test_charts_do_not_grow_with_raw_rows(tables: Tables, specs: dict[str, Spec]) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from report_samples import LEFT_OUT, NOTHING, Tables
+from report_samples import LEFT_OUT, NOTHING, Tables, of_two_charts
 from table_vi import TABLE_VI
 
 from stallpoint.explain.importing import describe_traced
@@ -225,7 +225,7 @@ def test_half_a_page_is_never_there(tmp_path: Path) -> None:
 
 def test_names_cannot_break_the_page(tables: Tables, conclusions: Conclusions, tmp_path: Path) -> None:
     evil = '"></script><script>alert(1)</script>'
-    named = {name: frame.replace("cpu", evil) for name, frame in tables.items()}
+    named = {name: frame.replace("cpu", evil) for name, frame in of_two_charts(tables).items()}
     about_hardware = ("curves", "targets", "accuracy_stalling")
     renamed = {name: [{**one, "hardware": evil} for one in conclusions[name]] for name in about_hardware}
     write_report({**conclusions, **renamed}, named, tmp_path / "report.html", study=evil)
@@ -234,12 +234,16 @@ def test_names_cannot_break_the_page(tables: Tables, conclusions: Conclusions, t
     assert '=""></script' not in page
 
 
-def test_the_page_is_one_small_file_and_the_same_twice(report: Path, tables: Tables, conclusions: Conclusions) -> None:
-    again = report.with_name("again.html")
-    write_report(conclusions, tables, again, study="laptop", excluded=LEFT_OUT)
-    assert again.read_bytes() == report.read_bytes()
+def test_the_page_is_one_small_file_and_the_same_twice(
+    report: Path, tables: Tables, conclusions: Conclusions, tmp_path: Path
+) -> None:
+    once, again = (tmp_path / name for name in ("once.html", "again.html"))
+    of_one_answer: Conclusions = {**conclusions, "answers": conclusions["answers"][:1]}
+    for path in (once, again):
+        write_report(of_one_answer, of_two_charts(tables), path, study="laptop", excluded=LEFT_OUT)
+    assert again.read_bytes() == once.read_bytes()
     assert report.stat().st_size < 2e6
-    assert sorted(file.name for file in report.parent.iterdir()) == ["again.html", "report.html"]
+    assert list(report.parent.iterdir()) == [report]
 
 
 def test_the_page_loads_nothing(report: Path) -> None:

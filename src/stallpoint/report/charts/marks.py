@@ -174,5 +174,6 @@ def fields(layers: Sequence[alt.Chart], frame: pd.DataFrame) -> set[str]:
         for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
             look(inner)
 
-    look(alt.layer(*layers, data=frame.head(1)).to_dict(validate=False))
+    for layer in layers:
+        look(layer.to_dict(validate=False, context={"data": frame.head(1)}))
     return found

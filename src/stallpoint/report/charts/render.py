@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import altair as alt
 import pandas as pd
+from altair.utils.schemapi import debug_mode
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
@@ -39,11 +40,14 @@ def spec(name: str, tables: Tables) -> Spec:
 
 def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
     """Return the result of `draw`, or a text that says what is missing."""
-    try:
-        chart = draw()
-    except NoData as reason:
-        chart = note(f"Nothing to draw: {reason}.").properties(usermeta={"missing": str(reason)})
-    return to_spec(chart)
+    with debug_mode(
+        False
+    ):  # Altair checks each part as it is made, which takes a sixth of the time; tests check wholes
+        try:
+            chart = draw()
+        except NoData as reason:
+            chart = note(f"Nothing to draw: {reason}.").properties(usermeta={"missing": str(reason)})
+        return to_spec(chart)
 
 
 def missing(chart: Spec) -> str:
@@ -71,7 +75,7 @@ def to_spec(chart: alt.TopLevelMixin) -> Spec:
     """Return a chart as Vega-Lite."""
     # Altair refuses more than 5,000 rows as a rule; rows here are aggregates, whose number the study sets.
     with alt.data_transformers.enable("default", max_rows=None):
-        converted = chart.to_dict()
+        converted = chart.to_dict(validate=False)
     datasets = {name: list(map(_known, rows)) for name, rows in converted["datasets"].items()}
     return {**converted, "datasets": datasets}
 
