@@ -11,6 +11,6 @@ from stallpoint.report.proposal_page import to_html
 
 with program(Path(snakemake.log[0])):
     predictions = read_frames([PREDICTIONS], snakemake.input)[PREDICTIONS.name]
+    proposed = of_study(predictions, snakemake.params.rated, snakemake.params.samples, snakemake.params.min_efficiency)
     with atomic(Path(snakemake.output[0])) as scratch:
-        params = snakemake.params
-        scratch.write_text(to_html(of_study(predictions, params.rated, params.samples, params.min_efficiency)))
+        scratch.write_text(to_html(proposed))
