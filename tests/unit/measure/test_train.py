@@ -159,6 +159,12 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> TrainCell:
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def two_workers(cell: TrainCell) -> TrainCell:
+    """The same of LeNet, by two: what they send is in question, and not what they compute."""
+    return replace(cell, network="lenet", nodes=2)
+
+
 def measured(ranks: Ranks, cell: TrainCell, folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Run the cell as a job; its iterations and layers."""
     status, printed = run_job(ranks, cell, folder)
@@ -215,9 +221,9 @@ def test_one_worker_has_nothing_to_communicate(ranks: Ranks, cell: TrainCell, tm
 
 @pytest.mark.parametrize("sync", by_day(["naive", "wfbp", "ddp"], ("wfbp", "ddp").__contains__))
 def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
-    ranks: Ranks, cell: TrainCell, sync: str, tmp_path: Path
+    ranks: Ranks, two_workers: TrainCell, sync: str, tmp_path: Path
 ) -> None:
-    cell = replace(cell, nodes=2, sync=sync, preset=asdict(PRESETS[sync].preset))
+    cell = replace(two_workers, sync=sync, preset=asdict(PRESETS[sync].preset))
     iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     learning = per_layer[per_layer["gradient_bytes"] > 0]
@@ -243,10 +249,10 @@ def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
 
 
 def test_workers_with_weights_of_their_own_exchange_them_after_the_update(
-    ranks: Ranks, cell: TrainCell, tmp_path: Path
+    ranks: Ranks, two_workers: TrainCell, tmp_path: Path
 ) -> None:
     preset = replace(PRESETS["elastic-averaging"].preset, period=2)
-    cell = replace(cell, nodes=2, sync="elastic", preset=to_values(preset))
+    cell = replace(two_workers, sync="elastic", preset=to_values(preset))
     iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     of_second = per_layer[(per_layer["gradient_bytes"] > 0) & (per_layer["iteration"] == 1)]
@@ -259,8 +265,10 @@ def test_workers_with_weights_of_their_own_exchange_them_after_the_update(
     assert sorted(stale["worker"]) == [0, 1]
 
 
-def test_workers_that_do_not_communicate_train_on_their_own(ranks: Ranks, cell: TrainCell, tmp_path: Path) -> None:
-    cell = replace(cell, nodes=2, sync="none", preset=asdict(PRESETS["none"].preset))
+def test_workers_that_do_not_communicate_train_on_their_own(
+    ranks: Ranks, two_workers: TrainCell, tmp_path: Path
+) -> None:
+    cell = replace(two_workers, sync="none", preset=asdict(PRESETS["none"].preset))
     iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     assert (iterations[["communication"]] == 0).all(axis=None)
@@ -270,8 +278,9 @@ def test_workers_that_do_not_communicate_train_on_their_own(ranks: Ranks, cell: 
     assert losses[0, 1] != losses[1, 1], "each has samples and weights of its own"
 
 
-def test_a_loss_that_is_no_number_ends_the_job(cell: TrainCell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_is_no_number_ends_the_job(two_workers: TrainCell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimisers, "STEP_SIZE", 1e30)
+    cell = replace(two_workers, nodes=1)
     kept = Recorder(cell, 0)
     with pytest.raises(CannotRun, match=r"the loss of iteration 1 is (nan|inf): training diverges"):
         train.measure(cell, World.start(1), kept)
