@@ -35,7 +35,9 @@ SCHEMA = load_yaml(Path(SCHEMA_FILE).read_text(), SCHEMA_FILE)
 PAPERS_CLAIMS = [file_of_workflow(f"resources/claims/{name}") for name in PAPERS_FILES]
 
 # A cell can stand on the command line, its numbers as numbers.
-update_config(config, {key: typed(value) for key, value in given_structures().items() if key in SCHEMA["properties"]})
+update_config(
+    config, {key: typed(value) for key, value in given_structures().items() if key in SCHEMA["properties"]}
+)
 
 # Cells that could not run stay so, until they are asked for: what was in their way is not among their settings.
 RETRY = config.pop("retry", None)
