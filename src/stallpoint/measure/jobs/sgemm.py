@@ -115,8 +115,9 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
     of_machine = machine(device, numbers, _largest_rows(world, device, numbers))
     wanted += [(product.m, product) for product in of_machine]
     shapes = [product for _, product in wanted]
-    work = [product.floating_point_operations for product in shapes] * (1 + cell.samples)  # the warm-up counts as work
-    progress = Progress("product", work, silent=world.rank > 0)
+    # The warm-up counts as work.
+    operations = [product.floating_point_operations for product in shapes] * (1 + cell.samples)
+    progress = Progress("product", operations, silent=world.rank > 0)
     before = (keep.visit - 1) * cell.samples
     begin = time.perf_counter()
     for index, sample, seconds in timed(shapes, cell.samples, device, numbers):
