@@ -63,6 +63,8 @@ def test_it_is_measured_and_modelled_like_any_other(study: Checkout) -> None:
     # Nothing is trained to a target, and no server updates.
     empty |= {"steps_to_target", "noise_scale", "critical_batches", "time_to_accuracy", "accuracy_stalling"}
     empty |= {"target_times", "target_stalling", "early_stopping", "staleness_shares", "worker_staleness"}
+    # Nothing is asked of costs, and hardware has no failures.
+    empty |= {"choices", "availability", "availability_stalling"}
     # Whether anything is disturbed, or the model too far off to say what if or what would help, is up to the machine.
     open_ = {"disturbances", "what_if", "what_if_grid", "remedies"}
     assert filled - open_ == {table.name for table in MODEL_TABLES} - empty - open_

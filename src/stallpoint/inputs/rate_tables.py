@@ -68,7 +68,7 @@ _SECONDS = re.compile(
     r"\b(ms|millisec\w*|s|secs?|seconds?|\w*time|duration|elapsed|latency|mins?|minutes?|h|hrs?|hours?)\b",
     re.IGNORECASE,
 )
-_WHOLE = re.compile(r"epoch|train|total|wall|run|elapsed|accuracy|solution|hours?|\bhrs?\b|\bh\b", re.IGNORECASE)
+_RUN = re.compile(r"epoch|train|total|wall|run|elapsed|accuracy|solution|hours?|\bhrs?\b|\bh\b", re.IGNORECASE)
 """Headings of times of the same work on any count: an epoch, a run."""
 _PART = re.compile(
     r"forward|backward|compute|comm|sync|data|load|wait|start|warm|(gpu|node|core|device)[ -]?h", re.IGNORECASE
@@ -101,7 +101,7 @@ _UNIT_WORDS = {
 }
 _OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
 _COUNTED = re.compile(rf"\W*(?:on )?(\d+) ?[x×]? ?({_OF})\W*", re.IGNORECASE)
-_SAID = re.compile(
+_IN_SENTENCE = re.compile(
     rf"\b(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b[^\d]*?(?P<rate>\d[\d.,]*(?: ?[kKM]\b)?) ?(?P<unit>{_UNITS.pattern}"
     r"(?:/(?:gpu|worker|device))?)",
     re.IGNORECASE,
@@ -211,10 +211,12 @@ def _with_counts_in_a_row(grid: Grid) -> Iterator[Grid]:
 
 def _in_sentences(document: Document) -> Iterator[Grid]:
     """Yield the rates in lines such as ``8 GPUs: 1200 img/s`` as a table."""
-    said = [(line, found) for line, text in enumerate(document.raw_lines, start=1) for found in _SAID.finditer(text)]
-    if len(said) >= 2 and len({(one["of"].lower().rstrip("s"), unit_in(one["unit"])) for _, one in said}) == 1:
-        head = (said[0][0], [said[0][1]["of"], said[0][1]["unit"]])
-        yield Grid([head, *((line, [one["count"], one["rate"]]) for line, one in said)], ",")
+    rates = [
+        (line, found) for line, text in enumerate(document.raw_lines, start=1) for found in _IN_SENTENCE.finditer(text)
+    ]
+    if len(rates) >= 2 and len({(one["of"].lower().rstrip("s"), unit_in(one["unit"])) for _, one in rates}) == 1:
+        head = (rates[0][0], [rates[0][1]["of"], rates[0][1]["unit"]])
+        yield Grid([head, *((line, [one["count"], one["rate"]]) for line, one in rates)], ",")
 
 
 def _as_written(document: Document) -> Iterator[Grid]:
@@ -257,8 +259,8 @@ def kind_of(heading: str) -> str:
     if re.search(r"(s|sec|seconds?|ms|time)\)? ?(/|per) ?(it|iter|step|batch)", words, re.I):
         return "iteration"
     if _SECONDS.search(words):
-        whole = _WHOLE.search(words) and not _STEP.search(words)
-        return "part" if _PART.search(words) else "epoch" if whole else "iteration"
+        of_run = _RUN.search(words) and not _STEP.search(words)
+        return "part" if _PART.search(words) else "epoch" if of_run else "iteration"
     return "series" if _SERIES.fullmatch(name) else ""
 
 
@@ -388,8 +390,8 @@ class _Table:
         if per_node is None and "workers" in self.kinds and (nodes := self._optional(number, cells, "nodes")):
             per_node = workers / nodes
         batch = self._optional(number, cells, "batch_per_worker")
-        if batch is None and (whole := self._optional(number, cells, "global_batch")):
-            batch = whole / workers
+        if batch is None and (total := self._optional(number, cells, "global_batch")):
+            batch = total / workers
         name = self._series(cells, values)
         for index in values:
             series = name if len(values) == 1 else " ".join(filter(None, (name, self.headings[index])))

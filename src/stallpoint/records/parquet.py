@@ -168,9 +168,9 @@ def cells_at_once(
         def part(some: Sequence[str], taken: Mapping[Table, Sequence[pa.RecordBatch]]) -> dict[str, Any]:
             pieces = {
                 table.name: _pieces(
-                    chain([readers[table].none], chain.from_iterable(map(readers[table].take, some))), together
+                    chain([readers[table].none], chain.from_iterable(map(readers[table].take, some))), keys
                 )
-                for table, together in in_pieces.items()
+                for table, keys in in_pieces.items()
             }
             return {table.name: _frame(batches) for table, batches in taken.items()} | pieces
 
@@ -196,14 +196,14 @@ def _open(table: Table, path: str | Path, as_categories: bool) -> pq.ParquetFile
         return pq.ParquetFile(path, read_dictionary=[column.name for column in table.columns if column.type == TEXT])
 
 
-def _pieces(batches: Iterable[pa.RecordBatch], together: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yield the rows as frames of about `AT_ONCE`, cut where a value in the columns `together` changes."""
+def _pieces(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yield the rows as frames of about `AT_ONCE`, cut where a value in the columns `keys` changes."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
         if sum(part.num_rows for part in waiting) >= AT_ONCE:
             rows = _frame(waiting)
-            last = (rows[[*together]] == rows[[*together]].iloc[-1]).all(axis=1).to_numpy()
+            last = (rows[[*keys]] == rows[[*keys]].iloc[-1]).all(axis=1).to_numpy()
             count = len(rows) - int(last[::-1].argmin()) if not last.all() else 0
             if count:
                 yield rows.iloc[:count]

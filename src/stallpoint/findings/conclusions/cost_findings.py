@@ -63,15 +63,15 @@ def failures_in_words(answer: Answer, conclusions: Conclusions) -> str:
     rows = [at for at in conclusions["availability"] if _same(at, answer)]
     if row is None or not rows:
         return ""
-    most = max(rows, key=lambda at: int(at["ranks"]))
-    where = placement_in_words(most["ranks"], most["workers_per_node"])
-    every = in_words(most["checkpoint_interval"]["value"])
-    share = f"on {where} {interval(most['productive_share'], 100, ' %')} of the time is productive, with a checkpoint"
+    last = max(rows, key=lambda at: int(at["ranks"]))
+    where = placement_in_words(last["ranks"], last["workers_per_node"])
+    every = in_words(last["checkpoint_interval"]["value"])
+    share = f"on {where} {interval(last['productive_share'], 100, ' %')} of the time is productive, with a checkpoint"
     limit = f"failures alone would from {interval(row['failure_limit'])} nodes on; {share} every {every}"
     if not row["largest_considered"]:
         return limit
-    alone = verdict_in_short(row | {"verdict": row["without_failures"], "verdict_ranks": row["without_failures_ranks"]})
+    other = verdict_in_short(row | {"verdict": row["without_failures"], "verdict_ranks": row["without_failures_ranks"]})
     if row["verdict"] == "stalls" and row["verdict_ranks"] < row["without_failures_ranks"]:
         here = placement_in_words(row["verdict_ranks"], row["workers_per_node"])
-        return f"beyond {here} failures eat more than a doubling gains (throughput alone {alone}); {limit}"
-    return f"with failures it {verdict_in_short(row)}, without {alone}; {limit}"
+        return f"beyond {here} failures eat more than a doubling gains (throughput alone {other}); {limit}"
+    return f"with failures it {verdict_in_short(row)}, without {other}; {limit}"

@@ -122,7 +122,7 @@ def reduced_cells(iterations: pd.DataFrame, layers: Iterable[pd.DataFrame]) -> T
             elif name in of_cell:
                 times = there.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
                 isolated.setdefault(name, []).append(times)
-    _check_together(seconds)
+    _check_contiguous(seconds)
     named = iterations.drop_duplicates("cell").set_index("cell")["network"]
     of_networks = reversed([*groups(_described(pd.concat(described)), "cell")])
     first = {str(named[cell]): rows for cell, rows in of_networks if cell in named}
@@ -136,7 +136,7 @@ def reduced_cells(iterations: pd.DataFrame, layers: Iterable[pd.DataFrame]) -> T
     )
 
 
-def _check_together(seconds: Sequence[pd.DataFrame]) -> None:
+def _check_contiguous(seconds: Sequence[pd.DataFrame]) -> None:
     """Raise `InputError` if several pieces have rows of one iteration of a rank."""
     key = ["cell", "iteration", "rank"]
     rows = pd.concat([piece[key] for piece in seconds])
