@@ -91,13 +91,13 @@ def on_many_ranks(tidy: dict, times: int) -> dict:
 def fit(folder: Path) -> dict:
     """Model tables of the tidy ones in a folder, read as the rule fit reads them."""
     from stallpoint.models import fitting
-    from stallpoint.models.terms.training_cells import COLUMNS, IN_PIECES
+    from stallpoint.models.terms.training_cells import COLUMNS, IN_PARTS
     from stallpoint.records.parquet import cells_at_once, read_frames
     from stallpoint.records.tables import TIDY_TABLES
 
     files = {table.name: folder / f"{table.name}.parquet" for table in TIDY_TABLES}
     tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)
-    return fitting.fit(tidy, cells_at_once(COLUMNS, files, tidy["runs"]["cell"], IN_PIECES), nodes=[1, 2, 4, 8, 16])
+    return fitting.fit(tidy, cells_at_once(COLUMNS, files, tidy["runs"]["cell"], IN_PARTS), nodes=[1, 2, 4, 8, 16])
 
 
 def prepare(scratch: Path) -> dict[str, str]:

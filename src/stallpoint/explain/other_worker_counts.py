@@ -153,9 +153,9 @@ class IterationCollectives:
 
     def transfers(self, workers: int) -> Transfers:
         """Return what so many replicas sent, without what stays as it was traced."""
-        sent = self.at(np.flatnonzero(self.rounds))
-        taken, told = np.minimum(sent.seconds, sent.least), np.isfinite(sent.least)
-        return Transfers(np.full(len(taken), float(workers)), sent.rounds, sent.bytes, taken, told)
+        varying = self.at(np.flatnonzero(self.rounds))
+        taken, told = np.minimum(varying.seconds, varying.least), np.isfinite(varying.least)
+        return Transfers(np.full(len(taken), float(workers)), varying.rounds, varying.bytes, taken, told)
 
 
 @dataclass(frozen=True)
@@ -400,15 +400,15 @@ def learn(
     if lacks := list(lacking(rank)):
         raise NotIdentifiable(lacks)
     collectives, workers, every = rank.collectives, rank.groups.replicas, IterationCollectives.of(rank, least)
-    sent = every.rounds > 0
-    counts = np.bincount(collectives.iteration[sent], minlength=len(rank.iterations.seconds))
+    communicated = every.rounds > 0
+    counts = np.bincount(collectives.iteration[communicated], minlength=len(rank.iterations.seconds))
     usual = int(np.bincount(counts[list(rank.replays)]).argmax())
     chosen = [index for index in rank.replays if counts[index] == usual]
     order = np.argsort(collectives.index)
     places = [order[np.searchsorted(collectives.index, rank.replays[index].keys, sorter=order)] for index in chosen]
     own = every.at(np.concatenate(places)).transfers(workers)
     random = generator(0, "trace", len(own.seconds), float(own.seconds.sum()))
-    rings = all(name == "RING" for name, of_it in zip(collectives.algorithm, sent, strict=True) if of_it)
+    rings = all(name == "RING" for name, of_it in zip(collectives.algorithm, communicated, strict=True) if of_it)
     if link is None:
         latency = _max_latency(collectives.where(rank.groups.data), workers)
         several = sum((other for other in elsewhere if len(other.without_waiting)), own)
@@ -435,7 +435,7 @@ def learn(
         each=rank.workers // workers,
         shards=rank.groups.shards,
         sharded=rank.groups.sharded,
-        shares_link=_overlap(collectives, sent),
+        shares_link=_overlap(collectives, communicated),
         seconds=took,
         forward=rank.phases.forward[chosen],
         replays=[[of[index] for index in chosen] for of in hosts],

@@ -28,7 +28,7 @@ class Bubble:
     """The bubble of one stage; medians over iterations, s."""
 
     schedule: str
-    stages: int
+    pipeline_stages: int
     passes: int
     """Forward passes of an iteration: micro-batches, times the chunks of a stage if interleaved."""
     seconds: float
@@ -37,7 +37,7 @@ class Bubble:
     """Sending and receiving during which nothing computes, the bubble included."""
     twice_as_many: float
     """Duration of an iteration with twice as many micro-batches of half the size."""
-    twice_the_stages: float
+    twice_the_pipeline: float
     """Duration of an iteration with twice as many stages of half the layers."""
 
 
@@ -72,15 +72,15 @@ def _passes(rank: Rank, group: Group) -> tuple[list[str], npt.NDArray[np.float64
     started, events, found = rank.started, rank.trace.events, rank.iterations
     backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
     spans = union(backward.start, backward.end)
-    sent = np.zeros(len(started), np.bool_)
-    sent[rank.collectives.index[group.places]] = True
+    transfers = np.zeros(len(started), np.bool_)
+    transfers[rank.collectives.index[group.places]] = True
     reduced = np.zeros(len(started), np.bool_)
     reduced[rank.collectives.index[rank.groups.data]] = True
-    works = sent | started.computes | (started.communicates & ~reduced)
+    works = transfers | started.computes | (started.communicates & ~reduced)
     own = np.flatnonzero(works & (found.of(started.launch) >= 0))
     inside = np.searchsorted(spans[:, 0], started.launch[own], side="right") - 1
     behind = (inside >= 0) & (started.launch[own] < spans[inside, 1]) if len(spans) else np.zeros(len(own), np.bool_)
-    kinds = np.where(sent[own], "|", np.where(behind, "B", "F"))
+    kinds = np.where(transfers[own], "|", np.where(behind, "B", "F"))
     iteration = found.of(started.launch[own])
     run = np.cumsum(np.append(True, (kinds[1:] != kinds[:-1]) | (iteration[1:] != iteration[:-1]))) - 1
     first = np.unique(run, return_index=True)[1]

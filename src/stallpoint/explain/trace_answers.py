@@ -372,10 +372,10 @@ def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
         yield f"Parallelism: {'; '.join(sorted(named))}."
     if of := one["bubble"]:
         yield (
-            f"Pipeline: {of['schedule']} with {of['passes']} forward passes on {of['stages']} stages, which leaves "
-            f"{_ms(of['seconds'])} idle; {_ms(of['exposed'])} are exposed in sending and receiving. With twice as many "
-            f"micro-batches of half the size an iteration takes {_ms(of['twice_as_many'])}, with twice as many stages "
-            f"{_ms(of['twice_the_stages'])}."
+            f"Pipeline: {of['schedule']} with {of['passes']} forward passes on {of['pipeline_stages']} stages, which "
+            f"leaves {_ms(of['seconds'])} idle; {_ms(of['exposed'])} are exposed in sending and receiving. With twice "
+            f"as many micro-batches of half the size an iteration takes {_ms(of['twice_as_many'])}, with twice as many "
+            f"stages {_ms(of['twice_the_pipeline'])}."
         )
 
 

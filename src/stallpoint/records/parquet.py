@@ -146,33 +146,33 @@ def cells_at_once(
     columns: Mapping[Table, Sequence[str] | None],
     files: Mapping[str, str | Path],
     cells: Iterable[str],
-    in_pieces: Mapping[Table, Sequence[str]],
+    in_parts: Mapping[Table, Sequence[str]],
 ) -> Iterator[dict[str, Any]]:
     """Yield data frames of about `AT_ONCE` rows, each with all rows of some of the `cells`.
 
     `columns` are those read of each table (None: all), `files` has the paths by name. Rows of a cell lie together, and
     cells in the order of `cells`, as `collect` writes them; `InputError` names a file in which they do not. Tables
-    `in_pieces` may have cells that do not fit into memory: instead of a frame there is an iterator of them, which has
+    `in_parts` may have cells that do not fit into memory: instead of a frame there is an iterator of them, which has
     to be used up before the next ones are asked for. Successive rows with equal values in the columns given there are
     in one frame; names are categories.
     """
     with ExitStack() as open_:
         readers = {
             table: _OfCells(
-                open_.enter_context(_open(table, files[table.name], table in in_pieces)), files[table.name], wanted
+                open_.enter_context(_open(table, files[table.name], table in in_parts)), files[table.name], wanted
             )
             for table, wanted in columns.items()
         }
-        complete = {table: reader for table, reader in readers.items() if table not in in_pieces}
+        complete = {table: reader for table, reader in readers.items() if table not in in_parts}
 
         def part(some: Sequence[str], taken: Mapping[Table, Sequence[pa.RecordBatch]]) -> dict[str, Any]:
-            pieces = {
-                table.name: _pieces(
+            parts = {
+                table.name: _parts(
                     chain([readers[table].none], chain.from_iterable(map(readers[table].take, some))), keys
                 )
-                for table, keys in in_pieces.items()
+                for table, keys in in_parts.items()
             }
-            return {table.name: _frame(batches) for table, batches in taken.items()} | pieces
+            return {table.name: _frame(batches) for table, batches in taken.items()} | parts
 
         some: list[str] = []
         taken: dict[Table, list[pa.RecordBatch]] = {table: [reader.none] for table, reader in complete.items()}
@@ -196,7 +196,7 @@ def _open(table: Table, path: str | Path, as_categories: bool) -> pq.ParquetFile
         return pq.ParquetFile(path, read_dictionary=[column.name for column in table.columns if column.type == TEXT])
 
 
-def _pieces(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pd.DataFrame]:
+def _parts(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pd.DataFrame]:
     """Yield the rows as frames of about `AT_ONCE`, cut where a value in the columns `keys` changes."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:

@@ -140,7 +140,7 @@ def told(folder: Path, trace: dict[str, Any]) -> dict[str, Any]:
 def test_a_stage_tells_schedule_micro_batches_and_bubble(pipeline: Pipeline, stage: int, tmp_path: Path) -> None:
     found = told(tmp_path, pipeline.trace(stage))
     bubble = found["bubble"]
-    assert (bubble["schedule"], bubble["stages"]) == (pipeline.schedule, 4)
+    assert (bubble["schedule"], bubble["pipeline_stages"]) == (pipeline.schedule, 4)
     assert bubble["passes"] == 8 * pipeline.chunks
     assert bubble["seconds"] == pytest.approx(3 * (FORWARD + BACKWARD), rel=1e-3)
     assert found["iteration_seconds"] == pytest.approx(pipeline.seconds, rel=1e-3)
@@ -155,7 +155,7 @@ def test_twice_as_many_micro_batches_or_stages_are_predicted_from_passes_of_unev
     finer = replace(pipeline, micro_batches=2 * pipeline.micro_batches, part=0.5)
     deeper = replace(pipeline, stages=2 * pipeline.stages, part=0.5)
     assert bubble["twice_as_many"] == pytest.approx(finer.seconds, rel=0.05)
-    assert bubble["twice_the_stages"] == pytest.approx(deeper.seconds, rel=0.05)
+    assert bubble["twice_the_pipeline"] == pytest.approx(deeper.seconds, rel=0.05)
 
 
 def test_the_time_of_each_group_is_exposed_or_hidden(tmp_path: Path) -> None:

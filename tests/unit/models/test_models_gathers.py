@@ -10,7 +10,7 @@ from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.contention import Seen, gathering
 from stallpoint.models.terms.effects import CollectiveTimes, CoRunCost, IsolatedTimes
-from stallpoint.models.terms.observed import Messages, Observed, Sending, observe
+from stallpoint.models.terms.observed import BucketTimes, Observed, Sending, observe
 from stallpoint.records.tables import PHASES
 from stallpoint.strategies.presets import PRESETS
 
@@ -31,7 +31,7 @@ def frames(gathers: list[list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
-    messages = Messages(iterations)
+    messages = BucketTimes(iterations)
     messages.add(layers)
     return messages.sending()
 

@@ -34,28 +34,28 @@ def tasks(run: TrainRecords) -> list[Task]:
     if type(preset.strategy) is not DataParallel:
         raise InputError(f"{run.cell.path}: a task graph is written of synchronous data-parallel steps alone")
     iterations, layers = (frame[~frame["warmup"]] for frame in (run.iterations, run.layers))
-    messages = _messages(layers)
-    costs = [_costs(run, own, layers[layers["rank"] == rank], messages) for rank, own in iterations.groupby("rank")]
+    buckets = _buckets(layers)
+    costs = [_costs(run, own, layers[layers["rank"] == rank], buckets) for rank, own in iterations.groupby("rank")]
     return iteration_tasks(costs[0] if len(costs) == 1 else costs, preset, prefetch=run.cell.prefetch > 0)
 
 
-def _costs(run: TrainRecords, iterations: pd.DataFrame, layers: pd.DataFrame, messages: Sequence[Message]) -> Costs:
+def _costs(run: TrainRecords, iterations: pd.DataFrame, layers: pd.DataFrame, buckets: Sequence[Message]) -> Costs:
     times = layers.groupby("layer_index")[["forward", "backward"]].mean()
     read = (
         (iterations["read"] + iterations["decode"]) / run.cell.readers if run.cell.prefetch else iterations["data_wait"]
     )
     return Costs(
         float(read.mean()), float(iterations["host_to_device"].mean()), times["forward"].tolist(),
-        times["backward"].tolist(), messages, float(iterations["update"].mean()),
+        times["backward"].tolist(), buckets, float(iterations["update"].mean()),
     )  # fmt: skip
 
 
-def _messages(layers: pd.DataFrame) -> list[Message]:
+def _buckets(layers: pd.DataFrame) -> list[Message]:
     """Return the all-reduces in the order of sending."""
-    sent = layers[layers["bucket"] >= 0]
-    sent = sent.assign(seconds=sent["all_reduce_end"] - sent["all_reduce_start"])
+    rows = layers[layers["bucket"] >= 0]
+    rows = rows.assign(seconds=rows["all_reduce_end"] - rows["all_reduce_start"])
     return [
-        Message(tuple(sorted(set(of["layer_index"]))), float(of["seconds"].mean())) for _, of in sent.groupby("bucket")
+        Message(tuple(sorted(set(of["layer_index"]))), float(of["seconds"].mean())) for _, of in rows.groupby("bucket")
     ]
 
 

@@ -91,7 +91,7 @@ def _cost(fitted: FittedStudy, at: Measured | Predicted, goal: str, iterations: 
         yield Cost(at.point, basis, goal, time, fitted.asked.rated.get(at.point.hardware, {}))
 
 
-def choose(limited: Reals, minimised: Reals, limit: float) -> Reals:
+def within_limit(limited: Reals, minimised: Reals, limit: float) -> Reals:
     """Return the probability of each option to be the best, [options + 1]; the last one is that of none.
 
     The best option has the least of `minimised` [options, 1 + REPLICATES] among those whose `limited` is at most
@@ -130,7 +130,7 @@ def _chosen(
     for question, limited, minimised, limit in asked:
         if limit is None or np.isnan(limited).any():
             continue
-        probabilities = choose(limited, minimised, limit)
+        probabilities = within_limit(limited, minimised, limit)
         best = int(probabilities.argmax())
         order = np.argsort(-probabilities, kind="stable")
         likely = sorted(order[: int((probabilities[order].cumsum() >= INTERVAL - 1e-9).argmax()) + 1])

@@ -28,7 +28,7 @@ from stallpoint.models.iteration.prediction import DagModel, calibrated
 from stallpoint.models.iteration.scenarios import Scenario
 from stallpoint.models.terms import communication, data, matrix_products, peaks, slowdown
 from stallpoint.models.terms.compute import Compute
-from stallpoint.models.terms.training_cells import COLUMNS, IN_PIECES, TrainingCells, joined, reduced_cells
+from stallpoint.models.terms.training_cells import COLUMNS, IN_PARTS, TrainingCells, joined, reduced_cells
 from stallpoint.records import disturbances
 from stallpoint.records.tables import LAYERS, TABLES, Table
 from stallpoint.strategies.division import Cuts
@@ -105,7 +105,7 @@ class FittedStudy:
         self.tidy = _typed(tidy)
         self.tidy["sgemm"] = matrix_products.in_precision(self.tidy["sgemm"], self.tidy["runs"])
         if parts is None:
-            parts = [self.tidy | {table.name: [self.tidy[table.name]] for table in IN_PIECES}]
+            parts = [self.tidy | {table.name: [self.tidy[table.name]] for table in IN_PARTS}]
         self._parts = parts
         self._answered: dict[Callable[[FittedStudy], Any], Any] = {}
 
@@ -305,7 +305,7 @@ def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.
 
 
 def _part(part: Mapping[str, Any], visits: pd.DataFrame, in_full: frozenset[str], apart: frozenset[str]) -> _Reduced:
-    iterations, intervened = (typed(table, part[table.name]) for table in COLUMNS if table not in IN_PIECES)
+    iterations, intervened = (typed(table, part[table.name]) for table in COLUMNS if table not in IN_PARTS)
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
     good, left_out = (disturbances.without(rows, found) for rows in (iterations, intervened))

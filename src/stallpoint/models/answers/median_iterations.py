@@ -28,20 +28,20 @@ class MedianIteration:
 
     ranks: pd.DataFrame
     """A row for each rank, as in `tables.MEDIAN_ITERATIONS`."""
-    pieces: list[pd.DataFrame] = field(default_factory=list)
+    parts: list[pd.DataFrame] = field(default_factory=list)
     """Rows of the layers of these ranks, as far as they were read."""
 
     @property
     def layers(self) -> pd.DataFrame:
         """A row for each layer of these ranks, as in `tables.LAYERS`."""
-        return pd.concat(self.pieces)
+        return pd.concat(self.parts)
 
     def add(self, layers: pd.DataFrame) -> None:
         """Keep those of the rows that belong to this iteration."""
         cell, iteration = self.ranks.iloc[0][["cell", "iteration"]]
         here = (layers["iteration"] == iteration) & layers["rank"].isin(self.ranks["rank"])
         rows = layers[here]
-        self.pieces.append(typed(LAYERS, rows[rows["cell"] == cell]))
+        self.parts.append(typed(LAYERS, rows[rows["cell"] == cell]))
 
 
 def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:

@@ -124,10 +124,10 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     every rank takes as long, while a maximum per iteration would count a late start and the next late end twice. The
     rest of the iteration is then the cost of unequal ranks.
     """
-    return steps_over_ranks(iterations, matrix_seconds(layers))
+    return steps_over_ranks(iterations, matrix_layer_seconds(layers))
 
 
-def matrix_seconds(layers: pd.DataFrame) -> pd.DataFrame:
+def matrix_layer_seconds(layers: pd.DataFrame) -> pd.DataFrame:
     """Return the seconds of layers dominated by matrix products, and of the fully connected ones among them, of each
     kept iteration of each rank."""
     rows = kept(layers)
@@ -139,7 +139,7 @@ def matrix_seconds(layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def steps_over_ranks(iterations: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
-    """Return the same as `over_ranks`; `seconds` as from `matrix_seconds`."""
+    """Return the same as `over_ranks`; `seconds` as from `matrix_layer_seconds`."""
     frame = kept(iterations)
     typical = frame[~waited_for(frame)]
     reduced = {"communication": "min", "exposed_communication": "min"}

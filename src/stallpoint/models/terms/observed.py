@@ -21,7 +21,7 @@ _OF_ITERATIONS = [*_STEP, "rank", *PHASES, "communication", "iteration_time"]
 OF_LAYERS = [
     "iteration", "rank", "layer_index", "bucket", "all_reduce_start", "all_reduce_end", "gather_start", "gather_end",
 ]  # fmt: skip
-"""Columns of layers that `Messages` reads: to choose rows of all others, names among them, took most of the time."""
+"""Columns of layers that `BucketTimes` reads: to choose rows of all others, names among them, took most of the time."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Sending:
         return [[layer for layer in reversed(range(count)) if self.by_layer[layer] == one] for one in message_numbers]
 
 
-class Messages:
+class BucketTimes:
     """Messages of a cell, from rows of its layers that come in any number of pieces, each with all layers of an
     iteration of a rank.
 
@@ -109,11 +109,11 @@ class Messages:
         communicated = np.isfinite(end).any(axis=-1)
         self._in_flight[step, rank] = np.where(communicated, np.nansum(co_running, axis=-1), np.nan)
         self._reduced.add(step, end - start, co_running)
-        self._reduced.sent(self._places(layers)[0], layers["bucket"])
+        self._reduced.take_buckets(self._places(layers)[0], layers["bucket"])
         gathers = layers[layers["gather_end"].notna()]
         step, _, start, end = self._spans(gathers, "gather")
         self._gathered.add(step, end - start)
-        self._gathered.sent(self._places(gathers)[0], gathers["bucket"])
+        self._gathered.take_buckets(self._places(gathers)[0], gathers["bucket"])
 
     def sending(self) -> Sending | None:
         """Reduce what was taken; empty without communication."""
@@ -191,7 +191,7 @@ class _OnLast:
             kept[step[last]] = 0.0
             kept[step[last], : of.shape[1]] = np.nan_to_num(of[last])
 
-    def sent(self, step: Places, bucket: pd.Series[int]) -> None:
+    def take_buckets(self, step: Places, bucket: pd.Series[int]) -> None:
         """Take which messages there are."""
         self._sent[step, bucket] = True
 

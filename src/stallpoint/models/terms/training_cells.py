@@ -1,8 +1,8 @@
 """Training cells reduced to what models need: records of any length are read a few cells at a time.
 
 Rows of layers are by far the most: layers x iterations x ranks of every cell. Models need them complete of no cell:
-their sums in each iteration of a rank (`matrix_seconds`), each layer of every iteration of one isolated worker, the
-messages of the rank that waits least (`Messages`), and means of rank 0. So they are read in pieces, once.
+their sums in each iteration of a rank (`matrix_layer_seconds`), each layer of every iteration of one isolated worker,
+the messages of the rank that waits least (`BucketTimes`), and means of rank 0. So they are read in pieces, once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pandas as pd
 
 from stallpoint.errors import InputError
 from stallpoint.models.base.frames import refuse
-from stallpoint.models.base.measured import POINT, STEP, kept, matrix_seconds, steps_over_ranks
+from stallpoint.models.base.measured import POINT, STEP, kept, matrix_layer_seconds, steps_over_ranks
 from stallpoint.models.base.statistics import Reals, groups
-from stallpoint.models.terms.observed import OF_LAYERS, Messages, Sending
+from stallpoint.models.terms.observed import OF_LAYERS, BucketTimes, Sending
 from stallpoint.records import tables as records
 from stallpoint.records.tables import INTERVENED, ITERATIONS, LAYERS, Table
 
@@ -32,7 +32,7 @@ COLUMNS: Mapping[Table, Sequence[str] | None] = {
     INTERVENED: None,
 }  # fmt: skip
 """Tables that grow with iterations, ranks and layers, and the columns read of each (None: all)."""
-IN_PIECES: Mapping[Table, Sequence[str]] = {LAYERS: ("cell", "rank", "iteration")}
+IN_PARTS: Mapping[Table, Sequence[str]] = {LAYERS: ("cell", "rank", "iteration")}
 """Tables of which a single cell may not fit into memory: its rows come in pieces (`parquet.cells_at_once`). A piece has
 all rows with equal values in these columns."""
 LAYER = tuple(column.name for column in records.LAYER)
@@ -97,12 +97,12 @@ class TrainingCells:
 def reduced_cells(iterations: pd.DataFrame, layers: Iterable[pd.DataFrame]) -> TrainingCells:
     """Reduce rows of these tables, all of the same cells; raise `InputError` for a time below 0.
 
-    `layers` come in pieces as described in `IN_PIECES`.
+    `layers` come in pieces as described in `IN_PARTS`.
     """
     refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
     counted = kept(iterations)
     of_cell = dict(groups(counted, "cell"))
-    messages = {name: Messages(rows) for name, rows in of_cell.items() if rows["ranks"].iloc[0] > 1}
+    buckets = {name: BucketTimes(rows) for name, rows in of_cell.items() if rows["ranks"].iloc[0] > 1}
     isolated: dict[str, list[pd.DataFrame]] = {}
     begin = counted.loc[counted["rank"] == 0, ["cell", "iteration"]].assign(
         begin=counted[["data_wait", "host_to_device", "forward"]].sum(axis=1)
@@ -112,13 +112,13 @@ def reduced_cells(iterations: pd.DataFrame, layers: Iterable[pd.DataFrame]) -> T
         refuse(piece, "layers", ["forward", "backward"], may_lack=True)
         rows = kept(piece)
         described.append(_described(rows))
-        seconds.append(matrix_seconds(rows))
+        seconds.append(matrix_layer_seconds(rows))
         of_rank = rows[rows["rank"] == 0].astype({"cell": "str"})
         of_first_ranks.append(_described(of_rank))
         sums.append(_sums(begin, of_rank))
         for name, there in groups(rows[["cell", "forward", "backward", *OF_LAYERS]], "cell"):
-            if name in messages:
-                messages[name].add(there)
+            if name in buckets:
+                buckets[name].add(there)
             elif name in of_cell:
                 times = there.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
                 isolated.setdefault(name, []).append(times)
@@ -126,7 +126,7 @@ def reduced_cells(iterations: pd.DataFrame, layers: Iterable[pd.DataFrame]) -> T
     named = iterations.drop_duplicates("cell").set_index("cell")["network"]
     of_networks = reversed([*groups(_described(pd.concat(described)), "cell")])
     first = {str(named[cell]): rows for cell, rows in of_networks if cell in named}
-    sending = {name: found for name, of in messages.items() if (found := of.sending()) is not None}
+    sending = {name: found for name, of in buckets.items() if (found := of.sending()) is not None}
     return TrainingCells(
         steps=steps_over_ranks(counted, pd.concat(seconds)),
         networks={network: _layers(rows) for network, rows in first.items()},

@@ -54,9 +54,9 @@ def _boxes(one: pd.Series[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _box(column: str, first: int, end: int, above: str, below: str) -> dict[str, Any]:
-    left = COLUMNS.index(column) + 0.1
+    x = COLUMNS.index(column) + 0.1
     return {
-        "column": column, "kind": KINDS[column], "left": left, "right": left + 0.8, "centre": left + 0.4,
+        "column": column, "kind": KINDS[column], "left": x, "right": x + 0.8, "centre": x + 0.4,
         "top": first + 0.1, "bottom": end - 0.1, "middle": (first + end) / 2, "above": above, "below": below,
     }  # fmt: skip
 
@@ -81,7 +81,7 @@ def _drawn(boxes: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
         for before, after in product(left.to_dict("records"), right.to_dict("records"))
         if before["top"] < after["bottom"] and after["top"] < before["bottom"]
     ])  # fmt: skip
-    place = {"x": alt.X("centre:Q", scale=x, axis=None), "y": alt.Y("middle:Q", scale=y, axis=None)}
+    position = {"x": alt.X("centre:Q", scale=x, axis=None), "y": alt.Y("middle:Q", scale=y, axis=None)}
     kinds = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
     rectangles = alt.Chart(boxes).mark_bar(opacity=0.45, stroke="white").encode(
         x=alt.X("left:Q", scale=x, axis=None), x2="right:Q", y=alt.Y("top:Q", scale=y, axis=None), y2="bottom:Q",
@@ -95,6 +95,6 @@ def _drawn(boxes: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
         x=alt.X("to:Q", scale=x, axis=None), y=alt.Y("at:Q", scale=y, axis=None)
     )  # fmt: skip
     text = alt.Chart(boxes)
-    names = text.mark_text(fontSize=11, dy=-7, color="black").encode(text="above:N", **place)
-    values = text.mark_text(fontSize=10, dy=8, color="black").encode(text="below:N", **place)
+    names = text.mark_text(fontSize=11, dy=-7, color="black").encode(text="above:N", **position)
+    values = text.mark_text(fontSize=10, dy=8, color="black").encode(text="below:N", **position)
     return alt.layer(rectangles, lines, heads, names, values, width=WIDTH, height=ROW * many)
