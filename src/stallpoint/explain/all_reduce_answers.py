@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import median
@@ -19,7 +19,6 @@ FLOOR_SECONDS = 1e-3
 EQUAL = 0.05
 BREAK = 1.5
 """Factor by which bandwidth falls from one size to a larger one where something breaks."""
-START = "the start of the same run with NCCL_DEBUG=INFO: it names transport, NICs and channels"
 LARGE, ENOUGH = 1 << 20, 16 << 20
 """Bytes from which on messages show bandwidth, and from which on that can be all that a link carries."""
 
@@ -141,8 +140,7 @@ def answers(
             else (inside_node(one.device) if one.hosts == 1 and not _one_device(one) else expected)
         )
         inside = max((other.best for other in single if other is not one), default=0.0)
-        found = _finding(one, of_link, inside if one.hosts and one.hosts > 1 else 0.0)
-        yield replace(found, ask=tuple(ask for ask in found.ask if ask != START)) if logged else found
+        yield _finding(one, of_link, inside if one.hosts and one.hosts > 1 else 0.0, logged)
 
 
 def _one_device(one: Measured) -> bool:
@@ -155,7 +153,7 @@ def _one_device(one: Measured) -> bool:
     )
 
 
-def _finding(one: Measured, expected: LinkRate | None, inside: float) -> Finding:
+def _finding(one: Measured, expected: LinkRate | None, inside: float, logged: bool) -> Finding:
     where = "" if not one.hosts or _one_device(one) else f" on {one.hosts} node{'' if one.hosts == 1 else 's'}"
     ranks = f"{one.ranks} ranks" if one.ranks else "ranks (how many is not said)"
     subject = f"all-reduce of {ranks}{where}" + (f", {one.device}" if one.device else "")
@@ -191,7 +189,8 @@ def _finding(one: Measured, expected: LinkRate | None, inside: float) -> Finding
                     expected.source,
                 )
             )
-            asks.append(START)
+            if not logged:
+                asks.append("the start of the same run with NCCL_DEBUG=INFO: it names transport, NICs and channels")
     else:
         near = nearest(got)
         if near:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.explain.groups import Group
-from stallpoint.explain.intervals import Intervals, length_within, union, without
+from stallpoint.explain.intervals import length_within, union, without
 from stallpoint.explain.rank import Rank
 
 Reals = npt.NDArray[np.float64]
@@ -29,17 +29,11 @@ class GroupTime:
     """For the rank that came last; None if no other rank was traced."""
 
 
-def computing(rank: Rank) -> Intervals:
-    """Return the intervals in which the device computed."""
-    own = rank.started.events.where(rank.started.computes)
-    return union(own.start, own.end)
-
-
 def group_times(rank: Rank, group: Group, least: Reals | None = None) -> list[GroupTime]:
     """Return the time of each kind of collective; `least` as from `min_seconds`, [collectives]."""
     collectives, found = rank.collectives, rank.iterations
     kinds = np.array([collectives.kind[at] for at in group.places])
-    computes = computing(rank) if rank.trace.computing and rank.on_device else None
+    computes = rank.computing if rank.trace.computing and rank.on_device else None
     times = []
     for kind in np.unique(kinds):
         places = group.places[kinds == kind]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from stallpoint.explain.device_activity import on_device
 from stallpoint.explain.graph import graphs
 from stallpoint.explain.groups import Groups, groups
+from stallpoint.explain.intervals import Intervals, union
 from stallpoint.explain.iterations import Iterations, iterations, seconds_by_cause
 from stallpoint.explain.started import Started
 from stallpoint.explain.trace_collectives import Collectives, collectives
@@ -61,6 +63,12 @@ class Rank:
     def on_device(self) -> bool:
         """Whether the work was on a device."""
         return bool(np.isin(self.started.events.kind, (KERNEL, COPY)).any())
+
+    @cached_property
+    def computing(self) -> Intervals:
+        """Intervals in which the device computed."""
+        own = self.started.events.where(self.started.computes)
+        return union(own.start, own.end)
 
     @property
     def replayed(self) -> npt.NDArray[np.float64]:

@@ -166,12 +166,12 @@ def _of_trace(
     except other_worker_counts.NotIdentifiable as reason:
         notes.append(f"nothing is predicted: {reason}")
         return explained | {"lacks": reason.reasons}
+    exchanged = other_worker_counts.exchanges(rank)
     stay = Counter(
         f"{kind or 'unnamed'} of {_words(group)}"
         for group in rank.groups.groups
         for kind in {collectives.kind[index] for index in group.places}
-        if (kind not in ROUNDS or not rank.groups.data[group.places].all())
-        and not other_worker_counts.exchanges(rank)[group.places].all()
+        if (kind not in ROUNDS or not rank.groups.data[group.places].all()) and not exchanged[group.places].all()
     )
     if stay:
         notes.append(f"predictions leave these collectives as they were traced: {', '.join(sorted(stay))}")

@@ -800,7 +800,7 @@ STALLING = _table("""
     basis                  | text  |  | measured, or predicted: by the DAG model beyond what was measured
     verdict                | text  |  | of what was measured: stalls, scales, undecided, or withheld (why: note)
     verdict_ranks          | int   |  | workers where it stalls, up to which it scales, or where it is undecided
-    deciding_visits        | real  |  | factor on visits that would decide, if the gain stays; null where decided
+    deciding_time          | real  | s | further visits that would decide, if the gain stays; null where decided
     measured_speedup       | real± |  | largest speedup at any worker count measured
     measured_speedup_ranks | int   |  | the worker count of that
     crossing_ranks         | real± |  | workers where communication takes as long as compute; infinite: nowhere

@@ -378,7 +378,7 @@ def curve(verdict: str = "scales", nodes: int = 2, **changes: Any) -> dict[str, 
         "measured_speedup": at(2, 1.8)["speedup"], "measured_speedup_ranks": 2, "causes": [], "remedies": [],
         "network": "alexnet", "sync": "wfbp", "storage": "jpeg", "prefetch": 1, "batch": 64, "scaling": "strong",
         "hardware": "cpu", "workers_per_node": 1, "measured_stall": [], "known_stall": [], "deciding_ranks": [],
-        "deciding_seconds": None,
+        "deciding_time": None,
         "stall_not_below": 2, "crossing_ranks": None, **changes,
     }  # fmt: skip
 
@@ -403,7 +403,7 @@ ONE = {"largest_measured": 1, "measured_speedup_ranks": 1, "measured": [at(1, 1.
             "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; visits to n = 1, 2 would decide",
         ),
         (
-            curve("undecided", 1, measured_stall=stall(0.3, 0.7), deciding_ranks=[1, 2], deciding_seconds=244.0),
+            curve("undecided", 1, measured_stall=stall(0.3, 0.7), deciding_ranks=[1, 2], deciding_time=244.0),
             "undecided whether n = 2 gains, speedup 1.8 (1.7–1.9) on n = 2; "
             "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; some 4 min of visits to n = 1, 2 would decide",
         ),
@@ -441,7 +441,7 @@ def answer(*curves: dict[str, Any], error: float | None = None) -> dict[str, Any
         (curve("stalls", 2), "Worth up to 2 nodes", "alexnet stops gaining beyond 2 nodes"),
         (curve("stalls", 1), "No gain beyond 1 node", "alexnet stops gaining beyond 1 node"),
         (
-            curve("undecided", 1, deciding_ranks=[1, 2], deciding_seconds=5000.0),
+            curve("undecided", 1, deciding_ranks=[1, 2], deciding_time=5000.0),
             "Undecided at 2 nodes",
             "alexnet: undecided whether 2 nodes gain; more than an hour of visits to n = 1, 2 would decide",
         ),

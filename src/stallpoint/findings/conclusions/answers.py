@@ -122,7 +122,7 @@ def _answer(rivals: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answ
         "at": at,
         "likely": best["measured_stall"],
         "deciding_ranks": best["deciding_ranks"],
-        "deciding_seconds": best["deciding_seconds"],
+        "deciding_time": best["deciding_time"],
         "cause": _cause(best, at["ranks"]) if at else None,
         "beyond": _beyond(best),
         "helps": _helps(best),

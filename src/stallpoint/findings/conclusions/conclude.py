@@ -24,7 +24,6 @@ from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
 from stallpoint.models.convergence.steps import TO_TARGET
 from stallpoint.models.terms.peaks import MEMORY_AXES
-from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 from stallpoint.study.kinds.train_kind import TrainCell
@@ -77,9 +76,9 @@ COPIED: dict[str, tuple[str, tuple[str, ...]]] = {
 EXTRAPOLATION = ("table", "series", "workers", "predicted", "lower", "upper", "law", "measured")
 """Columns of the table ``extrapolations``, which only a study with external tables has."""
 CURVE = (
-    *SERIES, "reached", "verdict", "verdict_ranks", "measured_speedup", "measured_speedup_ranks", "basis", "note",
-    "withheld", "dominant_cause", "crossing_ranks", "crossing_after", "cost_efficient_ranks", "best_speedup",
-    "largest_measured", "largest_considered",
+    *SERIES, "reached", "verdict", "verdict_ranks", "deciding_time", "measured_speedup", "measured_speedup_ranks",
+    "basis", "note", "withheld", "dominant_cause", "crossing_ranks", "crossing_after", "cost_efficient_ranks",
+    "best_speedup", "largest_measured", "largest_considered",
 )  # fmt: skip
 """Columns of the table ``stalling`` in the entry of a curve."""
 FEEDING = (
@@ -112,7 +111,7 @@ def conclude(
     Unknown and unbounded values are None; estimates are objects with value, low and high. `threshold` and `efficiency`
     are those of the models' fit, `claims` were judged by the same tables.
     """
-    curves, errors = list(_curves(tables, _durations(tables["runs"]))), list(_dag_errors(tables["predictions"]))
+    curves, errors = list(_curves(tables)), list(_dag_errors(tables["predictions"]))
     copied = {key: entries(tables[name], *names) for key, (name, names) in COPIED.items()}
     found: Conclusions = {
         "interval": INTERVAL,
@@ -177,21 +176,8 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
-def _durations(runs: pd.DataFrame) -> Mapping[tuple[object, ...], float]:
-    """Return the seconds that all visits to the cells of a series took, by `SERIES` and ranks."""
-    found: dict[tuple[object, ...], float] = {}
-    for settings, duration in runs.query("status == 'ok' and source == ''")[["settings", "duration"]].to_numpy():
-        cell = cell_from_json(settings)
-        if (type(cell) is TrainCell or type(cell) is CommandCell) and cell.scaling != "compute":
-            key = (*(getattr(cell, name) for name in SERIES), cell.ranks)
-            found[key] = found.get(key, 0.0) + float(duration)
-    return found
-
-
-def _curves(
-    tables: Mapping[str, pd.DataFrame], durations: Mapping[tuple[object, ...], float]
-) -> Iterator[dict[str, Any]]:
-    """Return an entry for each scaling curve; `durations` are those of its cells."""
+def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
+    """Return an entry for each scaling curve."""
     names = (
         "causes", "data_share", "critical_path", "what_if", "remedies", "next_cells", "predictions",
         "stall_probabilities", "hidden_communication", "feeding",
@@ -208,10 +194,6 @@ def _curves(
             "stall_ranks": _reached(row, "stall_ranks"),
             "stall_not_below": None if row["reached"] or row["note"] else int(row["stall_ranks_low"]),
             **_probabilities(stalls.get(key, []), undecided),
-            "deciding_seconds": _number(
-                (row["deciding_visits"] - 1)
-                * sum(durations.get((*key, ranks), math.nan) for ranks in (undecided, 2 * undecided))
-            ),
             "measured": list(_measured(points.get(key, []))),
             "data_wait": {
                 "ranks": widest["ranks"] if widest else row["largest_considered"],

@@ -134,11 +134,11 @@ def _probably(curve: Mapping[str, Any]) -> str:
 
 def deciding_in_words(curve: Mapping[str, Any]) -> str:
     """Return ``some 4 min of visits to n = 1, 2``; without minutes where no visits can be counted."""
-    seconds = curve["deciding_seconds"]
-    length = "" if seconds is None else f"some {in_round_words(seconds)} of "
-    if seconds is not None and seconds > MAX_DECIDING:
-        length = "more than an hour of "
-    return f"{length}visits to {at_count(curve, ', '.join(map(str, curve['deciding_ranks'])))}"
+    visits = f"visits to {at_count(curve, ', '.join(map(str, curve['deciding_ranks'])))}"
+    seconds = curve["deciding_time"]
+    if seconds is None:
+        return visits
+    return f"{'more than an hour' if seconds > MAX_DECIDING else f'some {in_round_words(seconds)}'} of {visits}"
 
 
 def verdict_in_words(curve: Mapping[str, Any]) -> str:

@@ -28,7 +28,6 @@ from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.products import Product, products
 from stallpoint.records.tables import MACHINE, SGEMM
-from stallpoint.study import work
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.text import Progress
 
@@ -36,7 +35,7 @@ _rows: dict[tuple[torch.device, torch.dtype, int], int] = {}
 """Largest row count of this process, by device, numbers and threads: found once, so that visits compare."""
 
 
-def reference(batch: int, size: Sequence[int] = work.REFERENCE) -> Product:
+def reference(batch: int, size: Sequence[int]) -> Product:
     """Return the product of the paper's Fig. 9, of this depth and as many columns."""
     depth, columns = size
     return Product("reference", "fully-connected", m=batch, k=depth, n=columns, operations=1)
@@ -106,10 +105,7 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
     wanted = [
         (batch, product)
         for batch in cell.batches
-        for product in [
-            reference(batch, cell.reference or work.REFERENCE),
-            *_distinct(products(outline, network.takes, batch)),
-        ]
+        for product in [reference(batch, cell.size), *_distinct(products(outline, network.takes, batch))]
     ]
     numbers = NUMBERS[cell.precision]
     of_machine = machine(device, numbers, _largest_rows(world, device, numbers))

@@ -17,7 +17,7 @@ import numpy as np
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.time_to_accuracy import matched
 from stallpoint.models.base.measured import SERIES, Measured, Point
-from stallpoint.models.base.statistics import INTERVAL, Ensemble, Reals, columns_of, is_duration
+from stallpoint.models.base.statistics import Ensemble, Reals, columns_of, is_duration, likely
 from stallpoint.models.iteration.curve import Basis, Predicted
 from stallpoint.records.tables import CHOICES, COSTS
 
@@ -132,8 +132,7 @@ def _chosen(
             continue
         probabilities = within_limit(limited, minimised, limit)
         best = int(probabilities.argmax())
-        order = np.argsort(-probabilities, kind="stable")
-        likely = sorted(order[: int((probabilities[order].cumsum() >= INTERVAL - 1e-9).argmax()) + 1])
+        wins = likely(probabilities)
         none = best == len(options)
         at = options[min(best, len(options) - 1)]
         decided = NONE if none else DECIDED
@@ -144,10 +143,10 @@ def _chosen(
             "question": question,
             "limit": limit,
             "basis": basis,
-            "verdict": decided if len(likely) == 1 else UNDECIDED,
+            "verdict": decided if len(wins) == 1 else UNDECIDED,
             "nodes": 0 if none else at.point.nodes,
             "ranks": 0 if none else at.point.ranks,
-            "likely": ", ".join(str(options[n].point.ranks) if n < len(options) else "none" for n in likely),
+            "likely": ", ".join(str(options[n].point.ranks) if n < len(options) else "none" for n in wins),
             "probability": float(probabilities[best]),
             **columns_of({
                 "time": unknown if none else seconds[best],

@@ -309,13 +309,13 @@ def _part(part: Mapping[str, Any], visits: pd.DataFrame, in_full: frozenset[str]
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
     good, left_out = (disturbances.without(rows, found) for rows in (iterations, intervened))
-    shown = median_iterations.median_iterations(in_full, good)
+    shown = {one.ranks["cell"].iloc[0]: one for one in median_iterations.median_iterations(in_full, good)}
 
     def layers() -> Iterator[pd.DataFrame]:
         for piece in part[LAYERS.name]:
             rows = disturbances.without(piece, found)
-            for one in shown:
-                one.add(rows)
+            for cell, own in groups(rows[rows["cell"].isin(list(shown))], "cell"):
+                shown[cell].add(own)
             yield rows
 
     known = reduced_cells(good, layers())
@@ -327,5 +327,5 @@ def _part(part: Mapping[str, Any], visits: pd.DataFrame, in_full: frozenset[str]
         pd.concat(changed) if changed else left_out.iloc[:0],
         disturbances.counts(iterations, found),
         disturbances.kept(iterations, found),
-        shown,
+        list(shown.values()),
     )

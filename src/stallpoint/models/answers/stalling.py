@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,7 +16,16 @@ from stallpoint.models.answers.causes import NOT_DISTINGUISHABLE, dominant
 from stallpoint.models.answers.controls import checked, withheld
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import SERIES, Measured
-from stallpoint.models.base.statistics import INTERVAL, REPLICATES, Ensemble, Reals, columns, estimate, unknown_ensemble
+from stallpoint.models.base.statistics import (
+    INTERVAL,
+    REPLICATES,
+    Ensemble,
+    Reals,
+    columns,
+    estimate,
+    likely,
+    unknown_ensemble,
+)
 from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
 from stallpoint.models.scaling.study_curves import underlying
 from stallpoint.records.tables import STALL_PROBABILITIES, STALLING
@@ -64,9 +74,8 @@ class Stall:
     @property
     def likely(self) -> list[int]:
         """The smallest set of worker counts with a total probability of 90 %, rising."""
-        order = sorted(self.probabilities, key=lambda n: (-self.probabilities[n], n))
-        passed = np.cumsum([self.probabilities[n] for n in order]) >= INTERVAL - 1e-9
-        return sorted(order[: int(passed.argmax()) + 1])
+        ranks = list(self.probabilities)
+        return [ranks[index] for index in likely(list(self.probabilities.values()))]
 
     @property
     def columns(self) -> dict[str, float]:
@@ -173,12 +182,14 @@ def tables(
     controls: Sequence[Mapping[str, object]] = (),
     gains_of: Callable[[ScalingCurve], Gains] = gains,
     disturbed: Collection[tuple[object, ...]] = (),
+    durations: Mapping[Any, float] = MappingProxyType({}),
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities.
 
     `controls` are rows of that table; `gains_of` is `gains` or a cached version; `disturbed` as for
-    `controls.withheld`. The dominant cause is that of the doubled count, which lacks the gain. Workers are cost-
-    efficient while a sample costs at most 1/`efficiency` of the worker-seconds it costs at the smallest worker count.
+    `controls.withheld`; `durations` are those of all visits to each cell, s. The dominant cause is that of the doubled
+    count, which lacks the gain. Workers are cost-efficient while a sample costs at most 1/`efficiency` of the
+    worker-seconds it costs at the smallest worker count.
     """
     rows, probabilities = [], []
     for curve in curves:
@@ -188,7 +199,9 @@ def tables(
         both = {ranks: gain for ranks, (basis, gain) in gained.items() if basis == "measured"}
         measured = Stall.of(both, 2 * max(both, default=0), threshold)
         bases = {ranks: basis for ranks, (basis, _) in gained.items()}
-        rows.append(_row(curve, bases, known, measured, threshold, efficiency, withheld(curve, controls, disturbed)))
+        mistrust = withheld(curve, controls, disturbed)
+        verdict = _verdict_columns(curve, measured, threshold, mistrust, durations)
+        rows.append({**_row(curve, bases, known, efficiency, mistrust), **verdict})
         probabilities += [*_probabilities(curve, "measured", measured), *_probabilities(curve, "known", known)]
     return rows, probabilities
 
@@ -211,12 +224,11 @@ def _row(
     curve: ScalingCurve,
     gained: Mapping[int, Basis],
     stall: Stall,
-    measured: Stall,
-    threshold: float,
     efficiency: float,
     mistrust: str,
 ) -> dict[str, object]:
-    """Return the row of a curve; `stall` is over all known counts, `gained` is the basis of each doubling."""
+    """Return the row of a curve without `_verdict_columns`; `stall` is over all known counts, `gained` is the basis
+    of each doubling."""
     known, unknown = curve.known, unknown_ensemble()
     decisive = 2 * stall.ranks if stall.reached else stall.largest
     # Without a stall the last doubling is the evidence.
@@ -226,7 +238,6 @@ def _row(
         **(stall.columns if gained else columns("stall_ranks", unknown)),
         "reached": stall.reached,
         "basis": "measured" if last is None else gained[last],
-        **_verdict_columns(curve, measured, threshold, mistrust),
         **_crossing_columns(curve, known),
         **columns("cost_efficient_ranks", _cost_efficient(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", _best_speedup(curve, known) if known else unknown),
@@ -238,19 +249,23 @@ def _row(
     }
 
 
-def _verdict_columns(curve: ScalingCurve, stall: Stall, threshold: float, mistrust: str) -> dict[str, object]:
+def _verdict_columns(
+    curve: ScalingCurve, stall: Stall, threshold: float, mistrust: str, durations: Mapping[Any, float]
+) -> dict[str, object]:
     state, ranks = stall.verdict
     if state != "undecided" and (open_ := _open(curve, state, ranks, threshold)) is not None:
         state, ranks = "undecided", open_
     there = [n for n in curve.known if curve.basis(n) == "measured"]
     best = max(there, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
     speedup = curve.speedup(best, "measured") if there else unknown_ensemble()
+    deciding = np.nan
+    if state == "undecided" and not mistrust and {ranks, 2 * ranks} <= set(there):
+        spent = sum(durations.get(cell, np.nan) for n in (ranks, 2 * ranks) for cell in curve.measured[n].cells)
+        deciding = spent * (deciding_visits(np.log(_gain(curve, ranks)[1:]), threshold) - 1)
     return {
         "verdict": "withheld" if mistrust else state,
         "verdict_ranks": ranks,
-        "deciding_visits": deciding_visits(np.log(_gain(curve, ranks)[1:]), threshold)
-        if state == "undecided" and {ranks, 2 * ranks} <= set(there)
-        else np.nan,
+        "deciding_time": deciding,
         **columns("measured_speedup", speedup),
         "measured_speedup_ranks": best,
     }
@@ -339,7 +354,7 @@ def doublings(fitted: FittedStudy) -> Callable[[ScalingCurve], Gains]:
 def _stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     return tables(
         fitted.training, fitted.asked.threshold, fitted.asked.efficiency, fitted.once(checked),
-        fitted.once(doublings), fitted.doubtful,
+        fitted.once(doublings), fitted.doubtful, fitted.tidy["runs"].set_index("cell")["duration"].to_dict(),
     )  # fmt: skip
 
 

@@ -57,6 +57,14 @@ def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> Iterator[tuple[Any, 
     yield from frame.groupby(by if isinstance(by, str) else list(by))
 
 
+def likely(probabilities: Sequence[float] | Reals) -> list[int]:
+    """Return the smallest set of outcomes with a total probability of `INTERVAL`, as rising indices; of equally
+    probable ones the first."""
+    order = np.argsort(-np.asarray(probabilities), kind="stable")
+    passed = np.cumsum(np.asarray(probabilities)[order]) >= INTERVAL - 1e-9
+    return sorted(order[: int(passed.argmax()) + 1].tolist())
+
+
 def unknown_ensemble() -> Ensemble:
     """Return an ensemble of NaN."""
     return np.full(1 + REPLICATES, np.nan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
@@ -35,10 +35,15 @@ class SgemmCell(Cell):
         """As `Cell.like`."""
         return (self.network,)
 
+    @property
+    def size(self) -> Sequence[int]:
+        """Depth and columns of the reference product."""
+        return self.reference or work.REFERENCE
+
     def seconds(self, known: work.Known) -> float:
         """As `Cell.seconds`."""
         assert known.size
-        of_sample = known.size.multiply_adds + prod(self.reference or work.REFERENCE)
+        of_sample = known.size.multiply_adds + prod(self.size)
         each = of_sample * sum(self.batches) + work.MACHINE_PRODUCTS
         rate = (
             work.CUDA_RATES[self.precision]
