@@ -25,7 +25,7 @@ THRESHOLD = 0.1
 SUPERLINEAR = 1.05
 """Factor over twice the rate from which on a doubling is no doubling of the workers alone."""
 FASTER_STEPS = 1.2
-"""Factor by which iterations get faster with each doubling of the workers only if these split one mini-batch."""
+"""Weak scaling never makes an iteration as many times faster with more workers; strong scaling does."""
 CLEAR = 0.05
 """Difference of rates that noise without repeats may make."""
 KEPT = 0.97
@@ -173,7 +173,7 @@ def series_of(rates: Rates, options: Options) -> Iterator[Series]:
 
 
 def _packed(rows: Sequence[RateRow]) -> list[RateRow]:
-    """Return the rows without those of as many workers on more nodes: these are no repeats (`_placements`)."""
+    """Return, of rows with the same number of workers, those on the fewest nodes: others are no repeats of them."""
     packed: defaultdict[int, float] = defaultdict(float)
     for row in rows:
         packed[row.workers] = max(packed[row.workers], row.workers_per_node or 0.0)

@@ -119,7 +119,8 @@ _SHORTER: tuple[frozenset[str], ...] = (
 
 
 def in_terminal(findings: Sequence[Finding]) -> str:
-    """Return at most `MAX_LINES` lines: of many findings fewer parts, then only their words, what is to mend first."""
+    """Return at most `MAX_LINES` lines. Many findings are shortened to their words; those that ask for a mend come
+    first."""
     for detail in range(len(_SHORTER)):
         lines = [line for one in findings for line in _written(one, detail)]
         if len(lines) <= MAX_LINES:

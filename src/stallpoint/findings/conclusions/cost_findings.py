@@ -67,7 +67,7 @@ def failures_in_words(answer: Answer, conclusions: Conclusions) -> str:
     where = placement_in_words(last["ranks"], last["workers_per_node"])
     every = in_words(last["checkpoint_interval"]["value"])
     share = f"on {where} {interval(last['productive_share'], 100, ' %')} of the time is productive, with a checkpoint"
-    limit = f"failures alone would from {interval(row['failure_limit'])} nodes on; {share} every {every}"
+    limit = f"failures alone end the gain from {interval(row['failure_limit'])} nodes on; {share} every {every}"
     if not row["largest_considered"]:
         return limit
     other = verdict_in_short(row | {"verdict": row["without_failures"], "verdict_ranks": row["without_failures_ranks"]})
