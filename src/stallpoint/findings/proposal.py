@@ -181,10 +181,13 @@ def _placed(at: Rate) -> str:
 
 
 def _counts(of: Sequence[Rate]) -> str:
-    """Return ``1, 2 and 4 nodes``."""
-    if any(at.nodes != at.nodes for at in of):
-        return f"{listed([str(at.workers) for at in of])} workers"
-    return f"{listed([number(at.nodes) for at in of[:-1]] + [_placed(of[-1])])}"
+    """Return ``1, 2 and 4 nodes``, or ``1, 2, 4 and 8 workers, up to 2 nodes`` where nodes have several or are not
+    known."""
+    if all(at.nodes == at.workers for at in of):
+        return listed([number(at.nodes) for at in of[:-1]] + [_placed(of[-1])])
+    workers = f"{listed([str(at.workers) for at in of])} workers"
+    nodes = of[-1].nodes
+    return workers if nodes != nodes else f"{workers}, up to {number(nodes)} node{'s' if nodes != 1 else ''}"
 
 
 def of_study(
