@@ -33,8 +33,8 @@ class MedianIteration:
 
     @property
     def layers(self) -> pd.DataFrame:
-        """A row for each layer of these ranks, as in `tables.LAYERS`."""
-        return pd.concat(self.parts)
+        """A row for each layer of these ranks, as in `tables.LAYERS`; none for training that has no layers."""
+        return pd.concat(self.parts) if self.parts else typed(LAYERS, LAYERS.schema.empty_table().to_pandas())
 
     def add(self, layers: pd.DataFrame) -> None:
         """Keep those of the rows that belong to this iteration."""
