@@ -2,8 +2,9 @@
 
 Every program of the workflow is killed, or refused by the file system, at every so-many-th operation on a file
 (tests/support/crash_points.py), whole studies are drawn at random (histories.py), files of others are changed at random
-(fuzzing.py), archives are altered (altered_records.py), runs are killed (kills.py), and defects are planted that these
-must find (planted_defects.py). --cluster also lets studies run through Slurm while things go wrong
+(fuzzing.py), archives are altered (altered_records.py), runs are killed (kills.py), sites that lack what most have are
+emulated, and cells of every kind die (site_trials.py), and defects are planted that these must find
+(planted_defects.py). --cluster also lets studies run through Slurm while things go wrong
 (tests/cluster/cluster_histories.py). Prints one table; the exit status is 1 where anything in it is red. --every 1
 tries every operation, which takes hours.
 """
@@ -40,6 +41,7 @@ def main() -> None:
         "changed file": tallies("fuzzing", "--trials", str(arguments.files), *seed),
         "altered archive": tallies("altered_records", "--trials", str(arguments.altered), *seed),
         "run killed": tallies("kills", "--kills", str(arguments.kills), *seed),
+        "site": tallies("site_trials"),
         "trials themselves": tallies("planted_defects"),
         "on the cluster": tallies("cluster_histories", *of_cluster) if arguments.cluster else (),
     }

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -51,6 +52,8 @@ class Clusters:
     """A checkout on the login node of `fake_slurm`, on whose cluster GPU nodes are shared."""
 
     def __init__(self, folder: Path) -> None:
+        self.sessions = list[int]()
+        """Of the runs that were started."""
         self.programs = folder / "slurm-programs"
         fake_slurm.install(self.programs)
         (folder / "checkout").mkdir()
@@ -72,12 +75,14 @@ class Clusters:
         path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            return self.study.start_snakemake(
+            run = self.study.start_snakemake(
                 *ON_SLURM, "--logger-stallpoint-patience", "1", TARGET, own_session=True,
                 **{**forked.environment(self.study.library), "PATH": path},
             )  # fmt: skip
         finally:
             signal.signal(signal.SIGINT, before)
+        self.sessions.append(run.pid)
+        return run
 
     def calls(self, program: str) -> list[str]:
         """Return the command lines of all calls of a program."""
@@ -85,17 +90,31 @@ class Clusters:
         told = file.read_text().splitlines() if file.exists() else []
         return [call for call in told if call.startswith(f"{program} ")]
 
+    def hold_measuring(self, run: "subprocess.Popen[str]") -> Path:
+        """Wait until a job that measures has been submitted, which then waits for the end of the returned file.
+
+        Its network is described by then, which would wait, too. The queue has shown the job.
+        """
+        while run.poll() is None and not any("rule_measure" in call for call in self.calls("sbatch")):
+            time.sleep(0.05)
+        (wait := self.study.folder / "wait").touch()
+        shown = len(self.calls("squeue"))
+        while run.poll() is None and len(self.calls("squeue")) < shown + 2:
+            time.sleep(0.05)
+        assert run.poll() is None
+        return wait
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Clusters]:
-    """Such a site, whose jobs end with the test."""
+    """Such a site, whose runs and jobs end with the test."""
     site = Clusters(tmp_path)
     yield site
     (site.programs / "lost").unlink(missing_ok=True)
-    for job in fake_slurm.jobs(site.programs):
-        for process in processes_of(int(job["pid"])) if job["pid"] else ():
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+    jobs = [int(job["pid"]) for job in fake_slurm.jobs(site.programs) if job["pid"]]
+    for process in [process for session in (*site.sessions, *jobs) for process in processes_of(session)]:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 @pytest.mark.night
@@ -107,3 +126,28 @@ def test_on_another_cluster_no_healthy_job_is_cancelled(site: Clusters) -> None:
     (measuring,) = (call for call in site.calls("sbatch") if "rule_measure" in call)
     assert "--clusters gpu" in measuring
     assert "--ntasks=2" in measuring, "shared nodes are asked for tasks"
+
+
+@pytest.mark.night
+def test_jobs_of_a_killed_run_on_another_cluster_are_cancelled_there(site: Clusters) -> None:
+    wait = site.hold_measuring(killed := site.start(3))
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    again = site.start(3)
+    while again.poll() is None and not site.calls("scancel"):
+        time.sleep(0.05)
+    wait.unlink()
+    text, _ = again.communicate(timeout=300)
+    assert again.returncode == 0, text
+    assert text.count("was left behind by an earlier run: cancelled") == 1, text
+    assert [call.split()[1] for call in site.calls("scancel")] == [f"--clusters={fake_slurm.CLUSTER}"]
+
+
+@pytest.mark.night
+def test_a_run_in_the_background_whose_jobs_slurm_has_lost_ends_itself(site: Clusters) -> None:
+    site.hold_measuring(lost := site.start(3))
+    (site.programs / "lost").touch()
+    text, _ = lost.communicate(timeout=60)
+    assert "has left Slurm's queue, and Snakemake has lost it: ending this run" in text
+    assert lost.returncode != 0
+    assert "Traceback" not in text

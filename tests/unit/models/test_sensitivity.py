@@ -258,7 +258,7 @@ class Answers:
     causes: set[tuple[object, ...]]
     """Dominant causes of what was measured."""
     next_cells: list[tuple[object, ...]]
-    """What is advised to run first, for each curve."""
+    """What is advised to run first, for each curve whose interval that narrows: where nothing does, any cell is first."""
 
 
 def contention_of(layers: tuple[Layer, ...]) -> dict[str, pd.DataFrame]:
@@ -277,7 +277,7 @@ def contended() -> dict[str, pd.DataFrame]:
 def answers(tables: Mapping[str, pd.DataFrame]) -> Answers:
     found = fit(tables, nodes=[8, 16])
     causes = found["causes"].query("verdict == 'dominant' and basis == 'measured'")
-    first = found["next_cells"].query("rank_in_curve == 1")
+    first = found["next_cells"].query("rank_in_curve == 1 and narrowing > width / 10")
     return Answers(
         float(found["validation"]["error"].abs().max()),
         _tuples(found["stalling"], "sync", "scaling", "verdict", "verdict_ranks", "stall_ranks"),
