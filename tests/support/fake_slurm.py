@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 CLUSTER = "gpu"
-PROGRAMS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr", "srun")
+PROGRAMS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr", "srun", "slurmd")
 
 
 def install(folder: Path) -> None:
@@ -51,26 +51,28 @@ def write(folder: Path, job: dict[str, str]) -> None:
 
 
 def submit(folder: Path, options: dict[str, str]) -> None:
-    """Start a job, and leave a process behind that notes how it ended."""
+    """Start a job, and wait until it runs."""
     number = str(4711 + len([*folder.glob("*.json")]))
-    job = {"id": number, "name": options["job-name"], "comment": options["comment"], "state": "RUNNING"}
-    if os.fork():
-        while not (folder / f"{number}.json").exists():
-            time.sleep(0.01)
-        print(f"{number};{options['clusters']}")
-        return
-    os.setsid()
-    with open(os.devnull, "r+b") as nothing:
-        program = subprocess.Popen(
-            ["sh", "-c", options["wrap"]], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True,
-            env={**os.environ, "SLURM_JOB_ID": number, "HOME": "/proc/no/home"},
-        )  # fmt: skip
-        write(folder, {**job, "pid": str(program.pid)})
-        for stream in (0, 1, 2):
-            os.dup2(nothing.fileno(), stream)
+    job = {"id": number, "name": options["job-name"], "comment": options["comment"], "state": "RUNNING", "pid": ""}
+    write(folder, job)
+    subprocess.Popen(
+        [folder / "slurmd", number, options["wrap"]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+        env={**os.environ, "SLURM_JOB_ID": number, "HOME": "/proc/no/home"},
+    )  # fmt: skip
+    while (folder / f"{number}.json").read_text() == json.dumps(job):
+        time.sleep(0.01)
+    print(f"{number};{options['clusters']}")
+
+
+def run_job(folder: Path, number: str, script: str) -> None:
+    """Run a job on its node, and note how it ended."""
+    job = json.loads((folder / f"{number}.json").read_text())
+    program = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+    write(folder, {**job, "pid": str(program.pid)})
     status = program.wait()
     state = "COMPLETED" if status == 0 else "CANCELLED" if (folder / f"{number}.cancelled").exists() else "FAILED"
-    write(folder, {**job, "state": state, "pid": ""})
+    write(folder, {**job, "state": state})
 
 
 def main(program: str, words: list[str]) -> None:
@@ -80,7 +82,9 @@ def main(program: str, words: list[str]) -> None:
     if "--me" in words:
         sys.exit(f"{program}: unrecognized option '--me'")
     elsewhere = options.get("clusters") in (CLUSTER, "all")
-    if program == "sbatch":
+    if program == "slurmd":
+        run_job(folder, *words)
+    elif program == "sbatch":
         submit(folder, options)
     elif program == "squeue" and elsewhere:
         print(f"CLUSTER: {CLUSTER}")
