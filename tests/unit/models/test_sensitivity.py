@@ -258,7 +258,7 @@ class Answers:
     causes: set[tuple[object, ...]]
     """Dominant causes of what was measured."""
     next_cells: list[tuple[object, ...]]
-    """What is advised to run first, for each curve whose interval that narrows: where nothing does, any cell is first."""
+    """What is advised to run first, for each curve whose interval a cell narrows: elsewhere any cell is first."""
 
 
 def contention_of(layers: tuple[Layer, ...]) -> dict[str, pd.DataFrame]:
