@@ -12,6 +12,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
@@ -101,11 +102,19 @@ _UNIT_WORDS = {
 }
 _OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
 _COUNTED = re.compile(rf"\W*(?:on )?(\d+) ?[x×]? ?({_OF})\W*", re.IGNORECASE)
-_IN_SENTENCE = re.compile(
-    rf"\b(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b[^\d]*?(?P<rate>\d[\d.,]*(?: ?[kKM]\b)?) ?(?P<unit>{_UNITS.pattern}"
-    r"(?:/(?:gpu|worker|device))?)",
-    re.IGNORECASE,
+_AMOUNT = (
+    rf"(?P<rate>\d[\d.,]*(?: ?[kKM]\b)?) ?(?P<unit>(?:{_UNITS.pattern})(?:/(?:gpu|worker|device))?"
+    r"|(?:ms|s|sec|seconds)(?: ?/ ?| per | an )(?:it|iter|iteration|step|batch)\b)"
 )
+_COUNT = (
+    rf"\b(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
+    r"(?: ?[(,] ?(?:(?:on|over|across) )?(?P<nodes>\d+) ?(?:nodes?|hosts?|servers?|machines?)\b\)?)?"
+)
+_IN_SENTENCE = (
+    re.compile(rf"{_COUNT}[^\d]*?{_AMOUNT}", re.IGNORECASE),
+    re.compile(rf"{_AMOUNT}[^\d,;.]*?\b(?:on|with|using|from|at|for) {_COUNT}", re.IGNORECASE),
+)
+"""Rates in a line of text, with the count before or after them."""
 _SERIES = re.compile(
     r"series|models?|networks?|names?|config(uration)?s?|benchmarks?|run|setup|mode|framework|strategy|method", re.I
 )
@@ -210,13 +219,24 @@ def _with_counts_in_a_row(grid: Grid) -> Iterator[Grid]:
 
 
 def _in_sentences(document: Document) -> Iterator[Grid]:
-    """Yield the rates in lines such as ``8 GPUs: 1200 img/s`` as a table."""
-    rates = [
-        (line, found) for line, text in enumerate(document.raw_lines, start=1) for found in _IN_SENTENCE.finditer(text)
-    ]
-    if len(rates) >= 2 and len({(one["of"].lower().rstrip("s"), unit_in(one["unit"])) for _, one in rates}) == 1:
-        head = (rates[0][0], [rates[0][1]["of"], rates[0][1]["unit"]])
-        yield Grid([head, *((line, [one["count"], one["rate"]]) for line, one in rates)], ",")
+    """Yield the rates in lines such as ``8 GPUs (2 nodes): 1200 img/s`` as a table."""
+    lines = list(enumerate(document.raw_lines, start=1))
+    rates = max(
+        ([(line, found) for line, text in lines for found in one.finditer(text)] for one in _IN_SENTENCE), key=len
+    )
+    kinds = {(one["of"].lower().rstrip("s"), unit_in(one["unit"]) or one["unit"].lower()) for _, one in rates}
+    if len(rates) < 2 or len(kinds) > 1:
+        return
+    head = [rates[0][1]["of"], rates[0][1]["unit"]]
+    per_node = max((int(one["count"]) / int(one["nodes"]) for _, one in rates if int(one["nodes"] or 0)), default=0.0)
+    if per_node:  # counts without a word of nodes fill one
+        rows = [
+            [one["count"], one["rate"], one["nodes"] or str(ceil(int(one["count"]) / per_node))] for _, one in rates
+        ]
+        head.append("nodes")
+    else:
+        rows = [[one["count"], one["rate"]] for _, one in rates]
+    yield Grid([(rates[0][0], head), *((line, row) for (line, _), row in zip(rates, rows, strict=True))], ",")
 
 
 def _as_written(document: Document) -> Iterator[Grid]:

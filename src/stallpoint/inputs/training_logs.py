@@ -9,7 +9,7 @@ from statistics import median
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
-from stallpoint.inputs.rate_tables import EACH
+from stallpoint.inputs.rate_tables import ALL, EACH, PER_WORKER, number_in, unit_in
 
 WARMUP = 0.1
 """Part of the lines that are warm-up."""
@@ -22,7 +22,7 @@ class Program:
     name: str
     line: re.Pattern[str]
     """With a group ``rate`` or ``seconds`` (of an iteration; ``ms`` where it is in milliseconds), perhaps ``batch`` (of
-    all workers)."""
+    all workers) and ``unit`` (of the rate, with ``/gpu`` where it is a worker's)."""
     unit: str = "samples/s"
     of: str = ""
     """`EACH` where the rate is a worker's."""
@@ -30,7 +30,12 @@ class Program:
     """Whether the last line has the mean over all."""
 
 
-_N = r"[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_N = r"[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?: ?[kKMG]\b)?"
+_UNIT = (
+    r"(?P<unit>(?:tok(?:en)?s?|samples?|ima?ge?s?|img|seq(?:uence)?s?|examples?)[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?s?\b"
+    r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip)\b)?)"
+)
+_STEP = r"\b(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b"
 PROGRAMS = (
     Program("DeepSpeed", re.compile(rf"SamplesPerSec=(?:{_N}), CurrSamplesPerSec=(?P<rate>{_N})")),
     Program(
@@ -51,13 +56,33 @@ PROGRAMS = (
         ),
         "iterations/s",
     ),
+    Program(
+        "Horovod's benchmark", re.compile(rf"^Total img/sec on \d+ \w+\(s\): (?P<rate>{_N})"), "images/s", ALL, True
+    ),
+    Program("nanotron", re.compile(rf"iteration: .*\btokens_per_sec: (?P<rate>{_N})"), "tokens/s", ALL),
+    Program("MaxText", re.compile(rf"completed step: \d+, .*\bTokens/s/device: (?P<rate>{_N})"), "tokens/s", EACH),
+    Program(
+        "NeMo",
+        re.compile(rf"^(?:.*?\bglobal_batch_size: (?P<batch>\d+))?.*?\btrain_step_timing in s[=:] ?(?P<seconds>{_N})"),
+    ),
+    Program("llm.c", re.compile(rf"^step +\d+/\d+ \| loss .*\| (?P<rate>{_N}) tok/s"), "tokens/s", ALL),
+    Program("nanoGPT", re.compile(rf"^iter \d+: loss .*\btime (?P<ms>{_N})ms")),
+    Program("timm", re.compile(rf"Train: \d+ \[.*Time: *{_N}s, +(?P<rate>{_N})/s"), "images/s", ALL),
+    Program("MMEngine", re.compile(rf"(?:Epoch|Iter)\(train\).*\btime: (?P<seconds>{_N})")),
+    Program("fairseq", re.compile(rf"\bwps=(?P<rate>{_N}), ups="), "words/s", ALL),
+    Program("MXNet", re.compile(rf"Batch ?\[\d+\]\s+Speed: (?P<rate>{_N}) samples/sec")),
+    Program("Keras", re.compile(rf"\d+/\d+ \S+ - \d+\w+ (?P<ms>{_N})ms/step")),
+    Program("a log of steps", re.compile(rf"{_STEP}.*?(?P<rate>{_N}) ?{_UNIT}", re.IGNORECASE)),
+    Program("a log of steps", re.compile(rf"{_STEP}.*?{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE)),
 )
+"""In the order in which they are tried; the last know any line with a step, a rate and its unit."""
 _WORLD = (
-    re.compile(r"\bworld[_ ]?size\s*[:=]\s*(\d+)", re.I),
+    re.compile(r"\bworld[_ ]?size[\"']?\s*[:=]\s*(\d+)", re.I),
     re.compile(r"\bMEMBER: \d+/(\d+)"),
     re.compile(r"\bnranks[ =](\d+)"),
     re.compile(r"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|workers)\s*[:=]\s*(\d+)", re.I),
     re.compile(r"mesh with \[[^]]*\], \[(\d+)\]"),
+    re.compile(r"^Total img/sec on (\d+) \w+\(s\): "),
 )
 
 
@@ -119,7 +144,7 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
         groups = match.groupdict()
         text = next((groups[name] for name in ("rate", "seconds", "ms", "its") if groups.get(name)), "")
         try:
-            value = float(text.replace(",", ""))
+            value = number_in(text, decimal_comma=False)
         except ValueError:
             value = 0.0
         if not 1e-15 < value < 1e15:
@@ -130,13 +155,14 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
         value = 1 / value if groups.get("its") else value / 1e3 if groups.get("ms") else value
         values.append(value)
     kept = values[-1:] if program.averages else values[int(len(values) * WARMUP) + (len(values) > 2) :] or values
+    named = found[-1][1].groupdict().get("unit") or ""
     batches = [float(match["batch"]) for _, match in found if match.groupdict().get("batch")]
     return LoggedRate(
         program.name,
         median(kept),
-        program.unit,
+        unit_in(named) or program.unit,
         seconds,
-        program.of,
+        EACH if PER_WORKER.search(named) else program.of,
         _workers(document),
         batches[-1] if batches and 0 < batches[-1] < 1e12 else None,
         len(found),

@@ -244,22 +244,45 @@ LOGS = {
     "MemAllocated=1GB\nworld_size: {workers}\n",
     "Lightning": "GLOBAL_RANK: 0, MEMBER: 1/{workers}\nEpoch 0: 9%|▉ | {n}/1000 [00:01<00:10, "
     "{its:.4f}it/s, v_num=0]\n",
+    "Horovod's benchmark": "Iter #{n}: 100.0 img/sec per GPU\nTotal img/sec on {workers} GPU(s): {all:.1f} +-2.1\n",
+    "nanotron": "[default0]:07/03/2024 10:00:00 [INFO|DP=0|PP=0|TP=0|node1]: iteration: {n} / 100 | "
+    "consumed_tokens: 4M | elapsed_time_per_iteration_ms: 1.2K | tokens_per_sec: {thousands}K | "
+    "tokens_per_sec_per_gpu: 1K | global_batch_size: 8 | lm_loss: 9.1\nworld_size: {workers}\n",
+    "MaxText": "completed step: {n}, seconds: 6.051, TFLOP/s/device: 451.236, Tokens/s/device: {each:.3f}, "
+    "total_weights: 393216, loss: 6.765\nnum_processes: {workers}\n",
+    "NeMo": "Training epoch 0, iteration {n}/249 | lr: 1.9e-06 | global_batch_size: {batch} | global_step: 0 | "
+    "reduced_train_loss: 1.315 | train_step_timing in s: {seconds:.4f}\nMEMBER: 1/{workers}\n",
+    "llm.c": "step    {n}/32000 | loss 11.133732 (+nanz)| norm 52.9732 (+nanz)| lr 8.57e-07 | 3056.36 ms | "
+    "42.6% bf16 MFU | {all} tok/s\nworld_size={workers}\n",
+    "nanoGPT": "iter {n}: loss 4.8186, time {ms:.2f}ms, mfu 14.52%\nworld_size={workers}\n",
+    "timm": "Train: 0 [  {n}/1251 (  4%)]  Loss: 6.95 (6.96)  Time: 0.345s,  {all:.2f}/s  (0.346s,  740.10/s)  "
+    "LR: 1.0e-05  Data: 0.010 (0.012)\nworld size: {workers}\n",
+    "MMEngine": "08/18 11:56:34 - mmengine - INFO - Epoch(train) [1][ {n}/196]  lr: 3.3e-04  eta: 0:10:31  "
+    "time: {seconds:.4f}  data_time: 0.0344  memory: 597  loss: 3.8766\nworld_size: {workers}\n",
+    "fairseq": "INFO | train_inner | epoch 001:    {n} / 487 loss=4.655, ppl=25.2, wps={all}, ups=1.2, wpb=9, bsz=8, "
+    "num_updates={n}\nworld_size={workers}\n",
+    "MXNet": "Epoch[0] Batch [{n}]\tSpeed: {all:.2f} samples/sec\taccuracy=0.1\nworld_size={workers}\n",
+    "Keras": "{n}/1000 [==>...] - 12s {ms:.0f}ms/step - loss: 2.3\nworld_size={workers}\n",
+    "a line of one's own": "[10:00] INFO: step {n} | loss 4.2 | {each:,.1f} tokens/s/gpu | "
+    "mfu 41.2% | world_size={workers}\n",
+    "keys of one's own": '{{"iter": {n}, "loss": 4.2, "samples_per_sec": {all}, "world_size": {workers}}}\n',
 }
 
 
 @pytest.mark.parametrize("program", LOGS)
 def test_logs_of_several_worker_counts_are_a_curve(program: str, tmp_path: Path) -> None:
-    """Samples per second 1000, 1900 and 3500 of all, by programs that log it in four ways."""
+    """Samples per second 1000, 1900 and 3500 of all, in lines as the programs write them."""
     texts = []
     for workers, rate in ((1, 1000), (2, 1900), (4, 3500)):
         line = LOGS[program]
         values = {"batch": 100 * workers, "ms": 1e5 * workers / rate, "each": rate / workers, "all": rate,
-                  "its": rate / 100 / workers, "workers": workers}  # fmt: skip
+                  "its": rate / 100 / workers, "workers": workers, "thousands": rate / 1e3,
+                  "seconds": 100 * workers / rate}  # fmt: skip
         texts.append("".join(line.format(n=n, **values) for n in range(1, 12)))
     found = answers(tmp_path, *texts, options=Options(scaling="weak"))
     assert [one.verdict for one in found] == ["scales"]
     rates = [point["rate"] or 0 for point in found[0].points[:3]]
-    assert [rate / rates[0] for rate in rates] == pytest.approx([1, 1.9, 3.5], rel=2e-3)
+    assert [rate / rates[0] for rate in rates] == pytest.approx([1, 1.9, 3.5], rel=4e-3)
 
 
 def test_a_log_that_does_not_say_its_workers_is_asked_for_them(tmp_path: Path) -> None:

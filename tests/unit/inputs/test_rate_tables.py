@@ -33,6 +33,7 @@ def rates(text: str, encoding: str = "utf-8") -> Rates:
         "| model (img/s) | 2 GPUs | 4 GPUs |\n|--|--|--|\n| net | 1200.5 | 2300 |\n",
         "GPUs,2,4\nimg/s,1200.5,2300\n",
         "We get this:\n- on 2 GPUs: 1200.5 img/s\n- on 4 GPUs only 2,300 images/sec.\nWhy?\n",
+        "It does 1200.5 img/s on 2 GPUs, 2.3k img/s with 4 GPUs.\n",
     ],
     ids=[
         "csv",
@@ -47,12 +48,19 @@ def rates(text: str, encoding: str = "utf-8") -> Rates:
         "a column each",
         "counts in a row",
         "sentences",
+        "rates before counts",
     ],
 )
 def test_the_same_table_is_read_however_it_is_written(text: str) -> None:
     found = rates(text)
     assert [(row.workers, row.value) for row in found.rows] == EXPECTED
     assert found.unit == "images/s"
+
+
+def test_nodes_in_sentences_say_how_many_workers_a_node_has() -> None:
+    found = rates("Why, is it the network?\n1 GPU: 2 s/it\n4 GPUs: 3 s/it\n8 GPUs (2 nodes): 5 s/it\n")
+    assert [(row.workers, row.value, row.workers_per_node) for row in found.rows] == [(1, 2, 1), (4, 3, 4), (8, 5, 4)]
+    assert found.seconds == "iteration"
 
 
 def test_an_encoding_is_told_by_the_bytes(tmp_path: Path) -> None:
