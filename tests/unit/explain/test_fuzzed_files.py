@@ -33,6 +33,8 @@ SAMPLES = (
     LAYOUTS,
     TABLE.replace(",", " | "),
     "gpus;s/iter\n1;1,5\n2;0,8\n4;0,45\n",
+    "Why?\n1 GPU: 410 img/s\n8 GPUs: 2510 img/s\n16 GPUs (2 nodes): 2630 img/s\n",
+    '{"step": 1, "tokens_per_sec": "1.9K", "world_size": 2}\n{"step": 2, "tokens_per_sec": 1950.5, "world_size": 2}\n',
     SCRIPT,
     NCCL,
     LOG,
