@@ -9,6 +9,11 @@ from stallpoint.findings.finding import Cause, Finding
 from stallpoint.inputs.batch_scripts import BatchScript, Command
 
 _DATA = re.compile(r"(?<![\w/])(?:~|\$\{?HOME\}?|/home/[\w.-]+|/users?/[\w.-]+)(?:/[\w./-]*)?", re.IGNORECASE)
+_PATHS = {
+    "NCCL_IB_DISABLE": "InfiniBand and RoCE: all that crosses nodes goes by IP sockets",
+    "NCCL_P2P_DISABLE": "NVLink and PCIe between GPUs of a node",
+    "NCCL_SHM_DISABLE": "shared memory between processes of a node",
+}
 _DATA_OPTION = re.compile(r"(data|dataset|train|imagenet|input|corpus|shards|root)", re.IGNORECASE)
 
 
@@ -89,6 +94,48 @@ def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
             return
 
 
+def nodes_apart(script: BatchScript) -> Iterator[Cause]:
+    """Find a ``torchrun`` that does not join the job's nodes: it runs on one of them, or on each for itself."""
+    nodes = script.number("--nodes") or 1
+    for command in _runs(script):
+        if nodes < 2 or "torchrun" not in command.launchers or any(name.startswith("PET_") for name in script.set):
+            continue
+        where = f"line {command.line}: torchrun"
+        rendezvous = '--nnodes=$SLURM_NNODES --rdzv-backend=c10d --rdzv-endpoint="$(hostname):29500"'
+        joined = f"write  srun --ntasks-per-node=1 torchrun {rendezvous} ..."
+        if command.launchers == ["torchrun"] and not {"ssh", "pdsh", "clush"} & set(command.words):
+            yield Cause("nodes_apart", f"{where} without srun runs on the first of {nodes} nodes alone; {joined}")
+        elif command.option("--nnodes") in (None, "1", "1:1") or command.option("--standalone") is not None:
+            yield Cause(
+                "nodes_apart",
+                f"{where} has no --nnodes: each of the {nodes} nodes trains for itself, with gradients of its own; "
+                f"{joined}",
+                None,
+                "docs of torchrun, --nnodes",
+            )
+        elif command.option("--rdzv-endpoint", "--rdzv-conf", "--master-addr") is None:
+            yield Cause(
+                "nodes_apart",
+                f"{where} says no address where nodes meet, and reads no MASTER_ADDR: each waits at its own; {joined}",
+                None,
+                "docs of torchrun, --rdzv-endpoint",
+            )
+
+
+def switched_off(script: BatchScript) -> Iterator[Cause]:
+    """Find paths between GPUs that the environment keeps NCCL from using."""
+    for name, path in _PATHS.items():
+        value, line = script.set.get(name, ("", 0))
+        if value not in ("", "0"):
+            yield Cause(
+                "switched_off",
+                f"line {line}: {name}={value} keeps NCCL from {path}; drop the line, or measure what it costs:  "
+                "all_reduce_perf -b 64M -e 256M -f 2  with and without it",
+                None,
+                "docs of NCCL, environment variables",
+            )
+
+
 def one_thread(script: BatchScript) -> Iterator[Cause]:
     """Find ``OMP_NUM_THREADS=1`` with several cores for each task."""
     value, line = script.set.get("OMP_NUM_THREADS", ("", 0))
@@ -157,6 +204,8 @@ def _home(line: int, what: str) -> Cause:
 CHECKS: tuple[Callable[[BatchScript], Iterator[Cause]], ...] = (
     cpus_not_passed,
     one_task_all_gpus,
+    nodes_apart,
+    switched_off,
     launcher_in_launcher,
     one_thread,
     data_at_home,
@@ -172,6 +221,6 @@ def answer(name: str, script: BatchScript) -> Finding:
     headline = (
         f"{count} line{'' if count == 1 else 's'} to mend"
         if causes
-        else f"none of {len(CHECKS)} usual mistakes is in it (cores of tasks, launchers, threads, GPUs, data)"
+        else f"none of {len(CHECKS)} usual mistakes is in it (cores, launchers, nodes, NCCL, threads, data, GPUs)"
     )
     return Finding("script", name, headline, causes=causes)

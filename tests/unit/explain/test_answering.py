@@ -304,6 +304,7 @@ def test_any_log_is_read_by_a_pattern(tmp_path: Path) -> None:
 
 
 HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:a100:4\n"
+TORCHRUN = "srun torchrun --nnodes=2 --rdzv-endpoint=$HEAD"
 
 
 @pytest.mark.parametrize(
@@ -313,12 +314,18 @@ HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:a100:4\n"
         ("#SBATCH --ntasks-per-node=4\n#SBATCH -c 8\nsrun -c 8 --gpu-bind=closest python t.py\n", []),
         ("#SBATCH --ntasks-per-node=4\n#SBATCH -c 8\nexport SRUN_CPUS_PER_TASK=8\nsrun --gpu-bind=none a\n", []),
         ("srun python t.py\n", ["one_task"]),
-        ("srun torchrun --nproc-per-node=4 \\\n  t.py\n", []),
+        (TORCHRUN + " --nproc-per-node=4 \\\n  t.py\n", []),
+        ("srun torchrun --nproc-per-node=4 \\\n  t.py\n", ["nodes_apart"]),
+        ("srun torchrun --standalone --nnodes=2 --nproc-per-node=4 t.py\n", ["nodes_apart"]),
+        ("srun python -m torch.distributed.run --nnodes 2 --nproc_per_node=4 t.py\n", ["nodes_apart"]),
+        ("torchrun --nproc-per-node=4 --nnodes=2 --rdzv-endpoint=$HEAD t.py\n", ["nodes_apart"]),
+        ("ssh $NODE torchrun --nproc-per-node=4 --nnodes=2 --node-rank=1 --master_addr=$HEAD t.py\n", []),
+        ("export NCCL_IB_DISABLE=1 NCCL_P2P_DISABLE=0\n" + TORCHRUN + " t.py\n", ["switched_off"]),
         ("#SBATCH --ntasks-per-node=4\nsrun python t.py\n", ["gpu_bind"]),
-        ("#SBATCH --ntasks-per-node=4\nsrun torchrun --nproc_per_node=4 t.py\n", ["launcher_in_launcher"]),
-        ("export OMP_NUM_THREADS=1\nsrun torchrun --nproc-per-node=4 t.py\n", ["one_thread"]),
-        ("srun torchrun --nproc-per-node=4 t.py --data-path ~/imagenet\n", ["data_at_home"]),
-        ("srun torchrun --nproc-per-node=4 t.py --data-path /scratch/imagenet --out ~/out\n", []),
+        ("#SBATCH --ntasks-per-node=4\n" + TORCHRUN + " --nproc_per_node=4 t.py\n", ["launcher_in_launcher"]),
+        ("export OMP_NUM_THREADS=1\n" + TORCHRUN + " --nproc-per-node=4 t.py\n", ["one_thread"]),
+        (TORCHRUN + " --nproc-per-node=4 t.py --data-path ~/imagenet\n", ["data_at_home"]),
+        (TORCHRUN + " --nproc-per-node=4 t.py --data-path /scratch/imagenet --out ~/out\n", []),
     ],
 )  # fmt: skip
 def test_each_mistake_of_a_batch_script_is_found_with_its_line_and_none_where_there_is_none(
