@@ -51,7 +51,8 @@ def test_a_table_whose_rates_fell_is_slower_and_says_so_by_its_status(
 ) -> None:
     old, new = rates(tmp_path / "old.csv", 1), rates(tmp_path / "new.csv", 2, 1.1)
     assert main([old, new]) == 1
-    assert "slower" in capsys.readouterr().out
+    assert "old [samples/s]" in (printed := capsys.readouterr().out)
+    assert "slower" in printed
     (all_of_it,) = records(compare_two(old, new).of("hardware"))
     assert all_of_it["ratio_low"] < 1.1 < all_of_it["ratio_high"]
     assert all_of_it["points"] == 3
@@ -108,10 +109,17 @@ def test_values_without_repeats_are_refused(tmp_path: Path, capsys: pytest.Captu
         ({"new": "."}, "a study or an archive is compared with another one"),
         ({"pattern": "(?P<speed>x)"}, "names no group"),
         ({"pattern": "step 1[0-9]: (?P<rate>[0-9.]+)"}, "iterations after the warm-up"),
-        ({}, "neither a table of rates"),
+        ({"old": "letter", "new": "letter"}, "neither a table of rates"),
+        ({"new": "times.csv"}, "is in images/s, .*times.csv in s: give both in the same unit"),
     ],
 )
-def test_what_cannot_be_compared_is_named(tmp_path: Path, arguments: dict[str, str], message: str) -> None:
-    file = log(tmp_path / "a.log", 1)
+def test_what_cannot_be_compared_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("times.csv").write_text("gpus,s/iter\n1,1.0\n1,1.1\n")
+    Path("letter").write_text("Dear sir,\nit is slow.\n")
+    log(Path("a.log"), 1)
+    files = {"old": "a.log", "new": "a.log", "pattern": ""} | arguments
     with pytest.raises(InputError, match=message):
-        compare_two(file, arguments.get("new", file), pattern=arguments.get("pattern", ""))
+        compare_two(files["old"], files["new"], pattern=files["pattern"])

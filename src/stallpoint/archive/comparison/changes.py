@@ -51,6 +51,8 @@ class Comparison:
     """Differences other than times: rows of `settings.differences`."""
     unmatched: Mapping[str, int]
     """Points that only one study measured: old or new -> how many."""
+    unit: str = "s"
+    """In which people read the times of points: ``images/s`` where these were made from rates."""
 
     def of(self, family: str) -> pd.DataFrame:
         """Return the rows of one family."""

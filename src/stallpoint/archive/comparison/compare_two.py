@@ -23,7 +23,7 @@ from stallpoint.archive.comparison.compared_results import Results, read_results
 from stallpoint.archive.comparison.comparison_files import ARCHIVE
 from stallpoint.archive.comparison.comparison_page import rows_of as typed_rows
 from stallpoint.archive.comparison.comparison_page import to_data
-from stallpoint.archive.comparison.comparison_words import HEADS, summary, table, to_markdown
+from stallpoint.archive.comparison.comparison_words import heads, summary, table, to_markdown
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
 from stallpoint.inputs import all_reduce_logs, rate_tables, training_logs
 from stallpoint.inputs.documents import Document
@@ -78,7 +78,9 @@ def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) 
         if not (Path(other).exists() or Path("results", other).is_dir()):
             raise InputError(f"{other}: there is no such file, folder or study")
         raise InputError(f"{old} and {new}: a study or an archive is compared with another one, not with a file")
-    first, second = (_repeats(Path(given), pattern) for given in (old, new))
+    (first, unit), (second, other) = (_repeats(Path(given), pattern) for given in (old, new))
+    if unit != other and ("s" in (unit, other) or "samples/s" not in (unit, other)):  # samples/s, where no word says it
+        raise InputError(f"{old} is in {unit}, {new} in {other}: give both in the same unit")
     both = paired(first, second, POINT)
     if both.empty:
         raise InputError(f"{old} and {new} have nothing in common: {_points(first)}; {_points(second)}")
@@ -96,6 +98,7 @@ def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) 
         verdicts=[],
         settings=[],
         unmatched={"old": len(known[0] - known[1]), "new": len(known[1] - known[0])},
+        unit=unit,
     )
 
 
@@ -114,25 +117,27 @@ def _points(visits: pd.DataFrame) -> str:
 def _text(found: Comparison) -> Iterator[str]:
     """Return the summary, and the words on each point."""
     yield from summary(found)
-    rows = table(found.of("point"))
-    if rows:
-        widths = [max(map(len, column)) for column in zip(HEADS["point"], *rows, strict=True)]
-        for row in (HEADS["point"], *rows):
+    if rows := table(found, "point"):
+        rows.insert(0, heads(found, "point"))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
             yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _repeats(file: Path, pattern: str) -> pd.DataFrame:
-    """Return columns `POINT`, visit and seconds: of a sample for rates, of an iteration, or of an all-reduce."""
+def _repeats(file: Path, pattern: str) -> tuple[pd.DataFrame, str]:
+    """Return columns `POINT`, visit and seconds (of a sample for rates, of an iteration, or of an all-reduce), and the
+    unit of `Comparison`."""
     document = Document.read(file, pattern)
     if training_logs.recognised(document):
-        return _visits(list(_logged(document)))
+        found = training_logs.read(document)
+        return _visits(list(_logged(document, found))), "s" if found.seconds else found.unit
     if format := all_reduce_logs.recognised(document):
         runs = all_reduce_logs.read_runs(document.raw_lines, str(file), format=format)
         rows = [(run.ranks or 1, one) for run in runs for one in run.rows]
-        return _visits([(f"all-reduce of {one.message_bytes:,} B", ranks, one.seconds) for ranks, one in rows])
+        return _visits([(f"all-reduce of {one.message_bytes:,} B", ranks, one.seconds) for ranks, one in rows]), "s"
     if rate_tables.recognised(document):
         rates = rate_tables.read(document)
         of_rows = [
@@ -140,7 +145,8 @@ def _repeats(file: Path, pattern: str) -> pd.DataFrame:
             for row in rates.rows
             if row.value is not None
         ]
-        return _visits([(name, workers, value if rates.seconds else 1 / value) for name, workers, value in of_rows])
+        times = [(name, workers, value if rates.seconds else 1 / value) for name, workers, value in of_rows]
+        return _visits(times), "s" if rates.seconds else rates.unit
     raise InputError(
         f"{file}: neither a table of rates (a column of workers, one of rates or times) nor a log of training, "
         "nccl-tests or OSU; describe what an iteration prints by --pattern, such as "
@@ -148,9 +154,8 @@ def _repeats(file: Path, pattern: str) -> pd.DataFrame:
     )
 
 
-def _logged(document: Document) -> Iterator[tuple[str, int, float]]:
+def _logged(document: Document, found: training_logs.LoggedRate) -> Iterator[tuple[str, int, float]]:
     """Return the mean times of blocks of iterations."""
-    found = training_logs.read(document)
     if len(found.values) < MIN_ITERATIONS:
         raise InputError(
             f"{document.path}: {len(found.values)} iterations after the warm-up ({found.program}); {MIN_ITERATIONS} or "

@@ -14,9 +14,9 @@ import pandas as pd
 from stallpoint.archive.comparison.change import LEVEL
 from stallpoint.archive.comparison.changes import Comparison, records
 from stallpoint.archive.comparison.comparison_words import (
-    HEADS,
     NOUNS,
     finding,
+    heads,
     how,
     names,
     percent,
@@ -52,8 +52,8 @@ def _parts(comparison: Comparison) -> Iterable[str | Spec]:
         yield dots(comparison, family)
     yield f"<h2>Verdicts</h2>{grid(('curve', 'old', 'new', ''), verdicts(comparison))}"
     for family in drawn:
-        rows = table(comparison.of(family))
-        yield f"<details><summary>{NOUNS[family]}</summary>{grid(HEADS[family], rows)}</details>"
+        rows = table(comparison, family)
+        yield f"<details><summary>{NOUNS[family]}</summary>{grid(heads(comparison, family), rows)}</details>"
     others = [list(row.values()) for row in comparison.settings]
     yield f"<h2>What else differs</h2>{grid(('hardware', 'what', 'old', 'new'), others) if others else 'Nothing.'}"
 

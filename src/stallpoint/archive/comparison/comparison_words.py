@@ -16,8 +16,8 @@ from stallpoint.text import interval, number
 
 NOUNS = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
 """Families of single answers, and the nouns for their answers."""
-HEADS = {
-    "point": ("point", "old [s]", "new [s]", "time changed by", ""),
+_HEADS = {
+    "point": ("point", "old [{unit}]", "new [{unit}]", "time changed by", ""),
     "speedup": ("speedup at", "old", "new", "changed by", ""),
     "layer": ("layer", "old [s]", "new [s]", "beside the other layers changed by", ""),
 }
@@ -26,16 +26,17 @@ HEADS = {
 def summary(comparison: Comparison) -> list[str]:
     """Return a sentence for each hardware entry and each family, and one for each verdict that moved."""
     return [
-        *map(_of_hardware, records(comparison.of("hardware"))),
+        *(_of_hardware(row, comparison.unit) for row in records(comparison.of("hardware"))),
         *(finding(comparison, family) + "." for family in NOUNS if len(comparison.of(family))),
         *(f"{curve(row)}: {row['old']} before, now {row['new']}." for row in comparison.verdicts if row["moved"]),
     ]
 
 
-def _of_hardware(row: Mapping[str, Any]) -> str:
+def _of_hardware(row: Mapping[str, Any], unit: str) -> str:
     words = {SAME: f"the same within {number(100 * SAME_WITHIN)} %"}.get(row["change"], row["change"])
     points = f"over {row['points']:.0f} points" if row["points"] > 1 else "at the one point"
-    return f"{row['hardware']}: iteration time changed by {percent(row)} {points}: {words}."
+    time = "iteration time" if unit == "s" else "time of the same work"
+    return f"{row['hardware']}: {time} changed by {percent(row)} {points}: {words}."
 
 
 def finding(comparison: Comparison, family: str) -> str:
@@ -70,11 +71,19 @@ def names(rows: pd.DataFrame) -> list[str]:
     return [f"{series} · n = {ranks}" for series, ranks in zip(label(typed, varying), typed["ranks"], strict=True)]
 
 
-def table(rows: pd.DataFrame) -> list[list[str]]:
-    """Return a family's rows as texts, under its entry of `HEADS`."""
+def heads(comparison: Comparison, family: str) -> list[str]:
+    """Return the headings of `table`."""
+    return [head.format(unit=comparison.unit) for head in _HEADS[family]]
+
+
+def table(comparison: Comparison, family: str) -> list[list[str]]:
+    """Return a family's rows as texts."""
+    rows = comparison.of(family)
+    rates = family == "point" and comparison.unit != "s"
+    values = ([1 / row[name] if rates else row[name] for name in ("old", "new")] for row in records(rows))
     return [
-        [name, number(row["old"]), number(row["new"]), percent(row), row["change"]]
-        for name, row in zip(names(rows), records(rows), strict=True)
+        [name, *map(number, both), percent(row), row["change"]]
+        for name, row, both in zip(names(rows), records(rows), values, strict=True)
     ]
 
 
@@ -102,10 +111,9 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield "## Verdicts\n"
     yield from _markdown(("curve", "old", "new", "moved"), verdicts(comparison))
     for family in NOUNS:
-        rows = comparison.of(family)
-        if len(rows):
+        if rows := table(comparison, family):
             yield f"\n## {finding(comparison, family)}\n"
-            yield from _markdown(HEADS[family], table(rows))
+            yield from _markdown(heads(comparison, family), rows)
     yield "\n## What else differs\n"
     yield from _markdown(("hardware", "what", "old", "new"), [list(row.values()) for row in comparison.settings])
 
