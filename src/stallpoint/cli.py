@@ -9,12 +9,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from stallpoint import __version__
 from stallpoint.errors import EXIT_BAD_INPUT, InputError, program
+
+if TYPE_CHECKING:
+    from stallpoint.explain.rate_answers import Options
 
 EXIT_BAD_NEWS, EXIT_UNDECIDED = 1, 3
 """Exit statuses beside 0 and `EXIT_BAD_INPUT`."""
@@ -30,7 +36,9 @@ def explain(arguments: Sequence[str]) -> int:
         "rates, training logs, logs of nccl-tests, OSU, IMB and NCCL_DEBUG=INFO, batch scripts, profiler traces.",
         epilog="exit status: 0 nothing wrong, 1 it stalls or something is to mend, 2 cannot be read, 3 undecided",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="recognised by what is in them; a folder of traces")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="recognised by what is in them; a folder of traces; -: standard input"
+    )
     parser.add_argument("--json", action="store_true", help="everything as JSON: inputs and answers")
     parser.add_argument("--html", type=Path, metavar="PATH", help="write a page with the curves to this file")
     parser.add_argument("--proposal", type=Path, metavar="PATH", help="write a page for a proposal for compute time")
@@ -55,9 +63,7 @@ def explain(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--threshold", type=float, default=0.1, help="what a doubling has to gain (%(default)s)")
     given = parser.parse_args(arguments)
-    from stallpoint.explain.answering import explain_files
     from stallpoint.explain.rate_answers import Options
-    from stallpoint.findings.finding import UNDECIDED, WITHHELD
 
     _check_positive("--workers-per-node", given.workers_per_node)
     _check_positive("--batch", given.batch)
@@ -77,7 +83,25 @@ def explain(arguments: Sequence[str]) -> int:
         given.pattern,
         given.link,
     )
-    found = explain_files(given.files, options)
+    with _with_input(given.files) as files:
+        return _explained(files, given, options)
+
+
+@contextmanager
+def _with_input(names: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the names of files, with one that holds the standard input for ``-``."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "input")
+        if "-" in names:
+            file.write_bytes(sys.stdin.buffer.read())
+        yield [str(file) if name == "-" else name for name in names]
+
+
+def _explained(files: Sequence[str], given: argparse.Namespace, options: Options) -> int:
+    from stallpoint.explain.answering import explain_files
+    from stallpoint.findings.finding import UNDECIDED, WITHHELD
+
+    found = explain_files(files, options)
     if given.html:
         from stallpoint.records.atomic import atomic
         from stallpoint.report.answer_page import to_html
@@ -91,7 +115,7 @@ def explain(arguments: Sequence[str]) -> int:
         from stallpoint.report import proposal_page
 
         training = Training(given.training, given.node_watts, given.node_price)
-        text = proposal_page.to_html((curve, training) for curve in curves(given.files, options))
+        text = proposal_page.to_html((curve, training) for curve in curves(files, options))
         with atomic(given.proposal) as scratch:
             scratch.write_text(text, encoding="utf-8")
     if given.json:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from stallpoint.errors import InputError, reason
+from stallpoint.inputs.trace_files import opened
 
 MAX_BYTES = 256 * 1024 * 1024
 """Larger texts are no tables, logs or scripts of one run."""
@@ -56,8 +59,10 @@ class Document:
     def read(cls, path: Path, pattern: str = "") -> Document:
         """Read the file; `InputError` where it is not there or is no text."""
         try:
-            with path.open("rb") as file:
+            with opened(path) as file:
                 content = file.read(MAX_BYTES + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{path}: not a whole gzip file: {error}") from None
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {reason(error)}") from None
         if len(content) > MAX_BYTES:

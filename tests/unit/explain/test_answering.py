@@ -1,5 +1,7 @@
 """Answers to files that are at hand: rates, logs and scripts, with planted causes."""
 
+import gzip
+import io
 import json
 import subprocess
 import sys
@@ -301,6 +303,21 @@ def test_any_log_is_read_by_a_pattern(tmp_path: Path) -> None:
         answers(tmp_path, *texts, options=Options(pattern="speed"))
     with pytest.raises(InputError, match=r"--pattern .* is found in no line"):
         answers(tmp_path, *texts, options=Options(pattern="velocity (?P<rate>.*)"))
+
+
+def test_a_table_comes_through_standard_input_or_gzip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = table({8: 80, 16: 90, 32: 91, 64: 90}).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    packed = tmp_path / "input.csv.gz"
+    packed.write_bytes(gzip.compress(text))
+    assert main(["explain", "-"]) == main(["explain", str(packed)]) == 1
+    first, second = capsys.readouterr().out.split("net, ")[1:]
+    assert first.split() == second.split()
+    packed.write_bytes(gzip.compress(text)[:-12])
+    with pytest.raises(InputError, match="not a whole gzip file"):
+        explain_files([str(packed)], Options())
 
 
 HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:a100:4\n"
