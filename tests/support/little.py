@@ -18,7 +18,6 @@ QUICK = {
     "SENTINEL_PROBE": 0.0005,
     "BURST_SECONDS": 0.01,
     "ISOLATED_SECONDS": 0.04,
-    "BESIDE_PIECES": 10,
     "TINY_LAYERS": 20,
     "PAIRS": 3,
 }

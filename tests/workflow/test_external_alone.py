@@ -29,8 +29,3 @@ def test_external_tables_alone_run_to_a_report_that_says_what_they_say(
     assert "made up" in checkout.results("report.html").read_text()
     (answer,) = explain_files([str(checkout.results())], Options()).answers
     assert f"{answer.subject}: {answer.words}".startswith(f"tiny, {SERIES}")
-    table = checkout.folder / "elsewhere.csv"
-    table.write_text(table.read_text().replace("740", "fast"))
-    ran = checkout.snakemake()
-    assert ran.status != 0
-    assert "elsewhere.csv, line 5: samples_per_second is fast; a finite number is expected" in ran.text

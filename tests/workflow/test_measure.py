@@ -113,15 +113,11 @@ def test_nothing_is_left_to_do_and_what_was_deleted_is_only_copied(study: Checko
     }
 
 
-def test_a_cell_is_measured_alone_again_with_its_kind_or_when_forced(study: Checkout) -> None:
+def test_cells_of_a_kind_that_is_forced_are_measured_again_and_no_others(study: Checkout) -> None:
     cells = cells_of_disk(study)
     before = contents(study)
     assert run(study, "-R", "train", "--", *cells) == {"measure_local": 1, "train": 2}
-    after = contents(study)
-    assert changed(before, after) == set(TRAIN)
-
-    assert run(study, "-f", TRAIN[0]) == {"measure_local": 1, "train": 1}
-    assert changed(after, contents(study)) == {TRAIN[0]}
+    assert changed(before, contents(study)) == set(TRAIN)
 
 
 def test_cells_that_failed_are_measured_again_on_request(study: Checkout) -> None:

@@ -56,7 +56,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_line_is_known_the_hook_comes_before_the_first_job_and_a_job_knows_its_rule(folder: Path) -> None:
+@pytest.fixture
+def deployed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose workflow is that one as a module."""
+    other = tmp_path_factory.mktemp("deployed")
+    (other / "Snakefile").write_text(f'module ours:\n    snakefile: "{folder}/Snakefile"\n\nuse rule * from ours\n')
+    return other
+
+
+@pytest.mark.parametrize("workflow", ["deployed", pytest.param("folder", marks=pytest.mark.night)])
+def test_the_command_line_is_known_the_hook_comes_before_the_first_job_and_a_job_knows_its_rule(
+    workflow: str, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(workflow)
     said = run(folder, "make", "--forcerun", "other")
     assert said == {
         "targets": ["make"], "forcerun": ["other"], "force": False, "dryrun": False, "executor": None, "run": "",
@@ -65,16 +77,9 @@ def test_the_command_line_is_known_the_hook_comes_before_the_first_job_and_a_job
     assert (folder / "made").read_text() == "makeNone", "the command line is the main process's alone"
 
 
+@pytest.mark.night  # by day a plan leaves nothing behind in test_plan.py
 def test_a_dry_run_calls_no_hook(folder: Path) -> None:
     assert run(folder, "make", "-n") == {}
-
-
-def test_the_hook_is_called_of_a_module_too(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    other = tmp_path_factory.mktemp("deployed")
-    (other / "Snakefile").write_text(
-        f'module ours:\n    snakefile: "{folder}/Snakefile"\n\nuse rule * from ours\n', encoding="utf-8"
-    )
-    assert run(other, "make")["targets"] == ["make"]
 
 
 def test_the_executor_of_slurm_names_its_runs() -> None:

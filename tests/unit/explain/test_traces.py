@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from launching import copied
 from planted_traces import BETA, Planted
 
 from stallpoint.errors import InputError
@@ -257,12 +259,17 @@ def test_folders_are_searched_and_missing_files_named(tmp_path: Path) -> None:
 
 def test_the_program_writes_json_and_words(tmp_path: Path, told: dict[str, Any]) -> None:
     path = Planted().write(tmp_path / "trace.json.gz")
-    command = [sys.executable, str(SCRIPT), str(path), "--json", str(tmp_path / "told.json")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    def run(*arguments: Path | str) -> subprocess.CompletedProcess[str]:
+        command, environment = [sys.executable, SCRIPT, *arguments], {**os.environ, **copied()}
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    done = run(path, "--json", tmp_path / "told.json")
+    assert done.returncode == 0, done.stderr
     (found,) = json.loads((tmp_path / "told.json").read_text())
     assert found["shares"] == pytest.approx(told["shares"])
     assert "## trace.json.gz: rank 1 of 4" in done.stdout
-    refused = subprocess.run([sys.executable, str(SCRIPT), str(tmp_path / "no.json")], capture_output=True, text=True)
+    refused = run(tmp_path / "no.json")
     assert refused.returncode == 1
     assert "Traceback" not in refused.stderr
 

@@ -1,6 +1,7 @@
 """Replays: iterations come back as they were traced, and change as what they are made of does."""
 
 import json
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -12,6 +13,7 @@ import pytest
 from all_reduce_samples import nccl_tests
 from hypothesis import example, given
 from hypothesis import strategies as st
+from launching import copied
 from planted_traces import ALPHA, BETA, Planted
 
 from stallpoint.explain import other_worker_counts
@@ -186,8 +188,12 @@ dist.destroy_process_group()
 
 
 def test_a_real_training_over_gloo_is_understood(tmp_path: Path) -> None:
+    script = tmp_path / "training.py"
+    script.write_text(TRAINING)
     started = [
-        subprocess.Popen([sys.executable, "-c", TRAINING, str(rank), str(tmp_path)], stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, script, str(rank), tmp_path], env={**os.environ, **copied()}, stderr=subprocess.PIPE
+        )
         for rank in range(2)
     ]
     for one in started:

@@ -21,13 +21,13 @@ def test_ranks_that_were_told_different_presets_are_named() -> None:
 
 
 def test_weights_that_do_not_fit_are_told_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, device = find("gpt2-large"), torch.device("cpu")
+    network, device = find("gpt2-small"), torch.device("cpu")
     kept = 3 * network.gradient_bytes
     monkeypatch.setattr(agreement.available_memory, "of_host", lambda sharing: kept // 2 // sharing)
-    whole = train(nodes=2, network="gpt2-large")
+    whole = train(nodes=2, network="gpt2-small")
     told = agreement.lacking(whole, network, device)
     assert told.startswith("out of memory: ")
-    assert "gpt2-large take 9.29 GB of each worker, which may use 4.64 GB" in told
+    assert "gpt2-small take 1.49 GB of each worker, which may use 0.747 GB" in told
     sharded = replace(whole, preset=to_values(PRESETS["fsdp"].preset))
     assert agreement.lacking(sharded, network, device) == ""
 

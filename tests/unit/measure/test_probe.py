@@ -194,7 +194,9 @@ with stallpoint.probe(model, folder=sys.argv[1]) as probe:
 
 
 def test_a_script_that_is_killed_leaves_whole_files(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    script = tmp_path / "script.py"
+    script.write_text(KILLED)
+    ended = subprocess.run([sys.executable, script, tmp_path], check=False, env={**os.environ, **copied()})
     assert ended.returncode == -signal.SIGKILL
     assert found(tmp_path).probe["ended"] == ""
     assert rows(found(tmp_path), "iterations")["iteration"].tolist() == list(range(10))
@@ -419,13 +421,14 @@ trainer.fit(Module(), DataLoader(TensorDataset(torch.randn(10, 4), torch.randint
 def test_lightning_is_recorded_by_a_callback(tmp_path: Path) -> None:
     # In a process of its own: Lightning looks for MPI, which other tests have started in this one. As one of two of
     # torchrun's, which it does not know of with devices=1.
-    of_torchrun = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
-    subprocess.run(
-        [sys.executable, "-c", LIGHTNING, str(tmp_path)],
-        env={**os.environ, **of_torchrun, "TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "::1", "MASTER_PORT": "1"},
-        check=True,
-        capture_output=True,
-    )
+    script = tmp_path / "script.py"
+    script.write_text(LIGHTNING)
+    of_torchrun = {
+        "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "::1", "MASTER_PORT": "1",
+    }  # fmt: skip
+    environment = {**os.environ, **copied(), **of_torchrun}
+    subprocess.run([sys.executable, script, tmp_path], env=environment, check=True, capture_output=True)
     of_rank = found(tmp_path)
     assert (of_rank.probe["iterations"], of_rank.probe["ended"]) == (3, "complete"), (
         "updates of 2, 2 and 1 mini-batches"

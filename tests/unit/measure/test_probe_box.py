@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import planted_waits
 import pytest
+from launching import copied
+from nightly import first_by_day
 
 from stallpoint.explain.answering import explain_files
 from stallpoint.explain.rate_answers import Options
@@ -156,7 +158,7 @@ PLANTED = [f"{where}:0.3:{who}" for where in planted_waits.WHERE for who in ("la
 PHASE_OF = dict(zip(planted_waits.WHERE, ("data_wait", "forward", "backward", "exposed_communication"), strict=True))
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=first_by_day([2, 4]))
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path, str]:
     """Workers, the folder of their records, and what rank 0 printed, of training with a wait planted in each case."""
     workers: int = request.param
@@ -172,7 +174,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     processes = [
         subprocess.Popen(
             [sys.executable, planted_waits.__file__, "probe", "8", str(folder), *cases],
-            env={**os.environ, **common, "RANK": str(rank)},
+            env={**os.environ, **copied(), **common, "RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

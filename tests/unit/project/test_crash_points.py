@@ -20,7 +20,8 @@ def lose_nothing(*programs: str, every: int) -> None:
 
 
 def test_programs_that_are_killed_or_refused_lose_nothing() -> None:
-    lose_nothing(*PROGRAMS, every=max(PROGRAMS.values()))
+    """One of each kind: what measures, copies, replaces a folder and collects."""
+    lose_nothing(*(name for name in PROGRAMS if name != "job: cannot run"), every=max(PROGRAMS.values()))
 
 
 @pytest.mark.night

@@ -1,6 +1,7 @@
 """What a rule's script is made of, found from its imports: on made-up packages, and on the workflow's own scripts."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from launching import copied
 
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts import PAPERS as PAPER_CHARTS
@@ -252,14 +254,16 @@ def test_every_rule_that_derives_depends_on_the_code_of_its_script() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(None, marks=pytest.mark.night)])
-def test_all_that_a_script_loads_is_found(jobs: int | None) -> None:
+def test_all_that_a_script_loads_is_found(jobs: int | None, tmp_path: Path) -> None:
     """Of each rule one job, or all."""
     cases = [(script, also) for script in sorted(set(derived())) for also in BY_NAME.get(script, [()])[:jobs]]
     imports = re.compile(r"^(?:from \S+ )?import (?:\([^)]*\)|.*)", re.MULTILINE)
     asked = [("\n".join(imports.findall((ROOT / "scripts" / script).read_text())), also) for script, also in cases]
+    (script := tmp_path / "loaded.py").write_text(LOADED)
     done = subprocess.run(
-        [sys.executable, "-c", LOADED], input=json.dumps(asked), capture_output=True, text=True, check=True
-    )
+        [sys.executable, script], input=json.dumps(asked), capture_output=True, text=True, check=True,
+        env={**os.environ, **copied()},
+    )  # fmt: skip
     for (script, also), loaded in zip(cases, json.loads(done.stdout), strict=True):
         files = {str(Path(file).relative_to(LIBRARY)) for file in loaded}
         assert len(files) > 5

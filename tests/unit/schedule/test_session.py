@@ -16,6 +16,7 @@ import forked
 import pytest
 from dying import VARIABLE, WAYS
 from launching import VISITING, copied
+from nightly import first_by_day
 from visiting_cells import agenda, collectives, sgemm, train
 
 from stallpoint.errors import InputError
@@ -180,13 +181,17 @@ def test_a_defect_of_a_later_visit_is_said_and_the_visits_before_count(place: Pa
     assert visits_recorded(steady, place)[:3] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(1, marks=pytest.mark.night)])
+@pytest.mark.parametrize(
+    ("first", "ways"),
+    first_by_day([(0, ["exit", "kill"]), (0, list(WAYS)), (1, list(WAYS))]),
+    ids=["two ways", "each way", "each the other way round"],
+)
 def test_however_cells_die_each_is_named_and_the_others_go_on(
-    place: Path, monkeypatch: pytest.MonkeyPatch, first: int
+    place: Path, monkeypatch: pytest.MonkeyPatch, first: int, ways: list[str]
 ) -> None:
-    """Alone, and while another rank waits in MPI."""
+    """Alone, and while another rank waits in MPI; what exceptions do by day is in test_job.py."""
     cells = [own("steady", nodes=2, visits=1), sgemm("steady", own_network=entry("steady"), visits=1)]
-    deaths = [(replace(cells[(first + number) % 2], repeat=2 + number), way) for number, way in enumerate(WAYS)]
+    deaths = [(replace(cells[(first + number) % 2], repeat=2 + number), way) for number, way in enumerate(ways)]
     monkeypatch.setenv(VARIABLE, json.dumps({cell.path: way for cell, way in deaths}))
     turns([*(cell for cell, _ in deaths), *cells], place)
     for cell, way in deaths:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from launching import copied
 from PIL import Image
 
 from stallpoint.errors import InputError
@@ -109,8 +110,10 @@ for name in names:
 def half(images: Storage, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a conversion to each format that was killed in its third part."""
     folder, names = tmp_path_factory.mktemp("half"), [*ENCODED, *PIXELS]
-    command = [sys.executable, "-c", KILLED, str(images.path), str(folder), "2", *names]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    (script := folder / "killed.py").write_text(KILLED)
+    command = [sys.executable, script, images.path, folder, "2", *names]
+    environment = {**os.environ, **copied()}
+    said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.split()
     assert said == [word for name in names for word in (name, str(-signal.SIGKILL))]
     return folder
 
