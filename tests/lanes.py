@@ -142,7 +142,9 @@ def run(lane: Lane, workers: int, night: bool) -> Ran:
     log = RESULTS / f"{lane.name}.log"
     with log.open("w") as output:
         command = [sys.executable, __file__, "--adopt", *lane.command(workers, night)]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        threads = {} if lane.name == "cluster" else {"OMP_NUM_THREADS": "1"}  # jobs of Slurm have their own
+        environment = {**os.environ, **threads}
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
     print(log.read_text(), flush=True)
     return Ran(lane, os.waitstatus_to_exitcode(status), time.monotonic() - began, usage.ru_utime + usage.ru_stime)
