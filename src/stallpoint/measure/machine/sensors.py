@@ -15,12 +15,12 @@ import re
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from stallpoint.measure import constants
 
@@ -93,6 +93,20 @@ def kernel_id(root: Path = Path("/")) -> str:
     return hashlib.sha256(boot.encode()).hexdigest()[:12]
 
 
+class Sample(NamedTuple):
+    """What all sensors said at one moment, to be parsed later (`Sensors.reading`).
+
+    Right behind an iteration, whose data fill the caches, parsing takes several times as long.
+    """
+
+    texts: Sequence[bytes]
+    """Of the open files, in their order."""
+    thread_time: float
+    process_time: float
+    involuntary_switches: int
+    gpu: tuple[float | None, str | None]
+
+
 class Sensors:
     """Sensors of the computing thread, which makes and reads them, anew for each visit.
 
@@ -127,26 +141,41 @@ class Sensors:
         """Error of the difference of two `node_busy`, s."""
         return USAGE_ERROR if self._usage else STAT_ERROR
 
-    def read(self) -> Reading:
-        """Read all sensors; for the thread that made them."""
-        busy, steal = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
+    def sample(self) -> Sample:
+        """Read all sensors without parsing; for the thread that made them."""
+        return Sample(
+            [file.read() for file in self._files],
+            time.thread_time(),
+            time.process_time(),
+            resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw,
+            self._gpu() if self._gpu else (None, None),
+        )
+
+    def reading(self, sample: Sample) -> Reading:
+        """Parse what `sample` returned, also after `close`."""
+        texts: dict[_File | None, bytes] = {None: b"", **dict(zip(self._files, sample.texts, strict=True))}
+        busy, steal = busy_and_steal(texts[self._stat], self._cpus)
         if self._usage:
-            busy = usage_of(self._usage.read(), self._cpus)
-        clock, throttle = self._gpu() if self._gpu else (None, None)
+            busy = usage_of(texts[self._usage], self._cpus)
+        clock, throttle = sample.gpu
         return Reading(
-            runnable_wait=self._wait(),
-            thread_time=time.thread_time(),
-            process_time=time.process_time(),
+            runnable_wait=_runnable_wait(texts[self._schedstat]),
+            thread_time=sample.thread_time,
+            process_time=sample.process_time,
             node_busy=busy,
             steal=steal,
-            cpu_pressure=self._cpu_pressure(),
-            involuntary_switches=resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw,
-            throttled=_total(_throttled(file.read()) for file in self._quota if file),
-            thermal_throttles=_total(_integer(file.read()) for file in self._throttles if file),
-            frequency=self._frequency(),
+            cpu_pressure=_cpu_pressure(texts[self._pressure]),
+            involuntary_switches=sample.involuntary_switches,
+            throttled=_total(_throttled(texts[file]) for file in self._quota if file),
+            thermal_throttles=_total(_integer(texts[file]) for file in self._throttles if file),
+            frequency=self._frequency(texts),
             gpu_clock=clock,
             gpu_throttle=throttle,
         )
+
+    def read(self) -> Reading:
+        """Read and parse all sensors; for the thread that made them."""
+        return self.reading(self.sample())
 
     def close(self) -> None:
         """Close all files."""
@@ -165,10 +194,6 @@ class Sensors:
             return self._files[-1]
         return None
 
-    def _wait(self) -> float | None:
-        values = self._schedstat.read().split() if self._schedstat else []
-        return int(values[1]) * 1e-9 if len(values) > 1 else None
-
     def _open_usage(self, root: Path) -> _File | None:
         """Open the CPU usage of cgroups v1, in ns, if it is that of the kernel and not only of a container."""
         usage = next((file for group in groups(root, "cpuacct") if (file := self._open(group[-1] / USAGE))), None)
@@ -176,12 +201,8 @@ class Sensors:
         counted = usage_of(usage.read(), self._cpus) if usage else None
         return usage if busy and counted and counted > constants.KERNEL_SHARE * busy else None
 
-    def _cpu_pressure(self) -> float | None:
-        found = re.match(rb"some .*total=(\d+)", self._pressure.read() if self._pressure else b"")
-        return int(found[1]) * 1e-6 if found else None
-
-    def _frequency(self) -> float | None:
-        clocks = [clock for file in self._clocks if file and (clock := _integer(file.read()))]
+    def _frequency(self, texts: Mapping[_File | None, bytes]) -> float | None:
+        clocks = [clock for file in self._clocks if file and (clock := _integer(texts[file]))]
         return 1e3 * sum(clocks) / len(clocks) if clocks else self._clock_before
 
 
@@ -203,6 +224,16 @@ class _File:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def _runnable_wait(schedstat: bytes) -> float | None:
+    values = schedstat.split()
+    return int(values[1]) * 1e-9 if len(values) > 1 else None
+
+
+def _cpu_pressure(pressure: bytes) -> float | None:
+    found = re.match(rb"some .*total=(\d+)", pressure)
+    return int(found[1]) * 1e-6 if found else None
 
 
 def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tuple[None, None]:

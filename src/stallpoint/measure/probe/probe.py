@@ -6,11 +6,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import nn
@@ -29,7 +30,8 @@ from stallpoint.measure.probe.probe_box import box
 from stallpoint.measure.probe.probe_memory import Memory
 from stallpoint.measure.probe.probe_phases import BACKWARD, BETWEEN, DATA, EXPOSED, FORWARD, UPDATE, Phases, watched
 from stallpoint.measure.probe.ranks import rank_and_size
-from stallpoint.measure.training.layer_timing import LayerTimer
+from stallpoint.measure.training.layer_timing import LayerTimer, LayerTimes
+from stallpoint.measure.training.transfers import Gathered, Transfer
 from stallpoint.networks.layers import Layer, layers
 from stallpoint.records.tables import PEAK_MEMORY, PROBES
 
@@ -44,6 +46,15 @@ ITERATIONS_AT_ONCE, SECONDS_AT_ONCE = 1000, 10.0
 COMPLETE = "complete"
 MAX_UPDATES = 100
 """Updates of optimizers in one iteration, beyond which the loop seems to forget calls of `step`."""
+
+
+class _Iteration(NamedTuple):
+    """What an iteration leaves until it is written."""
+
+    columns: Mapping[str, Any]
+    times: LayerTimes
+    transfers: Mapping[int, Transfer]
+    gathered: Mapping[int, Sequence[Gathered]]
 
 
 class Probe:
@@ -102,7 +113,8 @@ class Probe:
             self._depth, self._bookkeeping, self._updates = 0, 0.0, 0
             self._first, self._written = host_mark(), time.monotonic()
             self._first_collectives = self._collectives = collectives()
-            self._reading = self._sensors.read()
+            self._samples = [self._sensors.sample()]
+            self._pending: list[_Iteration] = []
             self._cpu_times = self._first_cpu_times = 0.0, 0.0
             self._describe(ended="")
             self._begin()
@@ -122,19 +134,21 @@ class Probe:
         self._keep(end)
         self._done += 1
         enough = self._done == self._max_iterations
-        if (
-            enough
-            or self._recording.waiting >= ITERATIONS_AT_ONCE
-            or time.monotonic() - self._written > SECONDS_AT_ONCE
-        ):
+        if enough or len(self._pending) >= ITERATIONS_AT_ONCE or time.monotonic() - self._written > SECONDS_AT_ONCE:
             self.write()
-            self._reading = self._sensors.read()  # writing is no part of the next iteration
+            self._samples = [self._sensors.sample()]  # writing is no part of the next iteration
         self._bookkeeping += time.perf_counter() - begin
         self._begin()
         return enough
 
     def write(self) -> None:
         """Write pending records to disk."""
+        readings = map(self._sensors.reading, self._samples)
+        for one, (first, last) in zip(self._pending, pairwise(readings), strict=True):
+            layers = one.times.columns(one.transfers, one.gathered)
+            self._recording.add({**one.columns, **between(first, last)}, layers)
+        self._pending.clear()
+        del self._samples[:-1]
         self._recording.write()
         self._written = time.monotonic()
 
@@ -190,17 +204,18 @@ class Probe:
     def _begin(self) -> None:
         self._evaluated = False
         self._start = (host_mark() - self._first) * 1e-9
-        self._cpu_times = self._reading.process_time or 0.0, self._reading.thread_time or 0.0
+        self._cpu_times = self._samples[-1].process_time, self._samples[-1].thread_time
         if self._done <= WARMUP:  # without the first iterations
             self._first_cpu_times = self._cpu_times
         self._clock.start()
 
     def _keep(self, end: Mark) -> None:
-        """Record the iteration that has ended."""
+        """Keep the iteration that has ended: records are made of it when they are written."""
         seconds = self._clock.seconds
-        phases, reading = self._phases.seconds(seconds, end), self._sensors.read()
-        transfers = self._parallelism.transfers(seconds)
-        iteration = {
+        self._samples.append(self._sensors.sample())  # the next iteration begins here
+        phases = self._phases.seconds(seconds, end)
+        transfers, gathered = self._parallelism.transfers(seconds), self._parallelism.gathered(seconds)
+        columns = {
             "iteration": self._done,
             "warmup": self._evaluated or (self._max_iterations is None and self._done < WARMUP),
             "start": self._start,
@@ -210,11 +225,8 @@ class Probe:
             "communication": covered(self._parallelism.under_way(seconds)),
             "iteration_time": seconds(end),
             "loss": float("nan"),
-            **between(self._reading, reading),
         }
-        self._reading = reading  # the next iteration begins here
-        gathered = self._parallelism.gathered(seconds)
-        self._recording.add(iteration, self._timer.times().columns(transfers, gathered))
+        self._pending.append(_Iteration(columns, self._timer.times(), transfers, gathered))
         self._parallelism.clear()
 
     def _describe(self, *, ended: str) -> None:

@@ -54,11 +54,6 @@ class Recording:
         start = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         return cls(folder / f"rank~{rank}" / start, rank)
 
-    @property
-    def waiting(self) -> int:
-        """Iterations that are not on disk."""
-        return self._next - self._first
-
     def add(self, iteration: Mapping[str, Any], layers: Mapping[str, Sequence[Any]] | None) -> None:
         """Add the next iteration: columns of `ITERATIONS` and, as lists, of `LAYERS`."""
         self._keep(ITERATIONS, {name: [value] for name, value in iteration.items()})
