@@ -67,6 +67,8 @@ class Curve:
     unit: str = "samples/s"
     runs: Sequence[tuple[RateRow, float]] = ()
     """Each measurement with its total rate."""
+    counted: str = "workers"
+    """What `counts` are of where no node is known to hold several of them: workers, nodes."""
 
     @cached_property
     def counts(self) -> list[int]:
@@ -155,21 +157,29 @@ def series_of(rates: Rates, options: Options) -> Iterator[Series]:
     grouped: defaultdict[str, list[RateRow]] = defaultdict(list)
     for row in rates.rows:
         grouped[row.series].append(row)
+    counted = "workers" if rates.counted == "nodes" and options.workers_per_node else rates.counted
     for name, rows in grouped.items():
-        rows = [
-            replace(
-                row,
-                workers_per_node=row.workers_per_node or options.workers_per_node,
-                batch_per_worker=row.batch_per_worker or options.batch,
-            )
-            for row in rows
-        ]
+        rows = [_completed(row, options, nodes=counted != rates.counted) for row in rows]
         measured = sorted((row for row in rows if row.value is not None), key=lambda row: row.workers)
-        counted = rates.counted
         if measured:
-            yield Series(name, measured, counted, _readings(_packed(measured), rates, options))
+            readings = _readings(_packed(measured), rates, options)
+            if counted == "nodes":
+                readings = {of: replace(curve, counted=counted) for of, curve in readings.items()}
+            yield Series(name, measured, counted, readings)
         else:
             yield Series(name, rows, counted)
+
+
+def _completed(row: RateRow, options: Options, *, nodes: bool) -> RateRow:
+    """Return a row with what the options say; the counts are of `nodes` that have several workers, or of workers."""
+    workers = round(row.workers * (options.workers_per_node or 1)) if nodes else row.workers
+    split = row.global_batch / workers if row.global_batch else None
+    return replace(
+        row,
+        workers=workers,
+        workers_per_node=row.workers_per_node or options.workers_per_node,
+        batch_per_worker=row.batch_per_worker or split or options.batch,
+    )
 
 
 def _packed(rows: Sequence[RateRow]) -> list[RateRow]:
@@ -449,15 +459,12 @@ def _losses(curve: Curve) -> Iterator[Cause]:
     if not node or (not across and inside):
         lost = 1 - curve.efficiency(counts[-1])
         if lost > 1 - KEPT:
-            where = "inside the node" if inside else "with the number of workers"
-            yield Cause(
-                "inside_node" if inside else "workers",
-                f"each worker loses {100 * lost:.0f} % {where}: links or host shared by its GPUs, or uneven work"
-                if inside
-                else f"each worker loses {100 * lost:.0f} % {where}: communication, or something that all share "
-                f"(nodes are not known)",
-                round(lost, 3),
-            )
+            where = "inside the node" if inside else f"with the number of {curve.counted}"
+            shared = "something that all share" + ("" if curve.counted == "nodes" else " (nodes are not known)")
+            why = "links or host shared by its GPUs, or uneven work" if inside else f"communication, or {shared}"
+            each = f"each {curve.counted.removesuffix('s')}"
+            words = f"{each} loses {100 * lost:.0f} % {where}: {why}"
+            yield Cause("inside_node" if inside else "workers", words, round(lost, 3))
         return
     start = counts[0]
     if len(inside) > 1 and (lost := 1 - curve.efficiency(inside[-1])) > 1 - KEPT:
@@ -501,14 +508,14 @@ def _saturated(curve: Curve, stall: int) -> Cause:
     if curve.rates[last] < (1 - CLEAR) * curve.rates[stall]:
         return Cause(
             "contention",
-            f"from {stall} workers{nodes} on all together get slower: each one added costs the others time "
+            f"from {stall} {curve.counted}{nodes} on all together get slower: each one added costs the others time "
             "(a link that gets fuller, or latency that grows)",
             lost,
         )
     where = "a server or link inside the node" if node and last <= node else "a shared server, file system or link"
     return Cause(
         "shared_limit",
-        f"after {stall} workers{nodes} every one added takes as much as it gives: {where} (not told apart)",
+        f"after {stall} {curve.counted}{nodes} every one added takes as much as it gives: {where} (not told apart)",
         lost,
     )
 

@@ -36,6 +36,8 @@ class RateRow:
     workers_per_node: float | None = None
     batch_per_worker: float | None = None
     line: int = 0
+    global_batch: float | None = None
+    """Samples in the mini-batch of all workers."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Rates:
     seconds: str = ""
     """``iteration`` or ``epoch`` where values are times, s; also of a whole run, which is as much work on any count."""
     counted: str = "workers"
-    """What the counts are of, in the table's word: GPUs, nodes."""
+    """What the counts are of, in the table's word: GPUs; nodes, where no column says how many workers these have."""
     notes: Sequence[str] = field(default=())
 
 
@@ -396,10 +398,10 @@ class _Table:
         return cells[index] if index < len(cells) else ""
 
     def _counted(self) -> str:
-        if "workers" not in self.kinds:
-            return "nodes"
-        heading = self.headings[self.kinds.index("workers")].lower()
-        return "GPUs" if "gpu" in heading else "workers"
+        for kind in ("workers", "workers_per_node"):
+            if kind in self.kinds:
+                return "GPUs" if "gpu" in self.headings[self.kinds.index(kind)].lower() else "workers"
+        return "nodes"
 
     def _rows(self, number: int, cells: list[str], values: Sequence[int]) -> Iterator[RateRow]:
         if "workers" in self.kinds:
@@ -409,13 +411,11 @@ class _Table:
         per_node = self._optional(number, cells, "workers_per_node")
         if per_node is None and "workers" in self.kinds and (nodes := self._optional(number, cells, "nodes")):
             per_node = workers / nodes
-        batch = self._optional(number, cells, "batch_per_worker")
-        if batch is None and (total := self._optional(number, cells, "global_batch")):
-            batch = total / workers
+        batch, total = (self._optional(number, cells, kind) for kind in ("batch_per_worker", "global_batch"))
         name = self._series(cells, values)
         for index in values:
             series = name if len(values) == 1 else " ".join(filter(None, (name, self.headings[index])))
-            yield RateRow(series, workers, self._rate(number, cells, index), per_node, batch, number)
+            yield RateRow(series, workers, self._rate(number, cells, index), per_node, batch, number, total)
 
     def _series(self, cells: Sequence[str], values: Sequence[int]) -> str:
         named = [index for index, kind in enumerate(self.kinds) if kind == "series"]

@@ -58,6 +58,35 @@ def test_a_plateau_at_the_node_boundary_is_no_stall(tmp_path: Path) -> None:
     assert "first node boundary costs 49 %" in one.causes[0].words
 
 
+@pytest.mark.parametrize(
+    ("columns", "row", "options"),
+    [
+        ("nodes,gpus_per_node,global batch", "{nodes},8,{batch}", Options()),
+        ("gpus,nodes,global batch", "{gpus},{nodes},{batch}", Options()),
+        ("nodes,global batch", "{nodes},{batch}", Options(workers_per_node=8)),
+    ],
+)
+def test_nodes_with_several_workers_are_counted_in_workers(
+    columns: str, row: str, options: Options, tmp_path: Path
+) -> None:
+    rows = [
+        f"{row.format(nodes=nodes, gpus=8 * nodes, batch=256 * nodes)},{rate}"
+        for nodes, rate in ((1, 800), (2, 1500), (4, 2000), (8, 2000), (16, 1980))
+    ]
+    (one,) = answers(tmp_path, "\n".join([f"{columns},img/s", *rows]), options=options)
+    assert (one.verdict, one.value) == ("stalls", 32)
+    assert "nodes" not in one.words
+    assert "(8 a node)" in one.subject
+    assert "after 32 workers (4 nodes)" in one.causes[0].words
+    assert "time an all-reduce of the gradients' size on 4 and 8 nodes" in one.ask[0]
+
+
+def test_nodes_of_unknown_size_are_counted_as_nodes(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, "nodes,img/s\n1,800\n2,1500\n4,2000\n8,2000\n16,1990\n")
+    assert one.words == "stops getting faster at 4 nodes"
+    assert "after 4 nodes every one added" in one.causes[0].words
+
+
 def test_what_is_lost_inside_the_node_is_not_the_network(tmp_path: Path) -> None:
     (one,) = answers(tmp_path, table({1: 10, 8: 48, 16: 95, 32: 189}))
     assert names(one) == ["inside_node"]
