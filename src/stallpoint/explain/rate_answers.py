@@ -590,7 +590,8 @@ def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -
         return replace(found, beyond=f"not predicted: {falling}", ask=(f"a rate at {2 * last} {series.counted}", *asks))
     gain = at["predicted"] / curve.rates[last] - 1
     ends = f"{number(at['lower'])} to {number(at['upper'])}"
-    gains = f"a {'gain' if gain >= 0 else 'loss'} of {100 * abs(gain):.0f} %"
+    percent = round(100 * gain)
+    gains = f"a {'gain' if percent > 0 else 'loss'} of {abs(percent)} %" if percent else "no gain"
     beyond = f"{2 * last}: {number(at['predicted'])} {curve.unit} ({ends}), {gains}"
     if (node := curve.full_node) and last <= node < 2 * last:
         asks.append(f"a rate on 2 nodes ({2 * node} {series.counted}): nothing that is measured crosses the network")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from stallpoint.errors import InputError
@@ -117,6 +117,30 @@ _IN_SENTENCE = (
     re.compile(rf"{_AMOUNT}[^\d,;.]*?\b(?:on|with|using|from|at|for) {_COUNT}", re.IGNORECASE),
 )
 """Rates in a line of text, with the count before or after them."""
+_SCATTER = re.compile(
+    r"(?<![a-z])(std(dev|err)?|sd|sem|stderr|err(or)?|dev(iation)?|var(iance)?|ci\d*|conf(idence)?|[±σ])(?![a-z])",
+    re.IGNORECASE,
+)
+"""Headings of how far repeats scatter."""
+_EXTREME = re.compile(r"(?<![a-z])(min(imum)?|max(imum)?|best|worst|p\d\d|peak)(?![a-z])", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Proportional:
+    """Columns that rise and fall with a rate, for tables without one."""
+
+    heading: re.Pattern[str]
+    unit: str
+    of: str
+    percent: bool = False
+
+
+_PROPORTIONAL = (
+    _Proportional(re.compile(r"flop", re.I), "TFLOP/s", ""),
+    _Proportional(re.compile(r"speed[ _-]?up", re.I), "times the first", ALL),
+    _Proportional(re.compile(r"\bmfu\b|utili[sz]ation", re.I), "workers at peak", EACH, percent=True),
+    _Proportional(re.compile(r"efficien", re.I), "ideal workers", EACH, percent=True),
+)
 _SERIES = re.compile(
     r"series|models?|networks?|names?|config(uration)?s?|benchmarks?|run|setup|mode|framework|strategy|method", re.I
 )
@@ -271,9 +295,9 @@ def kind_of(heading: str) -> str:
     for kind, pattern in _HEADINGS.items():
         if re.fullmatch(pattern, name):
             return kind
-    if name == "compute_seconds" or re.search(
-        r"loss|acc|memory|\bgb\b|efficien|speed[ _-]?up|tflop|mfu|%", heading, re.I
-    ):
+    if name == "compute_seconds" or _SCATTER.search(heading.replace("_", " ")):
+        return ""
+    if re.search(r"loss|acc|memory|\bgb\b|efficien|speed[ _-]?up|flop|mfu|utili[sz]|%", heading, re.I):
         return ""
     if _RATE.search(heading):
         return "rate"
@@ -347,7 +371,7 @@ class _Table:
 
     def rates(self) -> Rates:
         """Return the table's rates."""
-        values = self._value_columns()
+        values, like = self._value_columns()
         first = self.headings[values[0]]
         kind = self.kinds[values[0]]
         rows = [row for number, cells in self.body for row in self._rows(number, cells, values)]
@@ -362,29 +386,40 @@ class _Table:
         of = EACH if PER_WORKER.search(" ".join(self.headings[index] for index in values)) else ""
         if re.search(r"total|aggregate|global|all", first, re.I) and not of:
             of = ALL
+        if like:
+            of = of or like.of
+            if like.percent and max((row.value or 0.0 for row in rows), default=0.0) > 1.5:
+                rows = [replace(row, value=row.value and row.value / 100) for row in rows]
+            return Rates(rows, like.unit, of, "", self._counted(), tuple(self.notes))
         unit = unit_in(words) or ("samples/s" if "sample" in first.lower() or kind == "rate" else "")
         if seconds == "epoch":
             unit = "epochs/h" if "epoch" in first.lower() else "runs/h"
         return Rates(rows, unit or "samples/s", "" if seconds else of, seconds, self._counted(), tuple(self.notes))
 
-    def _value_columns(self) -> list[int]:
-        """Return the columns with rates: those whose heading says so, else all that hold numbers (one series each)."""
+    def _value_columns(self) -> tuple[list[int], _Proportional | None]:
+        """Return the columns with rates, one series each: those whose heading says so, else all that hold numbers, else
+        the first in proportion to a rate."""
         for kind in ("rate", "iteration", "epoch"):
             if found := [index for index, one in enumerate(self.kinds) if one == kind]:
                 best = [index for index in found if self.headings[index] == "samples_per_second"]
-                return best or found
+                usual = [index for index in found if not _EXTREME.search(self.headings[index].replace("_", " "))]
+                return best or usual or found, None
         found = [
             index
             for index, kind in enumerate(self.kinds)
             if not kind
-            and not re.search(r"efficien|speed|loss|acc|mem|%|tflop|mfu|second", self.headings[index], re.I)
+            and not re.search(r"efficien|speed|loss|acc|mem|%|flop|mfu|utili|second", self.headings[index], re.I)
+            and not _SCATTER.search(self.headings[index].replace("_", " "))
             and any(self._readable(cells, index) for _, cells in self.body)
         ]
+        for like in _PROPORTIONAL if not found else ():
+            if column := [index for index, head in enumerate(self.headings) if like.heading.search(head)][:1]:
+                return column, like
         if not found:
             raise self.document.error(
                 self.line, f"no column of rates among {', '.join(self.headings)[:200]}; {EXPECTED}"
             )
-        return found
+        return found, None
 
     def _readable(self, cells: Sequence[str], index: int) -> bool:
         try:

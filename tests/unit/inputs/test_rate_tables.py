@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stallpoint.errors import InputError
 from stallpoint.inputs import readers
 from stallpoint.inputs.documents import Document
-from stallpoint.inputs.rate_tables import EACH, Rates, number_in, read
+from stallpoint.inputs.rate_tables import ALL, EACH, Rates, number_in, read
 
 EXPECTED = [(2, 1200.5), (4, 2300.0)]
 
@@ -55,6 +55,32 @@ def test_the_same_table_is_read_however_it_is_written(text: str) -> None:
     found = rates(text)
     assert [(row.workers, row.value) for row in found.rows] == EXPECTED
     assert found.unit == "images/s"
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "of", "values"),
+    [
+        ("GPUs,speedup\n1,1\n2,1.9\n", "times the first", ALL, [1, 1.9]),
+        ("GPUs,TFLOPS/GPU\n8,410\n16,402\n", "TFLOP/s", EACH, [410, 402]),
+        ("GPUs,loss,MFU (%)\n8,1,45.1\n16,2,44\n", "workers at peak", EACH, [0.451, 0.44]),
+        ("GPUs,efficiency\n8,1\n16,0.9\n", "ideal workers", EACH, [1, 0.9]),
+    ],
+)
+def test_a_table_without_rates_is_read_by_what_is_in_proportion_to_them(
+    text: str, unit: str, of: str, values: list[float]
+) -> None:
+    found = rates(text)
+    assert (found.unit, found.of) == (unit, of)
+    assert [row.value for row in found.rows] == pytest.approx(values)
+
+
+def test_columns_of_scatter_and_extremes_are_no_series() -> None:
+    found = rates("gpus,min img/s,mean img/s,std img/s,max_img/s\n2,1100,1200.5,40,1300\n4,2250,2300,30,2350\n")
+    assert [(row.workers, row.value) for row in found.rows] == EXPECTED
+    assert [row.value for row in rates("world_size,avg_step_ms,std_ms\n1,95.2,1.1\n2,101.3,1.4\n").rows] == [
+        pytest.approx(0.0952),
+        pytest.approx(0.1013),
+    ]
 
 
 def test_nodes_in_sentences_say_how_many_workers_a_node_has() -> None:
