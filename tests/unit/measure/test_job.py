@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from launching import end_of_job, run_job, start_job
+from launching import copied, end_of_job, run_job, start_job
 from resident_ranks import Ranks
 from sample_cells import COLLECTIVES as COLLECTIVES_CELL
 from sample_cells import SGEMM, STORAGE, TO_TARGET, TRAIN
@@ -256,7 +256,7 @@ def test_an_interrupted_job_says_where_its_rows_are(
     tmp_path: Path, folder: Path, number: signal.Signals, at_start: str
 ) -> None:
     body = at_start + MEASURE_THEN.format(rows=ROWS, then="world.comm.recv()  # blocks inside MPI for ever")
-    with start_job(a_cell(1), folder, ranks=1, body=body) as process:
+    with start_job(a_cell(1), folder, ranks=1, body=body, **copied()) as process:
         assert process.stdout
         assert process.stdout.readline() == "measured\n"
         process.send_signal(number)
