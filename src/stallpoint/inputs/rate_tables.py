@@ -512,6 +512,12 @@ class _Table:
 
 def unknown(document: Document, known: str) -> InputError:
     """Return the error of a text that no reader knows: what its first line lacks of a table, or what is known."""
+    if script := re.search(r"^(?:import|from) torch\b", document.text, re.MULTILINE):
+        return document.error(
+            document.text.count("\n", 0, script.start()) + 1,
+            "a training script is run, not read:  with stallpoint.probe(model, optimizer) as probe:  around its loop "
+            "and  probe.step()  behind each update print at its end which rank, phase and layer holds the others up",
+        )
     number, line = next((index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip())
     tabular = len(document.lines) > 1 and re.search(r"[,;|\t]", line)
     if tabular and any(kind_of(cell) not in ("", "series") for grid in grids(document) for cell in grid.rows[0][1]):

@@ -69,6 +69,7 @@ PROGRAMS = (
     Program("nanoGPT", re.compile(rf"^iter \d+: loss .*\btime (?P<ms>{_N})ms")),
     Program("timm", re.compile(rf"Train: \d+ \[.*Time: *{_N}s, +(?P<rate>{_N})/s"), "images/s", ALL),
     Program("MMEngine", re.compile(rf"(?:Epoch|Iter)\(train\).*\btime: (?P<seconds>{_N})")),
+    Program("PyTorch's imagenet", re.compile(rf"^Epoch: \[\d+\]\[ *\d+/\d+\]\s+Time +(?P<seconds>{_N})")),
     Program("fairseq", re.compile(rf"\bwps=(?P<rate>{_N}), ups="), "words/s", ALL),
     Program("MXNet", re.compile(rf"Batch ?\[\d+\]\s+Speed: (?P<rate>{_N}) samples/sec")),
     Program("Keras", re.compile(rf"\d+/\d+ \S+ - \d+\w+ (?P<ms>{_N})ms/step")),

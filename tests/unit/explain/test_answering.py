@@ -292,6 +292,8 @@ LOGS = {
     "time: {seconds:.4f}  data_time: 0.0344  memory: 597  loss: 3.8766\nworld_size: {workers}\n",
     "fairseq": "INFO | train_inner | epoch 001:    {n} / 487 loss=4.655, ppl=25.2, wps={all}, ups=1.2, wpb=9, bsz=8, "
     "num_updates={n}\nworld_size={workers}\n",
+    "PyTorch's imagenet": "Epoch: [0][ {n}/1252]\tTime  {seconds:.4f} ( 0.567)\tData  0.010 ( 0.120)\n"
+    "world_size={workers}\n",
     "MXNet": "Epoch[0] Batch [{n}]\tSpeed: {all:.2f} samples/sec\taccuracy=0.1\nworld_size={workers}\n",
     "Keras": "{n}/1000 [==>...] - 12s {ms:.0f}ms/step - loss: 2.3\nworld_size={workers}\n",
     "a line of one's own": "[10:00] INFO: step {n} | loss 4.2 | {each:,.1f} tokens/s/gpu | "

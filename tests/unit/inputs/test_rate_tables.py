@@ -184,6 +184,9 @@ def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None
     path.write_text(" \n")
     with pytest.raises(InputError, match="empty; known are"):
         readers.read(path)
+    path.write_text('"""Train."""\nimport torch, sys\nfor step in range(3): print(step, "8 GPUs")\n')
+    with pytest.raises(InputError, match=r"line 2: a training script is run, not read: .*stallpoint\.probe"):
+        readers.read(path)
 
 
 @pytest.mark.parametrize(
