@@ -11,14 +11,12 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-import cells_per_hour
 import cluster_accuracy
 import cluster_report
 import collect
 import compare
 import cost_models
 import decoders
-import disturbances
 import dry_run
 import durations
 import inside_node
@@ -31,7 +29,6 @@ import own_scripts
 import own_traces
 import pandas as pd
 import pipeline
-import plan_accuracy
 import predictions
 import presets
 import probe
@@ -67,8 +64,6 @@ BENCHMARKS = {
     "cost-models": cost_models.benchmark,
     "scaling-laws": scaling_laws.benchmark,
     "message-bursts": message_bursts.benchmark,
-    "cells-per-hour": cells_per_hour.benchmark,
-    "disturbances": disturbances.benchmark,
     "sensitivity": sensitivity.benchmark,
     "cluster-accuracy": cluster_accuracy.benchmark,
     "cluster-report": cluster_report.benchmark,
@@ -77,7 +72,6 @@ BENCHMARKS = {
     "small-studies": small_studies.benchmark,
     "storage-volume": storage_volume.benchmark,
     "compare": compare.benchmark,
-    "plan": plan_accuracy.benchmark,
     "report": report_page.benchmark,
     "traces": traces.benchmark,
     "own-traces": own_traces.benchmark,
