@@ -1,6 +1,6 @@
-"""Write docs/small-studies.md and its pictures: what the papers' studies scaled down gave, beside what the papers say.
+"""Write the sections of docs/small-studies.md, and its pictures: what small studies gave, and what the papers say.
 
-usage: document_small_studies.py RESULTS > docs/small-studies.md (RESULTS: the folder of both studies' results)
+usage: document_small_studies.py RESULTS (the folder of both studies' results)
 """
 
 import json
@@ -25,28 +25,12 @@ SHOWN = {
 COMBINATIONS = 2
 """Combinations that are shown of each claim."""
 PICTURES = Path("docs/images/small-studies")
-HEAD = """# Both papers, scaled down
-
-`config/studies/shi-2018-small.yaml` and `keuper-2016-small.yaml` are the papers' studies for any four nodes with two
-cores. This run (November 2026) used the test cluster ([tests/cluster](reliability.md)): four Slurm nodes on one machine
-of two cores. **Beyond two workers there are fewer cores than workers**, so errors of predictions with four and eight
-workers are those of this machine. Exhibits of communication show here that they are complete, not how a cluster scales.
-Exhibits of one worker (Keuper's Figs. 4, 5, 7, 9, 11, 12, 14 and 15) are not affected; the intervals of `two-threads`
-are wide, because Slurm ran it and `no-onednn` at once.
-
-```
-python benchmarks/run.py small-studies        # runs both, and says of each exhibit whether it was made
-python scripts/document_small_studies.py results > docs/small-studies.md
-```
-
-Mini-batches are 16 to 64 times smaller than the papers': compare shapes, not numbers. [Claims](claims.md) stand with
-their exhibits, with two combinations each.
-"""
+PAGE = Path("docs/small-studies.md")
 
 
 def lines(results: Path) -> Iterator[str]:
-    """The whole page; copies the pictures."""
-    yield HEAD
+    """The page, as it begins; copies the pictures."""
+    yield PAGE.read_text().partition("\n## ")[0]
     for (study, paper), numbers in SHOWN.items():
         of_paper = results / study / "papers" / paper
         index = json.loads((of_paper / "index.json").read_text())
@@ -85,4 +69,4 @@ def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, Any]])
 
 
 if __name__ == "__main__":
-    print("\n".join(lines(Path(sys.argv[1]))).rstrip())
+    PAGE.write_text("\n".join(lines(Path(sys.argv[1]))).rstrip() + "\n")

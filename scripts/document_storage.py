@@ -1,6 +1,6 @@
-"""Write docs/storage-volume.md and its picture: where training data lay, and what that did, on a parallel file system.
+"""Write the sections of docs/storage-volume.md, and its picture: where training data lay, and what that did.
 
-usage: document_storage.py RESULTS > docs/storage-volume.md (RESULTS: the folder of the study's results)
+usage: document_storage.py RESULTS (the folder of the study's results)
 """
 
 import json
@@ -26,29 +26,15 @@ from stallpoint.text import interval
 STUDY = Path("benchmarks/storage_volume.yaml")
 PICTURE = Path("docs/images/storage-volume-fig-13.svg")
 CURVE = ("network", "storage", "sync", "prefetch", "batch")
-HEAD = """# Where training data lies
-
-A run of `benchmarks/storage_volume.yaml` (November 2026) on the [test cluster](reliability.md) with its storage node:
-four Slurm nodes, and a fifth that serves a GlusterFS volume, **all links shaped to 200 Mbit/s** (25 MB/s). Gradients
-and training data share a node's link. All nodes share one machine of two cores, so beyond two nodes iterations take
-longer, and waiting for data is less of them.
-
-```
-python benchmarks/run.py storage-volume       # the run: about a quarter of an hour
-python scripts/document_storage.py results/storage-volume > docs/storage-volume.md
-```
-
-The same samples lie on a disk of every node (*local*), on the *volume*, and *staged*, copied from the volume to each
-node's disk when a job begins; as JPEG files (jpeg) and decoded arrays (raw). Medians with 90 % intervals.
-"""
+PAGE = Path("docs/storage-volume.md")
 
 
 def lines(results: Path) -> Iterator[str]:
-    """The whole page; copies the picture."""
+    """The page, as it begins; copies the picture."""
     conclusions = json.loads((results / "conclusions.json").read_text())
     formats = {name: entry["format"] for name, entry in yaml.safe_load(STUDY.read_text())["storage"].items()}
     curves = sorted(conclusions["curves"], key=lambda curve: tuple(curve[name] for name in CURVE))
-    yield HEAD
+    yield PAGE.read_text().partition("\n## ")[0]
     yield from _rates(conclusions["storages"], formats)
     yield from _fed(curves)
     yield "## From which node count on does training starve, and when does a storage give no more?\n"
@@ -143,4 +129,4 @@ def _starving(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(lines(Path(sys.argv[1]))).rstrip())
+    PAGE.write_text("\n".join(lines(Path(sys.argv[1]))).rstrip() + "\n")

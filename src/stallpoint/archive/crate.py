@@ -19,10 +19,11 @@ import yaml
 
 import stallpoint
 from stallpoint.archive.index import CHECKSUMS
-from stallpoint.archive.packing import files_in, sha256
+from stallpoint.archive.packing import files_in
 from stallpoint.archive.provenance import Entity, Provenance, refer, slug
 from stallpoint.errors import InputError
 from stallpoint.records.parquet import files_of, read
+from stallpoint.records.seal import sha256
 from stallpoint.records.tables import ENVIRONMENTS, RUNS
 from stallpoint.study.study import Study
 
@@ -305,14 +306,11 @@ def _machines(run: Run) -> Iterator[Entity]:
 
 def _file(file: Path, name: str) -> Entity:
     """Return the description of a file; the list of checksums cannot hold its own."""
-    plain: Entity = {"@id": quote(name), "@type": "File", "name": name, "encodingFormat": _format(file)}
+    kind = _FORMATS.get(file.suffix, "text/plain")
+    plain: Entity = {"@id": quote(name), "@type": "File", "name": name, "encodingFormat": kind}
     if name == CHECKSUMS:
         return plain
     return {**plain, "contentSize": str(file.stat().st_size), "sha256": sha256(file)}
-
-
-def _format(file: Path) -> str:
-    return _FORMATS.get(file.suffix, "text/plain")
 
 
 def _descriptions(study: str) -> dict[str, str]:

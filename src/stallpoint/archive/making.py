@@ -13,7 +13,7 @@ from stallpoint.archive.anonymising import without_names
 from stallpoint.archive.archive_contents import WORKFLOW, names_in, stage
 from stallpoint.archive.crate import run_of, title, write_citation, write_metadata
 from stallpoint.archive.index import read_index
-from stallpoint.archive.names import Names, expand_nodes
+from stallpoint.archive.names import expand_nodes
 from stallpoint.archive.packing import files_in, pack, write_checksums
 from stallpoint.archive.search import find
 from stallpoint.records.parquet import to_arrow, write
@@ -90,7 +90,10 @@ def make_archive(
         stage(study, workflow, folder, names, drawn=drawn if names else ())
         if names:
             draw(folder)
-        _write_accounts(accounts, names, folder / "results" / study.name / f"{ACCOUNTING.name}.parquet")
+        if accounts:
+            rows = to_arrow(ACCOUNTING, accounts)
+            rows = without_names(rows, ACCOUNTING.name, names) if names else rows
+            write(ACCOUNTING, rows, folder / "results" / study.name / f"{ACCOUNTING.name}.parquet")
         _describe(folder, study, "" if names is None else NAMES_EXCLUDED)
         pack(folder, target, [f"results/{study.name}/raw/"])
         return find(names.words - _given(study), folder, _about_the_study(folder)) if names else {}
@@ -111,12 +114,6 @@ def _describe(folder: Path, study: Study, names: str) -> None:
     )
     write_metadata(folder, study, run)
     write_checksums(folder)
-
-
-def _write_accounts(accounts: Sequence[Mapping[str, Any]], names: Names | None, file: Path) -> None:
-    if accounts:
-        rows = to_arrow(ACCOUNTING, accounts)
-        write(ACCOUNTING, without_names(rows, ACCOUNTING.name, names) if names else rows, file)
 
 
 def _given(study: Study) -> set[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from stallpoint.archive.index import CHECKSUMS
 from stallpoint.records.atomic import atomic
+from stallpoint.records.seal import sha256
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 """Time of every entry: the earliest that a zip can hold."""
@@ -20,12 +20,6 @@ _UNIX = 3
 def files_in(folder: Path) -> list[str]:
     """Return every file below `folder`, by relative path, sorted."""
     return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-
-
-def sha256(file: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def write_checksums(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from stallpoint.measure.machine.sensors import Reading, between
 from stallpoint.measure.recorder import Recorder
 from stallpoint.models import taskgraph
 from stallpoint.records.parquet import write_cell
+from stallpoint.records.seal import sha256
 from stallpoint.records.tables import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, RUNS
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import preset_from
@@ -51,7 +51,7 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     tables = kind_of(cell).tables[1:]
     parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
     found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
-    source = "; ".join(f"{file} (SHA-256 {_sha256(file)})" for file in cell.files)
+    source = "; ".join(f"{file} (SHA-256 {sha256(Path(file))})" for file in cell.files)
     write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})
 
 
@@ -60,11 +60,6 @@ def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
     rest = iter(values)
     while part := list(islice(rest, length)):
         yield part
-
-
-def _sha256(file: str) -> str:
-    with Path(file).open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 # --- all-reduces ----------------------------------------------------------------------------------

@@ -94,14 +94,15 @@ def in_markdown(findings: Iterable[Finding]) -> Iterator[str]:
 
 def in_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Return objects with the fields of `Finding`; numbers that JSON does not have are null."""
-    return [_plain(asdict(one)) for one in findings]
+    return [plain_json(asdict(one)) for one in findings]
 
 
-def _plain(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
+    """Return a value as JSON has it: numbers that are not finite are null."""
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
+        return {name: plain_json(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [plain_json(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

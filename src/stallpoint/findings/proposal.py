@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.answers.costs import POWER, PRICE
+from stallpoint.models.base.frames import records
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import groups
 from stallpoint.strategies.presets import NONE
@@ -202,9 +203,9 @@ def of_study(
     for (network, hardware, scaling), curves in groups(fastest, ["network", "hardware", "scaling"]):
         best = curves.sort_values("rate", kind="stable").iloc[-1]
         of_curve = (predictions[list(SERIES)] == [best[name] for name in SERIES]).all(axis=1)
-        found = predictions[of_curve].sort_values("ranks").to_dict("records")
+        found = records(predictions[of_curve].sort_values("ranks"))
         subject = f"{network} on {hardware} ({best['sync']}, {best['storage']})"
-        rates = [rate for row in found if (rate := _rate({str(name): value for name, value in row.items()}))]
+        rates = [rate for row in found if (rate := _rate(row))]
         given = rated.get(hardware, {})
         training = Training(samples, given.get(POWER), given.get(PRICE), min_efficiency)
         yield ScalingRates(subject, scaling, "samples/s", rates), training

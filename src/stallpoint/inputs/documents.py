@@ -6,7 +6,6 @@ import codecs
 import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -39,11 +38,6 @@ def without_launcher(line: str) -> str:
     while (mark := _LAUNCHERS.match(line)) and mark.end():
         line = line[mark.end() :]
     return line
-
-
-def plain_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield each of the lines as the program printed it."""
-    return map(without_launcher, lines)
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ class Document:
     @cached_property
     def lines(self) -> list[str]:
         """Lines as programs printed them."""
-        return list(plain_lines(self.raw_lines))
+        return list(map(without_launcher, self.raw_lines))
 
     def error(self, line: int, what: str) -> InputError:
         """Return the error that `what` is wrong in a line, counted from 1."""

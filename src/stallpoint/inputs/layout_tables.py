@@ -21,7 +21,7 @@ from stallpoint.inputs.rate_tables import (
     MISSING,
     PER_WORKER,
     Grid,
-    grids,
+    headed,
     kind_of,
     number_in,
     unit_in,
@@ -74,7 +74,7 @@ class LayoutTable:
 
 def recognised(document: Document) -> bool:
     """Return whether a heading has a rate and two parallel degrees, one of them that of pipelines or tensors."""
-    return any(_headed(grid) is not None for grid in grids(document))
+    return any(headed(document, _is_head))
 
 
 def _kind(heading: str) -> str:
@@ -82,19 +82,15 @@ def _kind(heading: str) -> str:
     return next((kind for kind, pattern in _HEADINGS.items() if re.fullmatch(pattern, name)), "") or kind_of(heading)
 
 
-def _headed(grid: Grid) -> int | None:
-    for index, (_, cells) in enumerate(grid.rows[:40]):
-        kinds = {_kind(cell) for cell in cells}
-        if len(kinds & set(_DEGREES)) > 1 and kinds & {"pipeline", "tensor"} and kinds & {"rate", "iteration"}:
-            return index
-    return None
+def _is_head(cells: Sequence[str]) -> bool:
+    kinds = {_kind(cell) for cell in cells}
+    return len(kinds & set(_DEGREES)) > 1 and all(kinds & of for of in ({"pipeline", "tensor"}, {"rate", "iteration"}))
 
 
 def read(document: Document) -> LayoutTable:
     """Return the layouts in the table; `InputError` names the line that is wrong."""
-    for grid in grids(document):
-        if (index := _headed(grid)) is not None:
-            return _read(document, grid, index)
+    for grid, head in headed(document, _is_head):
+        return _read(document, grid, head)
     raise InputError(f"{document.path}, line 1: no heading of parallel degrees (dp, pp, tp, ep) and a rate")
 
 
@@ -142,10 +138,7 @@ class _Row:
         text = self.text(index)
         if MISSING.fullmatch(text):
             return None
-        try:
-            value = number_in(text, decimal_comma=False)
-        except ValueError:
-            value = -1.0
+        value = number_in(text, decimal_comma=False)
         if not low <= value <= high:
             raise self.document.error(
                 self.line, f"{self.headings[index]} is {text[:40]}; a number from {low:g} on is expected"

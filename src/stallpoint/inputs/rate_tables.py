@@ -9,8 +9,9 @@ dash, nothing) is no rate, and is noted with its line.
 from __future__ import annotations
 
 import csv
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
@@ -169,14 +170,14 @@ def unit_in(text: str) -> str:
 
 
 def number_in(text: str, *, decimal_comma: bool) -> float:
-    """Return the number that a cell begins with, its thousands, deviation and unit read past; `ValueError` if none."""
+    """Return the number that a cell begins with, its thousands, deviation and unit read past; NaN if none."""
     cell = text.strip().strip("*`\"'").lstrip("~≈≅<>=")
     if clock := re.fullmatch(r"\s*(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)\s*(?:min|h|s|m)?\.?", cell):
         hours, minutes, seconds = clock.groups()
         return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
     found = _NUMBER.match(cell.strip())
     if not found or (not found["digits"].isascii() and not re.search(r"[’\u00a0\u202f]", found["digits"])):
-        raise ValueError(text)
+        return math.nan
     digits, rest = found["digits"].strip(), found["rest"].strip()
     digits = re.sub(r"(?<=\d)['’_ \u00a0\u202f](?=\d{3}(?!\d))", "", digits)
     if decimal_comma:
@@ -186,7 +187,10 @@ def number_in(text: str, *, decimal_comma: bool) -> float:
         digits = digits.replace(",", "")
     elif re.fullmatch(r"[+-]?\d+,\d+", digits):  # no thousands: a decimal comma
         digits = digits.replace(",", ".")
-    value = float(digits)
+    try:
+        value = float(digits)
+    except ValueError:
+        return math.nan
     scale = re.match(r"([kKMBG])(?![A-Za-z])", rest)
     return value * _SUFFIXES[scale[1].lower()] if scale else value
 
@@ -312,16 +316,20 @@ def kind_of(heading: str) -> str:
 
 def recognised(document: Document) -> bool:
     """Return whether the text has a heading of worker counts beside others, and a row of numbers."""
-    return any(_headed(grid) is not None for grid in grids(document))
+    return any(headed(document, _is_head))
 
 
-def _headed(grid: Grid) -> int | None:
-    """Return the place of the row with the headings; None where there is none."""
-    for index, (_, cells) in enumerate(grid.rows[:40]):
-        kinds = [kind_of(cell) for cell in cells]
-        if len(cells) >= 2 and ("workers" in kinds or "nodes" in kinds) and not any(map(_is_number, cells)):
-            return index
-    return None
+def headed(document: Document, is_head: Callable[[Sequence[str]], bool]) -> Iterator[tuple[Grid, int]]:
+    """Yield the table in each way in which it has a row of headings, with the place of that row."""
+    for grid in grids(document):
+        place = next((index for index, (_, cells) in enumerate(grid.rows[:40]) if is_head(cells)), None)
+        if place is not None:
+            yield grid, place
+
+
+def _is_head(cells: Sequence[str]) -> bool:
+    kinds = [kind_of(cell) for cell in cells]
+    return len(cells) >= 2 and ("workers" in kinds or "nodes" in kinds) and not any(map(_is_number, cells))
 
 
 def _is_number(cell: str) -> bool:
@@ -337,9 +345,8 @@ EXPECTED = (
 
 def read(document: Document) -> Rates:
     """Return the rates in the table; `InputError` names the line, what was expected, and how to write it."""
-    for grid in grids(document):
-        if (index := _headed(grid)) is not None:
-            return _Table(document, grid, index).rates()
+    for grid, head in headed(document, _is_head):
+        return _Table(document, grid, head).rates()
     raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
 
 
@@ -422,11 +429,7 @@ class _Table:
         return found, None
 
     def _readable(self, cells: Sequence[str], index: int) -> bool:
-        try:
-            number_in(self._cell(cells, index), decimal_comma=self.decimal_comma)
-        except ValueError:
-            return False
-        return True
+        return not math.isnan(number_in(self._cell(cells, index), decimal_comma=self.decimal_comma))
 
     @staticmethod
     def _cell(cells: Sequence[str], index: int) -> str:
@@ -463,10 +466,7 @@ class _Table:
     def _count(self, number: int, cells: Sequence[str], kind: str) -> int:
         index = self.kinds.index(kind)
         text = self._cell(cells, index)
-        try:
-            value = number_in(text, decimal_comma=self.decimal_comma)
-        except ValueError:
-            value = -1
+        value = number_in(text, decimal_comma=self.decimal_comma)
         if not 1 <= value <= MAX_WORKERS or value != int(value):
             raise self.document.error(
                 number,
@@ -484,10 +484,7 @@ class _Table:
         return self._positive(number, text, self.headings[index], "or nothing if unknown")
 
     def _positive(self, number: int, text: str, heading: str, otherwise: str) -> float:
-        try:
-            value = number_in(text, decimal_comma=self.decimal_comma)
-        except ValueError:
-            value = -1.0
+        value = number_in(text, decimal_comma=self.decimal_comma)
         if not MIN_RATE <= value <= MAX_RATE:
             raise self.document.error(number, f"{heading} is {text[:40]}; a positive number is expected, {otherwise}")
         return value

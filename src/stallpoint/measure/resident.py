@@ -33,7 +33,7 @@ def network(known: Network, seed: int, device: torch.device) -> nn.Module:
     """
     resident = _built(cast(Hashable, known), seed, device)
     with torch.no_grad():
-        for name, values in _state(resident.network):
+        for name, values in state(resident.network):
             values.copy_(resident.initial[name])
     return resident.network
 
@@ -44,19 +44,19 @@ def held_bytes(device: torch.device) -> int:
         values.nbytes + one.initial[name].nbytes
         for one in _kept
         if one.device == device
-        for name, values in _state(one.network)
+        for name, values in state(one.network)
     )
 
 
 @lru_cache(constants.NETWORKS_KEPT)
 def _built(known: Hashable, seed: int, device: torch.device) -> _Resident:
     built = cast(Network, known).build(seed).to(device)
-    one = _Resident(built, {name: values.detach().clone() for name, values in _state(built)}, device)
+    one = _Resident(built, {name: values.detach().clone() for name, values in state(built)}, device)
     _kept.add(one)
     return one
 
 
-def _state(built: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def state(built: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield all that a forward pass reads or writes, also what is not in the network's ``state_dict``."""
     yield from built.named_parameters()
     yield from built.named_buffers()

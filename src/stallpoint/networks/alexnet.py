@@ -9,17 +9,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from stallpoint.networks.layers import Classifier
+from stallpoint.networks.layers import Classifier, normalisation, pooling
 
 CLASSES = 1000
-
-
-def _normalisation() -> nn.Module:
-    return nn.LocalResponseNorm(size=5, alpha=1e-4, beta=0.75, k=1.0)
-
-
-def _pooling() -> nn.Module:
-    return nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True)
 
 
 def _fully_connected() -> dict[str, nn.Module]:
@@ -40,19 +32,19 @@ def alexnet() -> nn.Module:
     return Classifier(
         conv1=nn.Conv2d(3, 96, kernel_size=11, stride=4),
         relu1=nn.ReLU(inplace=True),
-        norm1=_normalisation(),
-        pool1=_pooling(),
+        norm1=normalisation(),
+        pool1=pooling(),
         conv2=nn.Conv2d(96, 256, kernel_size=5, padding=2, groups=2),
         relu2=nn.ReLU(inplace=True),
-        norm2=_normalisation(),
-        pool2=_pooling(),
+        norm2=normalisation(),
+        pool2=pooling(),
         conv3=nn.Conv2d(256, 384, kernel_size=3, padding=1),
         relu3=nn.ReLU(inplace=True),
         conv4=nn.Conv2d(384, 384, kernel_size=3, padding=1, groups=2),
         relu4=nn.ReLU(inplace=True),
         conv5=nn.Conv2d(384, 256, kernel_size=3, padding=1, groups=2),
         relu5=nn.ReLU(inplace=True),
-        pool5=_pooling(),
+        pool5=pooling(),
         **_fully_connected(),
     )
 
@@ -68,16 +60,16 @@ def one_weird_trick() -> nn.Module:
     return Classifier(
         conv1=nn.Conv2d(3, 64, kernel_size=11, stride=4, padding=2),
         relu1=nn.ReLU(inplace=True),
-        pool1=_pooling(),
+        pool1=pooling(),
         conv2=nn.Conv2d(64, 192, kernel_size=5, padding=2),
         relu2=nn.ReLU(inplace=True),
-        pool2=_pooling(),
+        pool2=pooling(),
         conv3=nn.Conv2d(192, 384, kernel_size=3, padding=1),
         relu3=nn.ReLU(inplace=True),
         conv4=nn.Conv2d(384, 256, kernel_size=3, padding=1),
         relu4=nn.ReLU(inplace=True),
         conv5=nn.Conv2d(256, 256, kernel_size=3, padding=1),
         relu5=nn.ReLU(inplace=True),
-        pool5=_pooling(),
+        pool5=pooling(),
         **_fully_connected(),
     )

@@ -10,24 +10,10 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
-from stallpoint.networks.layers import Concat, Loss, TotalLoss
+from stallpoint.networks.layers import Concat, Loss, TotalLoss, convolution, normalisation, pooling
 
 CLASSES = 1000
 AUXILIARY_WEIGHT = 0.3
-
-
-def _convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Sequential:
-    """Return a convolution that keeps the image's size (over the stride), and its ReLU."""
-    convolution = nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2)
-    return nn.Sequential(OrderedDict(conv=convolution, relu=nn.ReLU(inplace=True)))
-
-
-def _normalisation() -> nn.Module:
-    return nn.LocalResponseNorm(size=5, alpha=1e-4, beta=0.75, k=1.0)
-
-
-def _pooling() -> nn.Module:
-    return nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True)
 
 
 class Inception(nn.Module):
@@ -35,13 +21,13 @@ class Inception(nn.Module):
 
     def __init__(self, channels: int, f1: int, reduce3: int, f3: int, reduce5: int, f5: int, pool: int) -> None:
         super().__init__()
-        self.conv_1x1 = _convolution(channels, f1, 1)
-        self.conv_3x3_reduce = _convolution(channels, reduce3, 1)
-        self.conv_3x3 = _convolution(reduce3, f3, 3)
-        self.conv_5x5_reduce = _convolution(channels, reduce5, 1)
-        self.conv_5x5 = _convolution(reduce5, f5, 5)
+        self.conv_1x1 = convolution(channels, f1, 1)
+        self.conv_3x3_reduce = convolution(channels, reduce3, 1)
+        self.conv_3x3 = convolution(reduce3, f3, 3)
+        self.conv_5x5_reduce = convolution(channels, reduce5, 1)
+        self.conv_5x5 = convolution(reduce5, f5, 5)
         self.pool = nn.MaxPool2d(kernel_size=3, stride=1, padding=1)
-        self.pool_proj = _convolution(channels, pool, 1)
+        self.pool_proj = convolution(channels, pool, 1)
         self.output = Concat()
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
@@ -60,7 +46,7 @@ def _auxiliary(channels: int) -> nn.Sequential:
     return nn.Sequential(
         OrderedDict(
             ave_pool=nn.AvgPool2d(kernel_size=5, stride=3),
-            conv=_convolution(channels, 128, 1),
+            conv=convolution(channels, 128, 1),
             flatten=nn.Flatten(),
             fc=nn.Linear(128 * 4 * 4, 1024),
             relu_fc=nn.ReLU(inplace=True),
@@ -75,16 +61,16 @@ class GoogLeNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1 = _convolution(3, 64, 7, stride=2)
-        self.pool1 = _pooling()
-        self.norm1 = _normalisation()
-        self.conv2_reduce = _convolution(64, 64, 1)
-        self.conv2 = _convolution(64, 192, 3)
-        self.norm2 = _normalisation()
-        self.pool2 = _pooling()
+        self.conv1 = convolution(3, 64, 7, stride=2)
+        self.pool1 = pooling()
+        self.norm1 = normalisation()
+        self.conv2_reduce = convolution(64, 64, 1)
+        self.conv2 = convolution(64, 192, 3)
+        self.norm2 = normalisation()
+        self.pool2 = pooling()
         self.inception_3a = Inception(192, 64, 96, 128, 16, 32, 32)
         self.inception_3b = Inception(256, 128, 128, 192, 32, 96, 64)
-        self.pool3 = _pooling()
+        self.pool3 = pooling()
         self.inception_4a = Inception(480, 192, 96, 208, 16, 48, 64)
         self.classifier1 = _auxiliary(512)
         self.loss1 = Loss(AUXILIARY_WEIGHT)
@@ -94,7 +80,7 @@ class GoogLeNet(nn.Module):
         self.classifier2 = _auxiliary(528)
         self.loss2 = Loss(AUXILIARY_WEIGHT)
         self.inception_4e = Inception(528, 256, 160, 320, 32, 128, 128)
-        self.pool4 = _pooling()
+        self.pool4 = pooling()
         self.inception_5a = Inception(832, 256, 160, 320, 32, 128, 128)
         self.inception_5b = Inception(832, 384, 192, 384, 48, 128, 128)
         self.pool5 = nn.AvgPool2d(kernel_size=7)

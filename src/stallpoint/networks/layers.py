@@ -5,6 +5,7 @@ In the networks here every operation is a leaf module; a user's network may be a
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import torch
@@ -144,6 +145,22 @@ class TotalLoss(nn.Module):
     def forward(self, *losses: torch.Tensor) -> torch.Tensor:
         """Scalars to their sum."""
         return torch.stack(losses).sum()
+
+
+def convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Sequential:
+    """Return a convolution that keeps the image's size (over the stride), and its ReLU."""
+    filtered = nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2)
+    return nn.Sequential(OrderedDict(conv=filtered, relu=nn.ReLU(inplace=True)))
+
+
+def normalisation() -> nn.Module:
+    """Return Caffe's local response normalisation."""
+    return nn.LocalResponseNorm(size=5, alpha=1e-4, beta=0.75, k=1.0)
+
+
+def pooling() -> nn.Module:
+    """Return maxima of overlapping windows, with Caffe's rounding."""
+    return nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True)
 
 
 class Classifier(nn.Module):

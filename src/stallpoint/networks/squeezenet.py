@@ -6,24 +6,12 @@ Iandola et al.: SqueezeNet: AlexNet-level accuracy with 50x fewer parameters and
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import torch
 from torch import nn
 
-from stallpoint.networks.layers import Classifier, Concat
+from stallpoint.networks.layers import Classifier, Concat, convolution, pooling
 
 CLASSES = 1000
-
-
-def _convolution(channels: int, filters: int, kernel: int) -> nn.Sequential:
-    """Return a convolution that keeps the image's size, and its ReLU."""
-    convolution = nn.Conv2d(channels, filters, kernel, padding=kernel // 2)
-    return nn.Sequential(OrderedDict(conv=convolution, relu=nn.ReLU(inplace=True)))
-
-
-def _pooling() -> nn.Module:
-    return nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True)
 
 
 class Fire(nn.Module):
@@ -31,9 +19,9 @@ class Fire(nn.Module):
 
     def __init__(self, channels: int, squeezed: int, expanded: int) -> None:
         super().__init__()
-        self.squeeze_1x1 = _convolution(channels, squeezed, 1)
-        self.expand_1x1 = _convolution(squeezed, expanded, 1)
-        self.expand_3x3 = _convolution(squeezed, expanded, 3)
+        self.squeeze_1x1 = convolution(channels, squeezed, 1)
+        self.expand_1x1 = convolution(squeezed, expanded, 1)
+        self.expand_3x3 = convolution(squeezed, expanded, 3)
         self.concat = Concat()
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
@@ -48,16 +36,16 @@ def squeezenet() -> nn.Module:
     return Classifier(
         conv1=nn.Conv2d(3, 96, kernel_size=7, stride=2),
         relu1=nn.ReLU(inplace=True),
-        pool1=_pooling(),
+        pool1=pooling(),
         fire2=Fire(96, 16, 64),
         fire3=Fire(128, 16, 64),
         fire4=Fire(128, 32, 128),
-        pool4=_pooling(),
+        pool4=pooling(),
         fire5=Fire(256, 32, 128),
         fire6=Fire(256, 48, 192),
         fire7=Fire(384, 48, 192),
         fire8=Fire(384, 64, 256),
-        pool8=_pooling(),
+        pool8=pooling(),
         fire9=Fire(512, 64, 256),
         drop9=nn.Dropout(0.5),
         conv10=nn.Conv2d(512, CLASSES, kernel_size=1),

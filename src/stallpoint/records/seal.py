@@ -18,6 +18,12 @@ _END = 8
 _PIECE = 2**20
 
 
+def sha256(file: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
 def seal(path: Path) -> None:
     """Insert the checksum into a Parquet file without one."""
     with path.open("r+b") as file:

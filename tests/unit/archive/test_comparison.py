@@ -31,7 +31,7 @@ from stallpoint.archive.comparison.change import (
     pooled_change,
     relative_to_other_layers,
 )
-from stallpoint.archive.comparison.changes import FAIL_ON, MOVED, compare, fails, records
+from stallpoint.archive.comparison.changes import FAIL_ON, MOVED, compare, fails
 from stallpoint.archive.comparison.compared_results import NEEDED, Results, read_results
 from stallpoint.archive.comparison.comparison_files import FOLDER, FORMATS
 from stallpoint.archive.comparison.comparison_page import write_comparison
@@ -40,7 +40,7 @@ from stallpoint.archive.comparison.history import STEADY, fitted, history
 from stallpoint.archive.comparison.history_page import to_html as history_html
 from stallpoint.archive.comparison.history_page import to_json as history_json
 from stallpoint.errors import InputError
-from stallpoint.models.base.frames import frame
+from stallpoint.models.base.frames import frame, records
 from stallpoint.models.base.measured import POINT, SERIES
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import COMPARISON, DISTURBANCES, ENVIRONMENTS, STALLING

@@ -22,6 +22,7 @@ from stallpoint.archive.comparison.change import (
 from stallpoint.archive.comparison.compared_results import Results
 from stallpoint.archive.comparison.settings import differences
 from stallpoint.errors import InputError
+from stallpoint.models.base.frames import records
 from stallpoint.models.base.measured import PLACELESS, POINT, SERIES
 from stallpoint.models.base.statistics import groups
 from stallpoint.records.tables import COMPARISON, ITERATIONS, STALLING
@@ -62,11 +63,6 @@ class Comparison:
     def moved(self) -> set[str]:
         """Return the words for answers that changed, in any family: some of `MOVED`."""
         return set(self.rows["change"]) & set(MOVED)
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a frame by column."""
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def fails(moved: Collection[str], fail_on: str | None) -> bool:

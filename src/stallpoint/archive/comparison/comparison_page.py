@@ -12,7 +12,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.archive.comparison.change import LEVEL
-from stallpoint.archive.comparison.changes import Comparison, records
+from stallpoint.archive.comparison.changes import Comparison
 from stallpoint.archive.comparison.comparison_words import (
     NOUNS,
     finding,
@@ -26,6 +26,7 @@ from stallpoint.archive.comparison.comparison_words import (
     to_markdown,
     verdicts,
 )
+from stallpoint.models.base.frames import records
 from stallpoint.models.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import write

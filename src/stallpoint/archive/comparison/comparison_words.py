@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.archive.comparison.change import LEVEL, SAME, UNDECIDED
-from stallpoint.archive.comparison.changes import MOVED, Comparison, records
+from stallpoint.archive.comparison.changes import MOVED, Comparison
+from stallpoint.models.base.frames import records
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.report.charts.labels import label

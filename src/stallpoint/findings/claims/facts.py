@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.findings.claims.language import COMPARISONS, ENDS, FACTS, LIKE
+from stallpoint.study.job_kind import as_list
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 from stallpoint.study.kinds.storage_kind import StorageCell
@@ -75,7 +76,7 @@ def chosen(rows: pd.DataFrame, where: Mapping[str, Any], known: Facts) -> pd.Dat
 def meets(values: pd.Series[Any], wanted: Any) -> pd.Series[bool]:
     """Return which values meet one condition."""
     if not isinstance(wanted, Mapping):
-        return values.isin(_listed(wanted))
+        return values.isin(as_list(wanted))
     found = pd.Series(True, index=values.index)
     for key, value in wanted.items():
         found &= _compared(values, key, value)
@@ -86,11 +87,7 @@ def _compared(values: pd.Series[Any], key: str, value: Any) -> pd.Series[bool]:
     if key == "not":
         return ~meets(values, value)
     if key == LIKE:
-        patterns = [pattern.lower() for pattern in _listed(value)]
+        patterns = [pattern.lower() for pattern in as_list(value)]
         return values.map(lambda name: any(fnmatchcase(str(name).lower(), one) for one in patterns)).astype(bool)
     compared: pd.Series[bool] = _COMPARE[key](values, value)
     return compared
-
-
-def _listed(wanted: Any) -> list[Any]:
-    return wanted if isinstance(wanted, list) else [wanted]

@@ -10,6 +10,7 @@ from typing import Any
 from stallpoint.findings.claims.language import Claim
 from stallpoint.findings.claims.quantity import Evidence, Number, numbers
 from stallpoint.findings.claims.verdict import UNTESTED, VERDICTS, among, overall, verdict
+from stallpoint.findings.finding import plain_json
 
 Judged = dict[str, Any]
 """A claim with its verdicts, ready for JSON; numbers are objects with value, low and high. None is unbounded, or
@@ -69,20 +70,16 @@ def _verdict(number: Number, claim: Claim, count: int) -> str:
 
 
 def _entry(number: Number, found: str) -> dict[str, Any]:
-    ends = {"value": number.value, "low": number.low, "high": number.high}
+    ends = plain_json({"value": number.value, "low": number.low, "high": number.high})
     return {
         "labels": {name: _plain(label) for name, label in number.labels.items()},
         "verdict": found,
-        "number": None if number.missing else {name: _finite(end) for name, end in ends.items()},
+        "number": None if number.missing else ends,
         "basis": number.basis,
         "or_more": number.censored,
         "rows": len(number.rows),
         "missing": number.missing,
     }
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _plain(label: Any) -> str | int | float | bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -75,11 +75,6 @@ def no_value(selection: Selection, rows: pd.DataFrame) -> str:
     """Return why the chosen rows hold no value: their own note, where they have one."""
     notes = sorted({str(note) for note in rows["note"]} - {""}) if "note" in rows.columns else []
     return f"{selection.column} is not known: {'; '.join(notes) or 'a part of it was not measured'}"
-
-
-def same_placement(columns: Sequence[str]) -> str:
-    """Return why two selections that should differ in `columns` do not."""
-    return f"needs two different {', '.join(columns)}"
 
 
 def no_other(selection: Selection, rows: pd.DataFrame) -> str:

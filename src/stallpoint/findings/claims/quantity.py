@@ -19,7 +19,7 @@ import pandas as pd
 
 from stallpoint.findings.claims.facts import Facts, chosen, column_of, is_end
 from stallpoint.findings.claims.language import Quantity, Selection
-from stallpoint.findings.claims.missing import no_other, no_rows, no_value, same_placement
+from stallpoint.findings.claims.missing import no_other, no_rows, no_value
 from stallpoint.models.base.statistics import Reals, estimate, generator, resampled
 
 AGGREGATES: dict[str, Callable[..., Any]] = {
@@ -148,7 +148,7 @@ def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) 
         return found[0]
     first, second = found
     if equal := _equal_axes(quantity, labels, sides, first.rows.equals(second.rows)):
-        return Number(labels, missing=same_placement(equal))
+        return Number(labels, missing=f"needs two different {', '.join(equal)}")
     combine = ratio if quantity.relation == "over" else difference
     value, low, high = combine((first.value, first.low, first.high), (second.value, second.low, second.high))
     return Number(

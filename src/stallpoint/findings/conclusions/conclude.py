@@ -16,10 +16,11 @@ from stallpoint.findings.conclusions.cost_findings import CHOICE, PRODUCTIVE, RE
 from stallpoint.findings.conclusions.external_findings import external_findings
 from stallpoint.findings.conclusions.target_findings import targets
 from stallpoint.findings.conclusions.trust_findings import equal_presets, warnings
-from stallpoint.findings.finding import in_json
+from stallpoint.findings.finding import in_json, plain_json
 from stallpoint.models.answers.fits import UNKNOWN
 from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
 from stallpoint.models.answers.stalling import Stall
+from stallpoint.models.base.frames import records
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
 from stallpoint.models.convergence.steps import TO_TARGET
@@ -143,15 +144,11 @@ def conclude(
     return {"findings": in_json([*answered, *external_findings(found["extrapolations"]), *warnings(found)]), **found}
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
 def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
     """Return value and interval, where an end that is None is unbounded; None where the value is unknown."""
     if math.isnan(row[name]):
         return None
-    return {"value": _number(row[name]), "low": _number(row[f"{name}_low"]), "high": _number(row[f"{name}_high"])}
+    return plain_json({"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]})
 
 
 def _reached(row: Mapping[str, Any], name: str) -> Estimate | None:
@@ -161,19 +158,11 @@ def _reached(row: Mapping[str, Any], name: str) -> Estimate | None:
 
 def entries(table: pd.DataFrame, *names: str) -> list[dict[str, Any]]:
     """Return rows with these columns for JSON; a quantity with an interval is an object of the three."""
-    return [_entry(row, *names) for row in _rows(table)]
+    return [_entry(row, *names) for row in records(table)]
 
 
 def _entry(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: _estimate(row, name) if f"{name}_low" in row else _known(row[name]) for name in names}
-
-
-def _known(value: Any) -> Any:
-    return _number(value) if isinstance(value, float) else value
-
-
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    return {name: _estimate(row, name) if f"{name}_low" in row else plain_json(row[name]) for name in names}
 
 
 def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
@@ -183,9 +172,9 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
         "stall_probabilities", "hidden_communication", "feeding",
     )  # fmt: skip
     causes, shares, paths, scenarios, cures, cells, points, stalls, costs, fed = (
-        {key: _rows(rows) for key, rows in groups(tables[name], SERIES)} for name in names
+        {key: records(rows) for key, rows in groups(tables[name], SERIES)} for name in names
     )
-    for row in _rows(tables["stalling"]):
+    for row in records(tables["stalling"]):
         key = tuple(row[name] for name in SERIES)
         undecided = row["verdict_ranks"] if row["verdict"] == "undecided" else 0
         widest = max(shares.get(key, []), key=lambda share: share["ranks"], default=None)
@@ -241,7 +230,7 @@ def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "samples_per_second": _over(row["global_batch"], seconds),
             "speedup": _estimate(row, "measured_speedup"),
             "efficiency": _estimate(row, "measured_efficiency"),
-            "half_width": None if row is known[0] else _number(half_width),
+            "half_width": None if row is known[0] else plain_json(half_width),
         }
 
 
@@ -250,7 +239,7 @@ def _over(amount: float, seconds: Estimate | None) -> Estimate | None:
     if seconds is None:
         return None
     of = {"value": seconds["value"], "low": seconds["high"], "high": seconds["low"]}
-    return {name: _number(amount / end) if end else None for name, end in of.items()}
+    return {name: plain_json(amount / end) if end else None for name, end in of.items()}
 
 
 def _critical_path(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -304,7 +293,7 @@ def _causes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {
             **_entry(leading[0], "ranks", "basis", "verdict"),
             "leading": [
-                {"cause": r["cause"], "lost_seconds": _estimate(r, "lost"), "share": _number(r["share"])}
+                {"cause": r["cause"], "lost_seconds": _estimate(r, "lost"), "share": plain_json(r["share"])}
                 for r in leading
             ],
         }
@@ -336,7 +325,7 @@ def _dag_error(network: str, hardware: str, sync: str, rows: pd.DataFrame) -> di
 def _storages(rates: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Return the read rates by storage and way of reading, and whether their intervals lie apart from the fastest's."""
     for _, rows in groups(rates, list(READING)):
-        ranked = _rows(rows.sort_values("samples_per_second", ascending=False))
+        ranked = records(rows.sort_values("samples_per_second", ascending=False))
         for row in ranked:
             slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
             other = "slower" if slower else "not distinguishable from the fastest"
@@ -349,7 +338,7 @@ def _saturation(saturation: pd.DataFrame) -> Iterator[dict[str, Any]]:
         "hardware", "storage", "verdict", "deciding", "readers", "workers_per_node", "verdict_ranks",
         "largest_measured", "largest_considered",
     )  # fmt: skip
-    for row in _rows(saturation):
+    for row in records(saturation):
         yield {
             **_entry(row, *names),
             "saturation_ranks": _reached(row, "saturation_ranks"),
@@ -361,7 +350,7 @@ def _accuracy_stalling(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
         *SERIES, "steps_storage", "steps_sync", "recipe", "target", "verdict", "reached", "verdict_ranks",
         "largest_considered",
     )  # fmt: skip
-    for row in _rows(table):
+    for row in records(table):
         yield {**_entry(row, *names), "stall_ranks": _reached(row, "stall_ranks")}
 
 

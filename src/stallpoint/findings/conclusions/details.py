@@ -46,7 +46,7 @@ def details(conclusions: Conclusions) -> str:
         *_memory(conclusions["memory"]).markdown,
         *_fits_blocks(conclusions["fits"]),
         *_error_blocks(conclusions["dag_errors"]),
-        *_data_blocks(conclusions),
+        *(block for one in (*answered(conclusions), external(conclusions["extrapolations"])) for block in one.markdown),
         *_target_blocks(conclusions),
         *_staleness(conclusions["worker_staleness"]).markdown,
         *_instrumentation_blocks(conclusions["instrumentation"]),
@@ -250,11 +250,6 @@ def _error_blocks(errors: list[dict[str, Any]]) -> Iterator[str]:
         "points": "points",
         "published": lambda error: f"{100 * error['published']:.1f} %" if error["published"] else "–",
     })  # fmt: skip
-
-
-def _data_blocks(conclusions: Conclusions) -> Iterator[str]:
-    for one in (*answered(conclusions), external(conclusions["extrapolations"])):
-        yield from one.markdown
 
 
 def _target_blocks(conclusions: Conclusions) -> Iterator[str]:

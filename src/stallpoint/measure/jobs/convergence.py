@@ -7,7 +7,7 @@ evaluation writes a checkpoint: an interrupted run continues from the last one, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -210,15 +210,10 @@ def _evaluate(run: Run, cell: ConvergenceCell, world: World, evaluation: Evaluat
     run.losses, run.losses_of = 0.0, 0
 
 
-def _state(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from network.named_parameters()
-    yield from network.named_buffers()
-
-
 def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
     """Return the state that a worker continues from."""
     return {
-        "weights": {name: values.detach().cpu() for name, values in _state(network)},
+        "weights": {name: values.detach().cpu() for name, values in resident.state(network)},
         "trainer": trainer.state(),
     }
 
@@ -241,7 +236,7 @@ def _resumed(
         return Run()
     worker = found["workers"][min(world.rank, len(found["workers"]) - 1)]
     with torch.no_grad():
-        for name, values in _state(network):
+        for name, values in resident.state(network):
             values.copy_(worker["weights"][name])
     trainer.restore(worker["trainer"])
     return Run(**found["run"])

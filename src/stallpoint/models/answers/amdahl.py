@@ -62,13 +62,11 @@ def _measured_rows(curves: Iterable[ScalingCurve], threshold: float) -> Iterator
         point = curve.origin
         n = [ranks / curve.base for ranks in curve.measured]
         times = np.stack([measured.parts.iteration_time for measured in curve.measured.values()], axis=-1)
-        series = f"{point.storage}/{point.sync}/{point.prefetch}/{point.batch}" + _per_node(curve)
+        series = f"{point.storage}/{point.sync}/{point.prefetch}/{point.batch}"
+        if curve.per_node > 1:
+            series += f"/{curve.per_node} per node"
         labels = {"network": point.network, "hardware": point.hardware, "basis": "measured", "layer_type": "all"}
         yield labels | {"series": series} | _fitted(n, times, threshold, curve.base, "worker counts")
-
-
-def _per_node(curve: ScalingCurve) -> str:
-    return f"/{curve.per_node} per node" if curve.per_node > 1 else ""
 
 
 def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, what: str) -> dict[str, object]:

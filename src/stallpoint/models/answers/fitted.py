@@ -102,7 +102,7 @@ class FittedStudy:
     ) -> None:
         """`tidy` and `parts` as `fitting.fit` takes them."""
         self.asked = asked
-        self.tidy = _typed(tidy)
+        self.tidy = {name: typed(TABLES[name], rows) for name, rows in tidy.items()}
         self.tidy["sgemm"] = matrix_products.in_precision(self.tidy["sgemm"], self.tidy["runs"])
         if parts is None:
             parts = [self.tidy | {table.name: [self.tidy[table.name]] for table in IN_PARTS}]
@@ -264,10 +264,6 @@ class FittedStudy:
     def noise(self, steps: Steps) -> Ensemble:
         """Return the noise scale of a training."""
         return self.once(_noise_scales)(steps)
-
-
-def _typed(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    return {name: typed(TABLES[name], rows) for name, rows in tables.items()}
 
 
 class _Reduced(NamedTuple):

@@ -240,7 +240,7 @@ def _row(
         "basis": "measured" if last is None else gained[last],
         **_crossing_columns(curve, known),
         **columns("cost_efficient_ranks", _cost_efficient(curve, known, efficiency) if known else unknown),
-        **columns("best_speedup", _best_speedup(curve, known) if known else unknown),
+        **columns("best_speedup", np.asarray(_speedups(curve, known).max(-1)) if known else unknown),
         "largest_measured": max(curve.measured, default=0),
         "largest_considered": stall.largest,
         "dominant_cause": dominant(curve, decisive) if decisive > curve.base else NOT_DISTINGUISHABLE,
@@ -320,10 +320,6 @@ def _note(curve: ScalingCurve, known: Sequence[int], gained: Mapping[int, object
 def _speedups(curve: ScalingCurve, known: Iterable[int]) -> Reals:
     """Return the speedup at each known worker count, measured where available, [1 + REPLICATES, len(known)]."""
     return np.stack([curve.speedup(ranks, curve.basis(ranks)) for ranks in known], axis=-1)
-
-
-def _best_speedup(curve: ScalingCurve, known: Sequence[int]) -> Ensemble:
-    return np.asarray(_speedups(curve, known).max(-1))
 
 
 def _cost_efficient(curve: ScalingCurve, known: Sequence[int], efficiency: float) -> Ensemble:

@@ -84,11 +84,11 @@ def errors(curves: Sequence[ScalingCurve]) -> dict[str, float]:
                 # Inside a node a point may belong to several curves.
                 of_hardware.setdefault(ranks, {})[measured.point.standalone] = float(np.log(seconds[0] / seconds[1]))
     fewest = {hardware: by_ranks[min(by_ranks)] for hardware, by_ranks in found.items()}
-    return {hardware: _rms(errors.values()) for hardware, errors in fewest.items() if len(errors) >= MIN_POINTS}
-
-
-def _rms(values: Iterable[float]) -> float:
-    return float(np.sqrt(np.mean(np.square(list(values)))))
+    return {
+        hardware: float(np.sqrt(np.mean(np.square(list(errors.values())))))
+        for hardware, errors in fewest.items()
+        if len(errors) >= MIN_POINTS
+    }
 
 
 def widened(predicted: Predicted, of_hardware: Mapping[str, float]) -> Ensemble:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,11 @@ class Tables(Mapping[str, pd.DataFrame]):
 def frame(table: Table, rows: Rows) -> pd.DataFrame:
     """Return `rows` with the columns of `table`, in its order and types."""
     return typed(table, pd.DataFrame(rows, columns=table.names))
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a frame by column."""
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:

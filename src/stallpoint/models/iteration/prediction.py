@@ -99,13 +99,14 @@ class DagModel:
         base = min(measured)
         wanted = sorted({*measured, *(n for n in ranks if n > base)})
         placements = {n: measured[n].point if n in measured else _elsewhere(measured[base].point, n) for n in wanted}
-        predicted = {n: self._predict(point, measured) for n, point in placements.items() if point is not None}
+        predicted = {
+            n: self._predict_without(point, measured, frozenset(), held_out=False)
+            for n, point in placements.items()
+            if point is not None
+        }
         seen = {n: here for n, here in measured.items() if held_out and not here.composed}
         without = {n: self._hold_out(here, measured) for n, here in seen.items()}
         return ScalingCurve(measured, predicted, without)
-
-    def _predict(self, point: Point, curve: Mapping[int, Measured]) -> Predicted:
-        return self._predict_without(point, curve, frozenset(), held_out=False)
 
     def _hold_out(self, here: Measured, curve: Mapping[int, Measured]) -> Predicted:
         """Predict from other cells; on one rank, where there are none, from other repeats of the same cell."""

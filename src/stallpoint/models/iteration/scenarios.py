@@ -25,6 +25,7 @@ from stallpoint.models.terms.communication import law_name, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.training_cells import Layers
+from stallpoint.study.job_kind import as_list
 from stallpoint.study.workers import counts
 
 AS_MEASURED = "as measured"
@@ -93,17 +94,13 @@ def scenarios(blocks: Iterable[Mapping[str, Any]]) -> list[Scenario]:
     """Return the scenarios of a study's ``what_if``: each block multiplied out, ``as measured`` first, none twice."""
     found = dict.fromkeys([Scenario()])
     for block in blocks:
-        values = {name: _as_list(block[name]) for name in CHANGES if name in block}
+        values = {name: as_list(block[name]) for name in CHANGES if name in block}
         for combination in product(*values.values()):
             changes = dict(zip(values, combination, strict=True))
             if isinstance(changes.get("link"), Mapping):
                 changes["link"] = Link(**changes["link"])
             found[Scenario(**changes)] = None
     return list(found)
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:

@@ -216,7 +216,7 @@ class Contention:
             backward=forward * more[network[0].point.network],
             update=_median([seen.update for seen in updating], random, default=np.ones(1)),
             waiting=_median([seen.observed.waiting for seen in ahead], random, default=np.zeros(1)),
-            work=_work(overlapping, more, random) if overlapping else _uncalibrated_work(others),
+            work=_work(overlapping, more, random) if overlapping else AS_ISOLATED if _all_co_run(others) else NONE.work,
             co_running=co_running or NONE.co_running,
             after=after or NONE.after,
             gathering=gathering(scheme, random) or gathering(same_communicator, random) or NONE.gathering,
@@ -347,10 +347,6 @@ def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.
     drawn = _drawn(len(seen), random)
     found = non_negative_least_squares(work[drawn, _REPLICATE], lost[drawn, _REPLICATE])
     return PerMessage(found[:, 0], found[:, 1])
-
-
-def _uncalibrated_work(others: Sequence[Seen]) -> PerMessage:
-    return AS_ISOLATED if _all_co_run(others) else NONE.work
 
 
 def _all_co_run(seen: Sequence[Seen]) -> bool:
