@@ -148,7 +148,8 @@ def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:
     """Return value and interval, where an end that is None is unbounded; None where the value is unknown."""
     if math.isnan(row[name]):
         return None
-    return plain_json({"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]})
+    found: Estimate = plain_json({"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]})
+    return found
 
 
 def _reached(row: Mapping[str, Any], name: str) -> Estimate | None:

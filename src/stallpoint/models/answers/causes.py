@@ -129,24 +129,22 @@ def by_cause(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
     }
 
 
-def critical_path(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
+def critical_path(curves: Iterable[ScalingCurve]) -> Iterator[dict[str, object]]:
     """Rows of the critical_path table: every part at every known worker count."""
-    return [row for curve in curves for ranks in curve.known for row in _parts_at(curve, ranks)]
-
-
-def _parts_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
-    point, basis = curve.at(ranks), curve.basis(ranks)
-    total = point.parts.iteration_time
-    found = path(curve, ranks, basis)
-    for part in (part for part in CAUSE_OF if part in found):
-        yield {
-            **point.point.labels(),
-            "basis": basis,
-            "part": part,
-            "cause": CAUSE_OF[part],
-            **columns("seconds", found[part]),
-            **columns("share", found[part] / total),
-        }
+    for curve in curves:
+        for ranks in curve.known:
+            point, basis = curve.at(ranks), curve.basis(ranks)
+            total = point.parts.iteration_time
+            found = path(curve, ranks, basis)
+            for part in (part for part in CAUSE_OF if part in found):
+                yield {
+                    **point.point.labels(),
+                    "basis": basis,
+                    "part": part,
+                    "cause": CAUSE_OF[part],
+                    **columns("seconds", found[part]),
+                    **columns("share", found[part] / total),
+                }
 
 
 DOMINANT, MINOR, NOT_DISTINGUISHABLE = "dominant", "minor", "not distinguishable"
@@ -203,10 +201,14 @@ def _causes_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
         }
 
 
-def hidden_communication(fitted: FittedStudy) -> list[dict[str, object]]:
+def hidden_communication(fitted: FittedStudy) -> Iterator[dict[str, object]]:
     """Rows of the hidden_communication table: every measured point of several ranks that communicate."""
     without = fitted.once(quiet_points)
-    return [row for curve in fitted.curves for row in _hidden_rows(curve, without, fitted.presets)]
+    for curve in fitted.curves:
+        for ranks, one in curve.measured.items():
+            point = one.point
+            if point.ranks > 1 and fitted.presets[point.sync].communicates:
+                yield _hidden(one, without.of(point), curve.predicted[ranks].isolated_communication)
 
 
 class Without:
@@ -227,13 +229,6 @@ class Without:
         return replace(point.standalone, sync=""), self._presets[point.sync].device_prefetch
 
 
-def _hidden_rows(curve: ScalingCurve, without: Without, presets: Mapping[str, Preset]) -> Iterator[dict[str, object]]:
-    for ranks, one in curve.measured.items():
-        point = one.point
-        if point.ranks > 1 and presets[point.sync].communicates:
-            yield _hidden(one, without.of(point), curve.predicted[ranks].isolated_communication)
-
-
 def _hidden(measured: Measured, without: Measured | None, isolated: Ensemble) -> dict[str, object]:
     quiet = without.parts.iteration_time if without else unknown_ensemble()
     cost = measured.parts.iteration_time - quiet
@@ -251,7 +246,7 @@ def _hidden(measured: Measured, without: Measured | None, isolated: Ensemble) ->
     return {**measured.point.labels(), **columns_of(quantities)}
 
 
-def interventions(fitted: FittedStudy) -> list[dict[str, object]]:
+def interventions(fitted: FittedStudy) -> Iterator[dict[str, object]]:
     """Rows of the interventions table: each measured point with each intervention on it."""
     without = fitted.once(quiet_points)
     changed = {
@@ -259,26 +254,18 @@ def interventions(fitted: FittedStudy) -> list[dict[str, object]]:
         for name, rows in groups(fitted.reduced.intervened, "intervention")
         for one in measured(rows, fitted.asked.seed, name)
     }
-    return [row for curve in fitted.curves for row in _saved_rows(curve, without, changed, fitted.presets)]
+    for curve in fitted.curves:
+        for ranks, complete in curve.measured.items():
+            quiet = without.of(complete.point) if fitted.presets[complete.point.sync].communicates else None
+            for name in INTERVENTIONS:
+                reduced = quiet if name == NO_COMMUNICATION else changed.get((name, complete.point.standalone))
+                if reduced is not None:
+                    yield _saved(complete, reduced, name, path(curve, ranks, "measured"))
 
 
 def quiet_points(fitted: FittedStudy) -> Without:
     """Points of a study that do not communicate."""
     return Without(fitted.seen, fitted.presets)
-
-
-def _saved_rows(
-    curve: ScalingCurve,
-    without: Without,
-    changed: Mapping[tuple[str, Point], Measured],
-    presets: Mapping[str, Preset],
-) -> Iterator[dict[str, object]]:
-    for ranks, complete in curve.measured.items():
-        quiet = without.of(complete.point) if presets[complete.point.sync].communicates else None
-        for name in INTERVENTIONS:
-            reduced = quiet if name == NO_COMMUNICATION else changed.get((name, complete.point.standalone))
-            if reduced is not None:
-                yield _saved(complete, reduced, name, path(curve, ranks, "measured"))
 
 
 def _saved(complete: Measured, reduced: Measured, name: str, on_path: Mapping[str, Ensemble]) -> dict[str, object]:

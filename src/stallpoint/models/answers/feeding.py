@@ -14,7 +14,7 @@ before - wait after), both in an epoch of the set.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -35,7 +35,6 @@ from stallpoint.models.base.statistics import (
     groups,
     unknown_ensemble,
 )
-from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.terms.data import ConcurrentReads
 from stallpoint.records.tables import BREAK_EVEN, FEEDING, SATURATION
 from stallpoint.study.kinds.train_kind import TrainCell
@@ -45,36 +44,33 @@ BUSY = 0.9
 """Accelerator utilisation above which a worker counts as busy: table 1 of the same rules requires it for ResNet-50."""
 
 
-def feeding(fitted: FittedStudy) -> list[dict[str, object]]:
+def feeding(fitted: FittedStudy) -> Iterator[dict[str, object]]:
     """Rows of the feeding table, for every placement of a curve."""
     readers = {path: cell.readers if cell.prefetch else 1 for path, cell in trained(fitted.tidy["runs"]).items()}
-    return [row for curve in fitted.training for row in _fed(curve, readers)]
+    for curve in fitted.training:
+        has = readers[curve.points[curve.base].cells[0]]
+        for placement in curve.known:
+            here, predicted = curve.at(placement), curve.predicted.get(placement)
+            unknown = unknown_ensemble()
+            by_one = has * predicted.reading if predicted else unknown
+            busy = here.parts.iteration_time - here.parts.data_wait
+            held_out = curve.held_out.get(placement, predicted)
+            yield {
+                **here.point.labels("worker_batch"),
+                "basis": curve.basis(placement),
+                **columns("utilisation", utilisation(here.parts)),
+                **columns("predicted_utilisation", utilisation(held_out.parts) if held_out else unknown),
+                "readers": has,
+                **columns("read_time", by_one),
+                **columns("busy_time", busy),
+                **columns("readers_needed", by_one / busy),
+            }
 
 
 def utilisation(parts: Parts) -> Ensemble:
     """Return the share of an iteration in which workers do not wait for data; NaN if unknown."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return 1 - parts.data_wait / parts.iteration_time
-
-
-def _fed(curve: ScalingCurve, readers: Mapping[str, int]) -> Iterator[dict[str, object]]:
-    has = readers[curve.points[curve.base].cells[0]]
-    for placement in curve.known:
-        here, predicted = curve.at(placement), curve.predicted.get(placement)
-        unknown = unknown_ensemble()
-        by_one = has * predicted.reading if predicted else unknown
-        busy = here.parts.iteration_time - here.parts.data_wait
-        held_out = curve.held_out.get(placement, predicted)
-        yield {
-            **here.point.labels("worker_batch"),
-            "basis": curve.basis(placement),
-            **columns("utilisation", utilisation(here.parts)),
-            **columns("predicted_utilisation", utilisation(held_out.parts) if held_out else unknown),
-            "readers": has,
-            **columns("read_time", by_one),
-            **columns("busy_time", busy),
-            **columns("readers_needed", by_one / busy),
-        }
 
 
 MIN_VISITS = 2

@@ -241,23 +241,20 @@ class Memory:
         return float(self._environments.loc[self._environments["cell"].isin(cells), AVAILABLE[memory]].min())
 
 
-def fits(curves: Iterable[ScalingCurve], memory: Memory) -> list[dict[str, object]]:
+def fits(curves: Iterable[ScalingCurve], memory: Memory) -> Iterator[dict[str, object]]:
     """Rows of the fits table: every point of every curve."""
-    return [row for curve in curves for row in _fit_rows(curve, memory)]
-
-
-def _fit_rows(curve: ScalingCurve, memory: Memory) -> Iterator[dict[str, object]]:
-    for ranks, one in sorted(curve.predicted.items()):
-        found = memory.held_out(one.point)
-        cells = curve.measured[ranks].cells if ranks in curve.measured else ()
-        yield {
-            **one.point.labels("worker_batch"),
-            "memory": found.memory,
-            **columns("predicted", found.peak),
-            "measured": memory.measured(cells, found.memory),
-            "available": found.available,
-            "fits": found.fits,
-        }
+    for curve in curves:
+        for ranks, one in sorted(curve.predicted.items()):
+            found = memory.held_out(one.point)
+            cells = curve.measured[ranks].cells if ranks in curve.measured else ()
+            yield {
+                **one.point.labels("worker_batch"),
+                "memory": found.memory,
+                **columns("predicted", found.peak),
+                "measured": memory.measured(cells, found.memory),
+                "available": found.available,
+                "fits": found.fits,
+            }
 
 
 def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: float) -> str:

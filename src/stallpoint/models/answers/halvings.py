@@ -75,34 +75,33 @@ def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
     return float(np.abs(values).mean()), float(nearest.mean()), float(farthest.mean())
 
 
-def curve_distances(compute: Compute, products: Mapping[tuple[str, str], Sequence[Shape]]) -> list[dict[str, object]]:
+def curve_distances(
+    compute: Compute, products: Mapping[tuple[str, str], Sequence[Shape]]
+) -> Iterator[dict[str, object]]:
     """Rows of the curve_distances table: every product that shares two mini-batches with its network's compute time.
 
     `products` as from `matrix_products.products`.
     """
-    return [row for key, shapes in products.items() for row in _distance_rows(compute, key, shapes)]
-
-
-def _distance_rows(compute: Compute, key: tuple[str, str], shapes: Sequence[Shape]) -> Iterator[dict[str, object]]:
-    batches, seconds = compute.by_type(*key)
-    for shape in shapes:
-        common = sorted(set(batches) & set(shape.batches))
-        if len(common) < 2:
-            continue
-        network_speedups = _speedups(batches, seconds[ALL], common)
-        value, low, high = distance(_speedups(shape.batches, shape.seconds[..., 0], common), network_speedups)
-        yield {
-            "network": key[0],
-            "hardware": key[1],
-            "layer": shape.name,
-            "layer_type": shape.layer_type,
-            "largest_batch": common[-1],
-            "smallest_batch": common[0],
-            "points": len(common) - 1,
-            "distance": value,
-            "distance_low": low,
-            "distance_high": high,
-        }
+    for key, shapes in products.items():
+        batches, seconds = compute.by_type(*key)
+        for shape in shapes:
+            common = sorted(set(batches) & set(shape.batches))
+            if len(common) < 2:
+                continue
+            network_speedups = _speedups(batches, seconds[ALL], common)
+            value, low, high = distance(_speedups(shape.batches, shape.seconds[..., 0], common), network_speedups)
+            yield {
+                "network": key[0],
+                "hardware": key[1],
+                "layer": shape.name,
+                "layer_type": shape.layer_type,
+                "largest_batch": common[-1],
+                "smallest_batch": common[0],
+                "points": len(common) - 1,
+                "distance": value,
+                "distance_low": low,
+                "distance_high": high,
+            }
 
 
 def _speedups(batches: Sequence[int], seconds: Ensemble, common: Sequence[int]) -> Ensemble:

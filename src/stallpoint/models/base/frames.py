@@ -13,7 +13,7 @@ from stallpoint.records.tables import FLAG, INT, REAL, TEXT, Table
 
 _TYPES = {TEXT: "str", INT: "int64", REAL: "float64", FLAG: "bool"}
 
-Rows: TypeAlias = pd.DataFrame | Sequence[dict[str, object]]
+Rows: TypeAlias = pd.DataFrame | Iterable[dict[str, object]]
 
 
 class Tables(Mapping[str, pd.DataFrame]):

@@ -287,28 +287,25 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     return np.asarray(found / found.sum())
 
 
-def table(found: Iterable[Steps], threshold: float) -> list[dict[str, object]]:
+def table(found: Iterable[Steps], threshold: float) -> Iterator[dict[str, object]]:
     """Rows of the steps_to_target table: every B of every training."""
-    return [row for steps in found for row in _rows(steps, threshold)]
-
-
-def _rows(steps: Steps, threshold: float) -> Iterator[dict[str, object]]:
-    for batch, at in steps.batches.items():
-        measured = unknown_ensemble() if at.steps is None else at.steps
-        # A fit to the other B gives the expected steps; seeds, as many as were run, deviate from it as observed.
-        held_out = steps.without(batch).expected(batch) * measured / measured[0]
-        yield {
-            **steps.training,
-            "ranks": steps.ranks,
-            "batch": batch,
-            "runs": at.runs,
-            "runs_reached": at.reached,
-            "trial": -1 if at.trial is None else at.trial,
-            "best_accuracy": at.best_accuracy,
-            **columns("steps", measured),
-            **columns("samples", batch * measured),
-            **columns("fitted_steps", steps.fitted(batch)),
-            **columns("held_out_steps", held_out),
-            "error": float(held_out[0] / measured[0] - 1),
-            "regime": steps.regime(batch, threshold),
-        }
+    for steps in found:
+        for batch, at in steps.batches.items():
+            measured = unknown_ensemble() if at.steps is None else at.steps
+            # A fit to the other B gives the expected steps; seeds, as many as were run, deviate from it as observed.
+            held_out = steps.without(batch).expected(batch) * measured / measured[0]
+            yield {
+                **steps.training,
+                "ranks": steps.ranks,
+                "batch": batch,
+                "runs": at.runs,
+                "runs_reached": at.reached,
+                "trial": -1 if at.trial is None else at.trial,
+                "best_accuracy": at.best_accuracy,
+                **columns("steps", measured),
+                **columns("samples", batch * measured),
+                **columns("fitted_steps", steps.fitted(batch)),
+                **columns("held_out_steps", held_out),
+                "error": float(held_out[0] / measured[0] - 1),
+                "regime": steps.regime(batch, threshold),
+            }
