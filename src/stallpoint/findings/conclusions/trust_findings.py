@@ -107,7 +107,8 @@ def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:
     for entry in conclusions["ended"]:
         yield f"{entry['hardware']}: {ended_in_words(entry)}"
     for hardware in dict.fromkeys(curve["hardware"] for curve in conclusions["curves"]):
-        if widths := half_widths(curve for curve in conclusions["curves"] if curve["hardware"] == hardware):
+        points = [at for curve in conclusions["curves"] if curve["hardware"] == hardware for at in curve["measured"]]
+        if widths := [at["half_width"] for at in points if at["half_width"] is not None]:
             several = f" in the median, ± {100 * max(widths):.2g} % at most" if len(widths) > 1 else ""
             what = "speedups" if len(widths) > 1 else "speedup"
             yield f"{hardware}: measured {what} known to ± {100 * median(widths):.2g} %{several}"
@@ -125,11 +126,6 @@ def trust_lines(conclusions: Mapping[str, Any]) -> Iterator[str]:
     yield from map(equal_presets_in_words, conclusions["alike"])
     for hardware in mistrusted(conclusions):
         yield f"{hardware}: verdicts are withheld, as cells that do the same differ"
-
-
-def half_widths(curves: Iterable[Mapping[str, Any]]) -> list[float]:
-    """Return the half-widths of the intervals of all measured speedups, over their values."""
-    return [at["half_width"] for curve in curves for at in curve["measured"] if at["half_width"] is not None]
 
 
 def mistrusted(conclusions: Mapping[str, Any]) -> list[str]:

@@ -74,14 +74,9 @@ def _failed(runs: pd.DataFrame) -> Mapping[_Key, list[int]]:
     reasons = dict(zip(runs["cell"], runs["reason"], strict=True))
     found: dict[_Key, list[int]] = {}
     for path, cell in trained(runs[runs["reason"].str.contains(OUT_OF_MEMORY, regex=False)]).items():
-        key = (*memory_key(cell), _ran_out_of(cell, reasons[path]))
+        key = (*(getattr(cell, name) for name in MEMORY_AXES), _ran_out_of(cell, reasons[path]))
         found.setdefault(key, []).append(cell.worker_batch)
     return found
-
-
-def memory_key(cell: TrainCell) -> _Key:
-    """Return a cell's values of `MEMORY_AXES`."""
-    return tuple(getattr(cell, name) for name in MEMORY_AXES)
 
 
 def _ran_out_of(cell: TrainCell, reason: str) -> str:

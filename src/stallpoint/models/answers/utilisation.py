@@ -43,7 +43,8 @@ def _utilised(measured: Measured, networks: Mapping[str, Layers], asked: Asked) 
     work = FLOPS_OF_PASSES * asked.multiply_adds.get(point.network, np.nan)
     flops = work * point.worker_batch / seconds
     sending = measured.parts.communication if point.nodes > 1 else seconds * np.nan
-    link = _gradient_bytes(point.network, networks) / _possible(sending)
+    sent = networks[point.network].gradient_bytes.sum() if point.network in networks else np.nan
+    link = sent / _possible(sending)
     return {
         **point.labels("global_batch", "worker_batch"),
         **columns("samples_per_second", throughput),
@@ -53,10 +54,6 @@ def _utilised(measured: Measured, networks: Mapping[str, Layers], asked: Asked) 
         **columns("link", link),
         **columns("link_share", link / rated.get(LINK, np.nan)),
     }
-
-
-def _gradient_bytes(network: str, networks: Mapping[str, Layers]) -> float:
-    return float(networks[network].gradient_bytes.sum()) if network in networks else float("nan")
 
 
 def _possible(seconds: Ensemble) -> Ensemble:
