@@ -372,13 +372,6 @@ def fit() -> None:
         script("fit", input={"networks": [], "archives": [], **TABLE_FILES}, output=MODEL_FILES, params=params)
 
 
-def modelled() -> None:
-    fit_once()
-    for table in MODEL_TABLES:
-        write(table, pa.Table.from_pandas(fitted()[table.name], table.schema, preserve_index=False),
-              Path(MODEL_FILES[table.name]))  # fmt: skip
-
-
 def page_of_report() -> None:
     with program():
         _page_of_report()
