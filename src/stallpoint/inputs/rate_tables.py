@@ -500,9 +500,12 @@ class _Table:
             return value
         plain = re.sub(r"\(?\s*(±|\+/?-)\s*[\d.,]+\s*\)?", "", text)
         if parts := _TIMES.findall(plain):
-            return sum(
+            seconds = sum(
                 number_in(of, decimal_comma=self.decimal_comma) * _IN_SECONDS[unit.lower()] for of, unit in parts
             )
+            if math.isnan(seconds):
+                raise self.document.error(number, f"{self.headings[index]} is {text[:40]}; a time is expected")
+            return seconds
         unit = _TIME_UNIT.search(self.headings[index].replace("_", " "))
         return value * (_IN_SECONDS[unit[1].lower()] if unit else 1.0)
 

@@ -144,10 +144,7 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
     for number, match in found:
         groups = match.groupdict()
         text = next((groups[name] for name in ("rate", "seconds", "ms", "its") if groups.get(name)), "")
-        try:
-            value = number_in(text, decimal_comma=False)
-        except ValueError:
-            value = 0.0
+        value = number_in(text, decimal_comma=False)
         if not 1e-15 < value < 1e15:
             raise document.error(
                 number, f"{text[:40] or 'nothing'} is no rate; the pattern's group has to be around a number above 0"
