@@ -298,23 +298,9 @@ NETWORKS: dict[str, RegisteredNetwork] = {
 }
 
 
-class Trained(Protocol):
-    """A cell that has a network: one of the registry, or (`own_network`) the study's own."""
-
-    @property
-    def network(self) -> str:
-        """The name of the network."""
-        ...
-
-    @property
-    def own_network(self) -> dict[str, Any] | None:
-        """The description of a network of the study's own."""
-        ...
-
-
-def network_of(cell: Trained) -> Network:
-    """Return the network of a cell: one of the registry, or the study's own."""
-    return find(cell.network) if cell.own_network is None else own_network(cell.network, cell.own_network)
+def network_of(name: str, own: dict[str, Any] | None) -> Network:
+    """Return a cell's network: the registered one of this name, or the study's own, by its description."""
+    return find(name) if own is None else own_network(name, own)
 
 
 def find(name: str) -> RegisteredNetwork:

@@ -87,7 +87,7 @@ def split(samples: int, share: float) -> tuple[Indices, Indices]:
 def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
     """Train until the run ends, and keep every evaluation; continues from the checkpoint of an interrupted visit."""
     allocator.keep_freed()
-    known, device, preset = network_of(cell), device_of(cell), preset_from(cell.preset)
+    known, device, preset = network_of(cell.network, cell.own_network), device_of(cell), preset_from(cell.preset)
     training, validation, labels = _samples(cell)
     if cell.batch > len(training):
         raise CannotRun(
@@ -169,7 +169,8 @@ def _training_pipeline(
     order = SampleOrder(len(chosen), batch=cell.worker_batch, rank=world.rank, ranks=world.size, seed=cell.seed)
     return InputPipeline(
         Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
-        takes=network_of(cell).takes, batch=cell.worker_batch, rank=world.rank, ranks=world.size,
+        takes=network_of(cell.network, cell.own_network).takes,
+        batch=cell.worker_batch, rank=world.rank, ranks=world.size,
         prefetch=cell.prefetch, readers=cell.readers, seed=cell.seed, begin=begin, pinned=device.type == "cuda",
         order=Part(order, chosen),
     )  # fmt: skip
@@ -182,7 +183,8 @@ def _evaluation(
     order = InTurn(chosen, batch, world.rank, world.size)
     pipeline = InputPipeline(
         Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format),
-        takes=network_of(cell).takes, batch=batch, rank=world.rank, ranks=world.size, prefetch=cell.prefetch,
+        takes=network_of(cell.network, cell.own_network).takes,
+        batch=batch, rank=world.rank, ranks=world.size, prefetch=cell.prefetch,
         readers=cell.readers, seed=cell.seed, order=order,
     )  # fmt: skip
     return Evaluation(classes, world, device, pipeline, order.batches)

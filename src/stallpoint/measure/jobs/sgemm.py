@@ -99,7 +99,7 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
     Equal products are measured once, under the first layer's name. All workers compute at once, as in training;
     rank 0 records.
     """
-    network = network_of(cell)
+    network = network_of(cell.network, cell.own_network)
     outline = network.outline()
     device = device_of(cell)
     wanted = [

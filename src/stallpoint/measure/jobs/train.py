@@ -318,7 +318,7 @@ def iterations(
     communicates: such times are worthless.
     """
     allocator.keep_freed()
-    network = network_of(cell)
+    network = network_of(cell.network, cell.own_network)
     preset, device = preset_from(cell.preset), device_of(cell)
     torch.manual_seed(cell.seed + world.rank)  # dropout must differ between workers
     agreement.check(cell, world, network, device)
