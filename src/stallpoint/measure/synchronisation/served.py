@@ -26,7 +26,7 @@ from stallpoint.measure.synchronisation.server import (
     Values,
     as_bytes,
     ends,
-    receive,
+    fill,
     share,
 )
 from stallpoint.strategies.presets import Preset
@@ -59,7 +59,7 @@ class Servers:
                         if ask in HAS_VALUES and values is not None:
                             connection.sendall(as_bytes(values[begin:end]))
                     else:
-                        receive(connection, answer[begin:end])
+                        fill(connection, as_bytes(answer[begin:end]))
                 except OSError as error:
                     raise CannotRun(f"the server at {address[0]}:{address[1]} is gone ({error})") from None
         return answer

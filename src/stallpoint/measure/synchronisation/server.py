@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -57,16 +57,6 @@ class Rules:
     """Iterations that a worker may be ahead of the slowest one; None: any number."""
     rate: float = 0.0
     """Part of their distance by which the centre moves towards a worker."""
-
-
-class Connection(Protocol):
-    """The methods of a socket that are needed."""
-
-    def recv_into(self, buffer: memoryview, /) -> int:
-        """Receive; return the bytes received, 0 if the other end closed the connection."""
-
-    def sendall(self, data: memoryview | bytes, /) -> None:
-        """Send all of it."""
 
 
 class Server:
@@ -228,7 +218,7 @@ class Server:
                 ask = Ask(received(connection, 1)[0])
                 step = int.from_bytes(received(connection, STEP_BYTES), "little") if ask in HAS_GRADIENT else 0
                 if ask in HAS_VALUES:
-                    receive(connection, values)
+                    fill(connection, as_bytes(values))
                 answer = self.answer(worker, ask, values, step)
                 if answer is not None:
                     connection.sendall(as_bytes(answer))
@@ -236,19 +226,15 @@ class Server:
             self.leave(worker)
 
 
-def received(connection: Connection, size: int) -> bytearray:
+def received(connection: socket.socket, size: int) -> bytearray:
     """Receive `size` bytes; raises `ConnectionError` if the other end closed the connection."""
     data = bytearray(size)
-    _fill(connection, memoryview(data))
+    fill(connection, memoryview(data))
     return data
 
 
-def receive(connection: Connection, values: Values) -> None:
-    """Fill `values`; raises as `received` does."""
-    _fill(connection, as_bytes(values))
-
-
-def _fill(connection: Connection, view: memoryview) -> None:
+def fill(connection: socket.socket, view: memoryview) -> None:
+    """Receive as many bytes as `view` has; raises as `received` does."""
     while len(view):
         count = connection.recv_into(view)
         if not count:
