@@ -16,9 +16,9 @@ from stallpoint.errors import InputError
 from stallpoint.records.tables import SCHEMA_VERSION
 from stallpoint.strategies.presets import check_types, preset_from, presets_of
 from stallpoint.study.cell_values import LONGEST, NAME
-from stallpoint.study.cells import Cell
 from stallpoint.study.configuration import check
 from stallpoint.study.kinds import IMPORTED, cell_from_json
+from stallpoint.study.study import Archived
 
 INDEX = "archive.json"
 CHECKSUMS = "checksums.sha256"
@@ -68,23 +68,13 @@ SCHEMA: dict[str, Any] = {
 """Schema of an index: names are parts of paths, and no path leaves its folder."""
 
 
-@dataclass(frozen=True)
-class Index:
+@dataclass(frozen=True, kw_only=True)
+class Index(Archived):
     """Description of an archive."""
 
     study: str
-    hardware: Mapping[str, int]
-    """Number of nodes of each hardware entry."""
-    presets: Mapping[str, Mapping[str, Any]]
-    """The study's own presets, as defined there."""
-    shared_links: tuple[tuple[str, str], ...]
-    """Hardware and storage whose data share the link of the gradients."""
-    own_networks: Mapping[str, Mapping[str, Any]]
-    """Entries under ``networks`` of the study that its cells name."""
     networks: Mapping[str, str]
     """Network -> file with its description."""
-    cells: Mapping[str, Cell]
-    """Folder with the records -> cell."""
 
     def to_json(self) -> str:
         """Return the index as the file's text."""

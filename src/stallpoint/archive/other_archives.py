@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,7 +22,7 @@ from stallpoint.records.parquet import open_file, read, read_rows, write
 from stallpoint.records.tables import NETWORK_LAYERS, RUNS, TABLES
 from stallpoint.study.cells import Cell
 from stallpoint.study.completeness import Incomplete, Record
-from stallpoint.study.study import Archive
+from stallpoint.study.study import Archive, Archived
 
 SMALL = 16 * 2**20
 """Bytes up to which any compression ratio of a member is accepted."""
@@ -51,15 +52,7 @@ def further(config: Mapping[str, Any]) -> tuple[Archive, ...]:
 
 
 def _taken(name: str, path: Path, index: Index) -> Archive:
-    return Archive(
-        name=name,
-        path=path,
-        hardware=index.hardware,
-        presets=index.presets,
-        own_networks=index.own_networks,
-        shared_links=index.shared_links,
-        cells=index.cells,
-    )
+    return Archive(name=name, path=path, **{one.name: getattr(index, one.name) for one in fields(Archived)})
 
 
 def _check(archives: Sequence[Archive], config: Mapping[str, Any]) -> None:

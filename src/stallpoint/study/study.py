@@ -25,16 +25,13 @@ from stallpoint.study.paths import list_folders
 from stallpoint.study.storages import made_before, shape
 from stallpoint.study.supporting import supporting_cells
 
-__all__ = ["Archive", "Excluded", "Study", "expand", "shape"]
+__all__ = ["Archive", "Archived", "Excluded", "Study", "expand", "shape"]
 
 
-@dataclass(frozen=True)
-class Archive:
-    """An archive of another study as part of this study: further hardware, and its records."""
+@dataclass(frozen=True, kw_only=True)
+class Archived:
+    """What an archive holds of its study: hardware, and the cells with their records."""
 
-    name: str
-    """Prefix of its hardware entries here: ``<name>.<hardware>``."""
-    path: Path
     hardware: Mapping[str, int]
     """Nodes that each hardware entry has."""
     presets: Mapping[str, Mapping[str, Any]]
@@ -45,6 +42,15 @@ class Archive:
     """Hardware and storage where data comes over the link that carries the gradients."""
     cells: Mapping[str, Cell]
     """Folder with the records, below the one that the archive is unpacked into -> cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive(Archived):
+    """An archive of another study as part of this study: further hardware, and its records."""
+
+    name: str
+    """Prefix of its hardware entries here: ``<name>.<hardware>``."""
+    path: Path
 
 
 @dataclass(frozen=True)
