@@ -35,11 +35,14 @@ def _parts(found: Explanation) -> Iterator[str | Spec]:
 def _curve(answer: Finding) -> Spec:
     columns = ["workers", "rate", "predicted", "low", "high"]
     points = pd.DataFrame(list(answer.points)).reindex(columns=columns).astype(float)
-    value = points["rate"].fillna(points["predicted"])
     basis = points["rate"].notna().map({True: "measured", False: "predicted"})
-    rows = points.assign(basis=basis, value=value, low=points["low"].fillna(value), high=points["high"].fillna(value))
-    # The prediction goes on from the last measured rate.
-    last = rows[basis == "measured"].tail(1).assign(basis="predicted")
+    return rates_chart(points.assign(basis=basis, value=points["rate"].fillna(points["predicted"])), "rate", "rate")
+
+
+def rates_chart(rows: pd.DataFrame, title: str, tip: str) -> Spec:
+    """Return a curve of ``value`` by ``workers``, whose prediction goes on from the last measured rate."""
+    rows = rows.assign(**{end: rows[end].fillna(rows["value"]) for end in ("low", "high")})
+    last = rows[rows["basis"] == "measured"].tail(1).assign(basis="predicted")
     rows = pd.concat([rows, last]).sort_values("workers", kind="stable")
-    tips = {"workers": "workers", "basis": "basis", "value": "rate"}
-    return to_spec(shapes.over_workers(rows, axes.log10_y(axes.reach(rows), "rate"), tips, width=WIDTH, height=HEIGHT))
+    tips = {"workers": "workers", "basis": "basis", "value": tip}
+    return to_spec(shapes.over_workers(rows, axes.log10_y(axes.reach(rows), title), tips, width=WIDTH, height=HEIGHT))
