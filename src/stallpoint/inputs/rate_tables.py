@@ -9,11 +9,10 @@ dash, nothing) is no rate, and is noted with its line.
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, isnan, nan
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
@@ -177,7 +176,7 @@ def number_in(text: str, *, decimal_comma: bool) -> float:
         return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
     found = _NUMBER.match(cell.strip())
     if not found or (not found["digits"].isascii() and not re.search(r"[’\u00a0\u202f]", found["digits"])):
-        return math.nan
+        return nan
     digits, rest = found["digits"].strip(), found["rest"].strip()
     digits = re.sub(r"(?<=\d)['’_ \u00a0\u202f](?=\d{3}(?!\d))", "", digits)
     if decimal_comma:
@@ -190,7 +189,7 @@ def number_in(text: str, *, decimal_comma: bool) -> float:
     try:
         value = float(digits)
     except ValueError:
-        return math.nan
+        return nan
     scale = re.match(r"([kKMBG])(?![A-Za-z])", rest)
     return value * _SUFFIXES[scale[1].lower()] if scale else value
 
@@ -429,7 +428,7 @@ class _Table:
         return found, None
 
     def _readable(self, cells: Sequence[str], index: int) -> bool:
-        return not math.isnan(number_in(self._cell(cells, index), decimal_comma=self.decimal_comma))
+        return not isnan(number_in(self._cell(cells, index), decimal_comma=self.decimal_comma))
 
     @staticmethod
     def _cell(cells: Sequence[str], index: int) -> str:
@@ -503,7 +502,7 @@ class _Table:
             seconds = sum(
                 number_in(of, decimal_comma=self.decimal_comma) * _IN_SECONDS[unit.lower()] for of, unit in parts
             )
-            if math.isnan(seconds):
+            if isnan(seconds):
                 raise self.document.error(number, f"{self.headings[index]} is {text[:40]}; a time is expected")
             return seconds
         unit = _TIME_UNIT.search(self.headings[index].replace("_", " "))
