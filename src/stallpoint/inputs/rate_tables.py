@@ -502,7 +502,7 @@ class _Table:
             seconds = sum(
                 number_in(of, decimal_comma=self.decimal_comma) * _IN_SECONDS[unit.lower()] for of, unit in parts
             )
-            if isnan(seconds):
+            if not MIN_RATE <= seconds <= MAX_RATE:
                 raise self.document.error(number, f"{self.headings[index]} is {text[:40]}; a time is expected")
             return seconds
         unit = _TIME_UNIT.search(self.headings[index].replace("_", " "))
@@ -519,7 +519,9 @@ def unknown(document: Document, known: str) -> InputError:
         )
     number, line = next((index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip())
     tabular = len(document.lines) > 1 and re.search(r"[,;|\t]", line)
-    if tabular and any(kind_of(cell) not in ("", "series") for grid in grids(document) for cell in grid.rows[0][1]):
+    if tabular and any(
+        kind_of(cell) not in ("", "series") for grid in grids(document) for _, cells in grid.rows[:1] for cell in cells
+    ):
         return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
     return document.error(
         number, f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"

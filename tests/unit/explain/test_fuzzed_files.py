@@ -28,8 +28,18 @@ LAYOUTS = "model,nodes,dp,tp,mbs,gbs,tokens/s,memory_gb\n" + "\n".join(
     f"7B,{nodes},{8 * nodes // tp},{tp},{batch},64,{1000 * nodes / tp},{60 / tp}"
     for nodes in (1, 2, 4) for tp in (1, 2, 4) for batch in (1, 2)
 )  # fmt: skip
+TIMES = "gpus,gpus/node,epoch time,global batch\n1,1,1h 20m,256\n2,2,42m30s,256\n2,1,50 min,256\n4,2,0:22:30,256\n"
+HOURS = "nodes,gpus_per_node,time to train (hours)\n1,1,20\n1,4,6.5 ± 0.2\n2,4,3.6 ± 0.1\n4,4,2.1\n"
+WIDE = "epoch time\nmodel,1 GPU,2 GPUs,4 GPUs\nnet,1:40,50,27\nvgg,90 s,OOM,40\n"
+ROWS = "GPUs,1,2,4,8\nms/iter,250,260,300,420\n"
+SENTENCES = "- on 2 GPUs: 1200.5 img/s\n- on 4 GPUs only 2,300 images/sec\n- 8 GPUs (2 nodes): 2400 img/s\nWhy?\n"
 SAMPLES = (
     TABLE,
+    TIMES,
+    HOURS,
+    WIDE,
+    ROWS,
+    SENTENCES,
     LAYOUTS,
     TABLE.replace(",", " | "),
     "gpus;s/iter\n1;1,5\n2;0,8\n4;0,45\n",

@@ -159,6 +159,11 @@ def test_other_columns_of_numbers_are_series_of_their_own() -> None:
             "gpus,img/s\n2,4,800\n",
             r"line 2: 3 cells for 2 columns \(gpus, img/s\); a number with a comma in it goes in",
         ),
+        (
+            "gpus,epoch time\n1,1h １２20m\n",
+            "line 2: epoch time is 1h １２20m; a time is expected",
+        ),
+        (f"gpus,epoch time\n1,1h {'9' * 400}m\n", "line 2: epoch time is 1h 9{37}; a time is expected"),
         ("gpus,img/s\n", "no rows below the heading of line 1"),
         ("gpus,loss\n1,2.5\n", "line 1: no column of rates among gpus, loss; expected is a table with a heading"),
     ],
@@ -174,6 +179,9 @@ def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None
     with pytest.raises(
         InputError, match=r"line 1: 'It is slow\.' begins nothing that is known; known are .*nccl-tests"
     ):
+        readers.read(path)
+    path.write_text("-|--|\n| ")
+    with pytest.raises(InputError, match=r"line 1: '-\|--\|' begins nothing that is known"):
         readers.read(path)
     path.write_text("batch,img/s\n1,2\n")
     with pytest.raises(InputError, match="line 1: no heading of worker counts in 'batch,img/s'; expected is a table"):
