@@ -62,3 +62,10 @@ def test_a_slow_rank_lags_as_far_behind_many_as_behind_few() -> None:
     assert found.further_lead("cpu", (2, 1), (2, 1)) == pytest.approx(0)
     assert found.further_lead("cpu", (4, 1), (2, 1)) is None
     assert found.further_lead("gpu", (8, 1), (2, 1)) is None
+
+
+def test_cells_of_one_job_are_not_taken_for_one_another() -> None:
+    """Several reduction schemes have the same sizes and samples; in one of them all ranks compute longer."""
+    schemes = [contention({(2, scheme): piece}, slowest=1.2) for scheme, piece in (("a", 1.5e-3), ("b", 1e-3))]
+    found = slowdown.fit(pd.concat(schemes, ignore_index=True), seed=0)
+    assert found.leads["cpu"][2, 1][0] == pytest.approx(0.2)

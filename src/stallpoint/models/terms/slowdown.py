@@ -78,7 +78,7 @@ def fit(contention: pd.DataFrame, seed: int) -> Slowdown:
         known.setdefault(hardware, {})[placement] = bootstrap(
             here["piece"], visits_of(here), random, usual=usual[hardware]
         )
-        by = ["repeat", "visit", "operation", "message_bytes", "sample"]
+        by = ["cell", "repeat", "visit", "operation", "message_bytes", "sample"]
         lags = lagging(here["piece"], here["repeat"], here.groupby(by).ngroup(), here["rank"])
         lead = here.groupby(by)["piece"].max() / here[~lags].groupby(by)["piece"].mean() - 1
         leads.setdefault(hardware, {})[placement] = bootstrap(lead, visits_of(lead.index.to_frame(index=False)), random)
