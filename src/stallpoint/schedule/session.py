@@ -20,7 +20,7 @@ from stallpoint.records.tables import ITERATIONS, VISITS
 from stallpoint.schedule import visit_durations
 from stallpoint.schedule.agenda import Agenda
 from stallpoint.schedule.ledger import Measurement, Seconds
-from stallpoint.schedule.next_visit import Visited, choose, speedups
+from stallpoint.schedule.next_visit import FEWEST, Visited, choose, speedups
 from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE, Order, Processes
 from stallpoint.schedule.side_by_side import SideBySide
 from stallpoint.schedule.terminal import CANNOT_RUN, DISTURBED, SO_FAR
@@ -353,10 +353,10 @@ def _widths(visited: Sequence[Visited]) -> str:
         return "no speedup among these cells"
     known = [width for width in widths if math.isfinite(width)]
     if not known:
-        return "every speedup rests on a single visit to a cell"
+        return f"no speedup has {FEWEST} undisturbed visits to each of its cells"
     text = f"speedups to within {100 * statistics.median(known):.1f} % in the median, {100 * max(known):.1f} % at most"
-    single = len(widths) - len(known)
-    return f"{text}; {single} more {'rests' if single == 1 else 'rest'} on a single visit" if single else text
+    few = len(widths) - len(known)
+    return f"{text}; {few} more without {FEWEST} undisturbed visits to each cell" if few else text
 
 
 def _say(log: Path, text: str) -> None:

@@ -192,7 +192,7 @@ def test_cells_that_do_the_same_but_differ_are_visited_again(spell: bool, visits
     assert reason == "precision"
 
 
-def test_a_speedup_that_is_known_is_said_beside_those_of_a_single_visit() -> None:
+def test_a_speedup_that_is_known_is_said_beside_those_whose_visits_were_few_or_disturbed() -> None:
     def pair(network: str, *medians: float) -> list[Visited]:
         cells = [train(nodes, visits=3, network=network) for nodes in (1, 2)]
         return [Visited(cell, durations=[1.0] * len(medians), medians=list(medians)) for cell in cells]
@@ -200,8 +200,9 @@ def test_a_speedup_that_is_known_is_said_beside_those_of_a_single_visit() -> Non
     often, once = pair("often", 0.0, 0.1, 0.0), pair("once", 0.0)
     known = words_of_widths(often)
     assert known.startswith("speedups to within ")
-    assert words_of_widths([*often, *once]) == f"{known}; 1 more rests on a single visit"
-    assert words_of_widths(once) == "every speedup rests on a single visit to a cell"
+    assert words_of_widths([*often, *once]) == f"{known}; 1 more without 2 undisturbed visits to each cell"
+    disturbed = [replace(one, durations=[1.0] * 9) for one in once]
+    assert words_of_widths(disturbed) == "no speedup has 2 undisturbed visits to each of its cells"
 
 
 def test_what_is_known_so_far_is_the_speedup_on_the_most_workers_of_which_visits_tell() -> None:
