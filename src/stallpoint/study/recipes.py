@@ -103,7 +103,7 @@ class Schedule:
         """Return the size of a step, counted from 0."""
         recipe, warmup, peak = self.recipe, self.warmup_steps, self.recipe.peak(self.batch)
         if step < warmup:
-            first = 0.0 if recipe.scaling == "none" else recipe.step_size
+            first = 0.0 if recipe.scaling == "none" else min(recipe.step_size, peak)
             return first + (peak - first) * (step + 1) / warmup
         if recipe.schedule == "step-decay":
             return float(peak * recipe.decay ** ((step * self.batch / self.samples) // recipe.decay_epochs))
