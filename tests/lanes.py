@@ -65,7 +65,7 @@ RANKED = [str(file.relative_to(ROOT)) for file in sorted((ROOT / UNIT).rglob("te
 LANES = (
     Lane("cluster", ("tests/cluster",), "", 720),
     Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 730),
-    Lane("ranks", (*RANKED,), "ranks", 770, after=("installing", "cluster")),
+    Lane("ranks", (*RANKED,), "ranks", 540, after=("installing", "cluster")),
     Lane("unit", (UNIT, f"--ignore={MODELS}", "--dist", "worksteal"), "not ranks", 1180),
     Lane("models", (MODELS, "--dist", "worksteal"), "not ranks", 490),
 )
