@@ -7,7 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -349,21 +349,48 @@ def test_the_trace_stands_beside_theirs_by_layer(material: Material) -> None:
 
 @pytest.mark.parametrize(("paper", "name"), EVERY)
 def test_no_exhibit_is_made_with_an_empty_column_of_ours(paper: str, name: str, material: Material) -> None:
-    """Also where no run that several workers made communicates: preset none alone."""
+    """Also where no run of several workers communicates (preset none), or nothing was measured, or predicted."""
     quiet = {
         table: rows[rows["sync"] == "none"] if "sync" in rows and "recipe" not in rows else rows
         for table, rows in material.tables.items()
     }
     never = material.tables["layer_times"].assign(sync="none", all_reduce_start=np.nan, all_reduce_end=np.nan)
-    for tables in (material.tables, quiet, {**material.tables, "layer_times": never}):
+    exhibit = of(PAPERS[paper], name)
+    unknown = [
+        {
+            name: table.assign(**{one: np.nan for one in table if one.startswith(kind)})
+            for name, table in material.tables.items()
+        }
+        for kind in ("measured_", "predicted_")
+    ]
+    for tables in (material.tables, quiet, {**material.tables, "layer_times": never}, *unknown):
         try:
-            made = of(PAPERS[paper], name).make(Material(tables, PUBLISHED))
+            made = exhibit.make(Material(tables, PUBLISHED))
         except (Missing, NoData):
             continue
-        if isinstance(made.content, Typeset) and not made.missing:
+        if made.missing:
+            continue
+        if isinstance(made.content, Typeset):
             frame = made.content.frame
             columns = [name for name in frame if str(name).startswith(("ours", "predicted_communication"))]
             assert all((frame[column].fillna(0) != 0).any() for column in columns)
+        else:
+            chart = to_spec(made.content)
+            assert all(any(field in row for row in chart["datasets"][rows]) for rows, field in placed(chart))
+
+
+def placed(chart: Spec, rows: str = "") -> Iterator[tuple[str, str]]:
+    """The data of each layer of a chart, and the fields by which it places its marks."""
+    rows = chart.get("data", {}).get("name", rows)
+    for axis in ("x", "y") if "mark" in chart else ():
+        if "field" in (encoding := chart.get("encoding", {}).get(axis, {})):
+            yield rows, encoding["field"]
+    parts = [
+        chart.get("spec"),
+        *(part for kind in ("layer", "hconcat", "vconcat", "concat") for part in chart.get(kind, [])),
+    ]
+    for part in filter(None, parts):
+        yield from placed(part, rows)
 
 
 def test_the_fewest_workers_of_table_v_communicate(material: Material) -> None:

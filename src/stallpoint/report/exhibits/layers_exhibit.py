@@ -114,7 +114,7 @@ def with_data(material: Material) -> Made:
     layer is most visible; the same for all storages.
     """
     layers = rows(material, "layer_predictions", KEUPER_NETWORKS, STORED, keep={"scaling": "strong"})
-    chosen = _comparable(layers)
+    chosen = _comparable(layers[layers["measured_forward"].notna()])
     if chosen.empty:
         raise Missing(f"no {STORED}, of {' or '.join(KEUPER_NETWORKS)}")
     seconds = chosen["measured_forward"] + chosen["measured_backward"]
