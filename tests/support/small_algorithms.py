@@ -1,6 +1,6 @@
 """Training of the small network by algorithms other than synchronous SGD, on four ranks."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ WORKERS = 4
 Weights = dict[str, torch.Tensor]
 averaging = partial(Preset, start="after-backward", algorithm="averaging")
 served = partial(Preset, reduction="parameter-server", start="after-backward")
+DOWNPOUR_WITH_LOSS = replace(PRESETS["downpour-with-loss"].preset, period=2, pull_period=2, lost_after=6)
 CASES: dict[str, tuple[Preset, str]] = {
     "sgd, averaged each time": (averaging(period=1), "sgd"),
     "momentum, averaged each time": (averaging(period=1), "momentum"),
@@ -40,12 +41,14 @@ CASES: dict[str, tuple[Preset, str]] = {
         name: (PRESETS[name].preset, "sgd")
         for name in ("asynchronous", "soft-synchronous", "dist-async", "downpour", "elastic-averaging", "gossip")
     },
+    "a replica is lost": (DOWNPOUR_WITH_LOSS, "sgd"),
 }
 """Preset and optimiser."""
 RESUMED: dict[str, tuple[Preset, str]] = {
     "averaging": (averaging(period=3, outer_step=0.7, outer_momentum=0.9), "momentum"),
     "bound 0": CASES["bound 0"],
     "delayed": (Preset(blocks=2), "momentum"),
+    "a replica is lost": (replace(DOWNPOUR_WITH_LOSS, period=ITERATIONS + 1, pull_period=ITERATIONS + 1), "sgd"),
     "a server beside momenta": (served(algorithm="elastic", period=ITERATIONS + 1), "momentum"),
 }
 """Preset and optimiser, whose numbers do not depend on who is first."""

@@ -83,6 +83,8 @@ class Options:
     """Iterations from one exchange to the next; of downpour, from push to push."""
     pull_period: int = 1
     """Of downpour: iterations from pull to pull."""
+    lost_after: int = 0
+    """Of downpour: iterations after which the last worker is lost to the servers; 0: never."""
     synchronous_steps: int = 0
     """Of averaging: iterations at the beginning after each of which weights are averaged."""
     outer_step: float = 1.0

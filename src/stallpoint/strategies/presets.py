@@ -70,6 +70,7 @@ _LATER = (
     "sharding", "gather_ahead", "reshard", "bucket_view", "static_graph", "hook", "hook_rank", "accumulate",
     "activation_checkpointing", "micro_batches", "algorithm", "blocks", "period", "synchronous_steps", "outer_step",
     "outer_momentum", "elasticity", "gradients_per_update", "staleness_bound", "server_optimiser", "pull_period",
+    "lost_after",
 )  # fmt: skip
 """Options that were added later: cells have them only where they differ from the default."""
 

@@ -39,9 +39,7 @@ COMPARED = {"held_out_iteration", "iterations", "copy", "order"}
 NETWORKS = ("alexnet", "googlenet", "resnet50")
 STORAGES = {"local": ("files", False), "shared": ("raw", True), "shared-files": ("files", True)}
 """Format, and whether reads share the gradients' link."""
-NO_TABLE = {
-    "downpour-survives-failures", "delayed-gradients-speed-up-backward",
-}  # fmt: skip
+NO_TABLE = {"delayed-gradients-speed-up-backward"}
 """Claims that no table can tell."""
 FACTS: Facts = {
     "hardware.device": dict(DEVICES),

@@ -137,6 +137,18 @@ def test_a_bound_holds_and_soft_synchronisation_counts_whole_sums(of_ranks: list
     assert [len(one["update"]) for one in staleness(of_ranks, "dist-async")] == [WORKERS * ITERATIONS] * WORKERS
 
 
+def test_the_servers_of_downpour_go_on_without_a_lost_replica(of_ranks: list[dict[str, Any]]) -> None:
+    """Its half push is not applied; the record has its two gradients before, and those of the others until the end."""
+    for rows in staleness(of_ranks, "a replica is lost")[:2]:
+        assert np.bincount(rows["worker"]).tolist() == [ITERATIONS // 2] * (WORKERS - 1) + [2]
+    *others, lost = (one["trained"]["a replica is lost"] for one in of_ranks)
+    assert all(sum(one.sent) == ITERATIONS // 2 for one in others)
+    assert sum(lost.sent) == 2
+    for name, values in lost.weights.items():
+        assert torch.equal(values, others[0].weights[name]), "it is no longer asked for its own"
+        assert not torch.equal(values, lost.own[name])
+
+
 # --- servers, without ranks -----------------------------------------------------------------------------------------
 
 

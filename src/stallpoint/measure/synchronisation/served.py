@@ -64,6 +64,12 @@ class Servers:
                     raise CannotRun(f"the server at {address[0]}:{address[1]} is gone ({error})") from None
         return answer
 
+    def break_off(self, ask: Ask, values: Values) -> None:
+        """Send half of a request to each server, and close the connections."""
+        for (_, connection), (begin, end) in zip(self._connections, self._parts, strict=True):
+            connection.sendall(bytes([ask]) + bytes(STEP_BYTES) + as_bytes(values[begin : (begin + end) // 2]))
+        self.close()
+
     def close(self) -> None:
         """Close the connections."""
         for _, connection in self._connections:
@@ -115,14 +121,24 @@ class Served(Exchanging):
             self._server.close(wait=wait)
 
     def _trained(self) -> Values:
-        """Return the servers' weights."""
+        """Return the servers' weights; a lost worker evaluates them, too."""
         self._settle()
-        return self._servers.ask(Ask.LOOK)
+        weights = torch.empty(self._flat.values) if self._lost else self._servers.ask(Ask.LOOK)
+        if self._preset.lost_after:
+            self._world.comm.Bcast(weights.numpy())
+        return weights
 
     def _settle(self) -> None:
         """Wait until everything that workers sent has arrived at the servers."""
-        self._servers.ask(Ask.LOOK)  # a server answers this after all earlier requests of this worker
+        if not self._lost:
+            self._servers.ask(Ask.LOOK)  # a server answers this after all earlier requests of this worker
         self._world.comm.Barrier()
+
+    @property
+    def _lost(self) -> bool:
+        """Whether the servers have lost this worker: the last one of several, after so many iterations."""
+        world, after = self._world, self._preset.lost_after
+        return bool(after) and 0 < world.rank == world.size - 1 and self._iterations >= after
 
     def _exchanged(self, asks: Callable[[], int]) -> None:
         """As `_exchange`, of so many transfers of all values."""
@@ -192,8 +208,14 @@ class Downpour(Served):
         """See `Exchanging`."""
         super().restore(state)
         self._accrued = state["accrued"]
+        if self._lost:
+            self._servers.close()
 
     def _iteration_ended(self) -> None:
+        if self._lost:
+            if self._iterations == self._preset.lost_after:
+                self._servers.break_off(Ask.PUSH, self._accrued)
+            return
         push, pull = self._is_due(self._preset.period), self._is_due(self._preset.pull_period)
         if push or pull:
             self._exchanged(lambda: self._talk(push, pull))

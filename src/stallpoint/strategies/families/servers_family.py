@@ -134,7 +134,7 @@ class Downpour(Served):
         "each worker updates its own weights; every period iterations it sends the sum of its gradients to the "
         "servers, and every pull_period it takes their weights"
     )
-    own = ("period", "pull_period", "server_optimiser")
+    own = ("period", "pull_period", "server_optimiser", "lost_after")
     updates_on_server = True
     training = "measure.synchronisation.served:Downpour.begin"
     presets: ClassVar[Mapping[str, Entry]] = {
@@ -152,11 +152,27 @@ class Downpour(Served):
             },
             look=("blue", "triangle-left"),
         ),
+        "downpour-with-loss": Entry(
+            "the same, but the last worker's connections to the servers break in the middle of a push after 20 "
+            "iterations, as they do when its process is killed. Its rank, which MPI needs, computes on for itself",
+            "Dean et al. (2012), section 4.1: robustness to machine failures",
+            {
+                "reduction": "sharded-servers",
+                "servers": 2,
+                "start": "after-backward",
+                "period": 5,
+                "pull_period": 5,
+                "server_optimiser": "adagrad",
+                "lost_after": 20,
+            },
+            look=("grey", "triangle-left"),
+        ),
     }
 
     def check(self) -> None:
         """See `Strategy`."""
         at_least(self.options, 1, "pull_period")
+        at_least(self.options, 0, "lost_after")
         super().check()
 
     @property
