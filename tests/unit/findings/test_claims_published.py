@@ -75,6 +75,7 @@ WAIVED = {
     "staleness-equals-workers": WORDS,
     "communication-grows-with-workers": WORDS,
     "slowest-worker-decides": WORDS,
+    "downpour-survives-failures": WORDS,
     "parameter-server-saturates": WORDS,
     "split-layers-communicate-much": WORDS,
     "ring-almost-doubles-the-speed": "almost doubling, without the number",

@@ -123,7 +123,7 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
         known = frame[(frame["sync"] == "wfbp") & (frame["against"] == "naive")]
         frame = pd.concat([frame, *(known.assign(sync=sync, against=against) for sync, against in pairs)])
     elif "recipe" in frame:
-        trained = ("wfbp", "local-sgd", "parameter-averaging", "asynchronous")
+        trained = ("wfbp", "local-sgd", "parameter-averaging", "asynchronous", "downpour", "downpour-with-loss")
         frame = pd.concat([frame, *(frame.assign(sync=sync) for sync in trained)])
     elif "sync" in frame:
         presets = {

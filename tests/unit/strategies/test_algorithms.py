@@ -22,10 +22,12 @@ from resident_ranks import Ranks
 from torch import nn
 
 from stallpoint.errors import CannotRun
+from stallpoint.measure import synchronisation
 from stallpoint.measure.clock import HostClock
+from stallpoint.measure.jobs.train import Trainer
 from stallpoint.measure.synchronisation.averaging import Outer
 from stallpoint.measure.synchronisation.delayed import Delays
-from stallpoint.measure.synchronisation.interface import Replica
+from stallpoint.measure.synchronisation.interface import Part, Replica, Worker
 from stallpoint.measure.synchronisation.served import Asynchronous, Downpour, Elastic, Servers
 from stallpoint.measure.synchronisation.server import TOKEN_BYTES, Ask, Rules, Server, ends, share
 from stallpoint.measure.training.optimisers import Adagrad, RecipeOptimiser
@@ -225,6 +227,22 @@ def test_one_worker_with_its_server_is_serial(algorithm: str) -> None:
     assert same == (algorithm != "elastic")
     assert all(stale == 0 for _, _, stale in training.staleness())
     training.close(wait=True)
+
+
+@pytest.mark.parametrize("preset", ["downpour", "asynchronous"])
+def test_a_server_updates_before_the_trainer_beside_it_is_made(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is first pushes while others still prepare."""
+    begin, weights = synchronisation.begin, nn.Parameter(torch.zeros(3))
+
+    def early(preset: Preset, worker: Worker) -> Part:
+        optimiser, weights.grad = worker.for_server([weights]), torch.ones(3)
+        optimiser.begin(0)
+        optimiser.step([weights])
+        return begin(preset, worker)
+
+    monkeypatch.setattr(synchronisation, "begin", early)
+    with Trainer(small_training.network(), World.start(1), PRESETS[preset].preset, torch.device("cpu")):
+        assert (weights < 0).all()
 
 
 def test_the_centre_and_a_worker_meet_half_way() -> None:

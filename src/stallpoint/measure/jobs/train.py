@@ -104,7 +104,8 @@ class Trainer:
 
         def for_server(parameters: Sequence[nn.Parameter]) -> Optimiser:
             if preset.server_optimiser == "adagrad":
-                return Adagrad(parameters, lambda step: self._optimiser.step_size(step), loss_scale=scale)
+                # Workers push as soon as the server listens: it waits for nothing that is made later here.
+                return Adagrad(parameters, optimiser([], loss_scale=scale).step_size, loss_scale=scale)
             return optimiser(parameters, loss_scale=scale)
 
         worker = Worker(
