@@ -1,4 +1,4 @@
-"""The papers' studies scaled down, whole, on the four nodes of the test cluster: which exhibits they give."""
+"""The sources' studies scaled down, complete, on four nodes of the test cluster: exhibits and verdicts they give."""
 
 from __future__ import annotations
 
@@ -6,33 +6,54 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from paired import Figure, Timing
-from slow_nodes import LIKE_HARDWARE, NotHere, cluster_up
+from slow_nodes import LIKE_HARDWARE, NotHere, cluster_up, slow_nodes
 
-STUDIES = {"shi-2018-small": "shi-2018", "keuper-2016-small": "keuper-2016"}
-"""Their names, and the paper of each."""
+PAPERS = {"shi-2018-small": "shi-2018", "keuper-2016-small": "keuper-2016"}
+"""Studies that give exhibits, and the paper of each."""
+SOURCES = {
+    "guide-small": "An introductory guide on distributed training of neural networks",
+    "dlbs-small": "Serebryakov (2017)",
+}
+"""Studies of sources without exhibits, whose claims they judge."""
+BEFORE = {"dlbs-small": ("dlbs",)}
+"""Studies whose configuration is read before."""
 
 
 def benchmark(_scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[str]]:
-    """Run each to its exhibits; lines say of each exhibit what is missing."""
+    """Run each to its exhibits; lines say of each exhibit what is missing, and of each claim what was found."""
     try:
         with cluster_up("cluster.toml"):
-            for study in STUDIES:
-                _run(study)
+            for study in PAPERS:
+                _run(study, os.environ | LIKE_HARDWARE)
+        with slow_nodes("four.toml") as environment:
+            for study in SOURCES:
+                _run(study, environment)
     except (NotHere, subprocess.CalledProcessError) as error:
         return [], [f"small-studies: not run, or not to the end: {error}"]
-    return [], [line for study, paper in STUDIES.items() for line in _told(study, paper)]
+    return [], [*_exhibits(), *_verdicts()]
 
 
-def _run(study: str) -> None:
+def _run(study: str, environment: Mapping[str, str]) -> None:
     snakemake = str(Path(sys.executable).with_name("snakemake"))
-    command = [snakemake, "--profile", "slurm", "--configfile", f"config/studies/{study}.yaml"]
+    files = [f"config/studies/{name}.yaml" for name in (*BEFORE.get(study, ()), study)]
     for targets in ([], ["papers"]):
-        subprocess.run([*command, "--", *targets], env=os.environ | LIKE_HARDWARE, check=True)
+        command = [snakemake, "--profile", "slurm", "--configfile", *files, "--", *targets]
+        subprocess.run(command, env=environment, check=True)
 
 
-def _told(study: str, paper: str) -> list[str]:
-    index = json.loads(Path(f"results/{study}/papers/{paper}/index.json").read_text())
-    return [f"  {study}: {one['number']:<10}{one['status']:<9}{'; '.join(one['missing'])}" for one in index["exhibits"]]
+def _exhibits() -> Iterator[str]:
+    for study, paper in PAPERS.items():
+        index = json.loads(Path(f"results/{study}/papers/{paper}/index.json").read_text())
+        for one in index["exhibits"]:
+            yield f"  {study}: {one['number']:<10}{one['status']:<9}{'; '.join(one['missing'])}"
+
+
+def _verdicts() -> Iterator[str]:
+    for study, source in SOURCES.items():
+        for claim in json.loads(Path(f"results/{study}/conclusions.json").read_text())["claims"]:
+            if claim["paper"] == source:
+                yield f"  {study}: {claim['id']:<44}{claim['verdict']}"

@@ -1,6 +1,7 @@
-"""Write the sections of docs/small-studies.md, and its pictures: what small studies gave, and what the papers say.
+"""Write a page on studies scaled down, and its pictures: what they gave, beside what their sources say.
 
-usage: document_small_studies.py RESULTS (the folder of both studies' results)
+usage: document_small_studies.py RESULTS         docs/small-studies.md (RESULTS: the folder of all studies' results)
+       document_small_studies.py RESULTS STUDY   docs/STUDY.md (guide-small or dlbs-small)
 """
 
 import json
@@ -25,12 +26,51 @@ SHOWN = {
 COMBINATIONS = 2
 """Combinations that are shown of each claim."""
 PICTURES = Path("docs/images/small-studies")
-PAGE = Path("docs/small-studies.md")
+PAGES = Path("docs")
+
+CLAIMS_ALONE = {
+    "guide-small": "An introductory guide on distributed training of neural networks",
+    "dlbs-small": "Serebryakov (2017)",
+}
+"""The paper of each study whose source has claims, but no exhibits."""
+
+
+def head(page: str) -> str:
+    """Return how a page begins: up to the commands that it was made with."""
+    text = (PAGES / page).read_text()
+    return text[: text.index("\n```\n", text.index("```\n") + 4) + 5]
+
+
+def judged(results: Path, study: str) -> Iterator[str]:
+    """The page of one of `CLAIMS_ALONE`: verdicts on curves and claims, and the speedup; copies the picture."""
+    of_study = results / study
+    yield head(f"{study}.md")
+    conclusions = (of_study / "conclusions.md").read_text().splitlines()
+    yield f"{conclusions[2]}\n"  # its machines
+    yield from (line for line in conclusions if line.startswith("| "))
+    yield f"\n{picture(of_study / 'figures/speedup.svg', f'{study}-speedup.svg', 'Speedup over nodes')}"
+    yield "## What the source claims\n"
+    for claim in json.loads((of_study / "conclusions.json").read_text())["claims"]:
+        if claim["paper"] == CLAIMS_ALONE[study] and (tested := combinations(claim)[0]):
+            yield claimed(claim, tested)
+
+
+def picture(file: Path, name: str, title: str) -> str:
+    """Copy a picture to the documentation, and return what shows it."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, PICTURES / name)
+    return f"![{plain(title)}](images/small-studies/{name})\n"
+
+
+def claimed(claim: dict[str, Any], tested: list[str]) -> str:
+    """A claim with its verdict and some of the combinations that were tested."""
+    numbers = plain("; ".join([decides(claim), *tested[:COMBINATIONS]]))
+    return f"- Claim: {plain(claim['sentence'])} **{verdict_in_words(claim)}** ({numbers})."
 
 
 def lines(results: Path) -> Iterator[str]:
     """The page, as it begins; copies the pictures."""
-    yield PAGE.read_text().partition("\n## ")[0]
+    yield (PAGES / "small-studies.md").read_text().partition("\n## ")[0]
     for (study, paper), numbers in SHOWN.items():
         of_paper = results / study / "papers" / paper
         index = json.loads((of_paper / "index.json").read_text())
@@ -52,8 +92,7 @@ def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, Any]])
     for claim in claims:
         tested, _ = combinations(claim)
         if tested and re.search(rf"{re.escape(exhibit['number'])}\b", claim["source"]):
-            told = plain("; ".join([decides(claim), *tested[:COMBINATIONS]]))
-            yield f"- Claim: {plain(claim['sentence'])} **{verdict_in_words(claim)}** ({told})."
+            yield claimed(claim, tested)
     if exhibit["shown"]:
         yield f"- Ours: {plain(exhibit['shown'])}"
     if exhibit["status"] == "missing":
@@ -62,11 +101,11 @@ def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, Any]])
     if "table" in exhibit:
         yield (of_paper / f"{exhibit['name']}.md").read_text()
     elif exhibit["files"]:
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        picture = f"{of_paper.name}-{exhibit['name']}.svg"
-        shutil.copyfile(of_paper / f"{exhibit['name']}.svg", PICTURES / picture)
-        yield f"![{plain(exhibit['title'])}](images/small-studies/{picture})\n"
+        name = exhibit["name"]
+        yield picture(of_paper / f"{name}.svg", f"{of_paper.name}-{name}.svg", exhibit["title"])
 
 
 if __name__ == "__main__":
-    PAGE.write_text("\n".join(lines(Path(sys.argv[1]))).rstrip() + "\n")
+    results, *study = Path(sys.argv[1]), *sys.argv[2:]
+    page = judged(results, *study) if study else lines(results)
+    (PAGES / f"{study[0] if study else 'small-studies'}.md").write_text("\n".join(page).rstrip() + "\n")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/stallpoint"
-WRITTEN = ("docs/small-studies.md", "docs/storage-volume.md")
+WRITTEN = ("docs/small-studies.md", "docs/guide-small.md", "docs/dlbs-small.md", "docs/storage-volume.md")
 """Pages that scripts write."""
 GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
 """Parts of pages that docs/hooks.py writes."""
