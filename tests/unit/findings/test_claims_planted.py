@@ -81,5 +81,5 @@ def test_a_claim_is_not_tested_without_the_other_side_of_its_quantity(claim: Cla
 
 def test_a_claim_about_what_no_table_holds_is_never_tested() -> None:
     untold = [claim for claim in read_claims(claim_files([PAPERS], SHIPPED)) if not claim.quantity]
-    assert len(untold) > 1
+    assert untold
     assert {verdict(claim, Evidence({})) for claim in untold} == {UNTESTED}

@@ -77,10 +77,12 @@ def tables(read: set[str], made: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     renamed["network_layers"] = under_all_names(described)
     empty = {table.name: pd.DataFrame(columns=table.names) for table in EXTRAPOLATED_TABLES}
     of_records = {table.name: records[table.name] for table in (INSTRUMENTATION, CONVERGENCE_RUNS)}
-    # Some runs have no target, and go on to their last step.
+    # Some runs have no target, and go on to their last step; of Downpour some lose a replica.
     runs = of_records[CONVERGENCE_RUNS.name]
     endless = runs.assign(ended="max steps")
-    of_records[CONVERGENCE_RUNS.name] = pd.concat([runs, endless, endless.assign(warmup_steps=20)])
+    servers = [runs.assign(sync=sync) for sync in ("downpour", "downpour-with-loss")]
+    kinds = [runs, endless, endless.assign(warmup_steps=20), *servers]
+    of_records[CONVERGENCE_RUNS.name] = pd.concat(kinds, ignore_index=True)
     return {**renamed, **empty, **of_records}
 
 
@@ -123,7 +125,7 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
         known = frame[(frame["sync"] == "wfbp") & (frame["against"] == "naive")]
         frame = pd.concat([frame, *(known.assign(sync=sync, against=against) for sync, against in pairs)])
     elif "recipe" in frame:
-        trained = ("wfbp", "local-sgd", "parameter-averaging", "asynchronous", "downpour", "downpour-with-loss")
+        trained = ("wfbp", "local-sgd", "parameter-averaging", "asynchronous")
         frame = pd.concat([frame, *(frame.assign(sync=sync) for sync in trained)])
     elif "sync" in frame:
         presets = {
