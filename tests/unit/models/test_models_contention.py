@@ -42,6 +42,17 @@ def test_without_training_on_two_nodes_contention_is_not_known() -> None:
     assert (alone["error"] < -0.1).all(), "layers 30 % slower and delays of messages were not seen"
 
 
+def test_messages_of_workers_that_do_not_wait_for_each_other_calibrate_no_synchronous_training() -> None:
+    tables = study(CONTENDED, **OPTIONS | {"syncs": ("naive", "local-sgd"), "nodes": (1, 2, 4), "weak": False})
+    before = fit(tables, nodes=[])["predictions"]
+    layers = tables["layers"]
+    waited = (layers["sync"] == "local-sgd") & (layers["nodes"] > 1)
+    layers.loc[waited, "all_reduce_end"] += 20 * (layers["all_reduce_end"] - layers["all_reduce_start"])[waited]
+    after = fit(tables, nodes=[])["predictions"]
+    changed = (after["predicted_iteration"] / before["predicted_iteration"] - 1).abs() > 1e-9
+    assert set(after["sync"][changed]) == {"local-sgd"}
+
+
 def test_training_held_out_changes_no_prediction(validation: pd.DataFrame) -> None:
     tables = study(CONTENDED, **OPTIONS)
     for name in ("iterations", "layers"):

@@ -198,7 +198,12 @@ class Contention:
         network = _nearest(
             others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
         )
-        same_communicator = [seen for seen in others if seen.preset.communicator == preset.communicator]
+        # Messages of workers that do not wait for each other tell nothing of those that do.
+        same_communicator = [
+            seen
+            for seen in others
+            if seen.preset.communicator == preset.communicator and (seen.preset.synchronous or not preset.synchronous)
+        ]
         scheme = [seen for seen in same_communicator if _scheme(seen.preset) == _scheme(preset)]
         overlapping = [seen for seen in same_communicator if seen.overlaps]
         ahead = [seen for seen in network if _ahead(seen.point) and not seen.starves]
