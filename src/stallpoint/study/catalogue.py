@@ -143,7 +143,7 @@ def _uses(
 
 def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str]]) -> None:
     """Raise `InputError` for unknown names under the keys of `uses`."""
-    wrong = []
+    wrong: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
     for key, names in uses.items():
         last = key.rsplit(".", 1)[1]
         what = {
@@ -151,9 +151,21 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
             "convert_from": "storage",
         }.get(last, last)  # fmt: skip
         for where, value in _values(config, key.replace("[]", ".[]").split(".")):
-            wrong += [unknown(name, list(names), where, what) for name in as_list(value) if name not in names]
+            for name in as_list(value):
+                if name not in names:
+                    wrong.setdefault((what, tuple(names), name), []).append(where)
     if wrong:
-        raise InputError("\n".join(wrong))
+        raise InputError("\n".join(_each_once(wrong)))
+
+
+def _each_once(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
+    """Yield a line for each unknown name, with its places; what is known stands in the first of its kind."""
+    said = set()
+    for (what, names, name), places in wrong.items():
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        line = unknown(name, names, ", ".join(places[:3]) + more, what)
+        yield line.partition("; known: ")[0] if (what, names) in said else line
+        said.add((what, names))
 
 
 def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, Any]]:

@@ -412,6 +412,11 @@ def test_every_wrong_entry_is_listed_at_once() -> None:
     with pytest.raises(InputError) as error:
         study(matrix=[block(network=["alexnet", "alexnett"], hardware="gpu"), block(sync="wfpb")])
     assert str(error.value).count("\n") == 2
+    with pytest.raises(InputError) as error:
+        study(matrix=[block(sync=["wfpb", "horovodd"]) for _ in range(5)])
+    first, second = str(error.value).split("\n")
+    assert first.startswith("matrix[0].sync, matrix[1].sync, matrix[2].sync and 2 more: unknown preset 'wfpb', did you")
+    assert second.endswith("and 2 more: unknown preset 'horovodd', did you mean 'horovod'?")
 
 
 @given(
