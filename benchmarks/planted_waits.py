@@ -119,9 +119,10 @@ def begin() -> None:
 
 
 def main(tool: str, iterations: int, folder: Path, cases: list[str]) -> None:
-    import stallpoint
-
-    traceml: Any = None
+    probe: Any = None
+    traceml: Any = None  # an environment has one of both
+    if tool == "probe":
+        from stallpoint import probe
     if tool == "traceml":
         import traceml_ai as traceml
 
@@ -134,7 +135,7 @@ def main(tool: str, iterations: int, folder: Path, cases: list[str]) -> None:
             wait[where] = float(seconds)
         dist.barrier()
         around = {
-            "probe": lambda model, case=case: stallpoint.probe(model, folder=folder / case),
+            "probe": lambda model, case=case: probe(model, folder=folder / case),
             "traceml": lambda _: nullcontext(),
             "none": lambda _: nullcontext(),
         }
