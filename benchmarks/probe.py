@@ -142,12 +142,12 @@ def _by_traceml(ranks: int, folder: Path) -> Iterator[tuple[str, Answer]]:
             "--logs-dir", folder, "--run-name", f"case{number}", "--args", "traceml", str(STEPS), folder, case,
         ]  # fmt: skip
         variables = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        # Now and then its processes do not meet.
-        ended = [subprocess.run(command, env=variables, capture_output=True, text=True)]
-        if ended[0].returncode:
-            ended.append(subprocess.run(command, env=variables, capture_output=True, text=True))
-        if ended[-1].returncode:
-            raise SystemExit(f"benchmark probe: TraceML failed on {case}: {ended[-1].stdout[-500:]}")
+        for _ in range(2):  # now and then its processes do not meet
+            ended = subprocess.run(command, env=variables, capture_output=True, text=True)
+            if not ended.returncode:
+                break
+        else:
+            raise SystemExit(f"benchmark probe: TraceML failed on {case}: {ended.stdout[-500:]}")
         summary = json.loads((folder / f"case{number}" / "final_summary.json").read_text())
         yield case, _of_traceml(summary["primary_diagnosis"])
 

@@ -171,7 +171,7 @@ def series_of(rates: Rates, options: Options) -> Iterator[Series]:
 
 
 def _completed(row: RateRow, options: Options, *, nodes: bool) -> RateRow:
-    """Return a row with what the options say; the counts are of `nodes` that have several workers, or of workers."""
+    """Return a row with what the options say of it; with `nodes` its count is of nodes, and becomes one of workers."""
     workers = round(row.workers * (options.workers_per_node or 1)) if nodes else row.workers
     split = row.global_batch / workers if row.global_batch else None
     return replace(

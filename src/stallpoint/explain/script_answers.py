@@ -116,7 +116,7 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
         elif command.option("--rdzv-endpoint", "--rdzv-conf", "--master-addr") is None:
             yield Cause(
                 "nodes_apart",
-                f"{where} says no address where nodes meet, and reads no MASTER_ADDR: each waits at its own; {joined}",
+                f"{where} gets no address where nodes meet (it ignores MASTER_ADDR): each node waits alone; {joined}",
                 None,
                 "docs of torchrun, --rdzv-endpoint",
             )

@@ -298,7 +298,7 @@ def kind_of(heading: str) -> str:
     for kind, pattern in _HEADINGS.items():
         if re.fullmatch(pattern, name):
             return kind
-    if name == "compute_seconds" or _SCATTER.search(heading.replace("_", " ")):
+    if name == "compute_seconds" or _SCATTER.search(heading):
         return ""
     if re.search(r"loss|acc|memory|\bgb\b|efficien|speed[ _-]?up|flop|mfu|utili[sz]|%", heading, re.I):
         return ""
@@ -408,14 +408,14 @@ class _Table:
         for kind in ("rate", "iteration", "epoch"):
             if found := [index for index, one in enumerate(self.kinds) if one == kind]:
                 best = [index for index in found if self.headings[index] == "samples_per_second"]
-                usual = [index for index in found if not _EXTREME.search(self.headings[index].replace("_", " "))]
+                usual = [index for index in found if not _EXTREME.search(self.headings[index])]
                 return best or usual or found, None
         found = [
             index
             for index, kind in enumerate(self.kinds)
             if not kind
             and not re.search(r"efficien|speed|loss|acc|mem|%|flop|mfu|utili|second", self.headings[index], re.I)
-            and not _SCATTER.search(self.headings[index].replace("_", " "))
+            and not _SCATTER.search(self.headings[index])
             and any(self._readable(cells, index) for _, cells in self.body)
         ]
         for like in _PROPORTIONAL if not found else ():

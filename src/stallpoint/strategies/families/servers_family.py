@@ -126,6 +126,12 @@ class Asynchronous(Served):
         super().check()
 
 
+_DOWNPOUR = {
+    "reduction": "sharded-servers", "servers": 2, "start": "after-backward", "period": 5, "pull_period": 5,
+    "server_optimiser": "adagrad",
+}  # fmt: skip
+
+
 class Downpour(Served):
     """Downpour SGD."""
 
@@ -142,29 +148,14 @@ class Downpour(Served):
             "replicas train by themselves, send the sum of their gradients and take the weights every 5 iterations; 2 "
             "servers update with Adagrad, each its own share. The paper's replicas do not wait for a pull",
             "Dean et al. (2012), Downpour SGD, algorithm 1.1",
-            {
-                "reduction": "sharded-servers",
-                "servers": 2,
-                "start": "after-backward",
-                "period": 5,
-                "pull_period": 5,
-                "server_optimiser": "adagrad",
-            },
+            _DOWNPOUR,
             look=("blue", "triangle-left"),
         ),
         "downpour-with-loss": Entry(
             "the same, but the last worker's connections to the servers break in the middle of a push after 20 "
             "iterations, as they do when its process is killed. Its rank, which MPI needs, computes on for itself",
             "Dean et al. (2012), section 4.1: robustness to machine failures",
-            {
-                "reduction": "sharded-servers",
-                "servers": 2,
-                "start": "after-backward",
-                "period": 5,
-                "pull_period": 5,
-                "server_optimiser": "adagrad",
-                "lost_after": 20,
-            },
+            {**_DOWNPOUR, "lost_after": 20},
             look=("grey", "triangle-left"),
         ),
     }
