@@ -15,6 +15,7 @@ from archived import ACCOUNT, NODES, SECRETS, USER, archive, inside, results, st
 from rocrate.rocrate import ROCrate
 from rocrate_community import problems
 
+from stallpoint.archive.packing import pack
 from stallpoint.archive.search import find, texts
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS
@@ -137,6 +138,13 @@ def test_it_is_the_same_to_the_last_byte_each_time(archived: Path, site: Path) -
     with inside(site):
         archive(study_of(), site / "again.zip")
     assert (site / "again.zip").read_bytes() == archived.read_bytes()
+
+
+def test_a_zip_that_cannot_be_made_leaves_the_old_one(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_text("old")
+    with pytest.raises(ZeroDivisionError):
+        pack(tmp_path, tmp_path / "a.zip", folders=(str(1 / 0) for _ in "a"))
+    assert (tmp_path / "a.zip").read_text() == "old"
 
 
 def test_names_are_kept_when_asked_for(site: Path, tmp_path: Path) -> None:

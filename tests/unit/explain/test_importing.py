@@ -40,7 +40,8 @@ def imported(cell: Cell, folder: Path) -> dict[str, pd.DataFrame]:
 # --- Table VI and the DAG model -------------------------------------------------------------------
 
 
-def test_table_vi_becomes_the_records_of_a_training_cell(tmp_path: Path) -> None:
+def test_table_vi_becomes_the_records_of_a_training_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.rename", lambda *_: pytest.fail("tables that were there are replaced: all come at once"))
     cell = table_vi_cell()
     tables = imported(cell, tmp_path)
     (run,) = tables["runs"].to_dict("records")

@@ -1,5 +1,6 @@
 """How programs of the workflow end."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -7,15 +8,22 @@ import pytest
 from stallpoint.errors import CAUSES, InputError, program
 
 
-def test_bad_input_ends_with_the_message_alone(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (InputError("network: unknown 'alexnot'"), "network: unknown 'alexnot'"),
+        (OSError(errno.ENOSPC, "as the system says it", "a.zip"), "a.zip: no space left on the device"),
+    ],
+)
+def test_bad_input_or_a_full_disk_ends_with_the_message_alone(
+    error: Exception, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv(CAUSES, raising=False)
     with pytest.raises(SystemExit) as ended, program(tmp_path / "logs" / "job.log"):
-        raise InputError("network: unknown 'alexnot'")
+        raise error
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: network: unknown 'alexnot'\n"
-    assert (tmp_path / "logs" / "job.log").read_text() == "error: network: unknown 'alexnot'\n"
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert (tmp_path / "logs" / "job.log").read_text() == f"error: {message}\n"
 
 
 def test_a_long_message_is_shortened_once() -> None:

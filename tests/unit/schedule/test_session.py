@@ -133,14 +133,19 @@ def test_cells_of_all_sizes_and_schemes_take_turns_in_rounds(place: Path) -> Non
     assert set(of_ring["reduction"].to_pylist()) == {"ring"}
 
 
-def test_training_data_that_is_gone_is_said_once_for_each_cell(place: Path) -> None:
+def test_training_data_that_is_gone_is_said_once_for_each_cell_and_visits_before_stay(place: Path) -> None:
     cells = [own("steady"), own("steady", nodes=2)]
+    turns(cells[:1], place)
+    one = measurement(cells[0], place)
+    one.done.unlink()
+    shutil.move(one.folder / RECORD, one.visit_folder(1))
     shutil.rmtree(place / "images")
     with pytest.raises(InputError) as error:
         turns(cells, place)
     lines = str(error.value).splitlines()
     assert sorted(line.partition(": ")[0] for line in lines) == sorted(cell.path for cell in cells)
-    assert all("visit 1: storage local: " in line and "snakemake -R prepare_storage" in line for line in lines)
+    assert all(": storage local: " in line and "snakemake -R prepare_storage" in line for line in lines)
+    assert (one.visits, one.recorded) == ([1], False)
 
 
 def test_a_session_goes_on_where_one_was_killed_while_it_removed_recorded_visits(place: Path) -> None:
