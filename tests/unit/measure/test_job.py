@@ -1,4 +1,5 @@
 import errno
+import os
 import re
 import resource
 import signal
@@ -205,6 +206,13 @@ def test_signal_handlers_and_threads_are_as_before(folder: Path) -> None:
     torch.set_num_threads(threads)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
     assert parquet.read(COLLECTIVES, folder / "collectives.parquet").num_rows == 1
+
+
+def test_all_tables_of_a_visit_come_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, placed = os.replace, []
+    monkeypatch.setattr(os, "replace", lambda new, place: (placed.append(place), put(new, place)))
+    job.run(a_cell(1), lambda cell, world, keep: add_row(keep), folder)
+    assert placed == [folder]
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, folder: Path) -> None:
