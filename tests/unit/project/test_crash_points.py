@@ -1,5 +1,11 @@
 """Programs that are killed, or refused by the file system, lose nothing: some points here, more in the night."""
 
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import crash_points
 import pytest
 from nightly import first_by_day
 from planted_defects import ROOT, defects
@@ -22,6 +28,19 @@ def lose_nothing(*programs: str, every: int) -> None:
 def test_programs_that_are_killed_or_refused_lose_nothing() -> None:
     """One of each kind: what measures, copies, replaces a folder and collects."""
     lose_nothing(*(name for name in PROGRAMS if name != "job: cannot run"), every=max(PROGRAMS.values()))
+
+
+def test_a_record_is_whole_before_it_is_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mv").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "mv").chmod(0o755)
+    (tmp_path / "record").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("input", ""), ("output_folder", ""), ("log", ""), ("PATH", f"{tmp_path}:{os.environ['PATH']}")):
+        monkeypatch.setenv(name, value)
+    finished: Any = SimpleNamespace(done=tmp_path / "done")
+    with pytest.raises(SystemExit):
+        crash_points.copy(finished, tmp_path / "raw" / "cell")
+    assert [file.name for file in (tmp_path / "raw").iterdir()] == ["cell.part"]
 
 
 @pytest.mark.night
