@@ -35,8 +35,9 @@ def test_a_record_is_whole_before_it_is_where_it_is_looked_for(tmp_path: Path, m
     (tmp_path / "mv").chmod(0o755)
     (tmp_path / "record").mkdir()
     monkeypatch.chdir(tmp_path)
-    for name, value in (("input", ""), ("output_folder", ""), ("log", ""), ("PATH", f"{tmp_path}:{os.environ['PATH']}")):
-        monkeypatch.setenv(name, value)
+    for name in ("input", "output_folder", "log"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     finished: Any = SimpleNamespace(done=tmp_path / "done")
     with pytest.raises(SystemExit):
         crash_points.copy(finished, tmp_path / "raw" / "cell")
