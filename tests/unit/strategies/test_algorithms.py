@@ -197,9 +197,27 @@ def test_a_slow_worker_is_the_stale_one() -> None:
     assert means[1] < 2
 
 
+def test_a_server_of_the_worker_s_process_answers_as_one_elsewhere() -> None:
+    """Of two servers with two values and one, none, one or both are called without a connection."""
+    found = []
+    for own in range(3):
+        servers = [server(Rules(workers=1, rate=0.5), values=values) for values in (1, 2)]
+        addresses = [("127.0.0.1", one.listen("127.0.0.1", TOKEN)) for one in servers]
+        worker = Servers([*servers[:own], *addresses[own:]], TOKEN, 0, 3)
+        values = torch.tensor([1.0, 2.0, 3.0])
+        asked = [worker.ask(ask, values, step).tolist() for step, ask in enumerate((*Ask, *Ask))]
+        worker.close()
+        for one in servers:
+            one.close(wait=True)
+        found.append((asked, [one.staleness() for one in servers]))
+    assert found[0] == found[1] == found[2]
+    assert found[0][0][Ask.STEP] == [-2.0, -4.0, -6.0]
+
+
 @pytest.mark.parametrize("algorithm", SERVED)
-def test_one_worker_with_its_server_is_serial(algorithm: str) -> None:
-    """Elastic averaging apart: its one worker is pulled back to the centre."""
+def test_one_worker_with_its_server_is_serial(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elastic averaging apart: its one worker is pulled back to the centre. It has no connection to its server."""
+    monkeypatch.delattr("socket.create_connection")
     world = World.start(1)
     preset = Preset(reduction="parameter-server", start="after-backward", algorithm=algorithm)
     small = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))

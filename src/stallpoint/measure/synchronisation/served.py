@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import starmap
 from typing import Any
 
 import torch
@@ -35,14 +37,24 @@ Address = tuple[str, int]
 
 
 class Servers:
-    """A worker's connections to all servers, each of which has an equal share of the `values`."""
+    """A worker's connections to all servers, each of which has an equal share of the `values`.
 
-    def __init__(self, addresses: Sequence[Address], token: bytes, worker: int, values: int) -> None:
-        self._parts, self._values = ends(values, len(addresses)), values
-        self._connections = [(address, socket.create_connection(address)) for address in addresses]
-        for _, connection in self._connections:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.sendall(token + worker.to_bytes(4, "little"))
+    A server of this process is called without one: on a slow node its share took longer over the loopback than those of
+    others over their links.
+    """
+
+    def __init__(self, servers: Sequence[Address | Server], token: bytes, worker: int, values: int) -> None:
+        self._worker, self._values = worker, values
+        self._own: list[tuple[Server, slice]] = []
+        self._others: list[tuple[Address, socket.socket, slice]] = []
+        for server, part in zip(servers, starmap(slice, ends(values, len(servers))), strict=True):
+            if isinstance(server, Server):
+                self._own.append((server, part))
+            else:
+                connection = socket.create_connection(server)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.sendall(token + worker.to_bytes(4, "little"))
+                self._others.append((server, connection, part))
 
     def ask(self, ask: Ask, values: Values | None = None, step: int = 0) -> Values:
         """Ask all servers in this step, counted from 0; return their joined answers, empty if they send none.
@@ -51,29 +63,44 @@ class Servers:
         """
         head = bytes([ask]) + (step.to_bytes(STEP_BYTES, "little") if ask in HAS_GRADIENT else b"")
         answer = torch.empty(self._values if ask in ANSWERED else 0)
-        for send in (True, False) if ask in ANSWERED else (True,):  # all work at the same time
-            for (address, connection), (begin, end) in zip(self._connections, self._parts, strict=True):
-                try:
-                    if send:
-                        connection.sendall(head)
-                        if ask in HAS_VALUES and values is not None:
-                            connection.sendall(as_bytes(values[begin:end]))
-                    else:
-                        fill(connection, as_bytes(answer[begin:end]))
-                except OSError as error:
-                    raise CannotRun(f"the server at {address[0]}:{address[1]} is gone ({error})") from None
+        values = answer if values is None else values
+        for address, connection, part in self._others:
+            with _still_there(address):
+                connection.sendall(head)
+                if ask in HAS_VALUES:
+                    connection.sendall(as_bytes(values[part]))
+        for server, part in self._own:  # whom it waits for already has all of this worker's values
+            answered = server.answer(self._worker, ask, values[part], step)
+            if answered is not None:
+                answer[part] = answered
+        if ask in ANSWERED:
+            for address, connection, part in self._others:
+                with _still_there(address):
+                    fill(connection, as_bytes(answer[part]))
         return answer
 
     def break_off(self, ask: Ask, values: Values) -> None:
-        """Send half of a request to each server, and close the connections."""
-        for (_, connection), (begin, end) in zip(self._connections, self._parts, strict=True):
-            connection.sendall(bytes([ask]) + bytes(STEP_BYTES) + as_bytes(values[begin : (begin + end) // 2]))
+        """Send half of a request to each server elsewhere, and leave all."""
+        for _, connection, of_server in self._others:
+            half = slice(of_server.start, (of_server.start + of_server.stop) // 2)
+            connection.sendall(bytes([ask]) + bytes(STEP_BYTES) + as_bytes(values[half]))
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
-        for _, connection in self._connections:
+        """Leave the servers."""
+        for _, connection, _ in self._others:
             connection.close()
+        for server, _ in self._own:
+            server.leave(self._worker)
+
+
+@contextmanager
+def _still_there(address: Address) -> Iterator[None]:
+    """Raise `CannotRun` where the block finds the server's connection broken."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotRun(f"the server at {address[0]}:{address[1]} is gone ({error})") from None
 
 
 class Served(Exchanging):
@@ -96,8 +123,10 @@ class Served(Exchanging):
             shards = share(self._flat.parameters, *parts[world.rank])
             self._server = Server(shards, make_optimiser(shards), _rules(preset, world.size))
             port = self._server.listen(hosts[world.rank], token)
-        addresses = list(zip(hosts, world.comm.allgather(port), strict=True))[: len(parts)]
-        self._servers = Servers(addresses, token, world.rank, self._flat.values)
+        servers: list[Address | Server] = [*zip(hosts, world.comm.allgather(port), strict=True)][: len(parts)]
+        if self._server:
+            servers[world.rank] = self._server
+        self._servers = Servers(servers, token, world.rank, self._flat.values)
 
     def staleness(self) -> Sequence[tuple[int, int, int]]:
         """Return the staleness of the updates of this rank's server, all pending ones included; all ranks call this."""
