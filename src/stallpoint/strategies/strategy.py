@@ -102,6 +102,8 @@ class Strategy:
     """Whether the first rank reads the samples of all."""
     in_blocks: ClassVar[bool] = False
     """Whether passes gather the weights of each block, and wait for them."""
+    answered_separately: ClassVar[bool] = False
+    """Whether each worker's messages end by themselves, at servers, and not with those of all."""
     calibrates: ClassVar[bool] = True
     """Whether its training cells calibrate the slowdown of training over its isolated parts."""
     waiting: ClassVar[str] = "straggling"

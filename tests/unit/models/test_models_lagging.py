@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from stallpoint.models.base.lagging import lagging, waited_for
-from stallpoint.models.base.measured import POINT, TIMES, measured, over_ranks
+from stallpoint.models.base.measured import POINT, TIMES, measured, over_ranks, separately
 from stallpoint.models.base.statistics import estimate
+from stallpoint.models.terms.observed import BucketTimes
 
 COMPUTING, LAG, STEPS = 0.2, 0.05, 12
 
@@ -72,6 +73,34 @@ def test_where_nothing_is_sent_a_lagging_rank_is_none_of_the_others() -> None:
     rows, layers = tables(own, waits=0.0)
     (point,) = measured(over_ranks(rows.assign(iteration_time=own.ravel()), layers), seed=0)
     assert point.parts.iteration_time[0] == pytest.approx(COMPUTING)
+
+
+def test_the_worker_of_a_server_s_process_does_not_stand_for_those_that_send_all() -> None:
+    own, sent = computing(4, [], 0.0), np.full((STEPS, 4), 0.04)
+    sent[:, 0] = 0.0
+    times = {"exposed_communication": sent.ravel(), "communication": sent.ravel()}
+    rows, layers = tables(own)
+    rows = rows.assign(sync="asynchronous", iteration_time=(own + sent).ravel(), **times)
+    for syncs, communication in (({"asynchronous"}, 0.03), ({"gossip"}, 0.0)):
+        (point,) = measured(over_ranks(separately(rows, syncs), layers), seed=0)
+        assert point.parts.exposed_communication[0] == pytest.approx(communication)
+        assert point.parts.straggling[0] == pytest.approx(0.03 - communication)
+
+
+@pytest.mark.parametrize(("separate", "took"), [(True, 0.03), (False, 0.0)])
+def test_a_message_to_servers_is_calibrated_by_all_workers(separate: bool, took: float) -> None:
+    """The one in the server's process sends none of it; a message to all ranks is that of the last to arrive."""
+    rows, _ = tables(computing(4, [], 0.0))
+    rows = rows.assign(sync="asynchronous", communication=np.where(rows["rank"] == 0, 0.0, 0.04))
+    of_layers = rows.assign(
+        layer_index=0, bucket=0, all_reduce_start=COMPUTING, all_reduce_end=COMPUTING + rows["communication"],
+        gather_start=np.nan, gather_end=np.nan,
+    )  # fmt: skip
+    messages = BucketTimes(separately(rows, {"asynchronous"}), separately=separate)
+    messages.add(of_layers)
+    sending = messages.sending()
+    assert sending is not None
+    assert sending.collectives.tolist() == [pytest.approx([took, 0.0])] * STEPS
 
 
 def test_equal_ranks_single_steps_and_one_rank_have_none_that_lags() -> None:

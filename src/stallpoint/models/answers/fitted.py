@@ -18,7 +18,16 @@ from stallpoint.models.answers import median_iterations, trust
 from stallpoint.models.answers.median_iterations import MedianIteration
 from stallpoint.models.answers.variants import Variant, variants
 from stallpoint.models.base.frames import Rows, typed
-from stallpoint.models.base.measured import Measured, composed, measured, over_ranks, point_key, presets, trained
+from stallpoint.models.base.measured import (
+    Measured,
+    composed,
+    measured,
+    over_ranks,
+    point_key,
+    presets,
+    separately,
+    trained,
+)
 from stallpoint.models.base.statistics import Ensemble, groups
 from stallpoint.models.convergence import noise_scale, steps
 from stallpoint.models.convergence.steps import Steps
@@ -287,8 +296,9 @@ def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.
     in_full = median_iterations.cells_of_runs(runs)
     # In cells with several passes per mini-batch, a layer's time is the sum over the passes.
     apart = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
+    at_servers = frozenset(name for name, preset in presets(runs).items() if preset.strategy.answered_separately)
     reduced, found, intervened, counts, kept, shown = zip(
-        *(_part(part, visits, in_full, apart) for part in parts), strict=True
+        *(_part(part, visits, in_full, apart, at_servers) for part in parts), strict=True
     )
     return _Reduced(
         joined(reduced),
@@ -300,7 +310,13 @@ def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.
     )
 
 
-def _part(part: Mapping[str, Any], visits: pd.DataFrame, in_full: frozenset[str], apart: frozenset[str]) -> _Reduced:
+def _part(
+    part: Mapping[str, Any],
+    visits: pd.DataFrame,
+    in_full: frozenset[str],
+    apart: frozenset[str],
+    at_servers: frozenset[str],
+) -> _Reduced:
     iterations, intervened = (typed(table, part[table.name]) for table in COLUMNS if table not in IN_PARTS)
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
@@ -314,8 +330,9 @@ def _part(part: Mapping[str, Any], visits: pd.DataFrame, in_full: frozenset[str]
                 shown[cell].add(own)
             yield rows
 
-    known = reduced_cells(good, layers())
+    known = reduced_cells(good, layers(), at_servers)
     none = LAYERS.schema.empty_table().to_pandas()
+    left_out = separately(left_out, at_servers)
     changed = [over_ranks(rows, none).assign(intervention=name) for name, rows in groups(left_out, "intervention")]
     return _Reduced(
         replace(known, isolated={name: cell for name, cell in known.isolated.items() if name not in apart}),

@@ -127,6 +127,19 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     return steps_over_ranks(iterations, matrix_layer_seconds(layers))
 
 
+def separately(iterations: pd.DataFrame, syncs: Collection[str]) -> pd.DataFrame:
+    """Return the iterations, the communication of those of `syncs` as its mean over the ranks of each step.
+
+    There servers answer each worker separately: none arrives last, and the one beside a server sends less than others.
+    """
+    rows = iterations["sync"].isin(syncs)
+    if not rows.any():
+        return iterations
+    names = ["communication", "exposed_communication"]
+    means = iterations[rows].groupby(["cell", "iteration"], observed=True)[names].transform("mean")
+    return iterations.assign(**{name: means[name].combine_first(iterations[name]) for name in names})
+
+
 def matrix_layer_seconds(layers: pd.DataFrame) -> pd.DataFrame:
     """Return the seconds of layers dominated by matrix products, and of the fully connected ones among them, of each
     kept iteration of each rank."""

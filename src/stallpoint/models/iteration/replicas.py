@@ -404,11 +404,12 @@ def per_iteration(collectives: CollectiveTimes, preset: Preset, ranks: int, comp
     averaging      f T
         gossip         f (α k / (2 (p - 1)) + β m k p / (2 (p - 1))) for k = min(2, p - 1) neighbours: an all-reduce
                        around a ring is 2 (p - 1) messages of m / p bytes
-        with servers   f max(T / (p - 1), T - computing / f)
+        with servers   f (w / p) max((α + k β·m) / w, T - computing / f) for k servers, w = p (p - 1 if k = 1)
 
-    A scheme with servers moves gradients of p - 1 workers in and their weights out, one after the other: T / (p - 1) is
-    a worker's own push and pull. While servers answer the others a worker computes; where they take longer, they are
-    saturated. Where this fails: docs/models/algorithms.md.
+    The link of each server carries gradients of p - 1 workers in and their weights out; what is of the server in a
+    worker's own process is not sent. The first term is a worker's own push and pull, the mean over workers. While
+    servers answer the others a worker computes; where they take longer, they are saturated. Where this fails:
+    docs/models/algorithms.md.
     """
     if preset.synchronous or ranks == 1:
         return collectives

@@ -87,9 +87,9 @@ class BucketTimes:
     What is kept grows with iterations x ranks and with iterations x messages, not with the product of all three.
     """
 
-    def __init__(self, iterations: pd.DataFrame) -> None:
-        """`iterations` are the rows of the cell, without warm-up."""
-        self._iterations = iterations[_OF_ITERATIONS]
+    def __init__(self, iterations: pd.DataFrame, *, separately: bool = False) -> None:
+        """`iterations` are the rows of the cell, without warm-up; `separately`: as from `measured.separately`."""
+        self._iterations, self._separately = iterations[_OF_ITERATIONS], separately
         self._steps, self._ranks = np.unique(iterations["iteration"]), np.unique(iterations["rank"])
         self._at = self._places(iterations)
         self._begin = self._of_ranks(["data_wait", "host_to_device", "forward"])
@@ -137,11 +137,14 @@ class BucketTimes:
         }
         own = self._of_ranks(OWN)
         mean = _mean(own[:, typical])[:, None]
+        collectives = np.hstack(self._reduced.values(chosen))
+        if self._separately:  # one message, after the backward pass
+            collectives[:, 0] = _mean(self._of_ranks(["communication"]))[chosen]
         labels = self._iterations[_STEP].drop_duplicates("iteration").sort_values("iteration", ignore_index=True)
         return Sending(
             by_layer=tuple(int(message) for message in commonest),
             steps=labels.assign(**values)[chosen].reset_index(drop=True),
-            collectives=np.hstack(self._reduced.values(chosen)),
+            collectives=collectives,
             gathers=self._gathered.values(chosen)[0],
             leads=((own - mean) / mean)[self._at][rows][lags if lags.any() else slice(None)],
             ranks=iterations["rank"].nunique(),

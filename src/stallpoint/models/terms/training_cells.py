@@ -16,7 +16,7 @@ import pandas as pd
 
 from stallpoint.errors import InputError
 from stallpoint.models.base.frames import refuse
-from stallpoint.models.base.measured import POINT, STEP, kept, matrix_layer_seconds, steps_over_ranks
+from stallpoint.models.base.measured import POINT, STEP, kept, matrix_layer_seconds, separately, steps_over_ranks
 from stallpoint.models.base.statistics import Reals, groups
 from stallpoint.models.terms.observed import OF_LAYERS, BucketTimes, Sending
 from stallpoint.records import tables as records
@@ -94,15 +94,21 @@ class TrainingCells:
         )
 
 
-def reduced_cells(iterations: pd.DataFrame, layers: Iterable[pd.DataFrame]) -> TrainingCells:
+def reduced_cells(
+    iterations: pd.DataFrame, layers: Iterable[pd.DataFrame], answered_separately: Collection[str] = ()
+) -> TrainingCells:
     """Reduce rows of these tables, all of the same cells; raise `InputError` for a time below 0.
 
-    `layers` come in pieces as described in `IN_PARTS`.
+    `layers` come in pieces as described in `IN_PARTS`; `answered_separately` are names of presets.
     """
     refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
-    counted = kept(iterations)
+    counted = separately(kept(iterations), answered_separately)
     of_cell = dict(groups(counted, "cell"))
-    buckets = {name: BucketTimes(rows) for name, rows in of_cell.items() if rows["ranks"].iloc[0] > 1}
+    buckets = {
+        name: BucketTimes(rows, separately=rows["sync"].iloc[0] in answered_separately)
+        for name, rows in of_cell.items()
+        if rows["ranks"].iloc[0] > 1
+    }
     isolated: dict[str, list[pd.DataFrame]] = {}
     begin = counted.loc[counted["rank"] == 0, ["cell", "iteration"]].assign(
         begin=counted[["data_wait", "host_to_device", "forward"]].sum(axis=1)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class Served(OneMessage):
     """Base of strategies with servers."""
 
+    answered_separately = True
+
     def check(self) -> None:
         """See `Strategy`."""
         super().check()
@@ -36,17 +38,18 @@ class Served(OneMessage):
         return self.options.staleness_bound is not None
 
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return the time of a worker's own push and pull: the all-reduce moves gradients of p - 1 workers in and their
-        weights out.
+        """Return the mean time of a worker's own push and pull: the all-reduce moves gradients of p - 1 workers in and
+        their weights out, over the link of each server, and what is of a worker's own server is not sent.
 
         A worker computes while servers answer the others; if answers take longer, servers are saturated.
         """
         import numpy as np
 
-        total = latency + rest
-        own = total / (ranks - 1)
+        total, servers = latency + rest, self.options.servers_among(ranks)
+        asking = ranks if servers > 1 else ranks - 1  # workers that need a server elsewhere
+        own = (latency + servers * rest) / asking
         saturated = np.maximum(own, total - np.reshape(computing, (-1, 1)) / self.frequency)
-        part = np.divide(saturated, total, out=np.ones_like(total), where=total > 0)
+        part = asking / ranks * np.divide(saturated, total, out=np.ones_like(total), where=total > 0)
         return super().exchanged(latency * part, rest * part, ranks, computing)
 
 
