@@ -123,9 +123,9 @@ class Served(Exchanging):
             shards = share(self._flat.parameters, *parts[world.rank])
             self._server = Server(shards, make_optimiser(shards), _rules(preset, world.size))
             port = self._server.listen(hosts[world.rank], token)
-        servers: list[Address | Server] = [*zip(hosts, world.comm.allgather(port), strict=True)][: len(parts)]
-        if self._server:
-            servers[world.rank] = self._server
+        addresses = list(zip(hosts, world.comm.allgather(port), strict=True))[: len(parts)]
+        own = {world.rank: self._server} if self._server else {}
+        servers = [own.get(rank, address) for rank, address in enumerate(addresses)]
         self._servers = Servers(servers, token, world.rank, self._flat.values)
 
     def staleness(self) -> Sequence[tuple[int, int, int]]:
