@@ -106,9 +106,7 @@ READERS = {
 }
 
 
-GOOD = 0.5
-"""Part of the best rate on as many workers from which on a layout is one that anybody would run."""
-LAYOUT_TARGET = "wanted: throughput and memory <= 10 % (median); choices right >= 70 %"
+LAYOUT_TARGET = "wanted: throughput and memory <= 10 % (median); choices right >= 70 %; 85 to 95 % in the interval"
 
 
 def layout_errors(folder: Path) -> Iterator[str]:
@@ -125,26 +123,28 @@ def layout_errors(folder: Path) -> Iterator[str]:
             off[out] = model.LayoutModel.fit(known, seconds[~out]).seconds(unseen) / seconds[out] - 1
             memory[out] = unseen.memory_terms @ model.fit_memory(known, gigabytes[~out]) / gigabytes[out] - 1
         best = np.array([rates[every.workers == count].max() for count in every.workers])
-        good = rates >= GOOD * best
+        good = rates >= model.USABLE * best
         throughput, all_of_it, gb = (np.median(np.abs(of)) for of in (off[good], off, memory))
         yield (
             f"  {name}, unseen degrees: throughput of {good.sum()} layouts with half of the best rate or more "
             f"{throughput:.1%}, of all {len(off)} {all_of_it:.1%}; memory {gb:.1%}"
         )
-        right, inside = zip(*_choices(every, seconds), strict=True)
+        right, inside, wide = zip(*_choices(every, seconds), strict=True)
         answered += [one for of in right for one in of]
         told = [bool(one) for of in right for one in of if one is not None]
         yield (
             f"    choices of {model.SHORTLIST} at up to {model.FURTHEST} times the largest count: {len(told)} of "
             f"{sum(map(len, right))} given, {np.mean(told):.0%} right; {np.mean(np.concatenate(inside)):.0%} of rates "
-            "in the 90 % interval"
+            f"in the 90 % interval, whose ends are a factor of {np.nanmedian(wide):.1f} apart where half of the best "
+            "rate or more is predicted"
         )
     told = [one for one in answered if one is not None]
     yield f"  all choices: {len(told)} of {len(answered)} given, {np.mean(told):.0%} right; {LAYOUT_TARGET}"
 
 
-def _choices(every: model.Layouts, seconds: np.ndarray) -> Iterator[tuple[list[bool | None], np.ndarray]]:
-    """Yield for each pair of counts which choices are right (None: refused), and which rates are in their interval."""
+def _choices(every: model.Layouts, seconds: np.ndarray) -> Iterator[tuple[list[bool | None], np.ndarray, float]]:
+    """Yield for each pair of counts which choices are right (None: refused), which rates are in their interval, and
+    how far the ends of that of usable layouts are apart."""
     for largest, count in combinations(np.unique(every.workers), 2):
         known, asked = every.workers <= largest, np.flatnonzero(every.workers == count)
         if count > model.FURTHEST * largest or known.sum() < 3 * model.FEWEST_LAYOUTS:
@@ -158,12 +158,15 @@ def _choices(every: model.Layouts, seconds: np.ndarray) -> Iterator[tuple[list[b
             rates, choice = every.batch[own] / seconds[own], model.choose(fitted, every.at(own))
             near = bool(rates[choice.best] >= (1 - model.NEAR) * rates.max())
             right.append(near if rehearsal.allows(choice) else None)
-        inside = np.empty(0, np.bool_)
-        if len(rehearsal.errors):
-            low, high = rehearsal.factors
-            off = fitted.seconds(every.at(asked)) / seconds[asked]
-            inside = (off >= low) & (off <= high)
-        yield right, inside
+        inside, wide = np.empty(0, np.bool_), np.nan
+        if len(rehearsal.errors) and len(asked):
+            took = fitted.seconds(every.at(asked))
+            predicted = every.batch[asked] / took
+            usable = predicted >= model.USABLE * predicted.max()
+            ends = np.array([rehearsal.factors(usable=bool(one)) for one in usable]).T
+            inside = (took / seconds[asked] >= ends[0]) & (took / seconds[asked] <= ends[1])
+            wide = float((ends[1] / ends[0])[usable][0])
+        yield right, inside, wide
 
 
 def _joined(rows: pd.DataFrame, columns: list[str]) -> pd.Series[str]:

@@ -102,7 +102,7 @@ class _Series:
         if self.memory is not None:
             listed = [f"{one}, {number(gigabytes[at], 2)} GB" for one, at in zip(listed, choice.order, strict=False)]
         best = float(rates[choice.best])
-        low, high = (best * factor for factor in rehearsal.factors)
+        low, high = (best * factor for factor in rehearsal.factors())
         ends = interval({"value": best, "low": low, "high": high})
         right = number(100 * rehearsal.right_if(rehearsal.limit(choice)), 2)
         rehearsed = (

@@ -12,7 +12,7 @@ from stallpoint.explain.rate_answers import Options
 from stallpoint.findings.finding import Finding
 from stallpoint.inputs import layout_tables, readers
 from stallpoint.inputs.documents import Document
-from stallpoint.models.scaling.layouts import LayoutModel, Layouts, candidates, fit_memory, held_out
+from stallpoint.models.scaling.layouts import USABLE, LayoutModel, Layouts, candidates, fit_memory, held_out, rehearse
 
 BATCH = 256.0
 HEAD = "model,nodes,dp,pp,tp,zero,mbs,gradacc,gbs,tokens/s,memory_gb"
@@ -102,6 +102,25 @@ def test_layouts_whose_neighbours_are_disturbed_are_predicted_so() -> None:
         off[out] = LayoutModel.fit(layouts.at(~out), seconds[~out]).seconds(layouts.at(out)) / seconds[out] - 1
     assert np.median(np.abs(off[across])) < 0.1
     assert np.median(np.abs(off[~across])) < 0.05
+
+
+def test_intervals_hold_what_differs_from_count_to_count() -> None:
+    # Each worker count is slower or faster than any model of layouts explains, or some runs are disturbed.
+    inside = []
+    for seed, (disturbed, counts) in enumerate([(0.0, 0.0), (0.1, 0.1), (0.0, 0.2), (0.3, 0.0)] * 3):
+        random = np.random.default_rng(seed)
+        layouts = planted().at(random.random(len(planted())) < 0.6)
+        shifts = dict(zip(np.unique(layouts.workers), random.normal(0, counts, 4), strict=True))
+        slow = np.where(random.random(len(layouts)) < disturbed, random.uniform(3, 10, len(layouts)), 1.0)
+        shifted = np.array([shifts[workers] for workers in layouts.workers])
+        seconds = truth(layouts)[0] * slow * np.exp(shifted + random.normal(0, 0.05, len(layouts)))
+        known, asked = layouts.workers <= 32, np.flatnonzero(layouts.workers == 64)
+        rehearsal = rehearse(layouts.at(known), seconds[known], 2.0)
+        took = LayoutModel.fit(layouts.at(known), seconds[known]).seconds(layouts.at(asked))
+        usable = BATCH / took >= USABLE * (BATCH / took).max()
+        low, high = np.array([rehearsal.factors(usable=bool(one)) for one in usable]).T
+        inside.append(float(((took / seconds[asked] >= low) & (took / seconds[asked] <= high)).mean()))
+    assert 0.85 <= np.mean(inside) <= 0.97
 
 
 def rows(layouts: Layouts) -> str:

@@ -35,6 +35,8 @@ DISTURBED = 1.5
 """Factor over the fitted time from which on a run is disturbed."""
 GOOD = 0.8
 """Part of the best predicted rate from which on a layout seems good."""
+USABLE = 0.5
+"""Part of the best predicted rate from which on anybody would run a layout: the errors of others are larger."""
 NEAR = 0.05
 """A choice is right whose rate is within this fraction of the best measured one."""
 RIGHT = 0.7
@@ -298,7 +300,14 @@ class Rehearsal:
     """Predictions of larger worker counts of a table from its smaller ones, as those of counts beyond it."""
 
     errors: Reals
-    """Logarithm of measured over predicted seconds: of larger counts, and of degrees excluded from a fit; [layouts]."""
+    """Logarithm of measured over predicted seconds, of layouts that a fit has not seen; [layouts]."""
+    usable: Moments
+    """Whether their predicted rates are `USABLE`, [layouts]."""
+    group: npt.NDArray[np.int64]
+    """Number of the fit that has not seen them: first those that lacked a worker count, then those that lacked degrees;
+    [layouts]."""
+    counts: int
+    """Number of fits that lacked a worker count."""
     sure: Reals
     """`Choice.sure` for each shortlist."""
     right: Moments
@@ -306,10 +315,27 @@ class Rehearsal:
     steady: float
     """Fraction of runs that are not disturbed, of layouts that seem good."""
 
-    @property
-    def factors(self) -> tuple[float, float]:
-        """Ends of the interval of a rate, over the predicted one."""
-        low, high = np.quantile(-self.errors, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2])
+    def factors(self, *, usable: bool = True) -> tuple[float, float]:
+        """Ends of the interval of a rate over the predicted one, of `usable` layouts or of others.
+
+        Errors of each fit weigh the same. The next worker count differs from those rehearsed as these differ from one
+        another (Student's t), with one more difference as prior: the scatter of layouts within a fit.
+        """
+        like = self.usable == usable
+        if like.sum() < FEWEST:
+            like = np.ones(len(like), np.bool_)
+        numbers = np.unique(self.group[like])
+        fits = [self.errors[like & (self.group == one)] for one in numbers]
+        middles = np.array([np.median(of) for of in fits])
+        within = 1.48 * float(np.median(np.abs(np.concatenate([of - np.median(of) for of in fits]))))
+        counts = middles[numbers < self.counts]
+        freedom = max(1, len(counts))
+        squares = within**2 + (np.square(counts - counts.mean()).sum() if len(counts) else 0.0)
+        apart = np.sqrt(squares * (1 + 1 / freedom) / freedom)
+        random = generator(0, "rehearsed", len(self.errors))
+        drawn = np.concatenate([random.choice(of, _DRAWS) for of in fits])
+        drawn = drawn + apart * random.standard_t(freedom, len(drawn))
+        low, high = np.quantile(-drawn, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2])
         return float(np.exp(low)), float(np.exp(high))
 
     def right_if(self, sure: float) -> float:
@@ -328,8 +354,21 @@ class Rehearsal:
 
 def rehearse(layouts: Layouts, seconds: Reals, ratio: float, size: int = SHORTLIST) -> Rehearsal:
     """Return predictions of each count from those of at most a `ratio`-th, and choices among `size` candidates."""
-    errors, sure, right, steady = [], [], [], []
+    errors: list[Reals] = []
+    usable: list[Moments] = []
+    sure, right, steady = [], [], []
     undisturbed = LayoutModel.fit(layouts, seconds).undisturbed
+
+    def predicted(model: LayoutModel, asked: npt.NDArray[np.int64]) -> Reals:
+        """Return the predicted rates over the best one of as many workers, and keep how far they are off."""
+        there, workers = layouts.at(asked), layouts.workers[asked]
+        took = model.seconds(there)
+        rates = there.batch / took
+        rates = rates / np.array([rates[workers == count].max() for count in workers])
+        errors.append(np.log(seconds[asked] / took))
+        usable.append(rates >= USABLE)
+        return rates
+
     for count in np.unique(layouts.workers):
         known, asked = layouts.workers <= count / ratio, np.flatnonzero(layouts.workers == count)
         if known.sum() < FEWEST_LAYOUTS:
@@ -338,22 +377,20 @@ def rehearse(layouts: Layouts, seconds: Reals, ratio: float, size: int = SHORTLI
         asked = asked[model.identifiable(layouts.at(asked))]
         if len(asked) < 2:
             continue
-        errors.append(np.log(seconds[asked] / model.seconds(layouts.at(asked))))
-        predicted = layouts.batch[asked] / model.seconds(layouts.at(asked))
-        steady.append(undisturbed[asked][predicted >= GOOD * predicted.max()])
+        steady.append(undisturbed[asked][predicted(model, asked) >= GOOD])
         asked = asked[undisturbed[asked]]
         for shortlist in shortlists(len(asked), min(size, max(SHORTLIST, len(asked) // 2))) if len(asked) > 1 else ():
             own = asked[shortlist]
             choice, rates = choose(model, layouts.at(own)), layouts.batch[own] / seconds[own]
             sure.append(choice.sure)
             right.append(bool(rates[choice.best] >= (1 - NEAR) * rates.max()))
-    if errors:
-        for out in held_out(layouts):
-            model = LayoutModel.fit(layouts.at(~out), seconds[~out])
-            errors.append(np.log(seconds[out] / model.seconds(layouts.at(out))))
-    empty = np.empty(0)
+    counts = len(errors)
+    for out in held_out(layouts) if counts else ():
+        predicted(LayoutModel.fit(layouts.at(~out), seconds[~out]), np.flatnonzero(out))
+    empty = [np.empty(0)]
     return Rehearsal(
-        np.concatenate(errors) if errors else empty, np.array(sure), np.array(right, np.bool_),
+        np.concatenate(errors or empty), np.concatenate(usable or empty).astype(np.bool_),
+        np.repeat(np.arange(len(errors)), list(map(len, errors))), counts, np.array(sure), np.array(right, np.bool_),
         float(np.concatenate(steady).mean()) if steady else 0.0,
     )  # fmt: skip
 
