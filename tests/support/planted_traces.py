@@ -170,3 +170,50 @@ class Planted:
         more = told | {"Process Group Name": "dp", "Process Group Description": self.purposes[0]}
         more = (more if size >= 0 and self.sized else {}) | others
         self._add("kernel", name, start, seconds, stream=stream, correlation=correlation, device=0, **more)
+
+
+@dataclass
+class Events:
+    """Events of a rank by their times in s, with which a test plants a schedule of its own."""
+
+    rank: int = 0
+    workers: int = 1
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, category: str, name: str, start: float, seconds: float, **args: Any) -> None:
+        """Add an event."""
+        self.events.append({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": args.get("stream", 2),
+                            "ts": 1e6 * start, "dur": 1e6 * seconds, "args": args})  # fmt: skip
+
+    def kernel(self, name: str, start: float, seconds: float, stream: int = 7, early: float = 0.0, **args: Any) -> None:
+        """Add a kernel and the call that started it, `early` before it began."""
+        correlation = len(self.events) + 1
+        self.add("cuda_runtime", "cudaLaunchKernel", start - early, 1e-7, correlation=correlation)
+        self.add("kernel", name, start, seconds, stream=stream, correlation=correlation, **args)
+
+    def step(self, number: int, start: float, seconds: float, update: float) -> None:
+        """Add an iteration's mark, and its end: the update, for which the host waits."""
+        self.add("user_annotation", f"ProfilerStep#{number}", start, seconds)
+        self.kernel("adam", start + seconds - update, update)
+        self.add("cuda_runtime", "cudaDeviceSynchronize", start + seconds - update / 2, update / 2)
+
+    def backward(self, start: float, seconds: float) -> None:
+        """Mark an operator of the backward pass."""
+        self.add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", start, seconds)
+
+    def trace(self) -> dict[str, Any]:
+        """Return the trace."""
+        return {"distributedInfo": {"rank": self.rank, "world_size": self.workers}, "traceEvents": self.events}
+
+    def write(self, folder: Path) -> Path:
+        """Write the trace, named by its rank."""
+        path = folder / f"rank{self.rank}.json"
+        path.write_text(json.dumps(self.trace()))
+        return path
+
+
+def sent(kind: str, group: str, size: int, elements: int = 1000, purpose: str = "", **args: Any) -> dict[str, Any]:
+    """Return a collective's arguments; those beyond are named as `torch.profiler` does, with _ for spaces."""
+    more = {name.replace("_", " "): value for name, value in args.items()}
+    return {"Collective name": kind, "In msg nelems": elements, "dtype": "Float", "Group size": size,
+            "Process Group Name": group, "Process Group Description": purpose, **more}  # fmt: skip

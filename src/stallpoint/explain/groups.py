@@ -2,7 +2,8 @@
 
 A program may name the purpose of a group (Megatron's and DeviceMesh's names). Otherwise its collectives decide:
 pipelines send from rank to rank, experts and embeddings use all-to-alls, tensor parallelism sums activations, in the
-forward pass too. Gradients are summed in the backward pass and after it.
+forward pass too. Gradients are summed in the backward pass and after it. Context parallelism passes blocks around a
+which attention alone computes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.explain.iterations import Iterations
+from stallpoint.explain.started import Started
 from stallpoint.explain.trace_collectives import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -39,6 +41,10 @@ _WORDS = (
 _ACTIVATIONS = 0.1
 """Part of what a group sums from which on, in the forward pass, it is activations, and not a loss or statistics."""
 
+ATTENTION = re.compile(r"attention|attn|flash|fmha|sdpa", re.IGNORECASE)
+"""Names of kernels that compute attention."""
+_ALONE = 0.8
+"""Part of the computing between two exchanges from which on attention computes alone."""
 _GRADIENTS = 0.5
 """Part of the scattered gradients that a group all-reduces, from which on it does so with them, and not with a norm."""
 
@@ -73,14 +79,16 @@ class Groups:
     """Whether all replicas take part in a collective, [collectives]."""
 
 
-def groups(collectives: Collectives, found: Iterations, phases: Phases, workers: int) -> Groups:
+def groups(
+    collectives: Collectives, found: Iterations, phases: Phases, workers: int, started: Started
+) -> Groups:  # fmt: skip
     """Return the groups of one rank of `workers`."""
     of: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
     for index, (name, size) in enumerate(zip(collectives.group, collectives.group_size.tolist(), strict=True)):
         # Where no group has a name, those that exchange are not taken for those that reduce.
         of[name, size, not name and collectives.kind[index] in (SEND_RECEIVE, ALL_TO_ALL)].append(index)
     every = tuple(
-        _group(name, size, np.array(places), collectives, found, phases, workers)
+        _group(name, size, np.array(places), collectives, found, phases, workers, started)
         for (name, size, _), places in of.items()
     )
     data = [group for group in every if group.parallelism == DATA]
@@ -117,13 +125,13 @@ def _replicating(sharding: Group, data: list[Group], collectives: Collectives, w
 
 def _group(
     name: str, size: int, places: npt.NDArray[np.int64], collectives: Collectives, found: Iterations, phases: Phases,
-    workers: int,
+    workers: int, started: Started,
 ) -> Group:  # fmt: skip
     bytes_ = (
         np.maximum(collectives.bytes[places], 0) if (collectives.bytes[places] >= 0).any() else np.ones(len(places))
     )
     parallelism = _stated(collectives.purpose[places[0]]) or _shown(
-        places, bytes_, collectives, found, phases, size in (workers, -1)
+        places, bytes_, collectives, found, phases, size in (workers, -1), started
     )
     return Group(name, size, parallelism, places, float(bytes_.sum()))
 
@@ -135,9 +143,12 @@ def _stated(purpose: str) -> str:
 
 def _shown(
     places: npt.NDArray[np.int64], sizes: npt.NDArray[np.float64], collectives: Collectives, found: Iterations,
-    phases: Phases, of_all: bool,
+    phases: Phases, of_all: bool, started: Started,
 ) -> str:  # fmt: skip
     kinds = np.array([collectives.kind[index] for index in places])
+    exchanges = np.isin(kinds, (SEND_RECEIVE, ALL_TO_ALL)).all()
+    if exchanges and _around_attention(np.sort(collectives.index[places]), started):
+        return CONTEXT
     if (kinds == SEND_RECEIVE).all():
         # NCCL's kernel for it serves an all-to-all as well.
         return PIPELINE if collectives.requested[places].all() else UNTOLD
@@ -152,3 +163,11 @@ def _shown(
         return DATA if of_all else UNTOLD
     forward = sums & (collectives.start[places] < backward)
     return TENSOR if sizes[forward].sum() >= _ACTIVATIONS * sizes[sums].sum() else DATA
+
+
+def _around_attention(exchanges: npt.NDArray[np.int64], started: Started) -> bool:
+    """Return whether mostly attention alone computes between two exchanges: they pass on parts of sequences."""
+    seconds = np.where(started.computes, started.events.seconds, 0.0)
+    attention = np.where(started.events.called(ATTENTION), seconds, 0.0)
+    every, own = (np.diff(np.append(0.0, np.cumsum(of))[exchanges]) for of in (seconds, attention))
+    return bool(len(every) and np.median(own[every > 0] / every[every > 0]) >= _ALONE) if (every > 0).any() else False

@@ -56,7 +56,7 @@ class Rank:
         replays, *others = _replays(trace.events, found, started, (1.0, *hosts)) if trace.computing else [{}]
         parts = phases(trace.events, found, started, communicated, causes)
         workers = max(trace.world_size, int(communicated.group_size.max(initial=1)))
-        among = groups(communicated, found, parts, workers)
+        among = groups(communicated, found, parts, workers, started)
         return cls(trace, found, causes, started, communicated, replays, others, parts, workers, among)
 
     @property

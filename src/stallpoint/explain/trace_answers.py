@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from stallpoint.explain import other_worker_counts
 from stallpoint.explain.clocks import Clock, clocks, max_seconds, min_seconds
+from stallpoint.explain.context_ring import ring
 from stallpoint.explain.device_activity import shares
+from stallpoint.explain.expert_imbalance import imbalance
 from stallpoint.explain.group_times import group_times
 from stallpoint.explain.groups import DATA, Group
 from stallpoint.explain.iterations import CAUSES, MARKED, PERIODIC, blocked_by
@@ -74,7 +76,8 @@ def _transfers(
 class _OtherRanks:
     """Comparison of a rank with others of the same training."""
 
-    ranks: int
+    ranks: Sequence[Rank]
+    """All that are traced."""
     least: npt.NDArray[np.float64]
     """Durations as from `min_seconds`, [collectives]."""
     largest: npt.NDArray[np.float64]
@@ -96,7 +99,7 @@ def _other_ranks(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _Other
             each = zip(members, min_seconds(collectives), max_seconds(collectives), clocks(collectives), strict=True)
             for (index, trace, _), least, largest, clock in each:
                 absolute = Clock(clock.ahead + trace.began - zero, clock.spread)
-                found[index] = _OtherRanks(len(members), least, largest, absolute)
+                found[index] = _OtherRanks([rank for _, _, rank in members], least, largest, absolute)
     return found
 
 
@@ -113,8 +116,8 @@ def _of_trace(
         "file": trace.path.name, "rank": trace.rank, "world_size": rank.workers if rank else trace.world_size,
         "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "blocked_by": [],
         "never_idle": bool(rank and rank.other_hosts), "shares": of_device,
-        "collectives": [], "groups": [], "bubble": None, "clock": None, "waits": None, "predicted": None,
-        "missing_ranks": 0, "lacks": [], "notes": notes,
+        "collectives": [], "groups": [], "bubble": None, "ring": None, "imbalance": None, "clock": None, "waits": None,
+        "predicted": None, "missing_ranks": 0, "lacks": [], "notes": notes,
     }  # fmt: skip
     if rank is None:
         notes.append("no iterations were found: no ProfilerStep, no Optimizer.step, and nothing that is periodic")
@@ -128,8 +131,10 @@ def _of_trace(
         "iteration_seconds": float(np.median(found.seconds)),
         "collectives": _table(collectives, len(found.seconds)),
         "groups": [_group(rank, group, others.least if others else None) for group in rank.groups.groups],
-        "bubble": asdict(found_bubble) if (found_bubble := bubble(rank)) else None,
-        "missing_ranks": rank.workers - (others.ranks if others else 1),
+        "bubble": _as_dict(bubble(rank)),
+        "ring": _as_dict(ring(rank)),
+        "imbalance": _as_dict(imbalance(rank, others.ranks if others else ())),
+        "missing_ranks": rank.workers - (len(others.ranks) if others else 1),
     }
     if found.ahead:
         notes.append("the host runs ahead of the device, which it does not wait for: iterations are the device's")
@@ -137,9 +142,10 @@ def _of_trace(
         explained |= _waits(rank, others)
         if not explained["waits"]:
             notes.append("no collectives are the same on the ranks that are traced: clocks and waiting are not told")
-        if others.ranks < rank.workers:
+        if len(others.ranks) < rank.workers:
             notes.append(
-                f"{others.ranks} of {rank.workers} ranks are traced: what they wait for the others is taken for sending"
+                f"{len(others.ranks)} of {rank.workers} ranks are traced: what they wait for the others is taken for "
+                "sending"
             )
     if not trace.computing:
         return explained
@@ -154,7 +160,7 @@ def _of_trace(
     node = per_node or other_worker_counts.NODE
     try:
         known = other_worker_counts.learn(
-            rank, link, others.least if others else None, traced=others.ranks if others else 1, elsewhere=elsewhere
+            rank, link, others.least if others else None, traced=len(others.ranks) if others else 1, elsewhere=elsewhere
         )
         explained["predicted"] = other_worker_counts.predictions(known, batch, threshold, node)
         if other_worker_counts.reachable(known, node) != other_worker_counts.worker_counts(known.workers):
@@ -176,6 +182,10 @@ def _of_trace(
     if stay:
         notes.append(f"predictions leave these collectives as they were traced: {', '.join(sorted(stay))}")
     return explained
+
+
+def _as_dict(found: Any) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)
 
 
 def _group(rank: Rank, group: Group, least: npt.NDArray[np.float64] | None) -> dict[str, Any]:
@@ -352,7 +362,7 @@ def blocked(one: dict[str, Any]) -> Iterable[str]:
             f"{_ms(row['longest_seconds'])})"
             for row in rows
         )
-        yield f"Blocked is the host in {', '.join(calls)}."
+        yield f"The host is blocked in {', '.join(calls)}."
     if one["never_idle"]:
         yield "The device is never idle: the host is not the limit, and how long it needs itself is not told."
 
@@ -377,6 +387,29 @@ def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
             f"as many micro-batches of half the size an iteration takes {_ms(of['twice_as_many'])}, with twice as many "
             f"stages {_ms(of['twice_the_pipeline'])}."
         )
+    if of := one["ring"]:
+        low, high = of["twice_as_many"], of["twice_as_many_high"]
+        until = "" if high <= low * _TOLD else (
+            f", or {_ms(high)} if its exchanges get no shorter: blocks of one size do not tell their latency; a trace "
+            "of other sequences or ranks does"
+        )  # fmt: skip
+        yield (
+            f"Context: a ring of {of['ranks']} ranks exchanges {number(of['exchanges'])} blocks in {_ms(of['seconds'])}"
+            f", of which {_ms(of['exposed'])} are exposed. With twice as many ranks, the same sequences and links like "
+            f"those traced an iteration takes {_ms(low)}{until}."
+        )
+    if of := one["imbalance"]:
+        who = "" if of["all_traced"] else ", if all route as this one,"
+        cost = of["computing"] + of["exchanging"]
+        yield (
+            f"Experts: the busiest of {of['ranks']} ranks gets{who} {number(of['busiest'], 2)} times the mean of "
+            f"tokens, which costs {_ms(cost)} of an iteration: {_ms(of['computing'])} of computing, "
+            f"{_ms(of['exchanging'])} of exchanges."
+        )
+
+
+_TOLD = 1.02
+"""Ratio of two ends up to which one number is told."""
 
 
 def _times(group: dict[str, Any]) -> str:

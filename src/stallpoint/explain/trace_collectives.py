@@ -61,6 +61,12 @@ class Collectives:
     """Name of the process group; empty if unknown."""
     purpose: tuple[str, ...]
     """Purpose of the group by its program; empty if unknown."""
+    members: tuple[tuple[int, ...], ...]
+    """Ranks of the group; empty if unknown."""
+    sent: tuple[tuple[int, ...], ...]
+    """Values that an all-to-all sends to each rank; empty if they are equal, or unknown."""
+    received: tuple[tuple[int, ...], ...]
+    """Values that it receives from each rank."""
     ready: npt.NDArray[np.float64]
     """Earliest possible start, s: after its call, and after all computing that was started before."""
     start: npt.NDArray[np.float64]
@@ -108,6 +114,9 @@ def collectives(events: Events, started: Started, found: Iterations) -> Collecti
         group_size=np.array([one.group_size for one in payloads], np.int64),
         group=tuple(one.group for one in payloads),
         purpose=tuple(one.purpose for one in payloads),
+        members=tuple(_listed(one.members) for one in payloads),
+        sent=tuple(_listed(one.sent or more.sent) for one, (_, more) in zip(payloads, around, strict=True)),
+        received=tuple(_listed(one.received or more.received) for one, (_, more) in zip(payloads, around, strict=True)),
         ready=_ready(started)[index],
         start=own.start,
         seconds=own.seconds,
@@ -138,6 +147,11 @@ def _around(
 def _bytes(payloads: Message) -> int:
     size = VALUE_BYTES.get(payloads.dtype.lower().removeprefix("c10::"), UNKNOWN)
     return size * payloads.elements if size > 0 and payloads.elements >= 0 else UNKNOWN
+
+
+def _listed(text: str) -> tuple[int, ...]:
+    """Return the numbers of a list; none of one that the profiler cut."""
+    return () if "..." in text else tuple(map(int, re.findall(r"\d+", text)))
 
 
 def _kind(name: str) -> str:

@@ -34,6 +34,12 @@ class Message(NamedTuple):
     """Name of the process group."""
     purpose: str = ""
     """Purpose of the process group, in its program's words."""
+    members: str = ""
+    """Ranks of the process group, as a list in text."""
+    sent: str = ""
+    """Values that an all-to-all sends to each rank, as a list in text; empty if they are equal."""
+    received: str = ""
+    """Values that it receives from each rank."""
 
 
 NOTHING = Message()

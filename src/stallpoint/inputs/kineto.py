@@ -68,6 +68,9 @@ class _Args(msgspec.Struct, gc=False):
     dtype: str = ""
     group: str = msgspec.field(default="", name="Process Group Name")
     purpose: str = msgspec.field(default="", name="Process Group Description")
+    members: str = msgspec.field(default="", name="Process Group Ranks")
+    sent: str = msgspec.field(default="", name="In split size")
+    received: str = msgspec.field(default="", name="Out split size")
 
 
 class _ArgsWithInputs(_Args, gc=False):
@@ -310,7 +313,10 @@ def _add(columns: Columns, events: list[_Event]) -> int:
 
 
 def _message(args: _Args) -> Message:
-    return Message(args.collective, args.elements, args.group_size, args.dtype, args.group, args.purpose)
+    return Message(
+        args.collective, args.elements, args.group_size, args.dtype, args.group, args.purpose, args.members, args.sent,
+        args.received,
+    )  # fmt: skip
 
 
 def _sized(event: _EventWithInputs) -> _Args:

@@ -85,7 +85,7 @@ def test_a_call_that_blocks_the_host_is_named_and_is_not_the_starting_of_operato
     first = found["blocked_by"][0]
     assert (first["call"], first["calls"]) == (call, planted.iterations)
     assert first["seconds"] == first["longest_seconds"] == pytest.approx(seconds, rel=1e-6)
-    assert f"Blocked is the host in {call} (" in in_words([found])
+    assert f"The host is blocked in {call} (" in in_words([found])
 
 
 def test_calls_that_start_operators_do_not_block(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_traces import Events, sent
 
 from stallpoint.explain.rank import read_ranks
 from stallpoint.explain.trace_answers import explain, in_words
@@ -79,44 +80,28 @@ class Pipeline:
 
     def trace(self, stage: int, iterations: int = 3) -> dict[str, Any]:
         """Trace of a stage: its passes, and kernels that receive from when the stage is free."""
-        events: list[dict[str, Any]] = []
-        starts = self.starts()
-        long = self.seconds
-
-        def add(category: str, name: str, start: float, seconds: float, **args: Any) -> None:
-            events.append({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": args.get("stream", 2),
-                           "ts": 1e6 * start, "dur": 1e6 * seconds, "args": args})  # fmt: skip
-
-        def kernel(name: str, start: float, seconds: float, stream: int, early: float = 0.0, **args: Any) -> None:
-            correlation = len(events) + 1
-            add("cuda_runtime", "cudaLaunchKernel", start - early, 1e-7, correlation=correlation)
-            add("kernel", name, start, seconds, stream=stream, correlation=correlation, **args)
-
-        def group(kind: str, name: str, size: int) -> dict[str, Any]:
-            return {"Collective name": kind, "In msg nelems": 1000, "dtype": "Float", "Group size": size,
-                    "Process Group Name": name, "Process Group Description": name}  # fmt: skip
-
+        made, starts, long = Events(stage, 2 * self.stages), self.starts(), self.seconds
         for index in range(iterations):
             begin = 1.0 + index * long
-            add("user_annotation", f"ProfilerStep#{index}", begin, long)
             free = begin
             for one in self.order(stage):
                 start, seconds = begin + starts[one], self.lasts(one)
                 if any(other[1] != one[1] for other in self.needs(one)):
                     waits = max(0.0, start - free)
-                    kernel("ncclDevKernel_SendRecv(x)", free, waits, 21, 1e-6, **group("recv", "pp", self.stages))
+                    told = sent("recv", "pp", self.stages, purpose="pp")
+                    made.kernel("ncclDevKernel_SendRecv(x)", free, waits, 21, 1e-6, **told)
                 if one[0] == "B":
-                    add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", start, seconds / 2)
-                kernel("gemm", start, seconds - SUMMED, 7)
+                    made.backward(start, seconds / 2)
+                made.kernel("gemm", start, seconds - SUMMED)
                 free = start + seconds
                 # The host is ahead: it asks for sums and sends before the next pass begins.
-                early = seconds - SUMMED - 1e-6
-                kernel("ncclDevKernel_AllReduce(x)", free - SUMMED, SUMMED, 22, early, **group("allreduce", "tp", 2))
+                early, told = seconds - SUMMED - 1e-6, sent("allreduce", "tp", 2, purpose="tp")
+                made.kernel("ncclDevKernel_AllReduce(x)", free - SUMMED, SUMMED, 22, early, **told)
                 if 0 < one[1] < self.last or one[1] == (0 if one[0] == "F" else self.last):
-                    kernel("ncclDevKernel_SendRecv(x)", free, SENT, 23, 1e-6, **group("send", "pp", self.stages))
-            kernel("adam", begin + long - UPDATE, UPDATE, 7)
-            add("cuda_runtime", "cudaDeviceSynchronize", begin + long - UPDATE / 2, UPDATE / 2)
-        return {"distributedInfo": {"rank": stage, "world_size": 2 * self.stages}, "traceEvents": events}
+                    told = sent("send", "pp", self.stages, purpose="pp")
+                    made.kernel("ncclDevKernel_SendRecv(x)", free, SENT, 23, 1e-6, **told)
+            made.step(index, begin, long, UPDATE)
+        return made.trace()
 
     @property
     def seconds(self) -> float:

@@ -367,7 +367,7 @@ def rehearse(layouts: Layouts, seconds: Reals, ratio: float, size: int = SHORTLI
         rates = rates / np.array([rates[workers == count].max() for count in workers])
         errors.append(np.log(seconds[asked] / took))
         usable.append(rates >= USABLE)
-        return rates
+        return np.asarray(rates)
 
     for count in np.unique(layouts.workers):
         known, asked = layouts.workers <= count / ratio, np.flatnonzero(layouts.workers == count)
