@@ -23,7 +23,7 @@ from stallpoint.explain.rank import Rank
 from stallpoint.explain.trace_collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, ROUNDS, Collectives
 from stallpoint.inputs.all_reduce_logs import AllReduce
 from stallpoint.inputs.events import UNKNOWN
-from stallpoint.models.answers.stalling import Stall
+from stallpoint.models.base.stall import Stall
 from stallpoint.models.base.statistics import (
     REPLICATES,
     Ensemble,

@@ -36,7 +36,7 @@ from stallpoint.inputs.events import (
     rank_of,
 )
 from stallpoint.inputs.trace_files import HEAD, opened
-from stallpoint.storage.protobuf import Span, fields, integers, records, varint
+from stallpoint.records.protobuf import Span, fields, integers, records, varint
 
 _COLLECTIVES = {
     0: "AllReduce", 1: "Reduce", 2: "AllGather", 5: "Broadcast", 6: "AllToAll", 7: "ReduceScatter", 8: "ReduceScatter",

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from stallpoint.errors import InputError, Unavailable, Unreadable
+from stallpoint.records.protobuf import fields, integer, message
 from stallpoint.storage.images import EncodedImages
-from stallpoint.storage.protobuf import fields, integer, message
 from stallpoint.storage.samples import REPAIR, Entry, Made
 
 FILE = "data.mdb"

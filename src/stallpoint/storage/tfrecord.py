@@ -17,8 +17,8 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
+from stallpoint.records.protobuf import Buffer, Span, fields, integer, integers, message
 from stallpoint.storage.images import EncodedImages
-from stallpoint.storage.protobuf import Buffer, Span, fields, integer, integers, message
 from stallpoint.storage.samples import PART, Entry, Made
 from stallpoint.storage.shards import shards
 

@@ -24,9 +24,9 @@ from PIL import Image
 from stallpoint.errors import InputError, Unreadable
 from stallpoint.measure.training.pipeline import InputPipeline
 from stallpoint.networks.inputs import Images, Tokens
+from stallpoint.records.protobuf import fields, integer, message
 from stallpoint.storage import FORMATS, SampleSet, Storage
 from stallpoint.storage.generate import prepare
-from stallpoint.storage.protobuf import fields, integer, message
 from stallpoint.storage.synthetic import synthetic_images
 
 MADE = list(synthetic_images(5, seed=2))

@@ -19,9 +19,9 @@ from stallpoint.findings.conclusions.trust_findings import equal_presets, warnin
 from stallpoint.findings.finding import in_json, plain_json
 from stallpoint.models.answers.fits import UNKNOWN
 from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
-from stallpoint.models.answers.stalling import Stall
 from stallpoint.models.base.frames import records
 from stallpoint.models.base.measured import SERIES
+from stallpoint.models.base.stall import Stall
 from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
 from stallpoint.models.convergence.steps import TO_TARGET
 from stallpoint.models.terms.peaks import MEMORY_AXES

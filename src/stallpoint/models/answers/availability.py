@@ -20,8 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.stalling import Gains, Stall, doublings
+from stallpoint.models.answers.stalling import Gains, doublings
 from stallpoint.models.base.measured import SERIES
+from stallpoint.models.base.stall import Stall
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals, columns, columns_of, generator
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.records.tables import AVAILABILITY, AVAILABILITY_STALLING

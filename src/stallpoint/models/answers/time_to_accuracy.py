@@ -20,8 +20,9 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.stalling import Gains, Stall, doublings
+from stallpoint.models.answers.stalling import Gains, doublings
 from stallpoint.models.base.measured import SERIES, Measured, Point
+from stallpoint.models.base.stall import Stall
 from stallpoint.models.base.statistics import (
     Ensemble,
     Reals,
