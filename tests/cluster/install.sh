@@ -5,8 +5,9 @@ set -eu
 # util-linux: nsenter, unshare; procps: ps, for people; libpmix-dev: Slurm's PMIx plugin opens libpmix.so, and only
 # this package has the file of that name (libpmix2 has libpmix.so.2); slurmdbd, mariadb-server-core: the accounts and
 # their database (the package mariadb-server would start one for the whole system); glusterfs-server, glusterfs-client:
-# the storage node's volume, and how nodes mount it; dataset-fashion-mnist: training data.
-packages="slurm-wlm slurmdbd mariadb-server-core munge iproute2 util-linux procps libpmix-dev glusterfs-server glusterfs-client dataset-fashion-mnist"
+# the storage node's volume, and how nodes mount it; redis-server: a database with training data;
+# dataset-fashion-mnist: training data.
+packages="slurm-wlm slurmdbd mariadb-server-core munge iproute2 util-linux procps libpmix-dev glusterfs-server glusterfs-client redis-server dataset-fashion-mnist"
 
 missing=""
 for package in $packages; do

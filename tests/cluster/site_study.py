@@ -1,13 +1,14 @@
 """A study that holds every kind of job, storage and hardware of the test cluster, and a checkout for that site."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import little
 import yaml
 from checkout import Checkout
-from cluster import HOME
-from storage_node import VOLUME
+from cluster import HOME, Cluster
+from storage_node import DATABASE_PORT, VOLUME
 
 from stallpoint.strategies.presets import PRESETS
 
@@ -28,7 +29,7 @@ averaging, servers; and of those that train to a target."""
 LOCAL = HOME / "local"
 """Each node's own disk."""
 RAW = {"path": str(VOLUME / "images"), "format": "raw", "image_size": 64, "generate": 16}
-STORAGES = ["digits", "volume", "staged"]
+STORAGES = ["digits", "volume", "staged", "database"]
 NETWORKS = '''
 import time
 from pathlib import Path
@@ -70,6 +71,7 @@ STUDY: dict[str, Any] = {
         "digits": {"path": "digits", "format": "idx", "generate": 80},
         "volume": {**RAW, "shared_link": True},
         "staged": {**RAW, "stage": True, "stage_to": str(LOCAL)},
+        "database": {"path": "database/images", "format": "redis", "generate": 16, "shared_link": True},
     },
     "networks": {
         "small": {"build": "networks.py:small", "image_size": 28},
@@ -120,6 +122,10 @@ def new_checkout(folder: Path, **changes: Any) -> Checkout:
     """
     checkout = Checkout(folder, {**STUDY, **changes})
     (folder / "networks.py").write_text(NETWORKS)
+    server = Cluster.read(Path(__file__).with_name("storage.toml")).storage
+    assert server
+    (folder / "database").mkdir()
+    (folder / "database/redis.json").write_text(json.dumps({"url": f"redis://{server.address}:{DATABASE_PORT}"}))
     with (folder / "src/stallpoint/measure/constants.py").open("a") as constants:
         constants.write(little.source(little.QUICK))
     file = folder / "profiles/slurm/config.yaml"

@@ -1,4 +1,4 @@
-"""The storage node of the test cluster: a host that serves a GlusterFS volume, which every node mounts (FUSE).
+"""The storage node of the test cluster: a host with a GlusterFS volume, which nodes mount (FUSE), and a database.
 
 Its traffic passes the storage node's link and the nodes' own, on which gradients travel as well. The daemons' fixed
 places (`PRIVATE`) are folders of the cluster's own on this host alone, so a GlusterFS of the machine is left alone.
@@ -19,11 +19,12 @@ NAME = "storage"
 VOLUME = HOME / "volume"
 """Where the nodes have the volume; on this machine itself the folder is empty."""
 DATA = "data"  # what GlusterFS calls the volume
-PROGRAMS = ("glusterd", "gluster", "glusterfs", "mount.glusterfs")
+PROGRAMS = ("glusterd", "gluster", "glusterfs", "mount.glusterfs", "redis-server")
 PRIVATE = {"/run": "run", "/var/lib/glusterd": "glusterd", "/var/log/glusterfs": "log"}
 """Folders of GlusterFS's daemons and what takes their place, below the host's disk."""
 MANAGEMENT_PORT = 24007  # GlusterFS's own default
 BRICK = "glusterfsd"  # the program that serves the data
+DATABASE_PORT = 6379  # Redis' own default
 START_TIME, STOP_TIME = 300.0, 120.0  # s until the volume has to be served, and its processes gone
 
 OPTIONS = {
@@ -34,6 +35,7 @@ OPTIONS = {
     "network.ping-timeout": "5",
 }
 SERVE = """
+redis-server --bind $ADDRESS --port $PORT --protected-mode no --dir $DATABASE_FOLDER --appendonly yes &
 volume() { gluster --mode=script volume "$@"; }
 glusterd --log-level=WARNING
 until volume list; do sleep 0.1; done
@@ -53,10 +55,11 @@ def obstacle() -> str | None:
 
 
 def serve(host: Host) -> None:
-    """Start the daemons on a host that is connected, and the volume; one that was served before has what it had."""
+    """Start the daemons on a host that is connected, and the volume; each that was served before has what it had."""
     VOLUME.mkdir(exist_ok=True)
-    brick = host.disk / "brick"
-    brick.mkdir(parents=True, exist_ok=True)
+    brick, database = host.disk / "brick", host.disk / "database"
+    for folder in (brick, database):
+        folder.mkdir(parents=True, exist_ok=True)
     before = []
     for place, name in PRIVATE.items():
         own = LOGS / "glusterfs" if name == "log" else host.disk / name
@@ -67,6 +70,7 @@ def serve(host: Host) -> None:
     start(
         host, "sh", "-euc", f"exec >>{log} 2>&1\n{SERVE}", before=before,
         NAME=DATA, ADDRESS=host.address, BRICK_FOLDER=brick, OPTIONS=options,
+        PORT=DATABASE_PORT, DATABASE_FOLDER=database,
     )  # fmt: skip
     wait_until(lambda: is_served(host), START_TIME, f"the volume is not served; see {log} and {LOGS / 'glusterfs'}")
 
@@ -77,8 +81,8 @@ def stop(host: Host) -> None:
 
 
 def is_served(host: Host) -> bool:
-    """Whether the volume can be mounted."""
-    if not accepts_connections(host.address, MANAGEMENT_PORT):
+    """Whether the volume can be mounted and the database asked."""
+    if not all(accepts_connections(host.address, port) for port in (MANAGEMENT_PORT, DATABASE_PORT)):
         return False
     return any(_program(process) == BRICK for process in processes_in(host.namespace))
 

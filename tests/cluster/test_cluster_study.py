@@ -23,6 +23,7 @@ from stallpoint.records.tables import (
     SLURM_JOBS,
     STAGING,
     STALENESS,
+    STORAGE_PASSES,
     STORAGE_READS,
     VISITS,
     Table,
@@ -166,6 +167,10 @@ def test_every_kind_of_storage_is_read_and_trained_from_on_one_and_four_nodes(fi
     for which in (ITERATIONS, STORAGE_READS):
         rows = table(finished, which).query("hardware == 'cpu' and nodes != 2")
         assert rows.groupby("storage")["nodes"].unique().map(sorted).to_dict() == {name: [1, 4] for name in STORAGES}
+    passes = table(finished, STORAGE_PASSES).query("storage == 'database'")
+    assert set(zip(passes["filesystem"], passes["locality"], passes["origin"], strict=True)) == {
+        ("redis", "shared", "network")
+    }
 
 
 def test_each_node_staged_the_set_once_and_kept_no_copy(finished: Checkout, cluster: Cluster) -> None:

@@ -17,6 +17,7 @@ from stallpoint.storage.lmdb import LmdbImages
 from stallpoint.storage.mapped import MappedImages
 from stallpoint.storage.parquet_format import ParquetImages
 from stallpoint.storage.raw import RawImages
+from stallpoint.storage.redis import RedisImages
 from stallpoint.storage.samples import SampleSet
 from stallpoint.storage.sounds import SoundFiles
 from stallpoint.storage.tar import TarShards
@@ -36,6 +37,7 @@ FORMATS: dict[str, type[SampleSet]] = {
     "tfrecord": TfRecords,
     "raw": RawImages,
     "mapped": MappedImages,
+    "redis": RedisImages,
     "tokens": TokenSequences,
     "texts": TextFiles,
     "sounds": SoundFiles,

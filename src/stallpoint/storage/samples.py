@@ -95,6 +95,11 @@ class SampleSet(ABC):
     keep_open: ClassVar[bool] = True
     """Whether files stay open between reads: they hold many samples each."""
 
+    @property
+    def server(self) -> tuple[str, str] | None:
+        """Kind and address of the database server that holds the samples; None if files of the folder do."""
+        return None
+
     def __init__(self, path: Path) -> None:
         self.path = path
         index = kept_index(path) if self.in_folder else None

@@ -1,6 +1,7 @@
 """Formats as others write and read them, and what is said of files that are cut off, missing or of something else."""
 
 import io
+import json
 import os
 import threading
 import wave
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import redis
 import tfrecord
 import torch
 import webdataset
@@ -193,6 +195,35 @@ def test_a_shard_that_was_cut_off_between_two_images_is_named(tmp_path: Path) ->
     os.truncate(extent.path, extent.offset - 512)
     with pytest.raises(InputError, match="ends without the block of zeros"):
         prepare(storage, generate=None, seed=2)
+
+
+@pytest.mark.parametrize("name", ["redis"])
+def test_a_database_that_others_filled_lost_samples_and_went_away(redis_server: str, tmp_path: Path, name: str) -> None:
+    storage, folder = Storage("s", tmp_path / "set", name), tmp_path / "set"
+    folder.mkdir()
+    with pytest.raises(InputError, match=f"no images in {folder}"):
+        prepare(storage, generate=None, seed=0)
+    with redis.Redis.from_url(redis_server) as server:
+        for field, (data, label) in zip("cab", MADE, strict=False):
+            server.hset("theirs:images", field, data)
+            server.hset("theirs:labels", field, label)
+        (folder / "redis.json").write_text(json.dumps({"url": redis_server, "key": "theirs"}))
+        assert prepare(storage, generate=None, seed=0)["samples"] == 3
+        assert held(storage) == [MADE[1], MADE[2], MADE[0]]
+        server.hdel("theirs:images", "b")
+        with pytest.raises(InputError, match="field b: is not there any more"), closing(storage.open()) as stored:
+            stored.read(1)
+        with pytest.raises(InputError, match="field b has no image or no label"):
+            prepare(storage, generate=None, seed=0)
+        (folder / "redis.json").write_text('{"url": "redis://me:secret@127.0.0.1:1/0", "key": "theirs"}')
+        with closing(storage.open()) as stored:
+            assert stored.server == (name, "127.0.0.1:1")
+            with pytest.raises(Unreadable, match="cannot be read") as wrong:
+                stored.read(0)
+            assert "secret" not in str(wrong.value)
+        (folder / "redis.json").write_text('{"url": "nowhere"}')
+        with pytest.raises(InputError, match=r"redis.json: .* must specify .*redis://HOST:PORT"):
+            prepare(storage, generate=None, seed=0)
 
 
 @pytest.mark.parametrize("name", SHARDED)

@@ -86,7 +86,7 @@ class _Visit:
 
     def __init__(self, cell: StorageCell, world: World, keep: Recorder, node: MPI.Comm, stored: SampleSet) -> None:
         self._cell, self._world, self._keep, self._node, self._stored = cell, world, keep, node, stored
-        self._source = Source(stored.path)
+        self._source = Source(stored.path, server=stored.server)
         self._droppable = bool(node.allreduce(cell.drop_caches and os.access(DROP_CACHES, os.W_OK), MPI.LAND))
         self._parts = _parts(stored.samples, cell.samples, world.rank, world.size, cell.seed)
         memory = node_memory() if node.rank == 0 else 0

@@ -33,8 +33,9 @@ LOCAL = (
 SHARED = (
     "nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs",
     "glusterfs", "orangefs", "pvfs2", "afs", "wekafs", "gfs2", "ocfs2", "panfs", "fuse.sshfs", "fuse.juicefs",
+    "redis",
 )  # fmt: skip
-"""Types of file systems that nodes share."""
+"""Types of file systems and database servers that nodes share."""
 MEMORY = ("tmpfs", "ramfs")
 """Types of file systems whose files are only in the page cache."""
 NEARLY_ALL, LITTLE = 0.9, 0.1
@@ -68,11 +69,11 @@ class Counters:
 
 
 class Source:
-    """The file system below a path; `root` is where /proc and /sys are."""
+    """The file system below a path, or the database server (kind and address); `root` is where /proc and /sys are."""
 
-    def __init__(self, path: Path, root: Path = Path("/")) -> None:
+    def __init__(self, path: Path, root: Path = Path("/"), server: tuple[str, str] | None = None) -> None:
         self._root = root
-        self.mount_point, self._number, self.type, self.mounted = _mount_of(path, root)
+        self.mount_point, self._number, self.type, self.mounted = ("", "", *server) if server else _mount_of(path, root)
         self._device = _device(self._number, root)
         self._disks = set(_beneath(self._device, root)) if self._device else set()
 

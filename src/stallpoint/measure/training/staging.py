@@ -125,8 +125,10 @@ class Staging:
         begin = time.perf_counter()
         source = Path(cell.storage_path)
         stored = Storage(cell.storage, source, cell.storage_format).open()  # refuses a folder that is no such storage
-        samples = stored.samples
+        samples, server = stored.samples, stored.server
         stored.close()
+        if server:
+            raise CannotRun(f"storage {cell.storage}: {server[0]} {server[1]} holds its samples; staging copies files")
         if not source.is_dir():
             raise InputError(f"storage {cell.storage}: {source} is no folder, and folders are staged; name the folder")
         files = _files(source)

@@ -1,0 +1,148 @@
+"""Format ``redis``: images in a database server, of which Keuper & Pfreundt (2016, section IV) speak.
+
+Two hashes with the same fields hold encoded images and labels. The folder holds the address alone; a set that is made
+takes it from the nearest folder above that has one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from stallpoint.errors import InputError, Unavailable, Unreadable
+from stallpoint.storage.images import EncodedImages
+from stallpoint.storage.samples import PART, REPAIR, Entry, Made, Shape
+
+FILE = "redis.json"
+PATIENCE = 30
+"""Time after which a server that does not answer is given up, s."""
+
+
+class RedisImages(EncodedImages):
+    """Images in a Redis server; the files of its index are fields of its hashes."""
+
+    layout = (
+        f'{FILE}, {{"url": "redis://HOST:PORT", "key": KEY}}; hashes KEY:images and KEY:labels of equal fields'
+    )
+
+    @property
+    def server(self) -> tuple[str, str]:
+        """As `SampleSet.server`."""
+        return "redis", _address(self._database[0])
+
+    @cached_property
+    def _database(self) -> tuple[Any, str]:
+        return _server(self.path)
+
+    @classmethod
+    def scan(cls, path: Path) -> Iterator[Entry]:
+        """Yield all fields in their order."""
+        if not (path / FILE).exists():
+            return
+        client, key = _server(path)
+        with _answering(path, client):
+            labels = sorted(client.hgetall(f"{key}:labels").items())
+            for first in range(0, len(labels), PART):
+                part = labels[first : first + PART]
+                asked = client.pipeline(transaction=False)
+                for field, _ in part:
+                    asked.hstrlen(f"{key}:images", field)
+                for (field, label), size in zip(part, asked.execute(), strict=True):
+                    name = field.decode("latin-1")
+                    if not size or not label.isdigit():
+                        raise InputError(f"{path / FILE}: field {name} has no image or no label; expected {cls.layout}")
+                    yield Entry(name, 0, size, int(label))
+
+    def read(self, index: int) -> bytes:
+        """As `SampleSet.read`."""
+        client, key = self._database
+        with _answering(self.path, client, close=False):
+            found: bytes | None = client.hget(f"{key}:images", self._field(index).encode("latin-1"))
+        if found is None or len(found) != self.size(index):
+            raise Unavailable(f"{self.name(index)}: is not there any more, or of another size; {REPAIR}")
+        return found
+
+    def extent(self, index: int) -> None:
+        """None: a server tells of no files."""
+
+    def name(self, index: int) -> str:
+        """By its field."""
+        return f"{self.path / FILE}, field {self._field(index)}"
+
+    def files(self) -> list[Path]:
+        """Return the only file."""
+        return [self.path / FILE]
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database[0].close()
+
+    def _field(self, index: int) -> str:
+        return str(self._files[self._file[index]])
+
+    @classmethod
+    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+        """Take the server of the nearest folder above, and a new key."""
+        above = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
+        if above is None:
+            example = '{"url": "redis://HOST:PORT"}'
+            raise InputError(f"{path.parent / FILE}: missing; it names the server of sets made below it: {example}")
+        path.mkdir(parents=True)
+        (path / FILE).write_text(json.dumps({**_named(above), "key": uuid4().hex}))
+
+    @classmethod
+    def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
+        """Fields are the samples' numbers."""
+        client, key = _server(path)
+        with _answering(path, client):
+            writing = client.pipeline(transaction=False)
+            for number, (data, label) in enumerate(part, first):
+                writing.hset(f"{key}:images", f"{number:08d}", data).hset(f"{key}:labels", f"{number:08d}", label)
+            writing.execute()
+
+
+def _named(file: Path) -> dict[str, Any]:
+    """Return what a file says of a server."""
+    try:
+        named: dict[str, Any] = json.loads(file.read_text())
+        return {"key": "", **named, "url": str(named["url"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{file}: names no server ({error!r}); expected {RedisImages.layout}") from None
+
+
+def _server(path: Path) -> tuple[Any, str]:
+    """Return a client, which connects when it is first asked, and the key."""
+    try:
+        import redis
+    except ImportError:
+        raise InputError("format redis needs its client: pip install 'stallpoint[redis]'") from None
+    named = _named(path / FILE)
+    try:
+        return redis.Redis.from_url(named["url"], socket_timeout=PATIENCE), str(named["key"])
+    except ValueError as error:
+        raise InputError(f"{path / FILE}: {error}; expected {RedisImages.layout}") from None
+
+
+def _address(client: Any) -> str:
+    """Return ``HOST:PORT``, or the path of a socket; neither name nor password of a user."""
+    at = client.get_connection_kwargs()
+    return f"{at['host']}:{at.get('port', 6379)}" if "host" in at else str(at.get("path", ""))
+
+
+@contextmanager
+def _answering(path: Path, client: Any, *, close: bool = True) -> Iterator[None]:
+    """Raise `Unreadable` where the server does not answer."""
+    import redis
+
+    try:
+        yield
+    except redis.RedisError as error:
+        raise Unreadable(f"{path / FILE}: {_address(client)} cannot be read or written ({error}); {REPAIR}") from error
+    finally:
+        if close:
+            client.close()
