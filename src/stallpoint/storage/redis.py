@@ -26,9 +26,7 @@ PATIENCE = 30
 class RedisImages(EncodedImages):
     """Images in a Redis server; the files of its index are fields of its hashes."""
 
-    layout = (
-        f'{FILE}, {{"url": "redis://HOST:PORT", "key": KEY}}; hashes KEY:images and KEY:labels of equal fields'
-    )
+    layout = f'{FILE}, {{"url": "redis://HOST:PORT", "key": KEY}}; hashes KEY:images and KEY:labels of equal fields'
 
     @property
     def server(self) -> tuple[str, str]:

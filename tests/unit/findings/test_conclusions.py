@@ -303,6 +303,11 @@ def test_what_storages_answer_stands_in_details_with_a_table_each(conclusions: d
     decoded = [row[1] for row in found["Operations on storages"].rows if row[2].startswith("decode")]
     assert set(decoded) <= {"4 nodes of cpu"}
 
+    at_25_mb = {**conclusions["storages"][0], "bytes_per_second": {"value": 25e6, "low": 20e6, "high": 30e6}}
+    rows = [{**at_25_mb, "origin": origin} for origin in ("network", "page cache")]
+    large, cached = next(answered({**conclusions, "storages": rows})).rows
+    assert (large[-1], cached[-1]) == ("100 (83–125)", "–"), "150 GB at 25 MB/s take 100 minutes"
+
 
 def test_external_tables_are_told_at_the_most_workers_of_each_series() -> None:
     rows = [
