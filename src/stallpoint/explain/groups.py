@@ -2,8 +2,8 @@
 
 A program may name the purpose of a group (Megatron's and DeviceMesh's names). Otherwise its collectives decide:
 pipelines send from rank to rank, experts and embeddings use all-to-alls, tensor parallelism sums activations, in the
-forward pass too. Gradients are summed in the backward pass and after it. Context parallelism passes blocks around a
-which attention alone computes.
+forward pass too. Gradients are summed in the backward pass and after it. Context parallelism passes on
+blocks between which attention alone computes.
 """
 
 from __future__ import annotations
