@@ -240,6 +240,7 @@ def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
         threshold=options.threshold,
         per_node=options.workers_per_node,
     )
+    yield from _of_ranks(explained)
     for one in explained:
         subject = f"{one['file']}: rank {one['rank']} of {one['world_size']}"
         if not one["iterations"]:
@@ -270,6 +271,23 @@ def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
             ask=tuple(one["lacks"][:2]),
             notes=tuple(text for text in others if not text.startswith("Weak")),
         )
+
+
+def _of_ranks(explained: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+    """Yield what several ranks show together: which comes last, and what the slowest cost."""
+    from stallpoint.explain.slowest_ranks import STRAGGLING
+    from stallpoint.explain.trace_answers import across
+
+    if words := list(across(explained)):
+        slow = next((one["stragglers"] for one in explained if one["stragglers"]), None)
+        causes: tuple[Cause, ...] = ()
+        if slow and slow["slowdown"] >= STRAGGLING:
+            lost = round(1 - 1 / slow["slowdown"], 3)
+            causes = (Cause(slow["cause"] or "ranks", "others wait for the slowest ranks", lost),)
+        yield Finding(
+            "trace", f"{len(explained)} ranks", words[-1].rstrip("."), causes=causes, evidence="traced",
+            notes=tuple(words[:-1]), points=tuple(slow["cells"]) if slow else (),
+        )  # fmt: skip
 
 
 def _words(name: str) -> str:

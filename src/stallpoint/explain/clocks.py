@@ -35,12 +35,13 @@ def shared(ranks: Sequence[Collectives]) -> list[npt.NDArray[np.int64]]:
     """Return a number for each collective of each rank, equal on all ranks that took part; -1 if no other rank has it.
 
     A group's collectives of an iteration start on all of its ranks in the same order. If a rank's profiler lost some,
-    the other ranks are still matched with each other.
+    the other ranks are still matched with each other. What one rank sends to another is no such collective.
     """
     numbers = [np.full(len(collectives), -1) for collectives in ranks]
     rows: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
     for rank, collectives in enumerate(ranks):
-        for index in np.argsort(collectives.index, kind="stable").tolist():
+        sends = np.array([kind == SEND_RECEIVE for kind in collectives.kind], np.bool_) & collectives.requested
+        for index in np.flatnonzero(~sends)[np.argsort(collectives.index[~sends], kind="stable")].tolist():
             rows[int(collectives.iteration[index]), collectives.group[index]].setdefault(rank, []).append(index)
     count = 0
     for of_rank in rows.values():

@@ -85,7 +85,8 @@ def shares(events: Events) -> Mapping[str, float] | None:
     busy, compute, communicated = length(device.busy), length(computing), length(communicating)
     parts = {"idle": total - busy, "compute": compute, "non_compute": busy - compute}
     overlap = 100 * length(both(communicating, computing)) / communicated if communicated else 0.0
-    return {name: 100 * seconds / total if total else 0.0 for name, seconds in parts.items()} | {"overlap": overlap}
+    percent = {name: 100 * seconds / total if total else 0.0 for name, seconds in parts.items()}
+    return {name: round(value, 9) for name, value in (percent | {"overlap": overlap}).items()}
 
 
 def last_step(events: Events) -> float:

@@ -20,6 +20,8 @@ from stallpoint.explain.groups import DATA, Group
 from stallpoint.explain.iterations import CAUSES, MARKED, PERIODIC, blocked_by
 from stallpoint.explain.pipeline_bubble import bubble
 from stallpoint.explain.rank import Rank
+from stallpoint.explain.slowest_ranks import DATA as LOADING
+from stallpoint.explain.slowest_ranks import LAST_STAGE, SEQUENCES, STRAGGLING, WORKER, stragglers
 from stallpoint.explain.trace_collectives import ROUNDS, Collectives
 from stallpoint.inputs.all_reduce_logs import AllReduce
 from stallpoint.inputs.events import Trace
@@ -50,7 +52,7 @@ def explain(
     links = {size: other_worker_counts.link_of(log, size) for size in sizes} if log else {}
     others = _other_ranks(ranks)
     transfers = _transfers(ranks, others)
-    return [
+    explained = [
         _of_trace(
             trace, rank, others.get(index), links.get(rank.groups.replicas) if rank else None,
             [of for count, of in transfers.items() if rank and count != rank.groups.replicas],
@@ -58,6 +60,10 @@ def explain(
         )
         for index, (trace, rank) in enumerate(ranks)
     ]  # fmt: skip
+    for members in _trainings(ranks):
+        found = stragglers([trace.rank for _, trace, _ in members], [rank for _, _, rank in members])
+        explained[members[0][0]]["stragglers"] = found and {**asdict(found), "slowdown": found.slowdown}
+    return explained
 
 
 def _transfers(
@@ -84,15 +90,19 @@ class _OtherRanks:
     clock: Clock
 
 
-def _other_ranks(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _OtherRanks]:
-    """Return comparisons by index, for trainings with several ranks; ranks with equal worker counts are of one
-    training."""
+def _trainings(ranks: Sequence[tuple[Trace, Rank | None]]) -> Iterable[list[tuple[int, Trace, Rank]]]:
+    """Return the ranks of each training, with their indices: those with equal worker counts."""
     by_workers: dict[int, list[tuple[int, Trace, Rank]]] = defaultdict(list)
     for index, (trace, rank) in enumerate(ranks):
         if rank:
             by_workers[rank.workers].append((index, trace, rank))
+    return by_workers.values()
+
+
+def _other_ranks(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _OtherRanks]:
+    """Return comparisons by index, for trainings with several ranks."""
     found = {}
-    for members in by_workers.values():
+    for members in _trainings(ranks):
         collectives = [rank.collectives for _, _, rank in members]
         if len(members) > 1:
             zero = members[0][1].began
@@ -117,7 +127,7 @@ def _of_trace(
         "iterations": 0, "iteration_seconds": None, "replayed_seconds": None, "seconds": None, "blocked_by": [],
         "never_idle": bool(rank and rank.other_hosts), "shares": of_device,
         "collectives": [], "groups": [], "bubble": None, "ring": None, "imbalance": None, "clock": None, "waits": None,
-        "predicted": None, "missing_ranks": 0, "lacks": [], "notes": notes,
+        "predicted": None, "stragglers": None, "missing_ranks": 0, "lacks": [], "notes": notes,
     }  # fmt: skip
     if rank is None:
         notes.append("no iterations were found: no ProfilerStep, no Optimizer.step, and nothing that is periodic")
@@ -262,7 +272,9 @@ def in_words(explained: Iterable[dict[str, Any]]) -> str:
 def across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
     """Yield for each worker count which rank arrives last, and how much of communication is waiting for others."""
     for size in dict.fromkeys(one["world_size"] for one in explained):
-        yield from _across([one for one in explained if one["world_size"] == size])
+        some = [one for one in explained if one["world_size"] == size]
+        yield from _across(some)
+        yield from (_straggling(one["stragglers"], len(some)) for one in some if one["stragglers"])
 
 
 def _across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
@@ -279,6 +291,23 @@ def _across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
         f"{number(100 * last['waits']['last'], 2)} % of the collectives in which any rank waits; of communication "
         f"{number(100 * waiting, 2)} % is waiting for other ranks."
     )
+
+
+def _straggling(of: dict[str, Any], ranks: int) -> str:
+    """Return in words what uneven ranks cost, and why."""
+    slow = f"{number(of['slowdown'])} times as long as with even ones, exposed communication apart"
+    if of["slowdown"] < STRAGGLING:
+        return f"No rank straggles: with these {ranks} an iteration takes {slow}."
+    shares = {name: f"{number(100 * share, 2)} %" for name, share in of["shares"].items()}
+    words = {
+        LOADING: "waiting for mini-batches", LAST_STAGE: "the last stage", SEQUENCES: "sequences of uneven length",
+        WORKER: f"rank {', '.join(map(str, of['slowest'][:3]))}",
+    }  # fmt: skip
+    first = f"{words.get(of['cause'], of['cause'])} alone would save {shares.pop(of['cause'])}" if of["cause"] else (
+        "no cause alone would save half"
+    )  # fmt: skip
+    others = ", ".join(f"{words.get(name, name)}: {share}" for name, share in shares.items())
+    return f"With these {ranks} ranks an iteration takes {slow}. Mending {first} of that ({others})."
 
 
 def _blocks(one: dict[str, Any]) -> Iterable[str]:

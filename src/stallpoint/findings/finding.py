@@ -59,8 +59,8 @@ class Finding:
     """What readers see before the words, where one is needed: ``beyond 4 nodes``."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Network, hardware and storage that it belongs to, for pages that filter by them."""
-    points: tuple[Mapping[str, float | None], ...] = field(default=(), repr=False)
-    """``workers, rate, predicted, low, high`` for a chart."""
+    points: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    """``workers, rate, predicted, low, high`` for a chart; of several ranks' traces the cells of `Stragglers`."""
 
     @property
     def estimate(self) -> str:

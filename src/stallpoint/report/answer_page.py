@@ -9,7 +9,7 @@ import pandas as pd
 
 from stallpoint.explain.answering import Explanation
 from stallpoint.findings.finding import Finding
-from stallpoint.report.charts import axes, shapes
+from stallpoint.report.charts import axes, rank_chart, shapes
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import page
 
@@ -26,7 +26,9 @@ def _parts(found: Explanation) -> Iterator[str | Spec]:
         (_, headline), *rest = answer.parts
         yield f"<h2>{escape(headline)}</h2>"
         yield "".join(f"<p><span class='soft'>{escape(label)}</span> {escape(text)}</p>" for label, text in rest)
-        if len(answer.points) > 1:
+        if answer.points and "longer" in answer.points[0]:
+            yield rank_chart.draw(answer.points)
+        elif len(answer.points) > 1:
             yield _curve(answer)
     read = "".join(f"<li>{escape(one.file)}: {escape(', '.join(one.recognised))}</li>" for one in found.inputs)
     yield f"<h2>Files</h2><ul>{read}</ul>"

@@ -14,7 +14,7 @@ from stallpoint.explain.iterations import CAUSES, middle
 from stallpoint.explain.rank import Rank
 from stallpoint.explain.trace_answers import WORDS, across, basis, cause, link, sentences
 from stallpoint.inputs.events import Trace
-from stallpoint.report.charts import axes, marks, shapes, theme
+from stallpoint.report.charts import axes, marks, rank_chart, shapes, theme
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import grid, page
 from stallpoint.text import number
@@ -44,6 +44,7 @@ def to_html(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[s
 
 def _parts(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[str, Any]]) -> Iterator[str | Spec]:
     yield "".join(f"<p>{escape(sentence)}</p>" for sentence in across(reports))
+    yield from (rank_chart.draw(one["stragglers"]["cells"]) for one in reports if one["stragglers"])
     if sum(one["seconds"] is not None for one in reports) > 1:
         yield _ranks(reports)
     if len(reports) > 1:
