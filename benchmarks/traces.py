@@ -20,6 +20,7 @@ from paired import Figure, Timing, figure, of, report, rounds
 
 PEER = """
 import os, shutil, sys, json
+os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"  # times as traced, not rounded inwards to whole microseconds
 from hta.trace_analysis import TraceAnalysis
 file, folder = sys.argv[1], sys.argv[2]
 os.makedirs(folder, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,7 @@ def _bytes(payloads: Message) -> int:
     return size * payloads.elements if size > 0 and payloads.elements >= 0 else UNKNOWN
 
 
+@lru_cache(4096)
 def _listed(text: str) -> tuple[int, ...]:
     """Return the numbers of a list; none of one that the profiler cut."""
     return () if "..." in text else tuple(map(int, re.findall(r"\d+", text)))
