@@ -99,7 +99,9 @@ def lacking(rank: Rank) -> Iterator[str]:
             "with record_shapes=True; for Gloo that alone)"
         )
     if any(group.parallelism in (EXCHANGE, EXPERT) and group.size == UNKNOWN for group in rank.groups.groups):
-        yield "all workers exchange with all, and how long that takes among others no trace says"
+        yield (
+            "all workers exchange with all, and it does not say among how many; a trace of PyTorch 2.2 or newer does"
+        )
     counts = np.bincount(collectives.iteration[reduced], minlength=count)[list(rank.replays)]
     if reduced.any() and not np.bincount(counts).argmax():
         yield "most iterations send nothing"

@@ -274,7 +274,8 @@ def across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
     for size in dict.fromkeys(one["world_size"] for one in explained):
         some = [one for one in explained if one["world_size"] == size]
         yield from _across(some)
-        yield from (_straggling(one["stragglers"], len(some)) for one in some if one["stragglers"])
+        ranks = f"{len(some)} ranks" if len(some) >= size else f"{len(some)} of {size} ranks"
+        yield from (_straggling(one["stragglers"], ranks) for one in some if one["stragglers"])
 
 
 def _across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
@@ -293,11 +294,11 @@ def _across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
     )
 
 
-def _straggling(of: dict[str, Any], ranks: int) -> str:
+def _straggling(of: dict[str, Any], ranks: str) -> str:
     """Return in words what uneven ranks cost, and why."""
     slow = f"{number(of['slowdown'])} times as long as with even ones, exposed communication apart"
     if of["slowdown"] < STRAGGLING:
-        return f"No rank straggles: with these {ranks} an iteration takes {slow}."
+        return f"None of these {ranks} straggles: an iteration takes {slow}."
     shares = {name: f"{number(100 * share, 2)} %" for name, share in of["shares"].items()}
     words = {
         LOADING: "waiting for mini-batches", LAST_STAGE: "the last stage", SEQUENCES: "sequences of uneven length",
@@ -307,7 +308,7 @@ def _straggling(of: dict[str, Any], ranks: int) -> str:
         "no cause alone would save half"
     )  # fmt: skip
     others = ", ".join(f"{words.get(name, name)}: {share}" for name, share in shares.items())
-    return f"With these {ranks} ranks an iteration takes {slow}. Mending {first} of that ({others})."
+    return f"With these {ranks} an iteration takes {slow}. Mending {first} of that ({others})."
 
 
 def _blocks(one: dict[str, Any]) -> Iterable[str]:

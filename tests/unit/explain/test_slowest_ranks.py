@@ -111,4 +111,5 @@ def test_a_slow_last_stage_is_told_from_another_one(slow: dict[int, float], caus
 def test_even_ranks_do_not_straggle(tmp_path: Path) -> None:
     files = written(tmp_path, EVEN)
     assert told(files)["slowdown"] == pytest.approx(1.0)
-    assert "No rank straggles" in in_words(explain(read_ranks(files)))
+    assert "None of these 8 ranks straggles" in in_words(explain(read_ranks(files)))
+    assert "None of these 2 of 8 ranks straggles" in in_words(explain(read_ranks(files[:2])))
