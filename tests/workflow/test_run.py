@@ -23,7 +23,7 @@ from stallpoint.records.tables import (
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.exhibits import PAPERS
 
-LAST = {"paper": 2, "report_page": 1, "slides": 1, "all": 1}
+LAST = {"paper": len(PAPERS), "report_page": 1, "slides": 1, "all": 1}
 DRAWN = {"draw": 1, "chart": len(CHARTS)}
 DERIVED = {
     "collect": 1, "compare_published": 1, "fit": 1, "extrapolate": 1, "typeset": 1, "conclude": 1, **DRAWN, **LAST

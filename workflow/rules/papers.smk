@@ -38,7 +38,7 @@ rule paper:
         "../../scripts/papers.py"
 
 
-# Both papers: `snakemake papers`.
+# All papers: `snakemake papers`.
 rule papers:
     input:
         expand(rules.paper.output.folder, publication=PUBLICATIONS),

@@ -24,7 +24,7 @@ TIME_TO_ACCURACY = ("goyal-2017", "shallue-2019", "mccandlish-2018", "fernandez-
             ("shi-2018", "shi-2018", ("shi-2018",)),
             ("time-to-accuracy", "", TIME_TO_ACCURACY),
             ("keuper-2016", "keuper-2016", ("keuper-2016",)),
-            ("guide", "", ("survey",)),
+            ("guide", "guide", ("survey",)),
         ]
     ),
 )

@@ -27,12 +27,13 @@ from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.exhibits import PAPERS, Exhibit, Made, Material, Missing
 from stallpoint.report.exhibits.job_graph_exhibit import numbered
 from stallpoint.report.exhibits.make import make, published
+from stallpoint.report.exhibits.study_material import GUIDE_NETWORKS
 from stallpoint.report.sections.papers_section import papers_section
 from stallpoint.report.typeset import Typeset
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = published(ROOT / "resources/published" / file for paper in PAPERS.values() for file in paper.files)
-KEUPER, SHI = PAPERS["keuper-2016"], PAPERS["shi-2018"]
+KEUPER, SHI, GUIDE = PAPERS["keuper-2016"], PAPERS["shi-2018"], PAPERS["guide"]
 EVERY = [(paper.name, exhibit.name) for paper in PAPERS.values() for exhibit in paper.exhibits]
 
 
@@ -87,6 +88,7 @@ def test_every_exhibit_that_the_papers_have_is_there() -> None:
     assert [e.number for e in SHI.exhibits] == [
         *(f"Table {n}" for n in ("I", "II", "III", "IV", "V", "VI")), *(f"Fig. {n}" for n in range(1, 5))
     ]  # fmt: skip
+    assert [e.number for e in GUIDE.exhibits] == ["Fig. 1"]
     assert all(exhibit.maker for exhibit in KEUPER.exhibits)
 
 
@@ -275,6 +277,24 @@ def test_weak_scaling_over_machines_and_its_prediction(material: Material) -> No
         theirs = predictions[predictions["measured_speedup"].notna()].set_index("ranks")[f"{basis}_speedup"]
         assert known.sort_index().to_dict() == pytest.approx(theirs.sort_index().to_dict(), rel=1e-4)
     assert "theirs 9.4 %" in of(SHI, "fig-04").make(material).shown
+
+
+@pytest.mark.parametrize(("network", "missing"), [("resnet101", ["inception-v3"]), ("alexnet", [*GUIDE_NETWORKS])])
+def test_the_rate_of_many_workers_stands_below_that_of_one_times_their_number(
+    network: str, missing: list[str], material: Material
+) -> None:
+    predictions = material.tables["predictions"]
+    predictions = predictions.replace({"network": {"alexnet": network}}).query("sync == 'wfbp'")
+    made = of(GUIDE, "fig-01").make(Material({**material.tables, "predictions": predictions}, PUBLISHED))
+    assert [text.rpartition(" ")[2] for text in made.missing] == missing
+    _, rows = drawn(made)
+    rows = rows[rows["panel"].str.startswith(f"{network} ")]
+    measured, ideal = (rows[rows["basis"] == basis].set_index("ranks")["value"] for basis in ("measured", "ideal"))
+    theirs = predictions.query("network == @network and scaling == 'weak'").dropna(subset="measured_iteration")
+    rates = (theirs["global_batch"] / theirs["measured_iteration"]).set_axis(theirs["ranks"])
+    assert measured.sort_index().to_dict() == pytest.approx(rates.sort_index().to_dict(), rel=1e-4)
+    assert ideal.to_dict() == pytest.approx({ranks: ranks * rates[1] for ranks in measured.index}, rel=1e-4)
+    assert (measured.drop(1) < ideal[measured.drop(1).index]).all()
 
 
 def test_the_dag_of_three_layers_on_four_gpus(nothing: Material) -> None:

@@ -277,4 +277,17 @@ SHI = Paper(
     {"alexnet-no-lrn": "alexnet"},
 )  # fmt: skip
 
-PAPERS: dict[str, Paper] = {paper.name: paper for paper in (KEUPER, SHI)}
+GUIDE = Paper(
+    "guide",
+    "An introductory guide on distributed training of neural networks",
+    ("guide-exhibits.yaml",),
+    (
+        Exhibit(
+            "Fig. 1", "fig-01", "Throughput over workers, and the ideal", "scaling.ideal", ("predictions",),
+            "A panel for each network and hardware. The ideal (grey) is the rate on the fewest workers in proportion. "
+            "Where neither Inception-v3 nor ResNet-101 was trained, the networks that were stand in their place.",
+        ),
+    ),
+)  # fmt: skip
+
+PAPERS: dict[str, Paper] = {paper.name: paper for paper in (KEUPER, SHI, GUIDE)}

@@ -1,4 +1,4 @@
-"""Speedup against nodes or workers (Keuper & Pfreundt, Fig. 1; Shi et al., Figs. 2 to 4)."""
+"""Scaling over nodes or workers (Keuper & Pfreundt, Fig. 1; Shi et al., Figs. 2 to 4; the guide's only figure)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from stallpoint.report.charts.shapes import Line
 from stallpoint.report.exhibits import Made, Material, Missing
 from stallpoint.report.exhibits.study_material import (
     BY_NODES,
+    GUIDE_NETWORKS,
     KEUPER_NETWORKS,
     SHI_NETWORKS,
     lacking,
@@ -21,6 +22,7 @@ from stallpoint.report.exhibits.study_material import (
     statements,
     with_published,
 )
+from stallpoint.strategies.presets import NONE
 
 FILE = "shi-2018-exhibits"
 STRONG, WEAK = "train cells with scaling: strong", "train cells with scaling: weak"
@@ -74,6 +76,28 @@ def predicted(material: Material) -> Made:
         lacking(curves, SHI_NETWORKS, cells),
         _errors(known, material),
     )
+
+
+def ideal(material: Material) -> Made:
+    """Return the guide's figure: measured throughput by weak scaling, and that of the fewest workers in proportion."""
+    cells = f"{WEAK} on several nodes"
+    trained = set(material.tables["predictions"]["network"])
+    networks = trained & {*GUIDE_NETWORKS} or trained or GUIDE_NETWORKS
+    frame = rows(material, "predictions", networks, cells, keep={"scaling": "weak"})
+    ends = {"": "", "_low": "_high", "_high": "_low"}  # the longest iterations have the lowest rate
+    rates = {f"rate{end}": frame["global_batch"] / frame[f"measured_iteration{of}"] for end, of in ends.items()}
+    frame = frame.assign(**rates)[frame["sync"] != NONE]
+    curves = _with_several(estimate(frame, "rate").assign(basis="measured"))
+    if curves.empty:
+        raise Missing(f"no {cells} of {' or '.join(GUIDE_NETWORKS)}")
+    curves = arrange(curves)
+    line = marks.ideal_rows(curves, "ranks")
+    fewest = curves[curves["ranks"] == curves.groupby("panel")["ranks"].transform("min")]
+    line["value"] *= line["panel"].map(fewest.groupby("panel")["value"].mean())
+    y = axes.log10_y([*axes.reach(curves), *line["value"]], "throughput [samples/s]")
+    tips = {"series": "series", "ranks": "workers", "shown": "samples/s (90 % interval)"}
+    chart = shapes.curves(pd.concat([curves, line]), axes.ranks_x(curves), y, tips, LINES[:1])
+    return Made(chart, lacking(curves, GUIDE_NETWORKS, cells))
 
 
 def _errors(frame: pd.DataFrame, material: Material) -> str:

@@ -15,6 +15,7 @@ from stallpoint.report.exhibits import Material, Missing
 
 KEUPER_NETWORKS = ("alexnet", "googlenet")
 SHI_NETWORKS = ("alexnet", "googlenet", "resnet50")
+GUIDE_NETWORKS = ("inception-v3", "resnet101")
 KEUPER_SAYS = "keuper-2016-exhibits"
 """File with Keuper & Pfreundt's statements on their exhibits."""
 BY_NODES, BY_BATCH = ("nodes", "nodes", "nodes"), ("batch", "worker_batch", axes.BATCH)
