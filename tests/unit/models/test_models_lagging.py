@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from stallpoint.models.base.lagging import lagging, waited_for
-from stallpoint.models.base.measured import POINT, TIMES, measured, over_ranks, separately
+from stallpoint.models.base.measured import POINT, TIMES, measured, over_ranks, with_mean_communication
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms.observed import BucketTimes
 
@@ -82,13 +82,13 @@ def test_the_worker_of_a_server_s_process_does_not_stand_for_those_that_send_all
     rows, layers = tables(own)
     rows = rows.assign(sync="asynchronous", iteration_time=(own + sent).ravel(), **times)
     for syncs, communication in (({"asynchronous"}, 0.03), ({"gossip"}, 0.0)):
-        (point,) = measured(over_ranks(separately(rows, syncs), layers), seed=0)
+        (point,) = measured(over_ranks(with_mean_communication(rows, syncs), layers), seed=0)
         assert point.parts.exposed_communication[0] == pytest.approx(communication)
         assert point.parts.straggling[0] == pytest.approx(0.03 - communication)
 
 
-@pytest.mark.parametrize(("separate", "took"), [(True, 0.03), (False, 0.0)])
-def test_a_message_to_servers_is_calibrated_by_all_workers(separate: bool, took: float) -> None:
+@pytest.mark.parametrize(("averaged", "took"), [(True, 0.03), (False, 0.0)])
+def test_a_message_to_servers_is_calibrated_by_all_workers(averaged: bool, took: float) -> None:
     """The one in the server's process sends none of it; a message to all ranks is that of the last to arrive."""
     rows, _ = tables(computing(4, [], 0.0))
     rows = rows.assign(sync="asynchronous", communication=np.where(rows["rank"] == 0, 0.0, 0.04))
@@ -96,7 +96,7 @@ def test_a_message_to_servers_is_calibrated_by_all_workers(separate: bool, took:
         layer_index=0, bucket=0, all_reduce_start=COMPUTING, all_reduce_end=COMPUTING + rows["communication"],
         gather_start=np.nan, gather_end=np.nan,
     )  # fmt: skip
-    messages = BucketTimes(separately(rows, {"asynchronous"}), separately=separate)
+    messages = BucketTimes(with_mean_communication(rows, {"asynchronous"}), averaged=averaged)
     messages.add(of_layers)
     sending = messages.sending()
     assert sending is not None

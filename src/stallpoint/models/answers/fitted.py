@@ -25,8 +25,8 @@ from stallpoint.models.base.measured import (
     over_ranks,
     point_key,
     presets,
-    separately,
     trained,
+    with_mean_communication,
 )
 from stallpoint.models.base.statistics import Ensemble, groups
 from stallpoint.models.convergence import noise_scale, steps
@@ -332,7 +332,7 @@ def _part(
 
     known = reduced_cells(good, layers(), at_servers)
     none = LAYERS.schema.empty_table().to_pandas()
-    left_out = separately(left_out, at_servers)
+    left_out = with_mean_communication(left_out, at_servers)
     changed = [over_ranks(rows, none).assign(intervention=name) for name, rows in groups(left_out, "intervention")]
     return _Reduced(
         replace(known, isolated={name: cell for name, cell in known.isolated.items() if name not in apart}),

@@ -127,7 +127,7 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     return steps_over_ranks(iterations, matrix_layer_seconds(layers))
 
 
-def separately(iterations: pd.DataFrame, syncs: Collection[str]) -> pd.DataFrame:
+def with_mean_communication(iterations: pd.DataFrame, syncs: Collection[str]) -> pd.DataFrame:
     """Return the iterations, the communication of those of `syncs` as its mean over the ranks of each step.
 
     There servers answer each worker separately: none arrives last, and the one beside a server sends less than others.

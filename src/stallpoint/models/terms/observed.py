@@ -87,9 +87,9 @@ class BucketTimes:
     What is kept grows with iterations x ranks and with iterations x messages, not with the product of all three.
     """
 
-    def __init__(self, iterations: pd.DataFrame, *, separately: bool = False) -> None:
-        """`iterations` are the rows of the cell, without warm-up; `separately`: as from `measured.separately`."""
-        self._iterations, self._separately = iterations[_OF_ITERATIONS], separately
+    def __init__(self, iterations: pd.DataFrame, *, averaged: bool = False) -> None:
+        """`iterations` are the rows of the cell, without warm-up; `averaged`: as from `with_mean_communication`."""
+        self._iterations, self._averaged = iterations[_OF_ITERATIONS], averaged
         self._steps, self._ranks = np.unique(iterations["iteration"]), np.unique(iterations["rank"])
         self._at = self._places(iterations)
         self._begin = self._of_ranks(["data_wait", "host_to_device", "forward"])
@@ -138,7 +138,7 @@ class BucketTimes:
         own = self._of_ranks(OWN)
         mean = _mean(own[:, typical])[:, None]
         collectives = np.hstack(self._reduced.values(chosen))
-        if self._separately:  # one message, after the backward pass
+        if self._averaged:  # one message, after the backward pass
             collectives[:, 0] = _mean(self._of_ranks(["communication"]))[chosen]
         labels = self._iterations[_STEP].drop_duplicates("iteration").sort_values("iteration", ignore_index=True)
         return Sending(

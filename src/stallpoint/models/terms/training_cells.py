@@ -16,7 +16,14 @@ import pandas as pd
 
 from stallpoint.errors import InputError
 from stallpoint.models.base.frames import refuse
-from stallpoint.models.base.measured import POINT, STEP, kept, matrix_layer_seconds, separately, steps_over_ranks
+from stallpoint.models.base.measured import (
+    POINT,
+    STEP,
+    kept,
+    matrix_layer_seconds,
+    steps_over_ranks,
+    with_mean_communication,
+)
 from stallpoint.models.base.statistics import Reals, groups
 from stallpoint.models.terms.observed import OF_LAYERS, BucketTimes, Sending
 from stallpoint.records import tables as records
@@ -102,10 +109,10 @@ def reduced_cells(
     `layers` come in pieces as described in `IN_PARTS`; `answered_separately` are names of presets.
     """
     refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
-    counted = separately(kept(iterations), answered_separately)
+    counted = with_mean_communication(kept(iterations), answered_separately)
     of_cell = dict(groups(counted, "cell"))
     buckets = {
-        name: BucketTimes(rows, separately=rows["sync"].iloc[0] in answered_separately)
+        name: BucketTimes(rows, averaged=rows["sync"].iloc[0] in answered_separately)
         for name, rows in of_cell.items()
         if rows["ranks"].iloc[0] > 1
     }
