@@ -101,7 +101,7 @@ def _facts(log: NcclLog, text: str, level: str) -> Iterator[str]:
         log.members |= {int(channel[1]), int(channel[2])}
         path = channel[3].split("/")
         log.via["/".join(path[:2]) if path[0] == "NET" else path[0]] += 1
-        if path[0] == "NET" and path[1] == "IB":
+        if path[:2] == ["NET", "IB"]:
             if len(path) > 2 and path[2].isdigit() and int(path[2]) < len(log.ports):
                 log.used.add(log.ports[int(path[2])])
             log.gdr = bool(log.gdr) or "GDRDMA" in path
