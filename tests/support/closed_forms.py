@@ -1,6 +1,6 @@
-"""The DAG model of synchronous SGD solved by hand for the steady state: Shi et al. 2018, eqs. (1)-(6).
+"""The DAG model of synchronous SGD solved by hand for the steady state: Shi et al. 2018, eqs. (1)-(5).
 
-The paper drops the model update t_u from eqs. (3)-(6). Here it is kept, as in eq. (2): no computing task
+The paper drops the model update t_u from eqs. (3)-(5). Here it is kept, as in eq. (2): no computing task
 of the next iteration can begin before the update, so it adds to the computing side of the maximum.
 
 Closed forms take numbers or arrays; layers are along the last axis, in forward order.
@@ -15,19 +15,14 @@ from stallpoint.models.base.statistics import Reals
 from stallpoint.models.taskgraph import gradients_ready
 
 
-def sgd_seconds(t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, t_u: Reals) -> Reals:
-    """Eq. (1): one worker, nothing overlaps; t_iter = t_io + t_h2d + t_f + t_b + t_u."""
-    return t_io + t_h2d + t_f + t_b + t_u
-
-
 def naive_seconds(t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, t_c: Reals, t_u: Reals) -> Reals:
-    """Eq. (2): S-SGD, nothing overlaps; t_iter = t_io + t_h2d + t_f + t_b + t_c + t_u."""
+    """Eqs. (1), where t_c = 0, and (2): nothing overlaps; t_iter = t_io + t_h2d + t_f + t_b + t_c + t_u."""
     return t_io + t_h2d + t_f + t_b + t_c + t_u
 
 
-def input_overlapped_seconds(t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, t_c: Reals, t_u: Reals) -> Reals:
-    """Eq. (3), with the update: t_iter = max{t_io + t_h2d, t_f + t_b + t_c + t_u}."""
-    return np.maximum(t_io + t_h2d, t_f + t_b + t_c + t_u)
+def input_overlapped_seconds(t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, t_c_no: Reals, t_u: Reals) -> Reals:
+    """Eqs. (3), where t_c^no = t_c, and (5), with the update: t_iter = max{t_io + t_h2d, t_f + t_b + t_c^no + t_u}."""
+    return np.maximum(t_io + t_h2d, t_f + t_b + t_c_no + t_u)
 
 
 def wfbp_seconds_by_start(
@@ -39,16 +34,6 @@ def wfbp_seconds_by_start(
     """
     computing = t_f + t_b_last + start[..., 0] - start[..., -1] + t_c_first + t_u
     return np.maximum(t_io + t_h2d, computing)
-
-
-def wfbp_seconds(t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, t_c_no: Reals, t_u: Reals) -> Reals:
-    """Eq. (5), with the update: t_iter = max{t_io + t_h2d, t_f + t_b + t_c^no + t_u}."""
-    return np.maximum(t_io + t_h2d, t_f + t_b + t_c_no + t_u)
-
-
-def speedup(workers: int, single: Reals, all_workers: Reals) -> Reals:
-    """Eq. (6), weak scaling: S = N_g · t_iter(1) / t_iter(N_g), both from eq. (5)."""
-    return workers * single / all_workers
 
 
 def in_turn(ready: npt.ArrayLike, seconds: npt.ArrayLike) -> tuple[Reals, Reals]:
@@ -81,17 +66,16 @@ def exposed_communication(backward: npt.ArrayLike, all_reduce: npt.ArrayLike) ->
 
 
 def iteration_seconds(
-    t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, t_c_no: Reals, t_u: Reals, *, overlap: bool, prefetch: str
+    t_io: Reals, t_h2d: Reals, t_f: Reals, t_b: Reals, t_c_no: Reals, t_u: Reals, *, prefetch: str
 ) -> Reals:
     """Iteration time of stallpoint's own training step.
 
-    `t_c_no` is what of t_c the backward pass does not hide: all of it without `overlap`. `prefetch` says how far
-    mini-batches are read ahead: not at all (``none``), into the ``host``'s memory or to the ``device``. In the host's
-    memory the copy to the device waits for the update, as with CNTK, MXNet and TensorFlow (section IV-C), so
-    t_h2d stands on the computing side of eqs. (3) and (5).
+    `t_c_no` is what of t_c the backward pass does not hide. `prefetch` says how far mini-batches are read ahead: not at
+    all (``none``), into the ``host``'s memory or to the ``device``. In the host's memory the copy to the device waits
+    for the update, as with CNTK, MXNet and TensorFlow (section IV-C), so t_h2d stands on the computing side.
     """
     if prefetch == "none":
         return naive_seconds(t_io, t_h2d, t_f, t_b, t_c_no, t_u)
     if prefetch == "host":
         t_f, t_h2d = t_h2d + t_f, np.zeros_like(t_h2d)
-    return (wfbp_seconds if overlap else input_overlapped_seconds)(t_io, t_h2d, t_f, t_b, t_c_no, t_u)
+    return input_overlapped_seconds(t_io, t_h2d, t_f, t_b, t_c_no, t_u)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from small_training import batches
 from torch import nn
 
 from stallpoint.measure.jobs.train import Trainer
 from stallpoint.measure.synchronisation.outputs import SplitLayers
-from stallpoint.measure.training.pipeline import MiniBatch
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Classifier, initialise
 from stallpoint.networks.splitting import splittable
@@ -53,17 +53,6 @@ def network(classes: int, dropped: float = 0.0) -> nn.Module:
     return small
 
 
-def batches(world: World, classes: int) -> list[MiniBatch]:
-    """This rank's part of the same samples."""
-    random = torch.Generator().manual_seed(4)
-    found = []
-    for _ in range(ITERATIONS):
-        images = torch.randn(SAMPLES, 3, 8, 8, generator=random).chunk(world.size)[world.rank]
-        labels = torch.randint(classes, (SAMPLES,), generator=random).chunk(world.size)[world.rank]
-        found.append(MiniBatch(images, labels, read=0.0, decode=0.0))
-    return found
-
-
 @dataclass
 class Trained:
     """What a rank saw."""
@@ -84,7 +73,7 @@ def train(world: World, preset: Preset, classes: int, dropped: float = 0.0) -> T
     torch.manual_seed(world.rank)
     small = network(classes, dropped)
     before = {name: values.clone() for name, values in small.state_dict().items()}
-    source = iter(batches(world, classes))
+    source = iter(batches(world, SAMPLES, classes))
     split = splittable(small)
     with Trainer(small, world, preset, torch.device("cpu"), warmup=2, division=split) as trainer:
         found = [trainer.step(lambda: next(source)) for _ in range(ITERATIONS - 1)]

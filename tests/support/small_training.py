@@ -75,13 +75,13 @@ def network() -> nn.Module:
     return small
 
 
-def batches(world: World) -> list[MiniBatch]:
+def batches(world: World, samples: int = SAMPLES, classes: int = 6) -> list[MiniBatch]:
     """This rank's part of the same samples."""
     random = torch.Generator().manual_seed(4)
     found = []
     for _ in range(ITERATIONS):
-        images = torch.randn(SAMPLES, 3, 8, 8, generator=random).chunk(world.size)[world.rank]
-        labels = torch.randint(6, (SAMPLES,), generator=random).chunk(world.size)[world.rank]
+        images = torch.randn(samples, 3, 8, 8, generator=random).chunk(world.size)[world.rank]
+        labels = torch.randint(classes, (samples,), generator=random).chunk(world.size)[world.rank]
         found.append(MiniBatch(images, labels, read=0.0, decode=0.0))
     return found
 

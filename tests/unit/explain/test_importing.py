@@ -87,7 +87,7 @@ def test_the_equations_on_table_vi_agree_with_its_dag_run_task_by_task(sync: str
     assert ends["update of 1"] - ends["update of 0"] == pytest.approx(phases["iteration_time"])
     seconds = closed_forms.iteration_seconds(
         *map(np.array, (1.2, 0.0, sum(forward), sum(backward), phases["exposed_communication"], 0.0)),
-        overlap=sync == "wfbp", prefetch="none",
+        prefetch="none",
     )  # fmt: skip
     assert float(seconds) == pytest.approx(phases["iteration_time"])
 
@@ -99,7 +99,7 @@ def test_reading_ahead_hides_the_storage_of_table_vi() -> None:
     assert phases["read"] == cell.read == pytest.approx(2 * 1024 * 256 * 256 * 3 / 1.1e9, rel=0.02)
     seconds = closed_forms.iteration_seconds(
         *map(np.array, (cell.read, 0.0, phases["forward"], phases["backward"], phases["exposed_communication"], 0.0)),
-        overlap=True, prefetch="host",
+        prefetch="host",
     )  # fmt: skip
     assert PRESETS[cell.sync].preset.strategy.equation(prefetch=True) == "eq. 5"
     assert float(seconds) == pytest.approx(phases["iteration_time"] - phases["data_wait"])

@@ -1,20 +1,22 @@
 """Cells that do the same must agree, and no speedup is more than its machine can have: answers that are known."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import made_up_curves
 import numpy as np
 import pytest
+from made_up_curves import measured, point
 from scipy.stats import norm
 from synthetic import study
 
 from stallpoint.models.answers.controls import chance, holm, table, withheld
 from stallpoint.models.answers.stalling import tables as stalling
-from stallpoint.models.base.measured import Measured, Point, point_key
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import Measured, point_key
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve import ScalingCurve
 
 SCATTER = 0.02
 
@@ -27,18 +29,7 @@ def ensemble(seconds: float, random: np.random.Generator, scatter: float = SCATT
 
 def alone(seconds: Ensemble, **axes: Any) -> Measured:
     """A point on one worker."""
-    values = {"hardware": "cpu", "scaling": "strong", "sync": "wfbp", "worker_batch": 64, "ranks": 1, **axes}
-    point = Point(
-        network="alexnet",
-        storage="local",
-        prefetch=0,
-        batch=64,
-        workers_per_node=1,
-        nodes=1,
-        global_batch=values["worker_batch"],
-        **values,
-    )
-    return Measured(point, (), Parts(iteration_time=seconds))
+    return measured(replace(point(1), global_batch=axes.get("worker_batch", 64), **axes), seconds)
 
 
 def pairs(*factors: float, seed: int = 0, hardware: str = "cpu") -> list[dict[str, object]]:
@@ -106,23 +97,8 @@ def test_times_without_scatter_are_equal_or_not() -> None:
 def curve(speedup: Ensemble, hardware: str = "cpu") -> ScalingCurve:
     """Weak scaling from one to two nodes, with this speedup."""
     one = np.ones(1 + REPLICATES)
-    times = {nodes: one * 2 / speedup if nodes == 2 else one for nodes in (1, 2)}
-    zero = dict.fromkeys(
-        ("data_wait", "host_to_device", "backward", "communication", "exposed_communication", "update", "matrix",
-         "fully_connected"), 0 * one,
-    )  # fmt: skip
-    measured = {
-        nodes: Measured(
-            Point("alexnet", hardware, "local", "weak", "wfbp", 0, 64, 1, nodes, nodes, 64 * nodes, 64), (),
-            Parts.measured(**zero, forward=time, iteration_time=time),
-        )
-        for nodes, time in times.items()
-    }  # fmt: skip
-    predicted = {
-        nodes: Predicted(one.point, "eq. 5", "measured at b", one.parts, latency_share=0 * one.parts.forward)
-        for nodes, one in measured.items()
-    }
-    return ScalingCurve(measured, predicted)
+    times = {1: one, 2: one * 2 / speedup}
+    return made_up_curves.curve({n: measured(point(n, hardware=hardware, scaling="weak"), t) for n, t in times.items()})
 
 
 @pytest.mark.parametrize(("speedup", "spread", "doubted"), [(2.5, 0.01, True), (2.1, 0.01, False), (2.5, 0.3, False)])
@@ -135,21 +111,11 @@ def test_a_speedup_beyond_any_machine_is_withheld_if_it_is_sure(speedup: float, 
 def long_curve(seconds: Mapping[int, float], visits: int = 4, spread: float = 0.01) -> ScalingCurve:
     """Strong scaling with these iteration times, each known to about 1.6 times `spread`."""
     random = np.random.default_rng(1)
-    zero = dict.fromkeys(
-        ("data_wait", "host_to_device", "backward", "communication", "exposed_communication", "update", "matrix",
-         "fully_connected"), np.zeros(1 + REPLICATES),
-    )  # fmt: skip
-    measured = {}
+    points = {}
     for nodes, value in seconds.items():
         time = value * np.exp(spread * np.append(0.0, random.standard_normal(REPLICATES)))
-        point = Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, 1, nodes, nodes, 64, 64 // nodes)
-        parts = Parts.measured(**zero, forward=time, iteration_time=time)
-        measured[nodes] = Measured(point, (f"cell of {nodes}",), parts, visits=visits)
-    predicted = {
-        nodes: Predicted(one.point, "eq. 5", "measured at b", one.parts, latency_share=0 * one.parts.forward)
-        for nodes, one in measured.items()
-    }
-    return ScalingCurve(measured, predicted)
+        points[nodes] = measured(point(nodes), time, f"cell of {nodes}", visits=visits)
+    return made_up_curves.curve(points)
 
 
 @pytest.mark.parametrize(

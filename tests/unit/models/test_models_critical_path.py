@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_curves import point
 from synthetic import Layer, Truth, study
 
 from stallpoint.models.answers.causes import CAUSE_OF, by_cause, causes, path, undivided
-from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.measured import Measured
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.fitting import fit
@@ -24,10 +25,6 @@ seconds = st.floats(0, 1e3, allow_subnormal=False)
 
 def ensemble(value: float) -> Ensemble:
     return np.full(1 + REPLICATES, value)
-
-
-def point(nodes: int) -> Point:
-    return Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, 1, nodes, nodes, 64, 64 // nodes)
 
 
 def curve(

@@ -1,14 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from made_up_products import BANDWIDTH, CALIBRATED, PEAK, TRUE, changing, curves, rows, seconds
+from sample_cells import SGEMM
 from synthetic import study
 
 from stallpoint.errors import InputError
 from stallpoint.models.terms import matrix_products
 from stallpoint.models.terms.batch_law import BatchLaw
 from stallpoint.records.tables import MACHINE
-from stallpoint.study.kinds.sgemm_kind import SgemmCell
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +34,8 @@ def test_peak_and_bandwidth_and_the_roofline_they_make(measured: pd.DataFrame) -
 
 
 def test_numbers_of_bf16_have_two_bytes(measured: pd.DataFrame) -> None:
-    cell = SgemmCell(
-        hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=0,
-        precision="bf16", anonymise=False, network="alexnet", batches=[1], samples=3, own_network=None,
-    )  # fmt: skip
-    runs = pd.DataFrame({"kind": ["sgemm"], "cell": ["sgemm/c"], "settings": [cell.to_json()]})
+    settings = replace(SGEMM, precision="bf16").to_json()
+    runs = pd.DataFrame({"kind": ["sgemm"], "cell": ["sgemm/c"], "settings": [settings]})
     machine = matrix_products.machine(matrix_products.in_precision(measured, runs))
     assert machine is not None
     assert (machine.peak, machine.bandwidth) == pytest.approx((PEAK, BANDWIDTH / 2))

@@ -1,13 +1,14 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sample_cells import TRAIN
 from synthetic import NETWORK, Truth, study
 
 from stallpoint.models.fitting import fit
-from stallpoint.study.kinds.train_kind import TrainCell
 
 NODES = [1, 2, 4, 8, 16, 64, 128]
 AXES = ["scaling", "storage", "sync", "prefetch", "nodes"]
@@ -30,13 +31,8 @@ def predictions(fitted: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 def true_iteration(row: pd.Series, truth: Truth) -> float:
     axes: Any = {name: row[name] for name in ("network", "hardware", "nodes", "batch", "storage", "scaling", "sync")}
-    cell = TrainCell(
-        **axes, prefetch=row["prefetch"], repeat=1, worker_batch=row["worker_batch"], iterations=1, warmup=0, readers=2,
-        storage_path="", storage_format="", preset={}, own_network=None,
-        workers_per_node=row["ranks"] // row["nodes"], device="cpu",
-        threads_per_worker=1, seed=0, precision="float32", anonymise=False,
-    )  # fmt: skip
-    return truth.iteration(cell)
+    axes |= {"prefetch": row["prefetch"], "worker_batch": row["worker_batch"], "readers": 2}
+    return truth.iteration(replace(TRAIN, **axes, workers_per_node=row["ranks"] // row["nodes"]))
 
 
 def test_predictions_agree_with_the_truth_measured_or_not(predictions: pd.DataFrame) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from made_up_curves import point
 from planted_problems import FAST, ONE, PROBLEMS, fixed
 from synthetic import Truth, study
 
 from stallpoint.models.answers import remedies
-from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.fitting import fit
 from stallpoint.strategies.presets import PRESETS, presets_of, to_values
@@ -141,8 +141,8 @@ def test_presets_are_offered_where_all_that_they_send_was_measured(
     presets = {name: known.preset for name, known in PRESETS.items()}
     links = {("cpu", "torch", "library", operation): None for operation in operations}
     study_ = SimpleNamespace(cluster=SimpleNamespace(presets=presets, communication=links, cuts={}), variants={})
-    point = Point("alexnet", "cpu", "local", "strong", "ddp", 0, 64, workers, 4, 4 * workers, 64, 64 // (4 * workers))
-    names = {remedy.scenario.sync for remedy in remedies._of_presets(study_, point)}  # type: ignore[arg-type]
+    at = point(4, sync="ddp", workers_per_node=workers)
+    names = {remedy.scenario.sync for remedy in remedies._of_presets(study_, at)}  # type: ignore[arg-type]
     assert names == {"ddp-fp16", "ddp-bf16"} | offered, "what PowerSGD takes nobody knows"
 
 

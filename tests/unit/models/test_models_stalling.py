@@ -1,47 +1,34 @@
 from typing import Any
 
+import made_up_curves
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_curves import measured, point
 from nightly import fewer_examples, first_by_day
 from synthetic import Layer, Truth, study
 
 from stallpoint.models.answers.stalling import cost_efficient_ranks, crossing, tables
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve import ScalingCurve
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,), "weak": False}
 COUNTS = (1, 2, 4, 8)
-NAMES = (
-    "data_wait", "host_to_device", "forward", "backward", "communication", "exposed_communication", "update", "matrix",
-    "fully_connected",
-)  # fmt: skip
-
 times = st.lists(st.floats(1e-3, 1e3), min_size=len(COUNTS), max_size=len(COUNTS))
 
 
 def curve(seconds: list[float], factor: float = 1.0, noise: float = 0.1) -> ScalingCurve:
     """Strong scaling over `COUNTS`: all of an iteration forward pass, a tenth of it communication beside."""
-
-    def at(nodes: int, whole: float) -> Measured:
-        point = Point("alexnet", "cpu", "local", "strong", "wfbp", 0, 64, 1, nodes, nodes, 64, 64 // nodes)
-        ensembles = dict.fromkeys(NAMES, np.zeros(1 + REPLICATES))
-        spread = np.concatenate([[1.0], np.linspace(1 - noise, 1 + noise, REPLICATES)])
-        ensembles |= {"forward": whole * spread, "iteration_time": whole * spread}
-        ensembles |= {"communication": 0.3 * nodes * whole * spread * (nodes > 1)}
-        return Measured(point, (), Parts.measured(**{name: values * factor for name, values in ensembles.items()}))
-
-    points = {n: at(n, whole) for n, whole in zip(COUNTS, seconds, strict=True)}
-    nothing = np.zeros(1 + REPLICATES)
-    predicted = {
-        n: Predicted(p.point, "eq. 5", "measured at b", p.parts, latency_share=nothing) for n, p in points.items()
-    }
-    return ScalingCurve(points, predicted)
+    spread = factor * np.concatenate([[1.0], np.linspace(1 - noise, 1 + noise, REPLICATES)])
+    return made_up_curves.curve(
+        {
+            n: measured(point(n), whole * spread, communication=0.3 * n * whole * spread * (n > 1))
+            for n, whole in zip(COUNTS, seconds, strict=True)
+        }
+    )
 
 
 def row(seconds: list[float], *, threshold: float = 0.1, efficiency: float = 0.5, factor: float = 1.0) -> Any:
@@ -147,6 +134,8 @@ def test_a_broken_larger_count_is_left_out() -> None:
 def test_one_node_count_says_what_is_missing() -> None:
     found = fit(study(nodes=(1,), **ONE), nodes=[])["stalling"].iloc[0]
     assert found["note"] == "needs two worker counts that were measured or can be predicted"
+    assert (found["verdict"], found["verdict_ranks"], found["reached"]) == ("undecided", 0, False)
+    assert (found["largest_considered"], found["dominant_cause"]) == (1, "not distinguishable")
     apart = study(nodes=(1, 4), **ONE)
     apart["collectives"] = apart["collectives"].iloc[:0]
     note = fit(apart, nodes=[])["stalling"].iloc[0]["note"]

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from made_up_curves import point
 from synthetic import study
 
 from stallpoint.models.answers import trust
-from stallpoint.models.base.measured import Measured, Point
+from stallpoint.models.base.measured import Measured
 from stallpoint.models.base.parts import Parts
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
@@ -55,17 +56,17 @@ def test_workers_compute_no_faster_than_one_in_isolation(factor: float, told: bo
     compute = Compute(reduced_cells(records["iterations"], [records["layers"]]), 0)
     (isolated,) = compute.passes("alexnet", "cpu", 8)[:1]  # type: ignore[index]
 
-    def point(nodes: int) -> Point:
-        return Point("alexnet", "cpu", "local", "strong", "naive", 0, 64, 1, nodes, nodes, 64, 64 // nodes)
-
     def predicted(nodes: int, seconds: float) -> Predicted:
         half = np.full(1 + REPLICATES, seconds / 2)
         return Predicted(
-            point(nodes), "eq. 2", "measured at b", Parts(iteration_time=2 * half, forward=half, backward=half)
+            point(nodes, sync="naive"),
+            "eq. 2",
+            "measured at b",
+            Parts(iteration_time=2 * half, forward=half, backward=half),
         )
 
     one = predicted(1, 100.0)
-    curve = ScalingCurve({1: Measured(point(1), (), one.parts)}, {1: one, 8: predicted(8, factor * isolated)})
+    curve = ScalingCurve({1: Measured(one.point, (), one.parts)}, {1: one, 8: predicted(8, factor * isolated)})
     (found,) = trust.shown([curve], compute)
     assert set(found.predicted) == ({1, 8} if told else {1})
     assert found.withheld.startswith("on n = 8 it would compute in ") != told

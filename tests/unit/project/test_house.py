@@ -1,12 +1,20 @@
 """The library's rooms lie in order along the data, and each module has one place and one name."""
 
+import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from house import ROOMS, ROOT, House, room
 
 HOUSE = House(ROOT / "src/stallpoint")
+FLOORS = ("base", "terms", "taskgraph", "iteration", "scaling", "convergence", "answers")
+"""Rooms within that of the models, from the ground up."""
+WITHIN = {name: name.split(".")[1] for name in HOUSE.modules if name.startswith("models.")}
+"""Modules of the models by room."""
+EVERYWHERE = {"fit", "table"}
+"""What a module's main function is called where its name says of what."""
 
 
 def test_every_module_stands_in_a_room_that_is_named() -> None:
@@ -15,6 +23,26 @@ def test_every_module_stands_in_a_room_that_is_named() -> None:
 
 def test_no_room_uses_one_above() -> None:
     assert HOUSE.upward() == []
+
+
+def test_rooms_of_the_models_use_those_below_alone() -> None:
+    assert set(WITHIN.values()) == {*FLOORS, "fitting"}
+    pairs = {(WITHIN[name], WITHIN[other]) for name in WITHIN for other in HOUSE.imports[name] if other in WITHIN}
+    order = [*FLOORS, "fitting"]
+    assert [(user, used) for user, used in pairs if order.index(used) > order.index(user)] == []
+
+
+def test_no_public_name_means_different_things_in_two_rooms_of_the_models() -> None:
+    rooms: defaultdict[str, set[str]] = defaultdict(set)
+    for module in (name for name in WITHIN if HOUSE.modules[name].stem not in ("__init__", "fitting")):
+        for node in ast.parse(HOUSE.modules[module].read_text()).body:
+            match node:
+                case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                    rooms[name].add(WITHIN[module])
+                case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                    rooms[name].add(WITHIN[module])
+    public = {name for name, of in rooms.items() if len(of) > 1 and not name.startswith("_")}
+    assert public <= EVERYWHERE
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
