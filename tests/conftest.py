@@ -3,6 +3,7 @@
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -22,3 +23,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Keep temporary files of all that tests start where pytest removes old ones: what is killed leaves its own."""
     os.environ["TMPDIR"] = tempfile.tempdir = str(config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def one_core() -> Iterator[None]:
+    """This process, and what it starts, may use one core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    yield
+    os.sched_setaffinity(0, before)

@@ -9,7 +9,6 @@ none of them failed, no finished visit lost, and no job left in the queue.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
@@ -25,7 +24,7 @@ from typing import Any
 
 from checkout import ON_SLURM, Checkout
 from cluster import Cluster, ClusterError, Host, processes_in, queue, run, start, wait_until
-from tally import Tally, tell
+from tally import Tally, as_program
 
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import RUNS, VISITS
@@ -218,14 +217,5 @@ def histories(examples: int, faults: int, seed: int) -> Iterable[Tally]:
     return tallies.values()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--examples", type=int, default=3)
-    parser.add_argument("--faults", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    tell(histories(arguments.examples, arguments.faults, arguments.seed))
-
-
 if __name__ == "__main__":
-    main()
+    as_program(histories, __doc__, examples=3, faults=3)

@@ -7,7 +7,6 @@ archives that are accepted (`half` counts them), and messages that do not name t
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import io
 import json
@@ -23,7 +22,7 @@ from typing import Any
 import archived
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tally import Tally, tell
+from tally import Tally, as_program
 
 from stallpoint.archive.index import CHECKSUMS, INDEX
 from stallpoint.archive.other_archives import unpack
@@ -310,13 +309,5 @@ def altered(trials: int, seed: int) -> list[Tally]:
     return [tally for tally in tallies if tally.trials]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    tell(altered(arguments.trials, arguments.seed))
-
-
 if __name__ == "__main__":
-    main()
+    as_program(altered, __doc__, trials=300)

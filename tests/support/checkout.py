@@ -84,7 +84,7 @@ class Checkout:
             plan.write(f"\nLEAST_MINUTES = {PATIENT_MINUTES}\n")
         (folder / "elsewhere.csv").write_text(ELSEWHERE)
         (folder / "claims.yaml").write_text(CLAIMS)
-        (folder / "mine.py").write_text(MINE)
+        (folder / "mine.py").write_text(little.NETWORK)
         self.study = study
         self.write_study()
 
@@ -150,12 +150,6 @@ made up,8,4,740
 made up,16,4,1460
 """
 """The external table of the tiny study."""
-MINE = """from torch import nn
-
-
-def build():
-    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10))
-"""
 OWN_NETWORK = {"mine": {"build": "mine.py:build", "image_size": 8}}
 """A network that is trained in next to no time, for ``networks`` of a study."""
 WAITING = """
@@ -187,26 +181,15 @@ claims:
 """
 """The file of claims of the tiny study."""
 
+BLOCK: dict[str, Any] = {
+    "network": "alexnet", "hardware": "local", "nodes": [1, 2], "batch": 2, "storage": "jpeg",
+    "scaling": ["strong", "compute"], "sync": "wfbp",
+}  # fmt: skip
 TINY: dict[str, Any] = {
-    "study": "tiny",
-    "seed": 1,
-    "visits": 1,
-    "precision": 0,
-    "iterations": 2,
-    "warmup": 1,
+    "study": "tiny", "seed": 1, "visits": 1, "precision": 0, "iterations": 2, "warmup": 1,
     "hardware": {"local": {"device": "cpu", "nodes": 2}},
     "storage": {"jpeg": {"path": "images", "format": "files", "generate": 16}},
-    "matrix": [
-        {
-            "network": "alexnet",
-            "hardware": "local",
-            "nodes": [1, 2],
-            "batch": 2,
-            "storage": "jpeg",
-            "scaling": ["strong", "compute"],
-            "sync": "wfbp",
-        }
-    ],
+    "matrix": [BLOCK],
     "sgemm": {"batches": [1, 2], "samples": 1},
     "collectives": {"largest": 1048576, "samples": 2},
     "storage_reads": {"samples": 4},
@@ -217,14 +200,10 @@ TINY: dict[str, Any] = {
         {
             "id": "two-nodes-are-no-slower",
             "sentence": "Two nodes are at least as fast as one.",
-            "quantity": {
-                "table": "predictions",
-                "column": "measured_speedup",
-                "where": {"nodes": 2},
-                "for_each": "network",
-            },
+            "quantity": {"table": "predictions", "column": "measured_speedup", "where": {"nodes": 2},
+                         "for_each": "network"},
             "condition": {"at_least": 1},
             "chart": "speedup",
         },
     ],
-}
+}  # fmt: skip

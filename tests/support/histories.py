@@ -9,7 +9,6 @@ was repeated for each fault, no result was ever half there, nothing hung, and wh
 
 from __future__ import annotations
 
-import argparse
 import errno
 import gc
 import os
@@ -31,7 +30,7 @@ import hypothesis
 from crash_points import HALF, JOURNAL, PATIENCE, RESULTS, made_up, rows_of
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
-from tally import Tally, tell
+from tally import Tally, as_program
 from tracing import Fault, Outcome, traced, undisturbed
 
 from stallpoint.errors import program
@@ -267,16 +266,7 @@ def histories(examples: int, steps: int, seed: int) -> list[Tally]:
     return list(TALLIES.values())
 
 
-def main() -> None:
+if __name__ == "__main__":
     warnings.simplefilter("ignore")
     gc.freeze()
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--examples", type=int, default=30)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    tell(histories(arguments.examples, arguments.steps, arguments.seed))
-
-
-if __name__ == "__main__":
-    main()
+    as_program(histories, __doc__, examples=30, steps=5)

@@ -9,7 +9,6 @@ that was finished before, and none twice.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -23,8 +22,9 @@ from pathlib import Path
 
 import forked
 from archived import SCHEMA, inside
-from checkout import TINY, Checkout
-from tally import Tally, tell
+from checkout import BLOCK, OWN_NETWORK, TINY, Checkout
+from little import NETWORK
+from tally import Tally, as_program
 
 from stallpoint.errors import InputError
 from stallpoint.records.parquet import read
@@ -32,14 +32,13 @@ from stallpoint.records.tables import RUNS, VISITS
 from stallpoint.study.completeness import Record
 from stallpoint.study.study import expand
 
-NETWORK = "from torch import nn\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10))\n"
 STUDY = {
     **{name: value for name, value in TINY.items() if name not in ("sgemm", "collectives", "storage_reads")},
     "visits": 2,
     "warmup": 0,
-    "networks": {"mine": {"build": "mine.py:build", "image_size": 8}},
+    "networks": OWN_NETWORK,
     "storage": {"jpeg": {"path": "images", "format": "files", "generate": 4}},
-    "matrix": [{**TINY["matrix"][0], "network": "mine", "scaling": "strong"}],
+    "matrix": [{**BLOCK, "network": "mine", "scaling": "strong"}],
     "external_tables": {},
     "claims": [],
 }
@@ -138,8 +137,8 @@ def problem(study: Checkout, iterations: int, session: int, before: set[object])
     return ("doubled", "a visit is there twice") if len(set(visits)) < len(visits) else ("", "")
 
 
-def kills(times: int, seed: int) -> list[Tally]:
-    """Kill the run `times` times, each victim in turn; return a tally for each victim."""
+def trials(kills: int, seed: int) -> list[Tally]:
+    """Kill the run `kills` times, each victim in turn; return a tally for each victim."""
     tallies, draw, numbers = [Tally("kills", victim) for victim in VICTIMS], random.Random(seed), count(3)
     with tempfile.TemporaryDirectory(prefix="stallpoint-kills-") as scratch:
         study = Checkout(Path(scratch), STUDY)
@@ -148,7 +147,7 @@ def kills(times: int, seed: int) -> list[Tally]:
         whole = study.run_snakemake(TARGET)
         took = time.monotonic() - begun
         assert whole.status == 0, whole.text
-        for trial in range(times):
+        for trial in range(kills):
             tally, number, delay = tallies[trial % len(tallies)], draw.choice(SIGNALS), draw.uniform(0, took)
             tally.trials += 1
             try:
@@ -168,13 +167,5 @@ def kills(times: int, seed: int) -> list[Tally]:
     return [tally for tally in tallies if tally.trials]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    tell(kills(arguments.kills, arguments.seed))
-
-
 if __name__ == "__main__":
-    main()
+    as_program(trials, __doc__, kills=40)

@@ -2,10 +2,11 @@
 
 import io
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +83,35 @@ def end_of_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> tuple
     with start_job(cell, folder, ranks=ranks, body=body, **copied()) as job:
         output, errors = job.communicate(timeout=600)
     return job.returncode, output + errors
+
+
+def free_ports(count: int) -> list[str]:
+    """Return as many ports of this machine that nobody listens at."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [str(one.getsockname()[1]) for one in sockets]
+
+
+def as_torchrun(workers: int, script: Path | str, *arguments: object, **variables: str) -> list[str]:
+    """Run a script on so many workers, copies (`forked`) with the variables that torchrun gives; what each printed."""
+    common = {
+        "WORLD_SIZE": str(workers), "LOCAL_WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": free_ports(1)[0], "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **variables,
+    }  # fmt: skip
+    started = [
+        subprocess.Popen(
+            [sys.executable, script, *map(str, arguments)],
+            env={**os.environ, **copied(), **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(workers)
+    ]  # fmt: skip
+    try:
+        printed = [one.communicate(timeout=600)[0] for one in started]
+    finally:
+        for one in started:
+            one.kill()
+    assert not any(one.returncode for one in started), "\n".join(printed)
+    return printed

@@ -14,6 +14,7 @@ from claim_tables import Interval, Rows, evidence
 from stallpoint.findings.claims.facts import Facts
 from stallpoint.findings.claims.quantity import Evidence, ratio
 from stallpoint.inputs.layer_trace import from_text
+from stallpoint.records.tables import TABLES
 from stallpoint.strategies.presets import PRESETS
 
 TABLE_VI = Path(__file__).parents[2] / "resources/published/shi-2018-table-vi.txt"
@@ -56,24 +57,8 @@ def published() -> dict[str, Evidence]:
         "Fernandez et al. (2025)": {},
         "An introductory guide on distributed training of neural networks": {"communication": _ring()},
     }
-    return {paper: _with_empty(tables) for paper, tables in rows.items()}
-
-
-def _with_empty(rows: Rows) -> Evidence:
-    """Tables of which nothing is printed are empty."""
-    empty: Rows = {table: [] for table in ("predictions", "what_if", "comparisons", "storage_rates")}
-    empty |= {table: [] for table in ("curve_distances", "sgemm_speedup", "stalling", "layer_scaling", "halvings")}
-    empty |= {
-        table: [] for table in ("utilisation", "hidden_communication", "critical_path", "data_share", "communication")
-    }
-    empty |= {
-        table: [] for table in ("costs", "copy_rates", "memory", "largest_batch", "convergence_runs", "early_stopping")
-    }
-    empty |= {
-        table: []
-        for table in ("steps_to_target", "critical_batches", "noise_scale", "target_times", "worker_staleness")
-    }
-    return evidence(empty | rows, FACTS)
+    empty: Rows = {table: [] for table in TABLES}
+    return {paper: evidence(empty | tables, FACTS) for paper, tables in rows.items()}
 
 
 def _printed(text: str) -> Interval:

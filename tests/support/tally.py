@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,14 @@ def tell(tallies: Iterable[Tally]) -> None:
     """Print each as a line of JSON, as it comes."""
     for tally in tallies:
         print(json.dumps(asdict(tally)), flush=True)
+
+
+def as_program(run: Callable[..., Iterable[Tally]], about: str | None, **options: int) -> None:
+    """Run trials as a program: its options are these, of which the defaults are given, and ``--seed``."""
+    parser = argparse.ArgumentParser(description=about)
+    for name, default in {**options, "seed": 1}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    tell(run(**vars(parser.parse_args())))
 
 
 def environment(root: Path) -> dict[str, str]:

@@ -32,34 +32,19 @@ STUDY: dict[str, Any] = {
     "matrix": [
         {**BLOCK, "nodes": [1, 2]},
         {**BLOCK, "nodes": 1, "scaling": "compute"},
-        {
-            "network": ["printing", "hanging"],
-            "hardware": "local",
-            "nodes": 1,
-            "batch": 4,
-            "scaling": "weak",
-            "sync": "ddp",
-        },
+        {"network": ["printing", "hanging"], "hardware": "local", "nodes": 1, "batch": 4, "scaling": "weak",
+         "sync": "ddp"},
     ],
     "convergence": [
-        {
-            "network": "lenet",
-            "hardware": "local",
-            "nodes": 2,
-            "batch": 16,
-            "storage": "digits",
-            "sync": "wfbp",
-            "recipe": "sgd",
-            "max_epochs": 1,
-            "seeds": 1,
-        },
+        {"network": "lenet", "hardware": "local", "nodes": 2, "batch": 16, "storage": "digits", "sync": "wfbp",
+         "recipe": "sgd", "max_epochs": 1, "seeds": 1},
     ],
     "copies": {"samples": 1},
     "external_tables": {},
     "claims": [],
     "iterations": 1,
     "warmup": 0,
-}
+}  # fmt: skip
 ITSELF = "hanging"
 """The command that dies in any case, of its time limit."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checkout import OWN_NETWORK, TINY, Checkout, Ran
+from checkout import BLOCK, OWN_NETWORK, TINY, Checkout, Ran
 
 KIB = 1024
 SIZE = 400 * KIB * KIB
@@ -17,7 +17,7 @@ STUDY = {
     "warmup": 0,
     "networks": OWN_NETWORK,
     "storage": {"jpeg": {"path": "images", "format": "files", "generate": 4}},
-    "matrix": [{**TINY["matrix"][0], "network": "mine", "nodes": 1, "scaling": "strong"}],
+    "matrix": [{**BLOCK, "network": "mine", "nodes": 1, "scaling": "strong"}],
     "storage_reads": {"samples": 2},
     "external_tables": {},
     "claims": [],

@@ -10,32 +10,17 @@ from pathlib import Path
 
 import forked
 import pytest
-from checkout import OWN_NETWORK, WAITING, Checkout, Ran
+from checkout import BLOCK, OWN_NETWORK, WAITING, Checkout, Ran
 from kills import processes_of
 
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import COLLECTIVES, ITERATIONS, RUNS, SGEMM
 
-BLOCK = {
-    "network": "mine",
-    "hardware": "local",
-    "nodes": [1, 2],
-    "batch": 2,
-    "storage": "jpeg",
-    "scaling": "strong",
-    "sync": "wfbp",
-}
+MINE = {**BLOCK, "network": "mine", "scaling": "strong"}
 STUDY = {
-    "visits": 2,
-    "iterations": 1,
-    "warmup": 0,
-    "networks": OWN_NETWORK,
-    "matrix": [BLOCK],
-    "collectives": {"largest": 4096, "samples": 1},
-    "storage_reads": {"samples": 2},
-    "external_tables": {},
-    "claims": [],
-}
+    "visits": 2, "iterations": 1, "warmup": 0, "networks": OWN_NETWORK, "matrix": [MINE], "external_tables": {},
+    "claims": [], "collectives": {"largest": 4096, "samples": 1}, "storage_reads": {"samples": 2},
+}  # fmt: skip
 RAW = "results/tiny/raw"
 
 
@@ -157,7 +142,7 @@ def place(target: str) -> str:
 
 def test_editing_a_cell_measures_it_and_nothing_else(study: Checkout) -> None:
     cells, before = cells_of_disk(study), contents(study)
-    study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3}])
+    study.write_study(include=[{**MINE, "nodes": 1, "iterations": 3}])
     assert run(study, *cells) == {"measure_local": 1, "train": 1}
     assert changed(before, contents(study)) == {TRAIN[0]}
     assert len(set(read(ITERATIONS, study.folder / TRAIN[0] / "iterations.parquet")["iteration"].to_pylist())) >= 6
@@ -180,7 +165,7 @@ def test_editing_a_cell_measures_it_and_nothing_else(study: Checkout) -> None:
 )
 def test_a_run_that_is_ended_goes_on_with_its_visits(study: Checkout, end: signal.Signals, of_all: bool) -> None:
     """Ended while it measures: Ctrl-C, a closed terminal, Snakemake alone killed, or all at once."""
-    study.write_study(include=[{**BLOCK, "nodes": 1, "iterations": 3 + 2 * end + of_all}])
+    study.write_study(include=[{**MINE, "nodes": 1, "iterations": 3 + 2 * end + of_all}])
     (study.folder / "wait").touch()
     log = study.folder / "logs/tiny/schedule/local.log"
     log.unlink(missing_ok=True)

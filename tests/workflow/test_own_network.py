@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from checkout import Checkout
+from checkout import BLOCK, Checkout
 
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ITERATIONS, MACHINE, MODEL_TABLES, NETWORK_LAYERS, RUNS, SGEMM
@@ -21,17 +21,7 @@ STUDY = {
         "jpeg": {"path": "images", "format": "files", "generate": 4},
     },
     "networks": {"mine": {"build": "nets/mine.py:build", "sequence_length": 24, "vocabulary": 200}},
-    "matrix": [
-        {
-            "network": "mine",
-            "hardware": "local",
-            "nodes": [1, 2],
-            "batch": 4,
-            "storage": ["text", "jpeg"],
-            "scaling": ["strong", "compute"],
-            "sync": "wfbp",
-        }
-    ],
+    "matrix": [{**BLOCK, "network": "mine", "batch": 4, "storage": ["text", "jpeg"]}],
     "what_if": [{"bandwidth": 2}],
 }
 

@@ -20,14 +20,6 @@ from stallpoint.records.parquet import read
 from stallpoint.records.tables import ENVIRONMENTS, RUNS
 
 
-@pytest.fixture
-def one_core() -> Iterator[None]:
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    yield
-    os.sched_setaffinity(0, before)
-
-
 @pytest.mark.usefixtures("one_core")
 def test_without_a_home_and_with_one_core_a_study_of_two_is_measured(tmp_path: Path) -> None:
     study = Checkout(tmp_path, STUDY)

@@ -1,9 +1,6 @@
 """Replays: iterations come back as they were traced, and change as what they are made of does."""
 
 import json
-import os
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,7 @@ import pytest
 from all_reduce_samples import nccl_tests
 from hypothesis import example, given
 from hypothesis import strategies as st
-from launching import copied
+from launching import as_torchrun
 from planted_traces import ALPHA, BETA, Planted
 
 from stallpoint.explain import other_worker_counts
@@ -169,9 +166,8 @@ TRAINING = """
 import sys, torch, torch.distributed as dist
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
-rank, folder = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+dist.init_process_group("gloo")
 layers = [one for _ in range(4) for one in (nn.Linear(256, 256), nn.ReLU())]
 model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=0.5)
 optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -182,7 +178,7 @@ with profile(activities=[ProfilerActivity.CPU], schedule=steps, record_shapes=Tr
         model(torch.randn(64, 256)).square().mean().backward()
         optimiser.step()
         profiler.step()
-profiler.export_chrome_trace(f"{folder}/rank{rank}.json")
+profiler.export_chrome_trace(f"{sys.argv[1]}/rank{dist.get_rank()}.json")
 dist.destroy_process_group()
 """
 
@@ -190,15 +186,7 @@ dist.destroy_process_group()
 def test_a_real_training_over_gloo_is_understood(tmp_path: Path) -> None:
     script = tmp_path / "training.py"
     script.write_text(TRAINING)
-    started = [
-        subprocess.Popen(
-            [sys.executable, script, str(rank), tmp_path], env={**os.environ, **copied()}, stderr=subprocess.PIPE
-        )
-        for rank in range(2)
-    ]
-    for one in started:
-        _, said = one.communicate()
-        assert one.returncode == 0, said.decode()
+    as_torchrun(2, script, tmp_path)
     ranks = read_ranks(sorted(tmp_path.glob("rank*.json")))
     told: list[dict[str, Any]] = explain(ranks)
     parameters = 4 * (256 * 256 + 256)

@@ -18,39 +18,24 @@ def rates(text: str, encoding: str = "utf-8") -> Rates:
     return read(Document(Path("table"), text.encode(encoding).decode(encoding)))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "gpus,img/s\n2,1200.5\n4,2300\n",
-        'gpus,img/s\n2,"1,200.5"\n4,"2,300 img/s"\n',
-        "GPUs;images per sec\n2;1200,5\n4;2300\n",
-        "GPUs;images per sec\n2;1.200,5\n4;2.300,0\n",
-        "n_gpus\timages/s\n2\t1200.5 ± 3\n4\t~2300 +- 10\n",
-        "| GPUs | images/s |\n|---|:---:|\n| 2 | 1200.5 |\n| **4** | `2300` |\n",
-        "A sentence before it.\n\nGPUs   images/s\n2      1200.5\n4      2.3k\n",
-        "num_gpus,throughput (images/sec)\n2,1200.5\n4,2 300\n",
-        "nodes,gpus_per_node,images/s\n1,2,1200.5\n2,2,2300\n",
-        "| model (img/s) | 2 GPUs | 4 GPUs |\n|--|--|--|\n| net | 1200.5 | 2300 |\n",
-        "GPUs,2,4\nimg/s,1200.5,2300\n",
-        "We get this:\n- on 2 GPUs: 1200.5 img/s\n- on 4 GPUs only 2,300 images/sec.\nWhy?\n",
-        "It does 1200.5 img/s on 2 GPUs, 2.3k img/s with 4 GPUs.\n",
-    ],
-    ids=[
-        "csv",
-        "thousands",
-        "decimal commas",
-        "both",
-        "tsv",
-        "Markdown",
-        "aligned",
-        "spaces",
-        "nodes",
-        "a column each",
-        "counts in a row",
-        "sentences",
-        "rates before counts",
-    ],
-)
+WRITTEN = {
+    "csv": "gpus,img/s\n2,1200.5\n4,2300\n",
+    "thousands": 'gpus,img/s\n2,"1,200.5"\n4,"2,300 img/s"\n',
+    "decimal commas": "GPUs;images per sec\n2;1200,5\n4;2300\n",
+    "both": "GPUs;images per sec\n2;1.200,5\n4;2.300,0\n",
+    "tsv": "n_gpus\timages/s\n2\t1200.5 ± 3\n4\t~2300 +- 10\n",
+    "Markdown": "| GPUs | images/s |\n|---|:---:|\n| 2 | 1200.5 |\n| **4** | `2300` |\n",
+    "aligned": "A sentence before it.\n\nGPUs   images/s\n2      1200.5\n4      2.3k\n",
+    "spaces": "num_gpus,throughput (images/sec)\n2,1200.5\n4,2 300\n",
+    "nodes": "nodes,gpus_per_node,images/s\n1,2,1200.5\n2,2,2300\n",
+    "a column each": "| model (img/s) | 2 GPUs | 4 GPUs |\n|--|--|--|\n| net | 1200.5 | 2300 |\n",
+    "counts in a row": "GPUs,2,4\nimg/s,1200.5,2300\n",
+    "sentences": "We get this:\n- on 2 GPUs: 1200.5 img/s\n- on 4 GPUs only 2,300 images/sec.\nWhy?\n",
+    "rates before counts": "It does 1200.5 img/s on 2 GPUs, 2.3k img/s with 4 GPUs.\n",
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
 def test_the_same_table_is_read_however_it_is_written(text: str) -> None:
     found = rates(text)
     assert [(row.workers, row.value) for row in found.rows] == EXPECTED

@@ -1,5 +1,6 @@
 """All-reduces, alone and while every rank computes: real jobs under mpirun."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,11 @@ import pytest
 from launching import run_job
 from little import QUICK
 from resident_ranks import Ranks
+from sample_cells import COLLECTIVES
 
 from stallpoint.measure import constants
 from stallpoint.measure.jobs import co_running
 from stallpoint.strategies.options import OPERATIONS
-from stallpoint.study.kinds.collectives_kind import CollectivesCell
 
 pytestmark = pytest.mark.ranks
 
@@ -28,9 +29,8 @@ def measured(
     samples: int = 4,
     operations: list[str] | None = None,
 ) -> dict[str, pd.DataFrame]:
-    cell = CollectivesCell(
-        hardware="cpu", nodes=workers, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=0,
-        precision="float32", anonymise=True, backend=backend, reduction="library", message_bytes=SIZES, samples=samples,
+    cell = replace(
+        COLLECTIVES, nodes=workers, visits=1, backend=backend, message_bytes=SIZES, samples=samples,
         operations=operations,
     )  # fmt: skip
     code, output = run_job(ranks, cell, folder)

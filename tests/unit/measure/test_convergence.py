@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from launching import end_of_job, run_job
 from resident_ranks import Ranks
+from sample_cells import TO_TARGET
 
 from stallpoint.errors import InputError
 from stallpoint.measure.jobs.convergence import split
@@ -63,12 +64,11 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cell(images: Path) -> ConvergenceCell:
     """160 training samples set in tens: an epoch is 16 steps."""
     recipe = Recipe("momentum", "cosine", "linear", step_size=0.005, reference_batch=10, warmup_epochs=0.5)
-    return ConvergenceCell(
-        "cpu", 1, 1, 1, "cpu", 1, 3, "float32", True, network="lenet", batch=10, storage="made-up", sync="wfbp",
-        recipe="mine", trial=1, prefetch=1, readers=1, storage_path=str(images), storage_format="idx",
-        validation_storage="made-up", validation_path=str(images), validation_format="idx", validation_share=0.36,
-        preset=asdict(PRESETS["wfbp"].preset), settings=to_values(recipe), own_network=None, target=None,
-        max_epochs=1.0, evaluation_epochs=0.25, patience=None, max_minutes=None, noise_steps=4,
+    return replace(
+        TO_TARGET, visits=1, seed=3, storage="made-up", recipe="mine", prefetch=1, storage_path=str(images),
+        storage_format="idx", validation_storage="made-up", validation_path=str(images), validation_format="idx",
+        validation_share=0.36, preset=asdict(PRESETS["wfbp"].preset), settings=to_values(recipe), target=None,
+        evaluation_epochs=0.25, noise_steps=4,
     )  # fmt: skip
 
 

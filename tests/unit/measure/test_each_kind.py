@@ -23,13 +23,6 @@ from stallpoint.study.kinds.intervention_kind import InterventionCell
 from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.recipes import RECIPES, to_values
 
-NETWORK = """
-from torch import nn
-
-
-def build():
-    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10))
-"""
 OWN = {"build": "nets.py:build", "image_size": 8}
 TRAIN = replace(train(network="small", visits=1), own_network=OWN)
 VALUES = asdict(TRAIN)
@@ -58,7 +51,7 @@ def test_a_cell_is_measured_and_has_rows_in_each_table(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "nets.py").write_text(NETWORK)
+    (tmp_path / "nets.py").write_text(little.NETWORK)
     write_synthetic(Storage("local", tmp_path / "images", "files"), 8, seed=1)
     for constant, value in {**little.CONSTANTS, **little.QUICK}.items():
         monkeypatch.setattr(constants, constant, value)

@@ -2,10 +2,12 @@ import os
 import platform
 import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from sample_cells import COLLECTIVES
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.machine.environment import choose_gpu, cpu_model, describe, git_state, operating_system
@@ -15,21 +17,7 @@ from stallpoint.study.kinds.collectives_kind import CollectivesCell
 
 
 def cell(*, anonymise: bool) -> CollectivesCell:
-    return CollectivesCell(
-        "cpu",
-        1,
-        1,
-        1,
-        "cpu",
-        1,
-        1,
-        "float32",
-        anonymise,
-        backend="mpi",
-        reduction="library",
-        message_bytes=[4],
-        samples=1,
-    )
+    return replace(COLLECTIVES, nodes=1, anonymise=anonymise)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from launching import copied, end_of_job, run_job, start_job
+from little import NETWORK
 from resident_ranks import Ranks
 from sample_cells import COLLECTIVES as COLLECTIVES_CELL
 from sample_cells import SGEMM, STORAGE, TO_TARGET, TRAIN
@@ -70,21 +71,7 @@ os.fork = fork
 
 
 def a_cell(nodes: int) -> CollectivesCell:
-    return CollectivesCell(
-        "cpu",
-        nodes,
-        1,
-        1,
-        "cpu",
-        1,
-        1,
-        "float32",
-        True,
-        backend="mpi",
-        reduction="library",
-        message_bytes=[1024],
-        samples=2,
-    )
+    return replace(COLLECTIVES_CELL, nodes=nodes, message_bytes=[1024], samples=2, visits=1)
 
 
 def add_row(keep: Recorder) -> None:
@@ -364,25 +351,14 @@ train.Trainer.step = dying
 """
 
 
-SMALL = """
-from torch import nn
-
-
-def build():
-    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10), nn.Linear(10, 10))
-"""
-
-
 def training(sync: str, folder: Path) -> TrainCell:
     """Enough iterations that none reaches the end before the others are told to stop."""
     images, network = folder / "images", folder / "small.py"
-    network.write_text(SMALL)
+    network.write_text(NETWORK.replace("10))", "10), nn.Linear(10, 10))"))  # which can diverge
     write_synthetic(Storage("local", images, "files"), 4, seed=1)
-    return TrainCell(
-        hardware="cpu", nodes=2, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
-        precision="float32", anonymise=False,
-        network="small", batch=1, storage="local", scaling="weak", sync=sync, prefetch=0,
-        worker_batch=1, iterations=200, warmup=1, readers=1, storage_path=str(images), storage_format="files",
+    return replace(
+        TRAIN, nodes=2, visits=1, seed=5, network="small", batch=1, worker_batch=1, scaling="weak", iterations=200,
+        storage="local", storage_path=str(images), storage_format="files", sync=sync,
         preset=asdict(PRESETS[sync].preset), own_network={"build": f"{network}:build", "image_size": 8},
     )  # fmt: skip
 

@@ -2,18 +2,16 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
-from launching import copied
+from launching import as_torchrun, copied, free_ports
 from nightly import by_day
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset, dataloader
@@ -318,36 +316,10 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     cases = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     chosen = {case["example"] for case in cases if "parallelism" in case}
     scripts = [folder / "same.py", *(EXAMPLES / f"{name}.py" for name in PARALLELISM if name in chosen)]
-    common = {
-        "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
-        "LOCAL_WORLD_SIZE": "2", "STALLPOINT_PROBE_ITERATIONS": "4",
-    }  # fmt: skip
-    arguments = [part for script, port in zip(scripts, free_ports(), strict=False) for part in (str(script), str(port))]
-    workers = [
-        subprocess.Popen(
-            [sys.executable, folder / "one_by_one.py", folder, *arguments],
-            env={**os.environ, **copied(), **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [worker.communicate(timeout=600)[0] for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(said)
+    ports = free_ports(len(scripts))
+    arguments = [part for pair in zip(scripts, ports, strict=True) for part in pair]
+    as_torchrun(2, folder / "one_by_one.py", folder, *arguments, STALLPOINT_PROBE_ITERATIONS="4")
     return folder
-
-
-def free_ports() -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(5)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 @pytest.mark.ranks

@@ -1,9 +1,5 @@
 """What a probe says at the end of a script: the rank, the phase and the layer where a wait was planted."""
 
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +7,7 @@ from typing import Any
 import numpy as np
 import planted_waits
 import pytest
-from launching import copied
+from launching import as_torchrun
 from nightly import first_by_day
 
 from stallpoint.explain.answering import explain_files
@@ -163,30 +159,9 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Workers, the folder of their records, and what rank 0 printed, of training with a wait planted in each case."""
     workers: int = request.param
     folder = tmp_path_factory.mktemp(f"planted{workers}")
-    with socket.socket() as any_socket:
-        any_socket.bind(("127.0.0.1", 0))
-        port = any_socket.getsockname()[1]
-    common = {
-        "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo", "STALLPOINT_PROBE_BOX": "1", "PLANTED_WIDTH": "32",
-    }  # fmt: skip
     cases = [case.replace("last", str(workers - 1)) for case in PLANTED]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, planted_waits.__file__, "probe", "8", str(folder), *cases],
-            env={**os.environ, **copied(), **common, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(workers)
-    ]
-    try:
-        said = [process.communicate(timeout=600)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert not any(process.returncode for process in processes), "\n".join(said)
+    variables = {"STALLPOINT_PROBE_BOX": "1", "PLANTED_WIDTH": "32"}
+    said = as_torchrun(workers, planted_waits.__file__, "probe", 8, folder, *cases, **variables)
     assert not any("verdict" in text for text in said[1:]), "rank 0 speaks for all"
     return workers, folder, said[0]
 

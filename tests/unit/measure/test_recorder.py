@@ -1,18 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from sample_cells import SGEMM as SGEMM_CELL
+from sample_cells import TRAIN
 
 from stallpoint.measure.machine.sensors import Reading, between
 from stallpoint.measure.recorder import Recorder
 from stallpoint.records.tables import GATHERS, ITERATIONS, LAYERS, SGEMM, Table
-from stallpoint.study.kinds.sgemm_kind import SgemmCell
-from stallpoint.study.kinds.train_kind import TrainCell
 
-CELL = TrainCell(
-    hardware="cpu", nodes=2, repeat=3, workers_per_node=2, device="cpu", threads_per_worker=1, seed=1,
-    precision="float32", anonymise=True, network="alexnet", batch=32, storage="images", scaling="strong", sync="wfbp",
-    prefetch=2, worker_batch=8,
-    iterations=5, warmup=1, readers=1, storage_path="images", storage_format="files", preset={}, own_network=None,
-)  # fmt: skip
+CELL = replace(TRAIN, nodes=2, repeat=3, workers_per_node=2, batch=32, worker_batch=8)
 
 
 def measured(table: Table, names: str) -> dict[str, float]:
@@ -65,10 +62,7 @@ def test_columns_of_different_lengths_are_refused() -> None:
 
 
 def test_a_column_that_is_neither_measured_nor_the_cells_is_an_error() -> None:
-    cell = SgemmCell(
-        "cpu", 1, 1, 1, "cpu", 1, 1, "float32", True, network="alexnet", batches=[1], samples=1, own_network=None
-    )
-    recorder = Recorder(cell, rank=0)
+    recorder = Recorder(SGEMM_CELL, rank=0)
     recorder.add(SGEMM, layer="fc6", layer_type="fully-connected", m=1, k=1, n=1, operations=1, sample=0, seconds=1.0)
     with pytest.raises(KeyError, match="worker_batch"):
         recorder.arrow(SGEMM)

@@ -1,10 +1,12 @@
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import little
 import pytest
 import torch
 from nightly import by_day
+from sample_cells import SGEMM as SGEMM_CELL
 from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -18,7 +20,6 @@ from stallpoint.networks import NETWORKS, find
 from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.networks.products import Product, products
 from stallpoint.records.tables import MACHINE, SGEMM
-from stallpoint.study.kinds.sgemm_kind import SgemmCell
 
 
 def products_of(name: str, batch: int) -> list[Product]:
@@ -186,11 +187,7 @@ def test_where_the_machine_tells_no_caches_they_are_taken_for_usual_ones(tmp_pat
 
 def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     little.put(monkeypatch)
-    cell = SgemmCell(
-        hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=1,
-        precision="float32", anonymise=False,
-        network="googlenet", batches=[1, 2], samples=2, own_network=None, reference=[4096, 9192],
-    )  # fmt: skip
+    cell = replace(SGEMM_CELL, visits=1, network="googlenet", samples=2, reference=[4096, 9192])
     kept = Recorder(cell, 0)
     sgemm.measure(cell, World.start(1), kept)
     everything = kept.arrow(SGEMM).to_pandas()

@@ -4,7 +4,7 @@ import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from launching import Plant, run_job
 from nightly import by_day, first_by_day
 from resident_ranks import Ranks
+from sample_cells import STORAGE
 
 from stallpoint.errors import EXIT_BAD_INPUT
 from stallpoint.measure.jobs import storage_reads
@@ -23,7 +24,6 @@ from stallpoint.records.tables import RUNS, STORAGE_OPERATIONS, STORAGE_PASSES, 
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import MARKER_FILE, prepare
 from stallpoint.storage.samples import INDEX_FILE, Extent, SampleSet
-from stallpoint.study.kinds.storage_kind import StorageCell
 
 pytestmark = pytest.mark.ranks
 
@@ -65,9 +65,9 @@ def visited(
     """Two workers visit a cell of a generated storage once."""
     storage = Storage("synthetic", tmp_path / "set", name)
     prepare(storage, generate=generate, seed=1)
-    cell = StorageCell(
-        "cpu", 2, 1, 1, "cpu", 1, 1, "float32", True,
-        storage="synthetic", storage_path=str(storage.path), storage_format=name, samples=6, **settings,
+    cell = replace(
+        STORAGE, visits=1, storage="synthetic", storage_path=str(storage.path), storage_format=name, samples=6,
+        **settings,
     )  # fmt: skip
     folder = tmp_path / "raw" / cell.path
     status, printed = run_job(ranks, cell, folder, plant=plant)
@@ -265,22 +265,24 @@ def test_files_of_others_have_an_unknown_share() -> None:
     assert resident_share([Extent(Path("/etc/passwd"), 0, 100)]) is None
 
 
-def cell_of(storage: Storage, nodes: int, samples: int) -> StorageCell:
-    return StorageCell(
-        "cpu", nodes, 1, 1, "cpu", 1, 1, "float32", True,
-        storage="synthetic", storage_path=str(storage.path), storage_format=storage.format, samples=samples,
+def measured(
+    ranks: Ranks, storage: Storage, place: Path, nodes: int = 1, plant: Plant | None = None
+) -> tuple[int, str]:
+    """Visit a cell of 6 samples; exit status and output. Its tables are in `place`."""
+    cell = replace(
+        STORAGE, visits=1, nodes=nodes, storage="synthetic", storage_path=str(storage.path),
+        storage_format=storage.format, samples=6,
     )  # fmt: skip
+    return run_job(ranks, cell, place, plant=plant)
 
 
 def test_where_the_library_hides_extents_it_is_not_said_what_is_in_the_page_cache(ranks: Ranks, tmp_path: Path) -> None:
     storage = Storage("synthetic", tmp_path / "set", "lmdb")
     prepare(storage, generate=6, seed=1)
-    cell = cell_of(storage, 1, 6)
-    status, printed = run_job(ranks, cell, tmp_path / cell.path)
-    assert status == 0, printed
-    passes = parquet.read(STORAGE_PASSES, tmp_path / cell.path / "storage_passes.parquet").to_pylist()
+    assert measured(ranks, storage, tmp_path / "cell")[0] == 0
+    passes = parquet.read(STORAGE_PASSES, tmp_path / "cell/storage_passes.parquet").to_pylist()
     assert {row["resident"] for row in passes} == {None}
-    assert parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").num_rows == len(passes) * 6
+    assert parquet.read(STORAGE_READS, tmp_path / "cell/storage_reads.parquet").num_rows == len(passes) * 6
 
 
 def test_samples_that_were_left_out_are_in_the_record(ranks: Ranks, tmp_path: Path) -> None:
@@ -288,21 +290,17 @@ def test_samples_that_were_left_out_are_in_the_record(ranks: Ranks, tmp_path: Pa
     prepare(storage, generate=6, seed=1)
     storage.open().extent(4).path.write_bytes(b"no image")
     prepare(storage, generate=None, seed=1, max_corrupt=1)
-    cell = cell_of(storage, 1, 6)
-    status, printed = run_job(ranks, cell, tmp_path / cell.path)
-    assert status == 0, printed
-    (visit,) = parquet.read(VISITS, tmp_path / cell.path / "visits.parquet").to_pylist()
+    assert measured(ranks, storage, tmp_path / "cell")[0] == 0
+    (visit,) = parquet.read(VISITS, tmp_path / "cell/visits.parquet").to_pylist()
     assert visit["excluded_samples"] == 1
-    assert parquet.read(STORAGE_READS, tmp_path / cell.path / "storage_reads.parquet").num_rows == 3 * 2 * 5
+    assert parquet.read(STORAGE_READS, tmp_path / "cell/storage_reads.parquet").num_rows == 3 * 2 * 5
 
 
 def test_fewer_samples_than_workers_are_said_in_words(ranks: Ranks, tmp_path: Path) -> None:
     storage = Storage("synthetic", tmp_path / "set", "files")
     prepare(storage, generate=1, seed=1)
-    cell = cell_of(storage, 2, 6)
-    status, printed = run_job(ranks, cell, tmp_path / cell.path)
-    assert status == 0, printed
-    (run,) = parquet.read(RUNS, tmp_path / cell.path / "runs.parquet").to_pylist()
+    assert measured(ranks, storage, tmp_path / "cell", nodes=2)[0] == 0
+    (run,) = parquet.read(RUNS, tmp_path / "cell/runs.parquet").to_pylist()
     assert (run["status"], run["reason"]) == (
         "failed", "storage synthetic has 1 samples, fewer than the 2 workers that read at once, each its own"
     )  # fmt: skip
@@ -324,9 +322,8 @@ def goes_away(patch: pytest.MonkeyPatch) -> None:
 def test_a_storage_that_goes_away_ends_the_job_in_words_and_is_no_cells_result(ranks: Ranks, tmp_path: Path) -> None:
     storage = Storage("synthetic", tmp_path / "set", "files")
     prepare(storage, generate=8, seed=1)
-    cell = cell_of(storage, 1, 8)
-    status, printed = run_job(ranks, cell, tmp_path / cell.path, plant=goes_away)
+    status, printed = measured(ranks, storage, tmp_path / "cell", plant=goes_away)
     assert status == EXIT_BAD_INPUT, printed
-    assert not (tmp_path / cell.path / "runs.parquet").exists()
+    assert not (tmp_path / "cell/runs.parquet").exists()
     assert re.search(r"set/class\d+/sample\d+.jpg: cannot be read \(No such file or directory\)", printed)
     assert "Traceback" not in printed

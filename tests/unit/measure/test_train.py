@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from launching import run_job
 from nightly import by_day
 from resident_ranks import RankError, Ranks
+from sample_cells import TRAIN
 from small_training import EXAMPLES
 from torch import nn
 
@@ -150,12 +151,9 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> TrainCell:
     """Two small iterations of GoogLeNet, by one worker."""
     folder = tmp_path_factory.mktemp("storage") / "images"
     write_synthetic(Storage("local", folder, "files"), 6, seed=1)
-    return TrainCell(
-        hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
-        precision="float32", anonymise=False,
-        network="googlenet", batch=1, storage="local", scaling="weak", sync="wfbp", prefetch=0,
-        worker_batch=1, iterations=1, warmup=1, readers=1, storage_path=str(folder), storage_format="files",
-        preset={}, own_network=None,
+    return replace(
+        TRAIN, visits=1, anonymise=False, network="googlenet", batch=1, worker_batch=1, scaling="weak", sync="wfbp",
+        iterations=1, storage="local", storage_path=str(folder), storage_format="files", preset={},
     )  # fmt: skip
 
 

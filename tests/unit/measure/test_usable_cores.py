@@ -1,7 +1,6 @@
 """The cores that may be computed with: of the affinity mask, of cgroups' quotas."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,14 +47,6 @@ def test_the_least_quota_counts(
 ) -> None:
     root = machine(tmp_path, version, quotas)
     assert (quota_of_cgroups(root), usable_cores(root)) == (allowed, cores)
-
-
-@pytest.fixture
-def one_core() -> Iterator[None]:
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    yield
-    os.sched_setaffinity(0, before)
 
 
 @pytest.mark.usefixtures("one_core")

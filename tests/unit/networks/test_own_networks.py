@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import torch
 from launching import run_job
 from resident_ranks import Ranks
+from sample_cells import SGEMM as SGEMM_CELL
+from sample_cells import TRAIN
 
 from stallpoint.errors import InputError
 from stallpoint.measure.jobs import sgemm
@@ -26,7 +29,6 @@ from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.storage.tokens import Sequences
 from stallpoint.study.kinds import cell_from_json
-from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
 pytestmark = pytest.mark.ranks
@@ -215,12 +217,10 @@ def test_planning_imports_nothing_of_the_users() -> None:
 
 
 def train_cell(folder: Path, ranks: int) -> TrainCell:
-    return TrainCell(
-        hardware="cpu", nodes=ranks, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
-        precision="float32", anonymise=False,
-        network="text", batch=2, storage="local", scaling="weak", sync="wfbp", prefetch=1,
-        worker_batch=2, iterations=2, warmup=1, readers=1, storage_path=str(folder), storage_format="tokens",
-        preset={}, own_network={"build": "nets/mine.py:Text", **TEXT},
+    return replace(
+        TRAIN, nodes=ranks, visits=1, network="text", batch=2, worker_batch=2, scaling="weak", sync="wfbp", prefetch=1,
+        iterations=2, storage="local", storage_path=str(folder), storage_format="tokens", preset={},
+        own_network={"build": "nets/mine.py:Text", **TEXT},
     )  # fmt: skip
 
 
@@ -242,11 +242,8 @@ def test_two_workers_train_a_users_network_on_tokens_and_all_reduce_shared_weigh
 
 def test_the_products_of_a_users_network_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     little.put(monkeypatch)
-    cell = SgemmCell(
-        hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=1,
-        precision="float32", anonymise=False,
-        network="text", batches=[2], samples=1, own_network={"build": "nets/mine.py:Text", **TEXT},
-    )  # fmt: skip
+    own = {"build": "nets/mine.py:Text", **TEXT}
+    cell = replace(SGEMM_CELL, visits=1, network="text", batches=[2], samples=1, own_network=own)
     kept = Recorder(cell, 0)
     sgemm.measure(cell, World.start(1), kept)
     rows = kept.arrow(SGEMM).to_pandas().set_index("layer")

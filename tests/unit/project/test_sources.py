@@ -80,14 +80,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     return find
 
 
-TREE = {
-    "a.py": "",
-    "b.py": "",
-    "sub/__init__.py": "",
-    "sub/c.py": "def d(): pass",
-    "sub/deep/__init__.py": "",
-    "sub/deep/e.py": "",
-}
+def empty(files: str) -> dict[str, str]:
+    return dict.fromkeys(files.split(), "")
+
+
+TREE = {**empty("a.py b.py sub/__init__.py sub/deep/__init__.py sub/deep/e.py"), "sub/c.py": "def d(): pass"}
 
 
 @pytest.mark.parametrize(
@@ -160,35 +157,17 @@ def test_imports_are_followed_around_a_circle_and_out_of_packages(sources: Sourc
     ],
 )
 def test_relative_imports(sources: Sources, module: str, statement: str, expected: set[str]) -> None:
-    files = {
-        "a.py": "",
-        "sub/__init__.py": "",
-        "sub/c.py": "",
-        "sub/x.py": "",
-        "other/__init__.py": "",
-        "other/b.py": "",
-    }
+    files = empty("a.py sub/__init__.py sub/c.py sub/x.py other/__init__.py other/b.py")
     found = sources("import pack.sub.c", {**files, module: statement})
     assert found == {"sub/__init__.py", "sub/c.py", *expected}
 
 
 def test_a_package_comes_with_its_data_but_nothing_compiled_or_hidden(sources: Sources) -> None:
-    files = {
-        "sub/__init__.py": "",
-        "sub/schema.yaml": "",
-        "sub/assets/page.css": "",
-        "sub/assets/more/font": "",
-        "sub/assets/tool.py": "",
-        "sub/__pycache__/c.cpython-312.pyc": "",
-        "sub/__pycache__/kept.js": "",
-        "sub/assets/__pycache__/tool.cpython-312.pyc": "",
-        "sub/.schema.yaml.swp": "",
-        "sub/.kept/x": "",
-        "sub/deep/__init__.py": "",
-        "sub/deep/own.json": "",
-        "other/__init__.py": "",
-        "other/own.json": "",
-    }
+    files = empty(
+        "sub/__init__.py sub/schema.yaml sub/assets/page.css sub/assets/more/font sub/assets/tool.py"
+        " sub/__pycache__/c.cpython-312.pyc sub/__pycache__/kept.js sub/assets/__pycache__/tool.cpython-312.pyc"
+        " sub/.schema.yaml.swp sub/.kept/x sub/deep/__init__.py sub/deep/own.json other/__init__.py other/own.json"
+    )
     own = {"sub/__init__.py", "sub/schema.yaml", "sub/assets/page.css", "sub/assets/more/font"}
     assert sources("import pack.sub", files) == own
     assert sources("import pack.sub.deep", files) == {*own, "sub/deep/__init__.py", "sub/deep/own.json"}

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from sample_cells import SGEMM, STORAGE
 
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import RUNS
@@ -15,14 +16,8 @@ from stallpoint.schedule.requested import measured_with, measurement
 from stallpoint.slurm import orphaned_jobs
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
-from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.runs import run_row
 from stallpoint.text import PROGRESS_INTERVAL, Progress, in_words
-
-COMMON = {
-    "hardware": "cpu", "nodes": 1, "workers_per_node": 1, "device": "cpu", "threads_per_worker": 1, "seed": 1,
-    "precision": "float32", "anonymise": True,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -72,14 +67,8 @@ def test_silent_ranks_say_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def sgemm(repeat: int, visits: int = 2) -> SgemmCell:
-    return SgemmCell(
-        **COMMON, repeat=repeat, visits=visits, network="alexnet", batches=[1], samples=1, own_network=None
-    )
-
-
-def storage_cell() -> StorageCell:
-    return StorageCell(**COMMON, repeat=1, storage="local", storage_path="data", storage_format="files", samples=1)
+def sgemm(repeat: int) -> SgemmCell:
+    return replace(SGEMM, repeat=repeat, visits=2, samples=1)
 
 
 def visit(cell: Cell, results: Path, number: int, seconds: float, failure: str = "") -> Measurement:
@@ -160,7 +149,7 @@ def test_refused_pending_running_and_ended_jobs_are_told_apart(tmp_path: Path) -
 
 
 def test_a_kind_none_of_which_was_visited_is_judged_by_the_others(tmp_path: Path) -> None:
-    storage = storage_cell()
+    storage = replace(STORAGE, visits=1)
     assert list(summary(states([storage], tmp_path), tmp_path, tmp_path))[-1].startswith(
         "1 cell and 1 visits to go; how long they take is known after"
     )
@@ -190,7 +179,7 @@ def test_a_cell_whose_settings_changed_is_to_do(tmp_path: Path) -> None:
 
 def test_what_else_a_cell_is_measured_with_counts(tmp_path: Path) -> None:
     config = {"networks": {}, "commands": {}, "storage": {"jpeg": {"generate": 16}, "own": {}}}
-    generated, own = (replace(storage_cell(), storage=name) for name in ("jpeg", "own"))
+    generated, own = (replace(STORAGE, storage=name) for name in ("jpeg", "own"))
     also = measured_with(config)
     assert also(own) == also(sgemm(1)) == ""
     write_cell(

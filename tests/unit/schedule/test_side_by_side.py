@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from launching import VISITING, copied
+from little import NETWORK
 from visiting_cells import agenda, collectives, sgemm, train
 
 from stallpoint.records import disturbances
@@ -20,14 +21,6 @@ from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 
 pytestmark = pytest.mark.ranks
-
-NETWORK = """
-from torch import nn
-
-
-def build():
-    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10))
-"""
 
 
 def many(count: int, *, visits: int = 4) -> list[Visited]:

@@ -198,17 +198,6 @@ def test_a_generated_set_that_was_damaged_is_written_anew(tmp_path: Path) -> Non
     assert prepare(storage, generate=4, seed=1) == first
 
 
-def test_an_image_that_was_removed_or_cut_since_is_named(tmp_path: Path) -> None:
-    storage = Storage("s", tmp_path / "set", "files")
-    prepare(storage, generate=4, seed=1)
-    images = storage.open()
-    os.truncate(images.extent(0).path, 100)
-    images.extent(1).path.unlink()
-    for index in (0, 1):
-        with pytest.raises(InputError, match=rf"{images.extent(index).path.name}.*snakemake -R prepare_storage"):
-            images.read(index)
-
-
 def test_damaged_shards_arrays_and_indexes_are_named(tmp_path: Path) -> None:
     (tmp_path / "tar").mkdir()
     (tmp_path / "tar" / "shard.tar").write_bytes(b"not a tar file" * 100)
