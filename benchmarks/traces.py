@@ -35,6 +35,8 @@ json.dump(shares, open(sys.argv[3], "w"))
 OURS, HTA = "stallpoint", "HolisticTraceAnalysis"
 KERNELS = 100_000
 MESSAGES = (404, 2_020, 10_000)
+PEER_BYTES = 200_000_000
+"""Of a made-up trace for both: starting, which counts for small ones, counts little."""
 LARGE_BYTES = 1_000_000_000
 """Of a trace that is read once, as it takes long: 1 GB, with 8.5 million events."""
 
@@ -47,6 +49,8 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Timing | Figure], list[st
     compileall.compile_dir("src/stallpoint", quiet=1)
     folder, peer = os.environ.get("STALLPOINT_TRACES"), os.environ.get("STALLPOINT_HTA")
     files = sorted(Path(folder).glob("*.json*")) if folder else [made_up(scratch / "made-up.json.gz")]
+    if peer:
+        files.append(large(scratch / "200MB.json", PEER_BYTES))
     rows: list[Timing | Figure] = []
     lines: list[str] = []
     for file in files:
