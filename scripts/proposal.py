@@ -6,11 +6,12 @@ from stallpoint.errors import program
 from stallpoint.findings.proposal import of_study
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read_frames
-from stallpoint.records.tables import PREDICTIONS
+from stallpoint.records.tables import COSTS, PREDICTIONS
 from stallpoint.report.proposal_page import to_html
 
 with program(Path(snakemake.log[0])):
-    predictions = read_frames([PREDICTIONS], snakemake.input)[PREDICTIONS.name]
-    proposed = of_study(predictions, snakemake.params.rated, snakemake.params.samples, snakemake.params.min_efficiency)
+    tables = read_frames([PREDICTIONS, COSTS], snakemake.input)
+    given = snakemake.params
+    proposed = of_study(tables["predictions"], tables["costs"], given.rated, given.samples, given.min_efficiency)
     with atomic(Path(snakemake.output[0])) as scratch:
         scratch.write_text(to_html(proposed))

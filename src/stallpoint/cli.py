@@ -61,6 +61,12 @@ def explain(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--pattern", default="", help="regular expression for training logs, with (?P<rate>...) or (?P<seconds>...)"
     )
+    parser.add_argument(
+        "--setup",
+        default="",
+        metavar="TEXT",
+        help="model, precision and GPU (llama 3 8b bf16 h100), to compare with published rates",
+    )
     parser.add_argument("--threshold", type=float, default=0.1, help="what a doubling has to gain (%(default)s)")
     given = parser.parse_args(arguments)
     from stallpoint.explain.rate_answers import Options
@@ -82,6 +88,7 @@ def explain(arguments: Sequence[str]) -> int:
         _counts(given.workers),
         given.pattern,
         given.link,
+        given.setup,
     )
     with _with_input(given.files) as files:
         return _explained(files, given, options)

@@ -132,6 +132,7 @@ rule slides:
 rule proposal:
     input:
         predictions=rules.fit.output.predictions,
+        costs=rules.fit.output.costs,
         code=code_of("proposal.py"),
     output:
         f"{RESULTS}/proposal.html",

@@ -160,7 +160,9 @@ def _of_logs(found: Found, options: Options) -> Iterator[Finding]:
             for (_, log), count in zip(logs, counts, strict=True)
             if (log.program, log.unit, log.seconds, log.of) == program
         ]
-        yield from rate_answers.answers(Rates(rows, program[1], program[3], "iteration" if program[2] else ""), options)
+        setup = " ".join(dict.fromkeys(log.setup for _, log in logs))
+        seconds = "iteration" if program[2] else ""
+        yield from rate_answers.answers(Rates(rows, program[1], program[3], seconds, setup=setup), options)
 
 
 def _of_all_reduces(found: Found, options: Options) -> Iterator[Finding]:

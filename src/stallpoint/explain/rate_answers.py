@@ -16,6 +16,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from stallpoint.explain.published_rates import compared
 from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, WITHHELD, Cause, Finding
 from stallpoint.inputs.rate_tables import ALL, EACH, RateRow, Rates
 from stallpoint.text import number
@@ -53,6 +54,8 @@ class Options:
     """A regular expression for training logs, with a group ``rate`` or ``seconds``."""
     link: str = ""
     """Link between nodes, a name of `links.LINKS` or Gbit/s."""
+    setup: str = ""
+    """Model, precision and hardware in words."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +239,12 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
     every = list(series_of(rates, options))
     fitted = sum(len(one.readings) == 1 and len(one.first.counts) >= 3 for one in every if one.readings) <= MAX_FITTED
     for one in every:
-        yield _finding(one, rates, options, fitted)
+        found = _finding(one, rates, options, fitted)
+        if len(one.readings) == 1 and one.counted != "nodes":
+            per_worker = {count: rate / count for count, rate in one.first.rates.items()}
+            setup = f"{one.name} {rates.setup} {options.setup}"
+            found = replace(found, notes=(*compared(setup, one.first.unit, per_worker, found.causes), *found.notes))
+        yield found
 
 
 def _finding(series: Series, rates: Rates, options: Options, fit_laws: bool) -> Finding:

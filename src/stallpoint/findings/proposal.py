@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.answers.costs import POWER, PRICE
+from stallpoint.models.answers.costs import PRICE
 from stallpoint.models.base.frames import records
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.statistics import groups
@@ -88,6 +88,8 @@ class Training:
     price: float | None = None
     """Of a node for an hour."""
     min_efficiency: float = MIN_EFFICIENCY
+    watts_from: str = ""
+    """What says the power."""
 
     def hours(self, at: Rate) -> Estimate:
         """Return the time of the training, h."""
@@ -155,10 +157,10 @@ def paragraph(curve: ScalingRates, training: Training) -> str:
         )
     efficient = f"efficiency is {_percent(curve.efficiency(best))}"
     if training.amount:
-        counted = curve.unit.split("/")[0]
+        counted, by = curve.unit.split("/")[0], training.watts_from
         spent = (
             (f"{training.node_hours(best)} node-hours", True),
-            (f"{training.energy(best)} kWh", training.watts),
+            (f"{training.energy(best)} kWh{by and f' (by {by})'}", training.watts),
             (f"a price of {training.cost(best)}", training.price),
         )
         in_all = listed([words for words, known in spent if known]) if best.nodes == best.nodes else ""
@@ -192,11 +194,15 @@ def _counts(of: Sequence[Rate]) -> str:
 
 
 def of_study(
-    predictions: pd.DataFrame, rated: Mapping[str, Mapping[str, float]], samples: float, min_efficiency: float
+    predictions: pd.DataFrame,
+    costs: pd.DataFrame,
+    rated: Mapping[str, Mapping[str, float]],
+    samples: float,
+    min_efficiency: float,
 ) -> Iterator[tuple[ScalingRates, Training]]:
     """Yield the fastest measured curve of each network, hardware entry and scaling, with the training asked for.
 
-    `predictions` is the table of that name, `rated` as in `Asked`.
+    `predictions` and `costs` are the tables of these names, `rated` as in `Asked`.
     """
     known = predictions[(predictions["sync"] != NONE) & predictions["measured_iteration"].notna()]
     fastest = known.assign(rate=known["global_batch"] / known["measured_iteration"])
@@ -206,8 +212,10 @@ def of_study(
         found = records(predictions[of_curve].sort_values("ranks"))
         subject = f"{network} on {hardware} ({best['sync']}, {best['storage']})"
         rates = [rate for row in found if (rate := _rate(row))]
-        given = rated.get(hardware, {})
-        training = Training(samples, given.get(POWER), given.get(PRICE), min_efficiency)
+        spent = costs[(costs[list(SERIES)] == [best[name] for name in SERIES]).all(axis=1) & costs["energy"].notna()]
+        watts = 1000 * (spent["energy"] / spent["node_hours"]).mean() if len(spent) else None
+        price = rated.get(hardware, {}).get(PRICE)
+        training = Training(samples, watts, price, min_efficiency, ", ".join(spent["energy_from"].unique()))
         yield ScalingRates(subject, scaling, "samples/s", rates), training
 
 

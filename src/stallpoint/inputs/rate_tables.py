@@ -53,6 +53,8 @@ class Rates:
     counted: str = "workers"
     """What the counts are of, in the table's word: GPUs; nodes, where no column says how many workers these have."""
     notes: Sequence[str] = field(default=())
+    setup: str = ""
+    """What the file says of model, precision and hardware."""
 
 
 _HEADINGS = {

@@ -118,6 +118,15 @@ class LoggedRate:
     lines: int = 0
     values: Sequence[float] = ()
     """What the median is of, in their order."""
+    setup: str = ""
+    """Lines about model, precision and hardware."""
+
+
+_SETUP = re.compile(
+    r"CUDA capacity: (.+?) with|Building (\S+ \S+) with|(Float8) training|^(?:Model|GPU|Precision|Data type):\s+(.+)",
+    re.I,
+)
+"""Lines of torchtitan and tf_cnn_benchmarks about these, and of programs that print them with such names."""
 
 
 def recognised(document: Document) -> bool:
@@ -178,6 +187,11 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
         batches[-1] if batches and 0 < batches[-1] < 1e12 else None,
         len(found),
         kept,
+        " ".join(
+            dict.fromkeys(
+                part for line in document.lines for one in _SETUP.finditer(line) for part in one.groups("") if part
+            )
+        ),
     )
 
 

@@ -31,6 +31,7 @@ from stallpoint.measure.device import device_of
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.launched import first_process
 from stallpoint.measure.machine import environment
+from stallpoint.measure.machine.energy import EnergyMeter
 from stallpoint.measure.machine.sensors import Sensors, kernel_id
 from stallpoint.measure.machine.sentinel import sentinel_of
 from stallpoint.measure.mpi import MPI
@@ -38,7 +39,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training import kernel_library, precision
 from stallpoint.measure.world import World
 from stallpoint.records import parquet
-from stallpoint.records.tables import CONVERSIONS, ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, STALENESS, VISITS
+from stallpoint.records.tables import CONVERSIONS, ENERGY, ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, STALENESS, VISITS
 from stallpoint.schedule.ledger import checkpoint_of
 from stallpoint.slurm import own_job
 from stallpoint.study.cells import Cell
@@ -149,10 +150,13 @@ class _Visit:
             self.recorder.add(SLURM_JOBS, **job)
         self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas, for which an interruption leaves no time
         cell = self.prepare(self.cell, self.recorder)
-        sentinel = sentinel_of(self.world, device_of(self.cell))
+        device = device_of(self.cell)
+        sentinel = sentinel_of(self.world, device)
         before = sentinel.run()
-        self.recorder.prepared = datetime.now(UTC)
-        measure(cell, self.world, self.recorder)
+        with EnergyMeter(gpu=device.index) as self.recorder.energy:
+            self.recorder.begin()
+            measure(cell, self.world, self.recorder)
+        self.recorder.add(ENERGY, **self.recorder.energy.row)
         after = sentinel.run()
         with Sensors() as sensors:
             where = {"cpus": sensors.cpus, "node_busy_error": sensors.node_busy_error, "kernel": kernel_id()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stallpoint.measure.machine.energy import EnergyMeter
 from stallpoint.records.parquet import to_arrow
 from stallpoint.records.tables import TABLES, Table
 from stallpoint.study.cells import Cell
@@ -31,13 +32,21 @@ class Recorder:
         """File for the checkpoint of an interrupted visit."""
         self.visit = visit
         """Number of the visit to the cell, from 1."""
-        self.prepared: datetime | None = None
+        self.prepared = datetime.now(UTC)
         """Time when all ranks began to measure; until then they prepare."""
+        self.energy: EnergyMeter | None = None
+        """Counts while the visit is measured."""
         self.measuring = 0.0
         """Time of measuring, warm-up included, s."""
         self.excluded_samples = 0
         """Samples of the storage that cannot be decoded and are excluded."""
         self._blocks: dict[str, list[_Block]] = {}
+
+    def begin(self) -> None:
+        """Note that all ranks begin to measure."""
+        self.prepared = datetime.now(UTC)
+        if self.energy:
+            self.energy.begin()
 
     def add(self, table: Table, **values: object) -> None:
         """Add one row, or as many as the lists, tuples or arrays among `values` are long (others are repeated).

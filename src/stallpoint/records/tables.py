@@ -333,6 +333,18 @@ VISITS = _table("""
     all_reduce_after  | real | s | the same, after it
 """)
 
+ENERGY = _table("""
+    energy: one row for each visit to a cell and rank: energy while it was measured, by counters of its node, and what
+        these do not say
+    + cell hardware nodes ranks repeat rank visit
+    kernel      | text |   | hash that identifies the running kernel: ranks on one read the same counters of processors
+    seconds     | real | s | time between the two readings; of training from the first iteration on, warm-up included
+    node_energy | real | J | of the processors and the memory of the node, by RAPL; null where a counter is unreadable
+    gpu_energy  | real | J | of the rank's GPU, by NVML; null where that is unreadable, 0 without a GPU
+    counted     | text |   | counters that were read
+    not_counted | text |   | counters that were not, and why
+""")
+
 INSTRUMENTATION = _table("""
     instrumentation: one row for each rank and visit of a training cell: what timing its layers cost, and whether their
         times add up
@@ -584,9 +596,9 @@ STALENESS = _table("""
 """)
 
 TIDY_TABLES: tuple[Table, ...] = (
-    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, PROBES, INTERVENED, SGEMM,
-    COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, CONVERSIONS, COPIES,
-    CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS,
+    RUNS, ENVIRONMENTS, SLURM_JOBS, VISITS, ENERGY, ITERATIONS, LAYERS, INSTRUMENTATION, PEAK_MEMORY, PROBES,
+    INTERVENED, SGEMM, COLLECTIVES, CONTENTION, STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING,
+    CONVERSIONS, COPIES, CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS,
 )  # fmt: skip
 """Tables of raw records, in each cell's folder (`stallpoint.study.kinds` says which) and collected from all of them."""
 
@@ -1123,8 +1135,11 @@ UTILISATION = _table("""
 
 _share("""
     cost:
-    node_hours | real± | h | time of all nodes
-    price      | real± |   | node_hours by price_per_node_hour of the hardware
+    node_hours  | real± | h   | time of all nodes
+    price       | real± |     | node_hours by price_per_node_hour of the hardware
+    energy      | real± | kWh | node_hours by the power of a node
+    energy_from | text  |     | where that power is from: counters of processors, memory or GPUs while it trained, or
+        node_watts of the hardware where these were not readable
 """)
 _share_each("""
     goal | text | | epoch (epoch_samples samples), or a target: its accuracy and training
@@ -1137,7 +1152,6 @@ COSTS = _table("""
     + goal
     time   | real± | s   | time until the goal is reached
     + cost
-    energy | real± | kWh | node_hours by node_watts of the hardware
 """)
 
 CHOICES = _table("""
@@ -1165,6 +1179,12 @@ AVAILABILITY = _table("""
     checkpoint_interval   | real± | s   | the same by Daly (2006)
     productive_share      | real± |     | part of the time that is neither lost nor spent on checkpoints and restarts
     productive_rate       | real± | 1/s | samples per second times productive_share
+    checkpoint_time       | real± | s   | time to write a checkpoint
+    checkpoint_from       | text  |     | given by the hardware entry, or measured on the storage
+    elastic_share         | real± |     | productive share where training goes on without failed nodes; empty without
+        reload_seconds and repair_seconds, as below
+    spares                | int   |     | spare nodes that are enough in 99 % of the time
+    spare_share           | real± |     | productive share of all nodes with the spares, which replace failed ones
 """)
 
 _share("""

@@ -221,6 +221,12 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
                         f"hardware.{name}.traces; what is measured needs a hardware entry of its own"
                     )
     for name, entry in config["hardware"].items():
+        given = entry.get("failures", {"checkpoint_seconds": None})
+        if "checkpoint_seconds" not in given and "checkpoint_bytes" not in config.get("storage_reads", {}):
+            raise InputError(
+                f"hardware.{name}.failures: checkpoint_seconds is missing; give it, or measure it with "
+                "storage_reads.checkpoint_bytes"
+            )
         if entry["precision"] in ("tf32", "fp16") and entry["device"] != "cuda":
             raise InputError(
                 f"hardware.{name}.precision: {entry['precision']} is only for CUDA devices; a CPU has float32 and bf16"

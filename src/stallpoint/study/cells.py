@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from stallpoint.records.tables import ENVIRONMENTS, INSTRUMENTATION, PEAK_MEMORY, PROBES, VISITS, Table
+from stallpoint.records.tables import ENERGY, ENVIRONMENTS, INSTRUMENTATION, PEAK_MEMORY, PROBES, VISITS, Table
 from stallpoint.study import work
 from stallpoint.study.workers import Placement
 
@@ -112,6 +112,6 @@ class Cell:
         """
         if table in (VISITS, ENVIRONMENTS):
             return self.recorded_ranks, f"{self.recorded_ranks} ranks"
-        if table in (INSTRUMENTATION, PEAK_MEMORY, PROBES):
+        if table in (ENERGY, INSTRUMENTATION, PEAK_MEMORY, PROBES):
             return visits, f"{visits} visits of ranks"
         return None, ""

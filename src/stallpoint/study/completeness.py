@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
 from stallpoint.records.parquet import open_file
-from stallpoint.records.tables import ITERATIONS, LAYERS, RUNS, SLURM_JOBS, VISITS, Table
+from stallpoint.records.tables import ENERGY, ITERATIONS, LAYERS, RUNS, SLURM_JOBS, VISITS, Table
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of
 from stallpoint.study.kinds.train_kind import TrainCell
@@ -81,7 +81,7 @@ class Record:
         there = file.exists()
         if there and self.failed:
             self._refuse(file, "rows of a cell that could not run; its record is a row of runs alone")
-        may_lack = (SLURM_JOBS, *kind_of(self.cell).lacks)
+        may_lack = (SLURM_JOBS, ENERGY, *kind_of(self.cell).lacks)
         if not there and not self.failed and table in kind_of(self.cell).tables and table not in may_lack:
             self._refuse(file, "it is missing")
         return there

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from stallpoint.records.tables import ENVIRONMENTS, RUNS, SLURM_JOBS, VISITS, Table
+from stallpoint.records.tables import ENERGY, ENVIRONMENTS, RUNS, SLURM_JOBS, VISITS, Table
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.cells import Cell
 
@@ -80,7 +80,7 @@ class JobKind:
     @property
     def tables(self) -> tuple[Table, ...]:
         """All tables in a cell's folder; a failed cell holds only `tables.RUNS`, and not every cell runs in Slurm."""
-        where = (ENVIRONMENTS, SLURM_JOBS, VISITS) if self.measured else ()
+        where = (ENVIRONMENTS, SLURM_JOBS, VISITS, ENERGY) if self.measured else ()
         return (RUNS, *where, *self.records)
 
     def measure(self) -> Callable[..., None]:

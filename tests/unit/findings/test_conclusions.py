@@ -200,6 +200,8 @@ def test_what_was_planned_stands_beside_what_was_used(conclusions: dict[str, Any
     assert storage["planned_seconds"] == {"value": 20, "low": 10, "high": 40}
     assert storage["used_seconds"] == 4
     assert storage["used_node_hours"] == pytest.approx(4 * 4 / 3600)
+    assert storage["idle_node_hours"] == 0
+    assert rows["storage", 1]["idle_node_hours"] == pytest.approx(3 / 4 * rows["storage", 1]["used_node_hours"])
     assert storage["cells_as_planned"] == 0
 
 

@@ -90,9 +90,11 @@ def test_the_program_writes_a_page_that_loads_nothing(tmp_path: Path, monkeypatc
 
 def test_a_study_has_its_fastest_curve_of_each_scaling() -> None:
     tables = study(Truth(NETWORK, noise=0.01), storages=("local",), prefetches=(0,))
-    predictions = fit(tables, nodes=[8])["predictions"]
-    (hardware,) = predictions["hardware"].unique()
-    found = list(of_study(predictions, {hardware: {"power": 500.0}}, 1e6, 0.5))
+    (hardware,) = tables["iterations"]["hardware"].unique()
+    rated = {hardware: {"power": 500.0}}
+    fitted = fit(tables, nodes=[8], rated=rated)
+    predictions = fitted["predictions"]
+    found = list(of_study(predictions, fitted["costs"], rated, 1e6, 0.5))
     assert [curve.scaling for curve, _ in found] == ["strong", "weak"]
     for curve, training in found:
         assert [at.basis for at in curve.rates] == ["measured"] * 3 + ["predicted"]
@@ -101,4 +103,5 @@ def test_a_study_has_its_fastest_curve_of_each_scaling() -> None:
         assert curve.rates[2].rate.value == pytest.approx(fastest)
         assert training.energy(curve.rates[2]).value == pytest.approx(4 * 0.5e6 / fastest / 3600)
         assert "8 nodes" in paragraph(curve, training)
+        assert "kWh (by node_watts)" in re.sub(r" \([0-9.]+–[0-9.]+\)", "", paragraph(curve, training))
     assert to_html(found).count("We ask for") == 2

@@ -79,6 +79,59 @@ def test_failures_alone_end_the_gain_where_a_doubling_loses_as_much() -> None:
     assert DAY / (GIVEN["per_node_day"] * limit) > GIVEN["checkpoint_seconds"]
 
 
+def simulated_repairs(nodes: int, spares: int, between: float, repair: float) -> tuple[float, float]:
+    """Mean part of `nodes` that are being repaired, and the part of the time in which that is more than `spares`."""
+    random = np.random.default_rng(5)
+    begun = np.cumsum(random.exponential(between / nodes, 200_000))
+    moments = random.uniform(20 * repair, begun[-1], 100_000)
+    broken = np.searchsorted(begun, moments) - np.searchsorted(begun, moments - repair)
+    return float(broken.mean() / nodes), float((broken > spares).mean())
+
+
+@pytest.mark.parametrize("nodes", [8, 512, 4096])
+def test_spares_are_enough_and_elastic_training_loses_what_is_being_repaired(nodes: int) -> None:
+    given = GIVEN | {"per_node_day": 0.02, "reload_seconds": 40.0, "repair_seconds": 2 * 3600.0}
+    failures = Failures.of("gpu", given, 0)
+    spares = failures.spares(nodes)
+    broken, short = simulated_repairs(nodes, spares, DAY / 0.02, 2 * 3600.0)
+    assert short < 0.0105 < simulated_repairs(nodes, spares - 1, DAY / 0.02, 2 * 3600.0)[1]
+    at_once = Failures.of("gpu", GIVEN | {"per_node_day": 0.02, "restart_seconds": 40.0}, 0).share(nodes)[0]
+    assert failures.elastic_share(nodes)[0] == pytest.approx(at_once * (1 - broken), rel=0.01)
+    assert failures.spare_share(nodes)[0] == pytest.approx(at_once * nodes / (nodes + spares))
+    assert np.isnan(Failures.of("gpu", GIVEN, 0).elastic_share(nodes)).all()
+    assert Failures.of("gpu", GIVEN, 0).spares(nodes) == 0
+
+
+def test_a_checkpoint_takes_as_long_as_was_measured_on_the_storage() -> None:
+    tables = study(Truth(NETWORK, noise=0.0), syncs=("naive",), storages=("local", "shared"), prefetches=(0,))
+    (hardware,) = tables["iterations"]["hardware"].unique()
+    (cell, *_) = tables["runs"].query("kind == 'storage'").to_dict("records")
+    random, seconds = np.random.default_rng(3), {"checkpoint write": 20.0, "checkpoint read": 8.0}
+    tables["storage_operations"] = pd.DataFrame([
+        {
+            "cell": cell["cell"], "storage": "local", "hardware": hardware, "nodes": 1, "workers_per_node": 1, "ranks": 1,
+            "repeat": 1, "rank": 0, "operation": operation, "metadata": "warm", "origin": "", "visit": visit,
+            "sample": visit - 1, "seconds": taken * np.exp(random.normal(0, 0.03)), "bytes": 10**9,
+        }
+        for operation, taken in seconds.items() for visit in range(1, 5)
+    ])  # fmt: skip
+    given = {name: value for name, value in GIVEN.items() if name != "checkpoint_seconds"}
+
+    def found(given: dict[str, float]) -> pd.DataFrame:
+        return fit(tables, nodes=[8], failures={hardware: given | {"per_node_day": 1.0}})["availability"]
+
+    measured = found(given)
+    assert {*measured["storage"]} == {"local"}, "on the other storage nothing was measured"
+    assert {*measured["checkpoint_from"]} == {"measured"}
+    assert measured["checkpoint_time"].to_numpy() == pytest.approx(20, rel=0.05)
+    assert (measured["checkpoint_time_low"] < 20).all()
+    assert (measured["checkpoint_time_high"] > 20).all()
+    same = found(given | {"checkpoint_seconds": 20.0, "restart_seconds": GIVEN["restart_seconds"] + 8})
+    assert {*same["checkpoint_from"]} == {"given"}
+    expected = same[same["storage"] == "local"]["productive_share"].to_numpy()
+    assert measured["productive_share"].to_numpy() == pytest.approx(expected, rel=0.01)
+
+
 def test_training_stalls_sooner_where_nodes_fail() -> None:
     tables = study(Truth(NETWORK, noise=0.0), syncs=("naive",), storages=("local",), prefetches=(0,))
     (hardware,) = tables["iterations"]["hardware"].unique()

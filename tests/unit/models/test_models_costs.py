@@ -14,8 +14,10 @@ from stallpoint.findings.conclusions.conclude import entries
 from stallpoint.findings.conclusions.cost_findings import CHOICE, cost_in_words
 from stallpoint.models.answers.costs import BUDGET, DEADLINE, DECIDED, EPOCH, UNDECIDED, Cost, choices
 from stallpoint.models.base.measured import Point
-from stallpoint.models.base.statistics import Scatter, bootstrap
+from stallpoint.models.base.statistics import Scatter, bootstrap, estimate
 from stallpoint.models.fitting import fit
+from stallpoint.models.terms.power import MeasuredPower
+from stallpoint.records.tables import ENERGY
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 PRICE, WATTS = 3.5, 400.0
@@ -44,6 +46,60 @@ def test_costs_of_an_epoch_follow_from_the_iteration_time() -> None:
     same = targets[targets["scaling_x"] == targets["scaling_y"]]
     assert len(same)
     assert same["time_x"].tolist() == pytest.approx(same["time_y"].tolist())
+
+
+def counted(watts: float, random: np.random.Generator, **changes: object) -> pd.DataFrame:
+    """Rows of visits to a cell on two nodes with two ranks each, of which a node draws `watts`, 30 % in GPUs."""
+    rows = [
+        {
+            "cell": "train/a", "hardware": "gpu", "nodes": 2, "ranks": 4, "repeat": 1, "rank": rank, "visit": visit,
+            "kernel": f"node{rank // 2}", "seconds": 20.0, "node_energy": 0.7 * 20 * drawn,
+            "gpu_energy": 0.15 * 20 * drawn, "counted": "intel-rapl:0 package-0, intel-rapl:0:0 dram, GPU",
+            "not_counted": "", **changes,
+        }
+        for visit, drawn in enumerate(watts * np.exp(random.normal(0, NOISE, VISITS)), start=1)
+        for rank in range(4)
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=ENERGY.names)
+
+
+def test_the_power_of_a_node_is_counted_once_for_its_processors_and_for_each_gpu() -> None:
+    random = np.random.default_rng(4)
+    found = [MeasuredPower(counted(WATTS, random), seed).of(["train/a"]) for seed in range(200)]
+    intervals = np.array([estimate(one.watts) for one in found if one])
+    assert len(intervals) == 200
+    assert intervals[:, 0].mean() == pytest.approx(WATTS, rel=0.01)
+    assert 0.85 <= ((intervals[:, 1] <= WATTS) & (intervals[:, 2] >= WATTS)).mean() <= 0.97
+    assert found[0]
+    assert found[0].counted == "processors, memory, GPUs"
+
+
+@pytest.mark.parametrize("unread", ["node_energy", "gpu_energy"])
+def test_no_power_is_made_of_a_part_of_the_counters(unread: str) -> None:
+    measured = MeasuredPower(counted(WATTS, np.random.default_rng(4), **{unread: np.nan}), 0)
+    assert measured.of(["train/a"]) is None
+    assert measured.usual("gpu", ["train/a"]) is None
+
+
+def test_measured_energy_takes_the_place_of_the_watts_that_were_given() -> None:
+    tables = study(Truth(NETWORK, noise=0.0), syncs=("naive",), storages=("local",), prefetches=(0,))
+    (hardware,) = tables["iterations"]["hardware"].unique()
+    runs = tables["runs"].query("kind == 'train' and status == 'ok' and nodes > 1")
+    random = np.random.default_rng(1)
+    rows = [
+        counted(WATTS, random, cell=one["cell"], hardware=hardware, nodes=one["nodes"], kernel="same",
+                node_energy=20 * WATTS * one["nodes"], gpu_energy=0.0)
+        for one in runs.to_dict("records")
+    ]  # fmt: skip
+    tables["energy"] = pd.concat(rows)
+    found = fit(tables, nodes=[16], rated={hardware: {"power": 1.0}})["costs"].query("goal == 'epoch'")
+    of_one = found[(found["nodes"] == 1) & (found["basis"] == "measured")]
+    others = found.drop(of_one.index)
+    assert {*of_one["energy_from"]} == {"node_watts"}
+    assert {*others["energy_from"]} == {"counters of processors, memory, GPUs"}
+    assert {*others["basis"]} == {"measured", "predicted"}
+    assert others["energy"].tolist() == pytest.approx((others["node_hours"] * WATTS / 1000).tolist())
+    assert of_one["energy"].tolist() == pytest.approx((of_one["node_hours"] / 1000).tolist())
 
 
 class Planted(NamedTuple):
@@ -127,7 +183,7 @@ def test_a_choice_in_words(curves: list[Planted]) -> None:
 
     text = said(1e9, None)
     assert text.startswith("cheapest for the deadline of 277777 h 46 min: 1 node, ")
-    assert re.search(r"\) for 35 \([0-9.]+–[0-9.]+\)$", text)
+    assert re.search(r"\) for 35 \([0-9.]+–[0-9.]+\), 4.0 kWh \([0-9.]+–[0-9.]+\) by node_watts$", text)
     assert said(1.0, None).endswith("no number of nodes keeps it")
     assert "undecided between" in said(curves[0].times[8], None)
     assert said(None, 1e9).startswith("fastest for the budget of 1,000,000,000")

@@ -118,7 +118,7 @@ DISTURBED = {"hardware": "cpu", "reason": "steal", "iterations": 3, "cells": 2, 
 PLANNED = {
     "hardware": "cpu", "kind": "train", "nodes": 4, "workers_per_node": 1, "cells": 3, "cells_as_planned": 2,
     "used_seconds": 45.0,
-    "used_node_hours": 0.05, "planned_seconds": {"value": 60.0, "low": 30.0, "high": 120.0},
+    "used_node_hours": 0.05, "idle_node_hours": 0.0, "planned_seconds": {"value": 60.0, "low": 30.0, "high": 120.0},
 }  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def conclude(
         "slow_nodes": list(_slow_nodes(tables["visits"], tables["environments"])),
         "left_out": list(_undecodable(tables["visits"])),
         "ended": list(_ended(tables["runs"], tables["visits"])),
-        "planned": list(_planned(tables["runs"])),
+        "planned": list(_planned(tables["runs"], tables["visits"])),
         "instrumentation": list(_instrumentation(tables["instrumentation"])),
         "imported": tables["runs"].query("source != ''")[["cell", "source"]].to_dict("records"),
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
@@ -394,16 +394,21 @@ def _ended(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]
         yield {"hardware": hardware, "ended": ended, "cells": len(rows), "visits": count}
 
 
-def _planned(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def _planned(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Return for each hardware, kind and placement the expected and actual time of its visits: seconds, node-hours.
 
     Ends of intervals are added: an error of one expectation is shared by others. A job has the nodes of its largest
-    cell, whatever is visited.
+    cell, whatever is visited; cells that are visited at the same time share them.
     """
+    first = visits[visits["rank"] == 0]
+    alone = first.assign(part=first["duration"] / (1 + first["concurrent"])).groupby("cell")[["part", "duration"]].sum()
+    share = alone["part"] / alone["duration"]
     measured = runs[(runs["ended"].fillna("") != "") & runs["planned"].notna()]
     max_nodes = measured.groupby("hardware")["nodes"].max()
     for (hardware, kind, nodes, workers), rows in groups(measured, ["hardware", "kind", "nodes", "workers_per_node"]):
         sums = {name: float(rows[name].sum()) for name in ("planned", "planned_low", "planned_high", "duration")}
+        own = share.reindex(rows["cell"]).fillna(1.0).to_numpy() * rows["duration"]
+        used = max_nodes[hardware] * float(own.sum()) / 3600
         yield {
             "hardware": hardware,
             "kind": kind,
@@ -412,7 +417,8 @@ def _planned(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "cells": len(rows),
             "planned_seconds": _estimate(sums, "planned"),
             "used_seconds": sums["duration"],
-            "used_node_hours": float(sums["duration"] * max_nodes[hardware] / 3600),
+            "used_node_hours": used,
+            "idle_node_hours": max(0.0, used - nodes * sums["duration"] / 3600),
             "cells_as_planned": int(rows["duration"].between(rows["planned_low"], rows["planned_high"]).sum()),
         }
 

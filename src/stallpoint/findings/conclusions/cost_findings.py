@@ -14,7 +14,7 @@ from stallpoint.text import in_words, interval, listed, number
 
 CHOICE = (
     *SERIES, "goal", "question", "limit", "basis", "verdict", "nodes", "ranks", "likely", "probability", "time",
-    "node_hours", "price",
+    "node_hours", "price", "energy", "energy_from",
 )  # fmt: skip
 """Columns of the table ``choices`` in an entry."""
 REMAINING = (
@@ -22,7 +22,10 @@ REMAINING = (
     "largest_considered",
 )  # fmt: skip
 """Columns of the table ``availability_stalling`` in an entry."""
-PRODUCTIVE = (*SERIES, "nodes", "ranks", "basis", "time_between_failures", "checkpoint_interval", "productive_share")
+PRODUCTIVE = (
+    *SERIES, "nodes", "ranks", "basis", "time_between_failures", "checkpoint_interval", "productive_share",
+    "checkpoint_time", "checkpoint_from", "elastic_share", "spares", "spare_share",
+)  # fmt: skip
 """Columns of the table ``availability`` in an entry."""
 
 
@@ -54,7 +57,8 @@ def _choice(row: Mapping[str, Any]) -> str:
         return f"{asked}undecided between {listed(row['likely'].split(', '))} workers"
     spent = interval(row["price"]) if row["price"] else interval(row["node_hours"], 1.0, " node-hours")
     hours = interval(row["time"], 1 / 3600, " h")
-    return f"{asked}{placement_in_words(row['ranks'], row['workers_per_node'])}, {hours} for {spent}"
+    energy = f", {interval(row['energy'], 1.0, ' kWh')} by {row['energy_from']}" if row["energy"] else ""
+    return f"{asked}{placement_in_words(row['ranks'], row['workers_per_node'])}, {hours} for {spent}{energy}"
 
 
 def failures_in_words(answer: Answer, conclusions: Conclusions) -> str:
@@ -67,7 +71,12 @@ def failures_in_words(answer: Answer, conclusions: Conclusions) -> str:
     where = placement_in_words(last["ranks"], last["workers_per_node"])
     every = in_words(last["checkpoint_interval"]["value"])
     share = f"on {where} {interval(last['productive_share'], 100, ' %')} of the time is productive, with a checkpoint"
+    if last["checkpoint_from"] == "measured":
+        every += f" that takes {interval(last['checkpoint_time'], 1.0, ' s')} as measured"
     limit = f"failures alone end the gain from {interval(row['failure_limit'])} nodes on; {share} every {every}"
+    if last["elastic_share"]:
+        other = [interval(last[f"{name}_share"], 100, " %") for name in ("elastic", "spare")]
+        limit += f" (if training went on without failed nodes {other[0]}, with {last['spares']} spare nodes {other[1]})"
     if not row["largest_considered"]:
         return limit
     other = verdict_in_short(row | {"verdict": row["without_failures"], "verdict_ranks": row["without_failures_ranks"]})

@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +120,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         next_batch = stack.enter_context(on_device(pipeline, ahead=ahead, device=device))
         progress = Progress("step", [1.0] * steps, silent=world.rank > 0)
         world.comm.Barrier()
-        keep.prepared = datetime.now(UTC)
+        keep.begin()
         if not run.evaluations:
             _evaluate(run, cell, world, evaluation, trainer)
         reason = ""

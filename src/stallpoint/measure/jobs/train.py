@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -342,7 +341,8 @@ def iterations(
         keep.excluded_samples = pipeline.excluded
         progress = Progress("iteration", [1] * count, silent=world.rank > 0)
         world.comm.Barrier()
-        begun, keep.prepared = host_mark(), datetime.now(UTC)
+        keep.begin()
+        begun = host_mark()
         for iteration in range(count):
             start = (host_mark() - begun) * 1e-9
             reading = sensors.read()

@@ -344,7 +344,7 @@ _NOT_THROTTLED = ("GpuIdle", "ApplicationsClocksSetting", "UserDefinedClocks", "
 
 
 @cache
-def _nvml(device: int) -> tuple[Any, Any] | None:
+def nvml_of(device: int) -> tuple[Any, Any] | None:
     """Return NVML, and its handle of a CUDA device; None without the module pynvml.
 
     NVML counts devices that CUDA_VISIBLE_DEVICES hides, so a device is found by its identifier. Never run on a machine
@@ -362,7 +362,7 @@ def _nvml(device: int) -> tuple[Any, Any] | None:
 
 def gpu_max_clock(device: int) -> float | None:
     """Return the highest clock of a CUDA device's multiprocessors, Hz; None without NVML."""
-    if (found := _nvml(device)) is None:
+    if (found := nvml_of(device)) is None:
         return None
     nvml, handle = found
     with suppress(nvml.NVMLError):
@@ -372,7 +372,7 @@ def gpu_max_clock(device: int) -> float | None:
 
 def _gpu(device: int) -> Callable[[], tuple[float | None, str | None]] | None:
     """Return a function that reads clock (Hz) and reasons of throttling of a CUDA device; None without NVML."""
-    if (found := _nvml(device)) is None:
+    if (found := nvml_of(device)) is None:
         return None
     nvml, handle = found
     prefix = "nvmlClocksThrottleReason"

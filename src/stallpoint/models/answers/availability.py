@@ -8,6 +8,11 @@ takes δ and a restart that takes R, training in intervals of τ between checkpo
 of the time (Daly 2006, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22). The
 best τ is √(2δM) in Young's first order (1974), and in Daly's √(2δM) · (1 + √(δ/2M)/3 + δ/18M) - δ, or M where δ ≥ 2M.
 
+Where no node has to be waited for, training goes on after `reload_seconds` in place of R. With r failures of a node in
+a second, and repair in `repair_seconds` D, n·r·D of n nodes are broken on average, a number that is Poisson. *Elastic*
+training goes on without them, and its share loses r·D. *Spare* nodes take their place, as many as are enough in 99 % of
+the time; the share is then one of all nodes, with the spares.
+
 Throughput times this share is the rate that remains. It stalls where doubling the nodes gains less than the threshold:
 on few nodes as throughput does, on many sooner, as M halves with each doubling.
 """
@@ -23,29 +28,44 @@ from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.stalling import Gains, doublings
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.stall import Stall
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals, columns, columns_of, generator
+from stallpoint.models.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    Reals,
+    bootstrap,
+    columns,
+    columns_of,
+    generator,
+    groups,
+    scatter,
+    visits_of,
+)
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.records.tables import AVAILABILITY, AVAILABILITY_STALLING
+from stallpoint.records.tables import AVAILABILITY, AVAILABILITY_STALLING, STORAGE_OPERATIONS
 
 DAY = 86400
+WRITE, READ = "checkpoint write", "checkpoint read"
+"""Operations of a storage, as the table ``storage_operations`` names them."""
+ENOUGH = 0.99
+"""Part of the time in which spare nodes are enough."""
 _NODES: Reals = 2.0 ** np.arange(0, 30, 1 / 16)
 """Numbers of nodes among which `limit` looks."""
 _LEAST = 1e-300
 
 
-def young_interval(checkpoint: float, between: Reals) -> Reals:
+def young_interval(checkpoint: Reals | float, between: Reals) -> Reals:
     """Return Young's interval between checkpoints that take `checkpoint`, with failures `between` apart, all in s."""
     return np.sqrt(2 * checkpoint * between)
 
 
-def daly_interval(checkpoint: float, between: Reals) -> Reals:
+def daly_interval(checkpoint: Reals | float, between: Reals) -> Reals:
     """Return Daly's interval, which holds also where checkpoints take long."""
     part = np.asarray(checkpoint / (2 * between))
     higher = young_interval(checkpoint, between) * (1 + np.sqrt(part) / 3 + part / 9) - checkpoint
     return np.where(part < 1, higher, between)
 
 
-def productive_share(between: Reals, interval: Reals, checkpoint: float, restart: float) -> Reals:
+def productive_share(between: Reals, interval: Reals, checkpoint: Reals | float, restart: Reals | float) -> Reals:
     """Return the expected productive share of the time."""
     with np.errstate(over="ignore"):
         taken = between * np.exp(restart / between) * np.expm1((interval + checkpoint) / between)
@@ -57,18 +77,35 @@ class Failures:
     """Failures of a hardware entry, and what each costs."""
 
     per_node_day: Ensemble
-    checkpoint: float
+    checkpoint: Ensemble
     """Time to write a checkpoint, s."""
-    restart: float
+    restart: Ensemble
     """Time from a failure until training goes on from the last checkpoint, s."""
+    reload: Ensemble
+    """The same where no node has to be waited for; NaN where unknown."""
+    repair: float = np.nan
+    """Time until a failed node is back, s; NaN where unknown."""
+    measured: bool = False
+    """Whether writing and reading a checkpoint was timed."""
 
     @classmethod
-    def of(cls, hardware: str, given: Mapping[str, float], seed: int) -> Failures:
-        """Build from the entry ``failures``; a rate that was ``counted`` is as uncertain as a Poisson count."""
+    def of(
+        cls, hardware: str, given: Mapping[str, float], seed: int, timed: Mapping[str, Ensemble] | None = None
+    ) -> Failures:
+        """Build from the entry ``failures``; a rate that was ``counted`` is as uncertain as a Poisson count.
+
+        `timed` are the times of `WRITE` and `READ` on a storage; writing takes that time unless it is given, and
+        reading adds to a restart then.
+        """
+        measured = "checkpoint_seconds" not in given
+        timed = (timed if measured else None) or {}
+        write = timed.get(WRITE, np.full(1 + REPLICATES, given.get("checkpoint_seconds", np.nan)))
+        read = timed.get(READ, np.zeros(1 + REPLICATES))
         rate = np.full(1 + REPLICATES, given["per_node_day"])
         if counted := given.get("counted"):
             rate[1:] *= generator(seed, "failures", hardware).gamma(counted + 0.5, size=REPLICATES) / counted
-        return cls(rate, given["checkpoint_seconds"], given["restart_seconds"])
+        reload, repair = (given.get(f"{name}_seconds", np.nan) for name in ("reload", "repair"))
+        return cls(rate, write, given["restart_seconds"] + read, reload + read, repair, measured)
 
     def between(self, nodes: Reals | int) -> Reals:
         """Return the time between failures of so many nodes, s."""
@@ -76,17 +113,43 @@ class Failures:
 
     def share(self, nodes: int) -> Ensemble:
         """Return the productive share on so many nodes, with checkpoints at Daly's interval."""
-        return self._share(self.between(nodes))
+        return self._share(self.between(nodes), self.restart)
 
-    def _share(self, between: Reals) -> Reals:
-        best = daly_interval(self.checkpoint, between)
-        return np.maximum(productive_share(between, best, self.checkpoint, self.restart), _LEAST)
+    def elastic_share(self, nodes: int) -> Ensemble:
+        """Return the share where training goes on without nodes that failed."""
+        return self._share(self.between(nodes), self.reload) * np.maximum(1 - self._broken, 0.0)
+
+    def spares(self, nodes: int) -> int:
+        """Return the number of spare nodes that are enough in `ENOUGH` of the time; 0 where repair is unknown."""
+        mean = float(nodes * self._broken[0])
+        if not np.isfinite(mean):
+            return 0
+        return int(np.searchsorted(poisson(mean, int(mean + 10 * mean**0.5 + 10)).cumsum(), ENOUGH))
+
+    def spare_share(self, nodes: int) -> Ensemble:
+        """Return the share, of all nodes with the spares, where these take the place of nodes that failed."""
+        return self._share(self.between(nodes), self.reload) * (nodes / (nodes + self.spares(nodes)))
+
+    @property
+    def _broken(self) -> Ensemble:
+        """Mean part of the nodes that are being repaired."""
+        return self.per_node_day * self.repair / DAY
+
+    def _share(self, between: Reals, restart: Ensemble) -> Reals:
+        write, again = (one.reshape(-1, *[1] * (between.ndim - 1)) for one in (self.checkpoint, restart))
+        return np.maximum(productive_share(between, daly_interval(write, between), write, again), _LEAST)
 
     def limit(self, threshold: float) -> Ensemble:
         """Return the number of nodes from which doubling gains less than `threshold` though throughput doubles."""
         between = DAY / (self.per_node_day[:, None] * _NODES)
-        pays = 2 * self._share(between / 2) / self._share(between) >= 1 + threshold
+        pays = 2 * self._share(between / 2, self.restart) / self._share(between, self.restart) >= 1 + threshold
         return np.where(pays.all(axis=1), np.inf, _NODES[pays.argmin(axis=1)])
+
+
+def poisson(mean: float, largest: int) -> Reals:
+    """Return the probabilities of 0 to `largest` events."""
+    counts = np.arange(1, largest + 1)
+    return np.exp(np.concatenate([[0.0], np.cumsum(np.log(mean / counts))]) - mean) if mean else np.ones(1)
 
 
 def rows(curve: ScalingCurve, failures: Failures) -> Iterator[dict[str, object]]:
@@ -103,7 +166,12 @@ def rows(curve: ScalingCurve, failures: Failures) -> Iterator[dict[str, object]]
                 "checkpoint_interval": daly_interval(failures.checkpoint, between),
                 "productive_share": share,
                 "productive_rate": share * at.point.global_batch / at.parts.iteration_time,
+                "checkpoint_time": failures.checkpoint,
+                "elastic_share": failures.elastic_share(at.point.nodes),
+                "spare_share": failures.spare_share(at.point.nodes),
             }),
+            "spares": failures.spares(at.point.nodes),
+            "checkpoint_from": "measured" if failures.measured else "given",
         }  # fmt: skip
 
 
@@ -124,9 +192,24 @@ def stalling(curve: ScalingCurve, of_throughput: Gains, failures: Failures, thre
 
 
 def _failing(fitted: FittedStudy) -> Iterator[tuple[ScalingCurve, Failures]]:
-    asked = fitted.asked
-    known = {name: Failures.of(name, given, asked.seed) for name, given in asked.failures.items()}
-    yield from ((curve, known[at]) for curve in fitted.training if (at := curve.origin.hardware) in known)
+    asked, timed = fitted.asked, fitted.once(_timed)
+    for curve in fitted.training:
+        at = curve.origin.hardware, curve.origin.storage
+        if (given := asked.failures.get(at[0])) and ("checkpoint_seconds" in given or WRITE in timed.get(at, {})):
+            yield curve, Failures.of(at[0], given, asked.seed, timed.get(at))
+
+
+def _timed(fitted: FittedStudy) -> dict[tuple[str, str], dict[str, Ensemble]]:
+    """Return the times of `WRITE` and `READ` of a checkpoint by hardware and storage, s."""
+    found: dict[tuple[str, str], dict[str, Ensemble]] = {}
+    operations = fitted.tidy[STORAGE_OPERATIONS.name]
+    for key, rows in groups(
+        operations[operations["operation"].isin([WRITE, READ])], ["hardware", "storage", "operation"]
+    ):
+        random = generator(fitted.asked.seed, "checkpoint", *key)
+        usual = scatter(rows, ["cell"], "seconds")
+        found.setdefault(key[:2], {})[key[2]] = bootstrap(rows["seconds"], visits_of(rows), random, np.mean, usual)
+    return found
 
 
 def _stalls(fitted: FittedStudy) -> Iterator[dict[str, object]]:

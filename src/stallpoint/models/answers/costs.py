@@ -1,8 +1,9 @@
 """What training costs on each number of nodes, and which number is cheapest for a deadline or fastest for a budget.
 
-Time, node-hours, energy and price of an epoch follow from throughput, those of a target from the steps to it. A choice
-among numbers of nodes is made in each replicate: the cheapest of those within the deadline, or the fastest of those
-within the budget. It is *decided* where one number wins in `INTERVAL` of the replicates.
+Time, node-hours, energy and price of an epoch follow from throughput, those of a target from the steps to it. Energy
+is by the power that was measured at a point, of a predicted one by that of all measured ones, else by ``node_watts``. A
+choice among numbers of nodes is made in each replicate: the cheapest of those within the deadline, or the fastest of
+those within the budget. It is *decided* where one number wins in `INTERVAL` of the replicates.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from stallpoint.models.answers.time_to_accuracy import matched
 from stallpoint.models.base.measured import SERIES, Measured, Point
 from stallpoint.models.base.statistics import Ensemble, Reals, columns_of, is_duration, likely
 from stallpoint.models.iteration.curve import Basis, Predicted
-from stallpoint.records.tables import CHOICES, COSTS
+from stallpoint.models.terms.power import MeasuredPower
+from stallpoint.records.tables import CHOICES, COSTS, ENERGY
 
 POWER, PRICE = "power", "price"
 """Ratings of hardware: W that a node draws, and what it costs for an hour."""
@@ -28,6 +30,8 @@ DEADLINE, BUDGET = "cheapest for the deadline", "fastest for the budget"
 DECIDED, UNDECIDED, NONE = "decided", "undecided", "none"
 KNOWN = "known"
 """Basis of a choice among measured and predicted points."""
+RATED = "node_watts"
+"""Source of a power that was not measured."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,9 @@ class Cost:
     goal: str
     time: Ensemble
     """Until the goal is reached, s."""
-    rated: Mapping[str, float]
+    rated: Mapping[str, float | Ensemble]
+    energy_from: str = RATED
+    """What says the power."""
 
     @property
     def node_hours(self) -> Ensemble:
@@ -49,7 +55,7 @@ class Cost:
     @property
     def energy(self) -> Ensemble:
         """Return the energy, kWh; NaN where the power of a node is not known."""
-        return self.node_hours * (self.rated.get(POWER, np.nan) / 1000)
+        return self.node_hours * self.rated.get(POWER, np.nan) / 1000
 
     @property
     def price(self) -> Ensemble:
@@ -57,10 +63,10 @@ class Cost:
         return self.node_hours * self.rated.get(PRICE, np.nan)
 
     @property
-    def columns(self) -> dict[str, float]:
+    def columns(self) -> dict[str, object]:
         """Return the columns of the costs table."""
         quantities = {"time": self.time, "node_hours": self.node_hours, "energy": self.energy, "price": self.price}
-        return columns_of(quantities)
+        return {**columns_of(quantities), "energy_from": "" if np.isnan(self.energy[0]) else self.energy_from}
 
 
 def costs(fitted: FittedStudy) -> list[Cost]:
@@ -88,7 +94,19 @@ def _cost(fitted: FittedStudy, at: Measured | Predicted, goal: str, iterations: 
     time = np.asarray(iterations * at.parts.iteration_time)
     if is_duration(time):
         basis: Basis = "measured" if isinstance(at, Measured) else "predicted"
-        yield Cost(at.point, basis, goal, time, fitted.asked.rated.get(at.point.hardware, {}))
+        rated = fitted.asked.rated.get(at.point.hardware, {})
+        measured, trained = fitted.once(_power)
+        power = measured.of(at.cells) if isinstance(at, Measured) else measured.usual(at.point.hardware, trained)
+        if power:
+            yield Cost(at.point, basis, goal, time, {**rated, POWER: power.watts}, f"counters of {power.counted}")
+        else:
+            yield Cost(at.point, basis, goal, time, rated)
+
+
+def _power(fitted: FittedStudy) -> tuple[MeasuredPower, list[str]]:
+    """Return what was measured of power, and the cells that trained on several workers."""
+    cells = [cell for at in fitted.communicating for cell in at.cells]
+    return MeasuredPower(fitted.tidy[ENERGY.name], fitted.asked.seed), cells
 
 
 def within_limit(limited: Reals, minimised: Reals, limit: float) -> Reals:
@@ -148,10 +166,12 @@ def _chosen(
             "ranks": 0 if none else at.point.ranks,
             "likely": ", ".join(str(options[n].point.ranks) if n < len(options) else "none" for n in wins),
             "probability": float(probabilities[best]),
+            "energy_from": "" if none else at.columns["energy_from"],
             **columns_of({
                 "time": unknown if none else seconds[best],
                 "node_hours": unknown if none else times * at.node_hours,
                 "price": unknown if none else prices[best],
+                "energy": unknown if none else times * at.energy,
             }),
         }  # fmt: skip
 

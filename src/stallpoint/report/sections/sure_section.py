@@ -69,7 +69,7 @@ def _visits(conclusions: Conclusions) -> Listing:
 def _planned(conclusions: Conclusions) -> Listing:
     text = (
         "What visits were expected to take when their job was submitted, and what they took. Node-hours are those "
-        "of a job, which has as many nodes as its largest cell."
+        "of a job, which has as many nodes as its largest cell; those that a smaller cell does not use are idle."
     )
     return Listing.of("Planned and used", text, conclusions["planned"], {
         "hardware": "hardware", "kind": "kind",
@@ -77,6 +77,7 @@ def _planned(conclusions: Conclusions) -> Listing:
         "cells": "cells", "planned [s]": interval_of("planned_seconds"),
         "used [s]": lambda row: number(row["used_seconds"]),
         "used [node-hours]": lambda row: number(row["used_node_hours"]),
+        "idle [node-hours]": lambda row: number(row["idle_node_hours"]),
         "cells as planned": "cells_as_planned",
     })  # fmt: skip
 

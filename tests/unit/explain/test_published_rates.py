@@ -1,0 +1,76 @@
+"""Rates beside published ones: only where model, precision and GPU agree, and what to look at first."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stallpoint.explain import published_rates
+from stallpoint.explain.answering import explain_files
+from stallpoint.explain.published_rates import compared
+from stallpoint.explain.rate_answers import Options
+from stallpoint.findings.finding import Cause
+
+DATA = yaml.safe_load(Path(published_rates.__file__).with_suffix(".yaml").read_text())
+TITAN = """\
+[rank0]: CUDA capacity: NVIDIA H100 with 94.83GiB memory
+[rank0]: Building 1-D device mesh with ['dp_shard'], [8]
+[rank0]: Building llama3 8B with TransformerModelArgs(dim=4096, n_layers=32)
+{}[rank0]: step:  1  loss: 12.2  memory: 41.00GiB(29%)  tps: 300
+[rank0]: step: 10  loss: 10.2  memory: 41.00GiB(29%)  tps: 2,867
+[rank0]: step: 20  loss:  9.2  memory: 41.00GiB(29%)  tps: 2,867
+"""
+
+
+def beside(folder: Path, text: str, **options: str) -> list[str]:
+    (folder / "file").write_text(text)
+    (one,) = explain_files([str(folder / "file")], Options(**options)).answers  # type: ignore[arg-type]
+    return [note for note in one.notes if "published" in note]
+
+
+def table(name: str, rates: dict[int, float], head: str = "images/s") -> str:
+    return f"series,gpus,{head}\n" + "".join(f"{name},{count},{rate}\n" for count, rate in rates.items())
+
+
+def test_a_log_that_names_model_and_gpu_is_compared_once_the_precision_is_known(tmp_path: Path) -> None:
+    assert beside(tmp_path, TITAN.format("")) == []
+    (said,) = beside(tmp_path, TITAN.format(""), setup="bf16")
+    assert said.startswith("you have 43 % of what was published for Llama 3 8B in bf16 on H100: 6,667 tokens/s of each")
+    assert said.endswith("the first thing to look at is what a worker does by itself: mini-batch, kernels, data")
+    (said,) = beside(tmp_path, TITAN.format("[rank0]: Float8 training active\n"))
+    assert said.startswith("you have 34 % of what was published for Llama 3 8B in float8 on H100: 8,532 tokens/s")
+
+
+def test_of_a_table_that_loses_with_more_workers_the_first_cause_is_named(tmp_path: Path) -> None:
+    (said,) = beside(tmp_path, table("resnet50 P100 fp32", {1: 210, 2: 390, 4: 600, 8: 800}))
+    assert said.startswith("you have 46 % of what was published for ResNet-50 in float32 on P100: 217 images/s of each")
+    assert "; the first thing to look at is what comes with more workers, as 1 have 96 %: " in said
+    (said,) = beside(tmp_path, table("resnet50 P100 fp32", {1: 210, 2: 415, 4: 830, 8: 1650}, "samples/s"))
+    assert "look at" not in said
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "resnet50 P100", "resnet50 fp32", "P100 fp32", "resnet50 P100 fp16", "resnet50 V100 bf16",
+        "resnet101 P100 fp32", "resnet500 P100 fp32", "resnet50 P100 K80 fp32", "resnet50 vgg16 P100 fp32",
+        "resnet50 GH100x fp32", "",
+    ],
+)  # fmt: skip
+def test_nothing_is_said_unless_model_precision_and_gpu_agree(setup: str) -> None:
+    assert compared(setup, "images/s", {8: 1.0}, []) == []
+
+
+def test_nothing_is_said_of_rates_in_another_unit_or_of_nodes(tmp_path: Path) -> None:
+    assert compared("resnet50 P100 fp32", "tokens/s", {8: 1.0}, []) == []
+    assert compared("resnet50 P100 fp32", "images/s", {8: 1.0}, [Cause("link", "the link")])
+    assert beside(tmp_path, table("resnet50 P100 fp32", {1: 210, 2: 390}).replace("gpus", "nodes")) == []
+
+
+def test_every_published_rate_has_a_source_and_is_found_by_its_names() -> None:
+    for one in DATA["rates"]:
+        assert one["source"]
+        setup = f"{one['model']}, {one['precision']}, {one['hardware']}"
+        (said,) = compared(setup, one["unit"], one["rates"], [])
+        assert re.match(r"you have 100 % of .*\)$", said)
