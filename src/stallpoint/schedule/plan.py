@@ -118,6 +118,20 @@ class Job:
         return self.seconds.times(self.nodes / 3600)
 
     @property
+    def idle_node_hours(self) -> Interval:
+        """Node-hours of nodes that the cells being visited do not use, h."""
+        visiting = [(order.seconds.typical, order.cell.nodes) for order in self.orders]
+        used = sum(seconds * nodes for seconds, nodes in visiting)
+        whole = self.nodes * sum(seconds for seconds, _ in visiting)
+        return self.node_hours.times(1 - used / whole if whole else 0.0)
+
+    @property
+    def nesting_saves(self) -> float:
+        """Node-hours that one job for each number of nodes would save, h: what is idle, without the further starts."""
+        others = sum({order.cell.nodes for order in self.orders} - {self.nodes})
+        return max(0.0, self.idle_node_hours.typical - others * self.start.typical / 3600)
+
+    @property
     def runtime(self) -> int:
         """Wall time to request from a scheduler, min: the upper end and a margin."""
         return max(LEAST_MINUTES, math.ceil(MARGIN * self.seconds.high / 60))
@@ -192,6 +206,16 @@ class Plan:
         """Node-hours of all jobs."""
         return total(job.node_hours for job in self.jobs)
 
+    @property
+    def idle_node_hours(self) -> Interval:
+        """Those of nodes that the cells being visited do not use."""
+        return total(job.idle_node_hours for job in self.jobs)
+
+    @property
+    def nesting_saves(self) -> float:
+        """Node-hours that one job for each number of nodes would save, h."""
+        return sum(job.nesting_saves for job in self.jobs)
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan for programs."""
         return {
@@ -221,6 +245,8 @@ class Plan:
                 "cells": sum(len(job.orders) for job in self.jobs),
                 "visits": sum(order.visits for order in self.orders),
                 **_took(self),
+                "idle_node_hours": _hours(self.idle_node_hours),
+                "nesting_saves": round(self.nesting_saves, 6),
             },
             "asks": dict(self.asks or {}),
             "basis": self.basis,
@@ -350,7 +376,9 @@ def _values(row: Row, *names: str) -> dict[str, Any]:
 
 
 def _took(one: Row | Job | Plan) -> dict[str, list[float]]:
-    return {
-        "seconds": [round(value, 3) for value in one.seconds.values()],
-        "node_hours": [round(value, 6) for value in one.node_hours.values()],
-    }
+    seconds = [round(value, 3) for value in one.seconds.values()]
+    return {"seconds": seconds, "node_hours": _hours(one.node_hours)}
+
+
+def _hours(hours: Interval) -> list[float]:
+    return [round(value, 6) for value in hours.values()]

@@ -109,9 +109,9 @@ def test_a_checkpoint_takes_as_long_as_was_measured_on_the_storage() -> None:
     random, seconds = np.random.default_rng(3), {"checkpoint write": 20.0, "checkpoint read": 8.0}
     tables["storage_operations"] = pd.DataFrame([
         {
-            "cell": cell["cell"], "storage": "local", "hardware": hardware, "nodes": 1, "workers_per_node": 1, "ranks": 1,
-            "repeat": 1, "rank": 0, "operation": operation, "metadata": "warm", "origin": "", "visit": visit,
-            "sample": visit - 1, "seconds": taken * np.exp(random.normal(0, 0.03)), "bytes": 10**9,
+            "cell": cell["cell"], "storage": "local", "hardware": hardware, "nodes": 1, "workers_per_node": 1,
+            "ranks": 1, "repeat": 1, "rank": 0, "operation": operation, "metadata": "warm", "origin": "",
+            "visit": visit, "sample": visit - 1, "seconds": taken * np.exp(random.normal(0, 0.03)), "bytes": 10**9,
         }
         for operation, taken in seconds.items() for visit in range(1, 5)
     ])  # fmt: skip
