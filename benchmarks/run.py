@@ -29,6 +29,7 @@ import own_scripts
 import own_traces
 import pandas as pd
 import pipeline
+import planted_costs
 import predictions
 import presets
 import probe
@@ -48,6 +49,7 @@ import truth
 
 BENCHMARKS = {
     "truth": truth.benchmark,
+    "costs": planted_costs.benchmark,
     "remedies": remedies.benchmark,
     "time-to-accuracy": time_to_accuracy.benchmark,
     "repeatability": repeatability.benchmark,

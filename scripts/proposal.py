@@ -11,7 +11,9 @@ from stallpoint.report.proposal_page import to_html
 
 with program(Path(snakemake.log[0])):
     tables = read_frames([PREDICTIONS, COSTS], snakemake.input)
-    given = snakemake.params
-    proposed = of_study(tables["predictions"], tables["costs"], given.rated, given.samples, given.min_efficiency)
+    proposed = of_study(
+        tables["predictions"], tables["costs"], snakemake.params.rated, snakemake.params.samples,
+        snakemake.params.min_efficiency,
+    )  # fmt: skip
     with atomic(Path(snakemake.output[0])) as scratch:
         scratch.write_text(to_html(proposed))

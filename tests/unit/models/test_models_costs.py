@@ -1,28 +1,20 @@
 """What training costs, and which number of nodes is cheapest for a deadline or fastest for a budget, as planted."""
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
+from planted_costs import CURVES, PRICE, WATTS, Planted, chosen, decided, energy_of_visits, planted
 from synthetic import NETWORK, Truth, study
 
 from stallpoint.findings.conclusions.conclude import entries
 from stallpoint.findings.conclusions.cost_findings import CHOICE, cost_in_words
-from stallpoint.models.answers.costs import BUDGET, DEADLINE, DECIDED, EPOCH, UNDECIDED, Cost, choices
-from stallpoint.models.base.measured import Point
-from stallpoint.models.base.statistics import Scatter, bootstrap, estimate
+from stallpoint.models.answers.costs import BUDGET, DEADLINE, DECIDED, UNDECIDED, choices
+from stallpoint.models.base.statistics import estimate
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms.power import MeasuredPower
-from stallpoint.records.tables import ENERGY
-
-COUNTS = (1, 2, 4, 8, 16, 32)
-PRICE, WATTS = 3.5, 400.0
-NOISE, VISITS = 0.03, 4
-CURVES = 200
 
 
 def test_costs_of_an_epoch_follow_from_the_iteration_time() -> None:
@@ -48,24 +40,9 @@ def test_costs_of_an_epoch_follow_from_the_iteration_time() -> None:
     assert same["time_x"].tolist() == pytest.approx(same["time_y"].tolist())
 
 
-def counted(watts: float, random: np.random.Generator, **changes: object) -> pd.DataFrame:
-    """Rows of visits to a cell on two nodes with two ranks each, of which a node draws `watts`, 30 % in GPUs."""
-    rows = [
-        {
-            "cell": "train/a", "hardware": "gpu", "nodes": 2, "ranks": 4, "repeat": 1, "rank": rank, "visit": visit,
-            "kernel": f"node{rank // 2}", "seconds": 20.0, "node_energy": 0.7 * 20 * drawn,
-            "gpu_energy": 0.15 * 20 * drawn, "counted": "intel-rapl:0 package-0, intel-rapl:0:0 dram, GPU",
-            "not_counted": "", **changes,
-        }
-        for visit, drawn in enumerate(watts * np.exp(random.normal(0, NOISE, VISITS)), start=1)
-        for rank in range(4)
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=ENERGY.names)
-
-
 def test_the_power_of_a_node_is_counted_once_for_its_processors_and_for_each_gpu() -> None:
     random = np.random.default_rng(4)
-    found = [MeasuredPower(counted(WATTS, random), seed).of(["train/a"]) for seed in range(200)]
+    found = [MeasuredPower(energy_of_visits(WATTS, random), seed).of(["train/a"]) for seed in range(200)]
     intervals = np.array([estimate(one.watts) for one in found if one])
     assert len(intervals) == 200
     assert intervals[:, 0].mean() == pytest.approx(WATTS, rel=0.01)
@@ -76,7 +53,7 @@ def test_the_power_of_a_node_is_counted_once_for_its_processors_and_for_each_gpu
 
 @pytest.mark.parametrize("unread", ["node_energy", "gpu_energy"])
 def test_no_power_is_made_of_a_part_of_the_counters(unread: str) -> None:
-    measured = MeasuredPower(counted(WATTS, np.random.default_rng(4), **{unread: np.nan}), 0)
+    measured = MeasuredPower(energy_of_visits(WATTS, np.random.default_rng(4), **{unread: np.nan}), 0)
     assert measured.of(["train/a"]) is None
     assert measured.usual("gpu", ["train/a"]) is None
 
@@ -87,7 +64,7 @@ def test_measured_energy_takes_the_place_of_the_watts_that_were_given() -> None:
     runs = tables["runs"].query("kind == 'train' and status == 'ok' and nodes > 1")
     random = np.random.default_rng(1)
     rows = [
-        counted(WATTS, random, cell=one["cell"], hardware=hardware, nodes=one["nodes"], kernel="same",
+        energy_of_visits(WATTS, random, cell=one["cell"], hardware=hardware, nodes=one["nodes"], kernel="same",
                 node_energy=20 * WATTS * one["nodes"], gpu_energy=0.0)
         for one in runs.to_dict("records")
     ]  # fmt: skip
@@ -102,32 +79,6 @@ def test_measured_energy_takes_the_place_of_the_watts_that_were_given() -> None:
     assert of_one["energy"].tolist() == pytest.approx((of_one["node_hours"] / 1000).tolist())
 
 
-class Planted(NamedTuple):
-    times: dict[int, float]
-    costs: list[Cost]
-
-    def best(self, question: str, limit: float) -> int:
-        """The true answer; 0: none."""
-        price = {n: n * PRICE * time / 3600 for n, time in self.times.items()}
-        limited, minimised = (self.times, price) if question == DEADLINE else (price, self.times)
-        return min((n for n in COUNTS if limited[n] <= limit), key=lambda n: minimised[n], default=0)
-
-
-def planted() -> Iterator[Planted]:
-    """Curves of time that fall as 1/n, and grow by communication; visits differ by `NOISE`."""
-    random = np.random.default_rng(5)
-    for _ in range(CURVES):
-        serial, sent = random.uniform(0.005, 0.1), random.uniform(0.0, 0.02)
-        times = {n: 36_000 * ((1 - serial) / n + serial + sent * np.log2(n)) for n in COUNTS}
-        costs = [
-            Cost(Point("net", "gpu", "local", "strong", "wfbp", 0, 64, 1, n, n, 64, 64 // n), "measured", EPOCH,
-                 bootstrap(time * np.exp(random.normal(0, NOISE, VISITS)), np.arange(VISITS), random, np.mean,
-                           Scatter(NOISE, 20.0)), {"power": WATTS, "price": PRICE})
-            for n, time in times.items()
-        ]  # fmt: skip
-        yield Planted(times, costs)
-
-
 @pytest.fixture(scope="module")
 def curves() -> list[Planted]:
     return list(planted())
@@ -137,26 +88,12 @@ def curves() -> list[Planted]:
 def test_the_choice_is_right_where_it_is_decided_and_undecided_where_the_limit_is_within_the_noise(
     question: str, curves: list[Planted]
 ) -> None:
-    random = np.random.default_rng(7)
-    clear, close = [], []
-    for curve in curves:
-        ends = curve.times if question == DEADLINE else {n: n * PRICE * t / 3600 for n, t in curve.times.items()}
-        limit = float(np.exp(random.uniform(*np.log([min(ends.values()), max(ends.values())]))))
-        # A limit that is the true value of a number of nodes is met or missed by chance.
-        for cases, at in ((clear, limit), (close, ends[random.choice(COUNTS[1:4])])):
-            cases.append((curve.best(question, at), chosen(curve, question, at)))
-    decided = [(truth, row["ranks"]) for truth, row in clear if row["verdict"] != UNDECIDED]
-    assert len(decided) > CURVES / 2
-    assert np.mean([truth == ranks for truth, ranks in decided]) >= 0.9
+    clear, close = decided(question, curves)
+    right = [truth == row["ranks"] for truth, row in clear if row["verdict"] != UNDECIDED]
+    assert len(right) > CURVES / 2
+    assert np.mean(right) >= 0.9
     assert all(str(truth or "none") in row["likely"].split(", ") or row["verdict"] != UNDECIDED for truth, row in clear)
     assert np.mean([row["verdict"] == UNDECIDED for _, row in close]) > 0.5
-
-
-def chosen(curve: Planted, question: str, limit: float) -> dict[str, Any]:
-    asked = (limit, None) if question == DEADLINE else (None, limit)
-    (row,) = choices(curve.costs, *asked, epochs=1)
-    assert row["question"] == question
-    return row
 
 
 def test_intervals_hold_the_planted_price(curves: list[Planted]) -> None:

@@ -129,7 +129,7 @@ def test_how_sure_it_is_has_a_section(conclusions: Conclusions) -> None:
     found = {**conclusions, "curves": [curve], "ended": ended, "disturbances": [DISTURBED], "controls": [CONTROL]}
     found["planned"] = [PLANNED]
     text = words(sure(found).html)
-    assert "cpu train 4 3 60 (30–120) 45 0.05 2" in text
+    assert "cpu train 4 3 60 (30–120) 45 0.05 0 2" in text
     assert "cpu 7 25 budget used up" in text
     assert "2 1.8 (1.7–1.9) ± 5.6 %" in text
     assert "cpu steal 3 2 2 excluded, 1 kept for want of others" in text
