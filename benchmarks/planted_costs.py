@@ -168,8 +168,8 @@ def _figures() -> Iterator[Figure]:
             "undecided at the limit itself": [row["verdict"] == UNDECIDED for _, row in close],
         }
         yield from shares(question, told, {"right where decided": ">= 0.9"}, CURVES, "costs")
-    worst = max(differences())
-    yield Figure("costs", "closed form", "largest difference from events", worst, worst, worst, "<= 0.01")
+    worst = 100 * max(differences())
+    yield Figure("costs", "closed form", "largest difference from events [%]", worst, worst, worst, "<= 1")
     known, nodes = llama(), LLAMA[2]
     for what, ensemble in {
         "Llama 3: hours between interruptions (3.09 published)": known.between(nodes) / 3600,

@@ -46,7 +46,7 @@ from stallpoint.records.tables import AVAILABILITY, AVAILABILITY_STALLING, STORA
 DAY = 86400
 WRITE, READ = "checkpoint write", "checkpoint read"
 """Operations of a storage, as the table ``storage_operations`` names them."""
-ENOUGH = 0.99
+SPARES_SUFFICE = 0.99
 """Part of the time in which spare nodes are enough."""
 _NODES: Reals = 2.0 ** np.arange(0, 30, 1 / 16)
 """Numbers of nodes among which `limit` looks."""
@@ -120,11 +120,11 @@ class Failures:
         return self._share(self.between(nodes), self.reload) * np.maximum(1 - self._broken, 0.0)
 
     def spares(self, nodes: int) -> int:
-        """Return the number of spare nodes that are enough in `ENOUGH` of the time; 0 where repair is unknown."""
+        """Return the number of spare nodes that are enough in `SPARES_SUFFICE` of the time; 0 where repair is unknown."""
         mean = float(nodes * self._broken[0])
         if not np.isfinite(mean):
             return 0
-        return int(np.searchsorted(poisson(mean, int(mean + 10 * mean**0.5 + 10)).cumsum(), ENOUGH))
+        return int(np.searchsorted(poisson(mean, int(mean + 10 * mean**0.5 + 10)).cumsum(), SPARES_SUFFICE))
 
     def spare_share(self, nodes: int) -> Ensemble:
         """Return the share, of all nodes with the spares, where these take the place of nodes that failed."""
