@@ -120,7 +120,7 @@ class Failures:
         return self._share(self.between(nodes), self.reload) * np.maximum(1 - self._broken, 0.0)
 
     def spares(self, nodes: int) -> int:
-        """Return the number of spare nodes that are enough in `SPARES_SUFFICE` of the time; 0 where repair is unknown."""
+        """Return the spare nodes that are enough in `SPARES_SUFFICE` of the time; 0 where repair is unknown."""
         mean = float(nodes * self._broken[0])
         if not np.isfinite(mean):
             return 0
