@@ -1,5 +1,8 @@
 """What failures and checkpoints leave of training: closed forms against a simulation and published figures."""
 
+import re
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -95,8 +98,11 @@ def test_a_checkpoint_takes_as_long_as_was_measured_on_the_storage() -> None:
     ])  # fmt: skip
     given = {name: value for name, value in GIVEN.items() if name != "checkpoint_seconds"}
 
+    def fitted(given: dict[str, float]) -> Mapping[str, pd.DataFrame]:
+        return fit(tables, nodes=[8], failures={hardware: given | {"per_node_day": 1.0}})
+
     def found(given: dict[str, float]) -> pd.DataFrame:
-        return fit(tables, nodes=[8], failures={hardware: given | {"per_node_day": 1.0}})["availability"]
+        return fitted(given)["availability"]
 
     measured = found(given)
     assert {*measured["storage"]} == {"local"}, "on the other storage nothing was measured"
@@ -108,6 +114,12 @@ def test_a_checkpoint_takes_as_long_as_was_measured_on_the_storage() -> None:
     assert {*same["checkpoint_from"]} == {"given"}
     expected = same[same["storage"] == "local"]["productive_share"].to_numpy()
     assert measured["productive_share"].to_numpy() == pytest.approx(expected, rel=0.01)
+    variants = fitted(given | {"reload_seconds": 40.0, "repair_seconds": 3600.0})
+    said = {"availability": entries(variants["availability"], *PRODUCTIVE)}
+    said["availability_stalling"] = entries(variants["availability_stalling"], *REMAINING)
+    words = failures_in_words(said["availability_stalling"][0], said)
+    assert re.search(r"every .* that takes [0-9.]+ s \([0-9.–]+\) as measured", words)
+    assert re.search(r"without failed nodes [0-9.]+ % .*; with spare nodes, [1-9] in all, [0-9.]+ %", words)
 
 
 def test_training_stalls_sooner_where_nodes_fail() -> None:

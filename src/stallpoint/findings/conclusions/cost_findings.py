@@ -76,7 +76,9 @@ def failures_in_words(answer: Answer, conclusions: Conclusions) -> str:
     limit = f"failures alone end the gain from {interval(row['failure_limit'])} nodes on; {share} every {every}"
     if last["elastic_share"]:
         other = [interval(last[f"{name}_share"], 100, " %") for name in ("elastic", "spare")]
-        limit += f" (if training went on without failed nodes {other[0]}, with {last['spares']} spare nodes {other[1]})"
+        limit += (
+            f" (if it went on without failed nodes {other[0]}; with spare nodes, {last['spares']} in all, {other[1]})"
+        )
     if not row["largest_considered"]:
         return limit
     other = verdict_in_short(row | {"verdict": row["without_failures"], "verdict_ranks": row["without_failures_ranks"]})
