@@ -75,10 +75,8 @@ def failures_in_words(answer: Answer, conclusions: Conclusions) -> str:
         every += f" that takes {interval(last['checkpoint_time'], 1.0, ' s')} as measured"
     limit = f"failures alone end the gain from {interval(row['failure_limit'])} nodes on; {share} every {every}"
     if last["elastic_share"]:
-        other = [interval(last[f"{name}_share"], 100, " %") for name in ("elastic", "spare")]
-        limit += (
-            f" (if it went on without failed nodes {other[0]}; with spare nodes, {last['spares']} in all, {other[1]})"
-        )
+        elastic, spare = (interval(last[f"{name}_share"], 100, " %") for name in ("elastic", "spare"))
+        limit += f" (if it went on without failed nodes {elastic}; with spare nodes, {last['spares']} in all, {spare})"
     if not row["largest_considered"]:
         return limit
     other = verdict_in_short(row | {"verdict": row["without_failures"], "verdict_ranks": row["without_failures_ranks"]})
