@@ -86,6 +86,16 @@ def test_an_unreadable_counter_leaves_the_energy_unknown_and_is_named(root: Path
     assert row["not_counted"].startswith("intel-rapl:1 package-1: ")
 
 
+def test_dies_of_a_package_are_counted_and_a_counter_without_a_range_is_not(root: Path) -> None:
+    (root / POWERCAP / "intel-rapl:0/name").write_text("package-0-die-0\n")
+    (root / POWERCAP / "intel-rapl:0:1/max_energy_range_uj").write_text("0\n")
+    with EnergyMeter(root) as meter:
+        pass
+    assert meter.row["counted"] == "intel-rapl:0 package-0-die-0, intel-rapl:1 package-1"
+    assert meter.row["not_counted"] == "intel-rapl:0:1 dram: max_energy_range_uj is 0"
+    assert meter.row["node_energy"] is None
+
+
 def test_a_machine_without_counters_says_so(tmp_path: Path) -> None:
     with EnergyMeter(tmp_path, gpu=0) as meter:
         pass

@@ -19,7 +19,7 @@ from typing import Any, Self
 from stallpoint.measure.machine.sensors import kernel_id, nvml_of
 
 POWERCAP = Path("sys/class/powercap")
-_COUNTED = re.compile(r"package-\d+|dram")
+_COUNTED = re.compile(r"package-\d+(-die-\d+)?|dram")
 _MAX_WATTS = 1000.0
 """Power that no zone exceeds: counters are read twice in the time in which they wrap around at this power."""
 
@@ -29,6 +29,8 @@ class _Zone:
 
     def __init__(self, folder: Path) -> None:
         self.range = int((folder / "max_energy_range_uj").read_text())
+        if self.range <= 0:
+            raise ValueError(f"max_energy_range_uj is {self.range}")
         self.joules = 0.0
         self._file = folder / "energy_uj"
         self._before = int(self._file.read_text())
