@@ -105,6 +105,8 @@ def lacking(rank: Rank) -> Iterator[str]:
     counts = np.bincount(collectives.iteration[reduced], minlength=count)[list(rank.replays)]
     if reduced.any() and not np.bincount(counts).argmax():
         yield "most iterations send nothing"
+    if reduced.any() and not collectives.seconds[reduced].any():
+        yield "its all-reduces take no time"
 
 
 def replay_error(rank: Rank) -> float:
@@ -413,15 +415,14 @@ def learn(
     rings = all(name == "RING" for name, of_it in zip(collectives.algorithm, communicated, strict=True) if of_it)
     if link is None:
         latency = _max_latency(collectives.where(rank.groups.data), workers)
-        several = sum((other for other in elsewhere if len(other.without_waiting)), own)
-        laws = (RING,) if rings or not rank.on_device or several is own else (RING, TREE)
-        link = _link(several, laws, latency, random)
+        others = [other for other in elsewhere if len(other.without_waiting)]
+        several = sum(others, own)
+        laws = (RING,) if rings or not rank.on_device or not others else (RING, TREE)
+        link = _link(several.where(several.seconds > 0), laws, latency, random)
         share = 1 if link.source == ONE_RANK else traced or rank.workers
         link = link.doubted(share / rank.workers, len(chosen))
-        if link.source == RANKS and several is not own:
-            link = replace(link, source=COUNTS)
-        else:
-            link = replace(link, trees=None)  # which one worker count does not tell
+        told = link.source == RANKS and others  # one worker count does not tell rings from trees
+        link = replace(link, source=COUNTS) if told else replace(link, trees=None)
     trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
     if link.trees is not None:
         trees[:] = link.trees
@@ -457,7 +458,8 @@ def _max_latency(collectives: Collectives, workers: int) -> float:
     """Return the maximum latency of a round, s, by the shortest collective."""
     groups = np.where(collectives.group_size > 1, collectives.group_size, workers)
     rounds = np.array([ROUNDS.get(kind, 0) for kind in collectives.kind]) * (groups - 1)
-    return float((collectives.seconds[rounds > 0] / rounds[rounds > 0]).min())
+    timed = (rounds > 0) & (collectives.seconds > 0)
+    return float((collectives.seconds[timed] / rounds[timed]).min())
 
 
 def _link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, random: np.random.Generator) -> Link:

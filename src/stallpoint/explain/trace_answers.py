@@ -232,7 +232,7 @@ def _waits(rank: Rank, others: _OtherRanks) -> dict[str, Any]:
         "waits": {
             "seconds": float(np.median(waited)),
             "last": last,
-            "share": float(waited.sum() / collectives.seconds[known].sum()),
+            "share": float(waited.sum() / (collectives.seconds[known].sum() or 1.0)),
         },
         "clock": {name: value if np.isfinite(value) else None for name, value in clock.items()},
     }

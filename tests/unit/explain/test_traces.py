@@ -211,6 +211,19 @@ def test_events_of_negative_duration_are_counted_out(tmp_path: Path) -> None:
     assert any(note.startswith("2 events") for note in read(path).notes)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("none", "lacks"), [(1, []), (4, ["its all-reduces take no time"])])
+def test_all_reduces_of_no_length_say_nothing_of_the_link(tmp_path: Path, none: int, lacks: list[str]) -> None:
+    for rank in (0, 1):
+        trace = Planted(rank=rank, workers=2).trace()
+        sent = [event for event in trace["traceEvents"] if "nccl" in event["name"]]
+        for index, event in enumerate(sent):
+            event["dur"] = 0.0 if index % 4 < none else event["dur"]
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(trace))
+    for one in explain(read_ranks(trace_files([str(tmp_path)]))):
+        assert [said for said in one["lacks"] if "replay" not in said] == lacks
+
+
 def test_what_a_trace_lacks_is_said_and_not_guessed(tmp_path: Path) -> None:
     unsized = only(Planted(sized=False).write(tmp_path / "unsized.json"))
     assert unsized["predicted"] is None
