@@ -16,16 +16,15 @@ from stallpoint.findings.conclusions import accuracy
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import VALIDATION
 from stallpoint.schedule.agenda import Agenda, Limits
-from stallpoint.schedule.requested import measured_with, measurement
+from stallpoint.schedule.requested import block_of, measured_with, measurement
 from stallpoint.study.cells import Cell
 from stallpoint.study.study import Study, expand
 
 SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "study.schema.yaml"
-# Snakemake measures nothing here: it copies the records of cells that took turns, whatever is newer than these.
+# Snakemake measures nothing here, and makes nothing again whatever is newer.
 SNAKEMAKE = (
     str(Path(sys.executable).with_name("snakemake")), "--configfile", "{config}", "--quiet", "all",
-    "--rerun-triggers", "mtime", "--allowed-rules", "prepare_storage", "describe_network", "train", "sgemm",
-    "collectives", "storage", "collect", "fit", "--",
+    "--rerun-triggers", "mtime", "--allowed-rules", "prepare_storage", "describe_network", "collect", "fit",
 )  # fmt: skip
 ALLOCATION = "salloc --quiet --exclusive --nodes={nodes} --ntasks-per-node={workers_per_node}"
 LAUNCHER = (
@@ -41,12 +40,12 @@ def _validation_of(config: Path, cluster: str, scratch: Path) -> pd.DataFrame:
     """
     study = expand(yaml.safe_load(config.read_text()), yaml.safe_load(SCHEMA.read_text()))
     results = Path("results") / study.name
-    _make(config, (f"{results}/storage/{storage}.json" for storage in study.config["storage"]))
+    _make(config, study, (f"{results}/storage/{storage}.json" for storage in study.config["storage"]))
     with slow_nodes(cluster) as environment:
         for number, cells in _rounds(study):
             file = scratch / f"round{number}.json"
             _measure(study, cells, results, number, environment, file)
-    _make(config, ["fit"])
+    _make(config, study, ["fit"])
     return read(VALIDATION, results / "models" / "validation.parquet").to_pandas()
 
 
@@ -78,8 +77,9 @@ def benchmark(
     return figures, [f"{study}: {title}", *table, *words]
 
 
-def _make(config: Path, targets: Iterable[str]) -> None:
-    subprocess.run([*(word.format(config=config) for word in SNAKEMAKE), *targets], check=True)
+def _make(config: Path, study: Study, targets: Iterable[str]) -> None:
+    marking = sorted({f"measure_{block_of(cell)}" for cell in study.cells.values()})
+    subprocess.run([*(word.format(config=config) for word in SNAKEMAKE), *marking, "--", *targets], check=True)
 
 
 def _rounds(study: Study) -> Iterator[tuple[int, list[Cell]]]:

@@ -17,20 +17,6 @@ rule one:
     output: "{{i}}.txt"
     shell: "touch {{output}}"
 """
-TWO_FILES = f"""
-rule all:
-    input: expand("{{i}}.txt", i=range({CELLS}))
-for block in range({CELLS} // 80):
-    rule:
-        name: f"block{{block}}"
-        output: [f"done/{{i}}" for i in range(80 * block, 80 * block + 80)]
-        shell: "touch {{output}}"
-rule one:
-    input: "done/{{i}}"
-    output: "{{i}}.txt"
-    shell: "cp {{input}} {{output}}"
-"""
-"""What turns need at least: jobs that measure 80 cells each, and a target for each cell that takes what is its own."""
 
 
 def study() -> dict:
@@ -57,14 +43,12 @@ def study() -> dict:
 def benchmark(scratch: Path, count: int) -> tuple[list[Timing | Figure], list[str]]:
     """Timings and lines to print."""
     scratch.mkdir(exist_ok=True)
-    bare = {"bare Snakemake": BARE, "Snakemake with as many files": TWO_FILES}
-    for name, text in bare.items():
-        (scratch / name).write_text(text)
+    (scratch / "bare").write_text(BARE)
     (scratch / "study.yaml").write_text(yaml.safe_dump(study()))
     snakemake = [str(Path(sys.executable).with_name("snakemake")), "-n", "--directory", str(scratch)]
     commands = {
         "stallpoint": [*snakemake, "-s", str(ROOT / "Snakefile"), "--configfile", str(scratch / "study.yaml")],
-        **{name: [*snakemake, "-s", str(scratch / name)] for name in bare},
+        "bare Snakemake": [*snakemake, "-s", str(scratch / "bare")],
     }
     timings = rounds(f"dry run of {CELLS:,} cells", commands, count, folder=scratch)
     figures, lines = report(timings, "stallpoint", "bare Snakemake", "<= 1.2")

@@ -11,7 +11,7 @@ from statistics import median
 import pandas as pd
 
 ROOT = Path(__file__).parents[1]
-CURVES, MEGABYTES, SECONDS = 50, 5.0, 2.0
+CURVES, MEGABYTES, SECONDS = 200, 5.0, 2.0
 
 
 def many(tables: dict[str, pd.DataFrame], copies: int) -> dict[str, pd.DataFrame]:

@@ -29,6 +29,8 @@ who = f"{f'Slurm job {job}' if job else f'process {os.getpid()}'} on {socket.get
 with program(log, "a"):
     try:
         with one_job.hold(one_job.file_of(agenda), who):
-            measure_cells(Agenda.read(agenda), launcher=launcher, log=log, took=visit_durations.file_of(agenda))
+            ordered = Agenda.read(agenda)
+            measure_cells(ordered, launcher=launcher, log=log, took=visit_durations.file_of(agenda))
+            ordered.finish()
     except KeyboardInterrupt:
         sys.exit("interrupted: finished visits are kept, and the next run goes on with them")

@@ -104,7 +104,7 @@ def test_a_run_whose_volume_goes_away_says_so_and_goes_on_when_it_is_back(finish
         return {int(one.parent.name.rpartition("~")[2]): read(ITERATIONS, one).to_pylist() for one in found}
 
     with ThreadPoolExecutor() as pool:
-        ending = pool.submit(finished.run_snakemake, *ON_SLURM, "--until", "train")
+        ending = pool.submit(finished.run_snakemake, *ON_SLURM, "--until", "measure_cpu")
         wait_until(lambda: len(visits()) > 1, PATIENCE, "no visits before the server is taken away")
         storage_node.stop(cluster.storage)
         try:
@@ -115,7 +115,7 @@ def test_a_run_whose_volume_goes_away_says_so_and_goes_on_when_it_is_back(finish
         ran = ending.result()
         said = ran.text
         if ran.status:  # its last attempt may have come before the volume did
-            ran = finished.run_snakemake(*ON_SLURM, "--until", "train")
+            ran = finished.run_snakemake(*ON_SLURM, "--until", "measure_cpu")
     finished.write_study()
     assert ran.status == 0, ran.text
     assert re.search(rf"{VOLUME}/images.*the storage (is gone|fails)", said), said

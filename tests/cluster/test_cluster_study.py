@@ -239,7 +239,9 @@ def refused(finished: Checkout) -> Ran:
         matrix=[{**BLOCK, "hardware": "lost", "nodes": 1}, {**BLOCK, "hardware": "large", "nodes": 8, "batch": 8}],
         convergence=[],
     )
-    ran = finished.run_snakemake(*ON_SLURM, "--logger-stallpoint-patience", "5", "--until", "train")
+    ran = finished.run_snakemake(
+        *ON_SLURM, "--logger-stallpoint-patience", "5", "--until", "measure_lost", "measure_large"
+    )
     finished.write_study()
     assert ran.status != 0
     return ran

@@ -341,7 +341,7 @@ MODEL_FILES = {table.name: f"{RESULTS}/models/{table.name}.parquet" for table in
 
 def collect() -> None:
     folders = [str(RESULTS / "raw" / path) for path in tidy()["runs"]["cell"]]
-    script("collect", input={"folders": folders, "archives": []}, output=TABLE_FILES)
+    script("collect", input={"marks": [], "folders": folders, "archives": []}, output=TABLE_FILES)
 
 
 def tables_there() -> None:
@@ -441,7 +441,8 @@ def copy(one: Measurement, output: Path) -> None:
 def session_ended() -> None:
     write_agenda()
     measure_cells()
-    shutil.rmtree("logs")
+    for there in ("logs", RESULTS / "raw"):
+        shutil.rmtree(there)
 
 
 def archive() -> None:

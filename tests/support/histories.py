@@ -21,6 +21,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -38,7 +39,7 @@ from stallpoint.records.parquet import read
 from stallpoint.records.tables import RUNS, TIDY_TABLES, VISITS, Table
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import Measurement
-from stallpoint.schedule.requested import Asked, blocks, measurement
+from stallpoint.schedule.requested import Asked, blocks, mark_of, measurement
 from stallpoint.study.cells import Cell
 from stallpoint.study.collect import collect_all
 
@@ -79,16 +80,18 @@ def run(again: Sequence[Cell] = (), *, requeued: bool = False) -> None:
     agenda = RESULTS / "schedule" / "cpu.json"
     if not requeued:
         with program():
-            Agenda.of(block(again), Limits(), seed=1).write(agenda)
-    ordered = Agenda.read(agenda, patience=0).measurements()
-    if ordered:
+            mark = mark_of("cpu", measurements(again), str(RESULTS))
+            replace(Agenda.of(block(again), Limits(), seed=1), mark=str(mark)).write(agenda)
+    ordered = Agenda.read(agenda, patience=0)
+    if ordered.orders:
         crash_points.measure_cells()
+        with program():
+            ordered.finish()
     if requeued:
         return
     for one in measurements():
-        record = RESULTS / "raw" / one.cell.path
-        if not record.exists() or any(one.cell == other.cell for other in ordered):
-            crash_points.copy(one, record)
+        if one.done.exists() and not one.placed:
+            one.finish()
     with program(Path("logs/collect.log")):
         records = [RESULTS / "raw" / cell.path for cell in cells()]
         collect_all(records, {table.name: RESULTS / "tables" / f"{table.name}.parquet" for table in TIDY_TABLES})

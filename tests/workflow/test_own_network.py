@@ -1,5 +1,7 @@
 """A study of a user's own network, on tokens: measured, modelled, stale when its file changes, refused when wrong."""
 
+import json
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -70,10 +72,11 @@ def test_editing_its_file_measures_it_again_and_a_wrong_one_is_refused_before(st
     (study.folder / "nets/mine.py").write_text(SOURCE.replace("Linear(16", "Linear(17"))
     ran = study.snakemake("--logger-stallpoint-plain", "--", CONCLUSIONS)
     assert ran.status != 0
-    assert (ran.jobs["describe_network"], ran.jobs["train"], ran.jobs["sgemm"]) == (1, 4, 1)
-    assert "collectives" not in ran.jobs
+    assert (ran.jobs["describe_network"], ran.jobs["measure_local"]) == (1, 1)
+    ordered = json.loads(study.results("schedule/local.json").read_text())["orders"]
+    assert Counter(json.loads(cell)["kind"] for cell, _ in ordered) == {"train": 4, "sgemm": 1}
     assert "error: networks.mine.build: forward failed: RuntimeError: " in ran.text
-    assert "rule train" not in ran.text
+    assert "rule measure_local" not in ran.text
     assert read(RUNS, study.results("tables/runs.parquet")).num_rows == 8, "what was measured is kept"
 
 

@@ -36,14 +36,14 @@ def test_studies_that_come_along_pass_a_dry_run(planned: Checkout, name: str, ce
     assert ran.status == 0, ran.text
     assert ran.text.index(f"study {name}:") < ran.text.index("Job stats")
     assert cells in ran.text
-    assert ran.jobs["train"] > 40
+    assert any(rule.startswith("measure_") for rule in ran.jobs)
 
 
 def test_a_cell_can_stand_on_the_command_line(study: Checkout) -> None:
     cell = "network: alexnet, hardware: local, nodes: 1, batch: 12, storage: jpeg, scaling: strong, iterations: 7"
     ran = study.snakemake("-n", "--config", f"include=[{{{cell}, sync: naive}}]")
     assert ran.status == 0, ran.text
-    assert ran.jobs["train"] == 4 + 1
+    assert re.search(r"train +local .* 1 +1 ", ran.text), ran.text
 
 
 def test_a_wrong_entry_is_named_without_a_traceback(study: Checkout) -> None:
@@ -149,7 +149,7 @@ def test_next_adds_the_most_telling_cell_until_the_answer_is_certain_enough(
     }  # fmt: skip
     for width, said in ((3.0, "Next: 1 cell, 0.01 node-hours."), (0.5, "Next: every stalling point is known")):
         write(NEXT_CELLS, pd.DataFrame([row | {"width": width}]), results / "models/next_cells.parquet")
-        ran = study.snakemake("next", "-n", "--until", "train")
+        ran = study.snakemake("next", "-n")
         assert ran.status == 0, ran.text
         assert said in ran.text
         assert ("repeat~2" in ran.text) == (width > 1)

@@ -22,6 +22,7 @@ from stallpoint.records.tables import (
 )
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.exhibits import PAPERS
+from stallpoint.schedule.memory_forecast import of_fit
 
 LAST = {"paper": len(PAPERS), "report_page": 1, "slides": 1, "all": 1}
 DRAWN = {"draw": 1, "chart": len(CHARTS)}
@@ -236,7 +237,7 @@ def test_an_external_table_that_changes_is_fitted_again_and_nothing_measured(stu
 def test_a_cell_that_was_edited_and_kinds_that_are_forced_rerun_with_what_depends_on_them(study: Checkout) -> None:
     block = study.study["matrix"][0]
     study.write_study(include=[{**block, "nodes": 2, "scaling": "strong", "iterations": 3}])
-    assert study.snakemake("-n", "-R", "sgemm").jobs == {"measure_local": 1, "train": 1, "sgemm": 1, **DERIVED}
+    assert study.snakemake("-n", "-R", "sgemm").jobs == {"measure_local": 1, **DERIVED}
 
 
 def test_editing_a_chart_and_naming_a_network_draw_again_and_measure_nothing(study: Checkout) -> None:
@@ -251,6 +252,13 @@ def test_editing_a_model_fits_again_and_measures_nothing(study: Checkout) -> Non
     module.write_text(module.read_text() + "\n# edited\n")
     fitted = {name: count for name, count in DERIVED.items() if name not in ("collect", "compare_published")}
     assert study.snakemake("-n").jobs == {"paper_table": 1, **fitted}
+
+
+def test_tables_can_be_made_in_jobs_that_ask_for_memory_by_their_rows(study: Checkout) -> None:
+    memory = of_fit(study.results("tables/runs.parquet"), study.results("tables/layers.parquet"))
+    ran = study.snakemake("-n", "-R", "fit", "--config", "submit=tables")
+    assert re.search(rf"\nrule fit:.* mem_mb={memory},", ran.text, re.DOTALL), ran.text
+    assert "submit=tables makes tables in jobs" in study.snakemake("-n", "--config", "submit=fit").text
 
 
 def test_a_single_cell_can_be_asked_for_and_forced(study: Checkout) -> None:

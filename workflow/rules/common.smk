@@ -3,6 +3,7 @@ import gc
 import inspect
 import os
 import shlex
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from stallpoint.study.kinds import KINDS, MEASURED
 from stallpoint.measure.machine.usable_cores import usable_cores
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.own import file_of
-from stallpoint.schedule import earlier_run, next_round
+from stallpoint.schedule import earlier_run, memory_forecast, next_round
 from stallpoint.schedule import plan as plans
 from stallpoint.schedule.budget import check_budget
 from stallpoint.schedule.plan_text import text as plan_text
@@ -43,6 +44,11 @@ update_config(
 RETRY = config.pop("retry", None)
 if RETRY not in (None, "failed"):
     raise WorkflowError(f"retry: {RETRY!r} is not known; --config retry=failed measures failed cells again")
+
+# Tables that are too large for the machine that Snakemake runs on.
+SUBMIT = config.pop("submit", None)
+if SUBMIT not in (None, "tables"):
+    raise WorkflowError(f"submit: {SUBMIT!r} is not known; --config submit=tables makes tables in jobs")
 
 
 def expanded(more=()):
@@ -209,28 +215,49 @@ def measurements():
     return {cell.path: measurement(cell) for kind in kinds for cell in STUDY.of_kind(kind)}
 
 
+def place_records():
+    """Make records the raw ones that are not: of former settings, or whose raw records were deleted."""
+    if (told := command_line()) and not told.dryrun:
+        for one in MEASUREMENTS.values():
+            if one.done.exists() and not one.placed:
+                one.finish()
+
+
 def blocks():
     """The measurements that are to be made now, by job. A job itself goes by what the workflow wrote down for it."""
     if workflow.is_main_process:
         return requested.blocks(MEASUREMENTS.values(), asked(), RESULTS)
-    names = {
-        f"measure_{name}": name for name in (requested.block_of(one.cell) for one in MEASUREMENTS.values())
-    }
-    return {names[rule]: list(Agenda.read(agenda_file(names[rule])).measurements()) for rule in called(names)}
+    names = {f"measure_{name}": name for name in WHOLE_BLOCKS}
+    return {names[rule]: Agenda.read(agenda_file(names[rule])).measurements() for rule in called(names)}
 
 
-def done_pattern(measurement):
-    """What a measurement is done with; its hardware is a wildcard, by which profiles find nodes."""
-    return f"{measurement.folder}/done~{{hardware}}"
+def mark(name):
+    """The mark of a block that is measured as a whole; none where single cells are asked for."""
+    if not workflow.is_main_process:
+        return Agenda.read(agenda_file(name)).mark
+    return "" if asked().only_cells(RESULTS) else str(MARKS[name])
+
+
+def marks_of(name, block):
+    """What a job is done with; the hardware is a wildcard, by which profiles find nodes."""
+    # The mark first, as Snakemake compiles a pattern for each output up to the one that is needed.
+    files = [*filter(None, [mark(name)]), *(str(one.done) for one in block)]
+    return [f"{file.rpartition('~')[0]}~{{hardware}}" for file in files]
+
+
+def last_marked(name):
+    """When the block was last measured as a whole: with this parameter its job runs whenever it has something to do."""
+    return MARKS[name].stat().st_mtime_ns if MARKS[name].exists() else 0
 
 
 def agenda_file(block):
     return Path(RESULTS, "schedule", f"{block}.json")
 
 
-def agenda_of(block, job):
+def agenda_of(name, block, job):
     planned = {order.cell.path: order.seconds.values() for order in job.orders}
-    return Agenda.of(block, limits(), STUDY.config["seed"], planned)
+    raw = [str(one.raw) for one in WHOLE_BLOCKS[name]]
+    return replace(Agenda.of(block, limits(), STUDY.config["seed"], planned), mark=mark(name), raw=raw)
 
 
 def limits():

@@ -1,9 +1,10 @@
 # Rules that measure. One job measures the cells of a hardware entry in an interleaved schedule, so that they are compared
-# within the same minutes and processes start once; each cell keeps a rule, a target and a folder of its own.
+# within the same minutes and processes start once.
 #
-#   measure_<hardware>      visits the cells that are to be measured now, and writes their records
-#   train, sgemm, ...       a cell's record becomes its folder of raw records (a copy: Snakemake removes outputs of jobs
-#                           that are interrupted, and must not remove what was measured)
+#   measure_<hardware>      visits the cells that are to be measured now, writes their records, and in the end one mark,
+#                           which `collect` takes: ten thousand cells are no files and jobs to Snakemake
+#   train, sgemm, ...       a cell that is asked for by its path, or that traces are made of (a copy of its record:
+#                           Snakemake removes outputs of jobs that are interrupted, and must not remove what was measured)
 #
 # Which cells are to be measured now is known when the workflow starts (what is missing, what the command line forces,
 # what it asks for alone) and written down for the jobs. On this machine a job takes every core (threads), so that
@@ -18,6 +19,9 @@ from stallpoint.slurm.asking import output_of
 from stallpoint.study.kinds import MEASURED
 
 MEASUREMENTS = measurements()
+place_records()
+WHOLE_BLOCKS = requested.by_block(MEASUREMENTS.values())
+MARKS = {name: requested.mark_of(name, block, RESULTS) for name, block in WHOLE_BLOCKS.items()}
 BLOCKS = blocks()
 PLAN = planned(BLOCKS)
 
@@ -36,7 +40,7 @@ def prepare_jobs(log):
     try:
         cancel_orphaned_jobs()
         for (name, block), job in zip(BLOCKS.items(), PLAN.jobs, strict=True):
-            agenda_of(block, job).write(agenda_file(name))
+            agenda_of(name, block, job).write(agenda_file(name))
         PLAN.append(Path(RESULTS, "schedule", plans.FILE))
     except InputError as error:  # the results cannot be written
         raise WorkflowError(str(error)) from None
@@ -68,10 +72,11 @@ for name, block in BLOCKS.items():
         input:
             storage_and_networks(block),
         output:
-            [done_pattern(one) for one in block],
+            marks_of(name, block),
         log:
             f"{LOGS}/schedule/{{hardware}}{name.removeprefix(block[0].cell.hardware)}.log",
         retries: 2 if on_cluster() else 0
+        localrule: all(one.recorded for one in block)
         threads: workflow.cores or 1
         resources:
             **tasks_of(shape_of(block)),
@@ -81,6 +86,7 @@ for name, block in BLOCKS.items():
         params:
             program=file_of_workflow("scripts/measure.py"),
             agenda=agenda_file(name),
+            last_marked=last_marked(name),
             launcher=lambda wildcards, resources: resources.get("launcher", THIS_MACHINE),
             container=lambda wildcards, resources: resources.get("container", ""),
             interface=lambda wildcards, resources: resources.get("interface", ""),
@@ -95,7 +101,7 @@ for kind in [] if ARCHIVED else MEASURED:
         name:
             kind
         input:
-            of_cell(kind, lambda cell: str(MEASUREMENTS[cell.path].done)),
+            ancient(of_cell(kind, lambda cell: str(MEASUREMENTS[cell.path].done))),
         output:
             folder=directory(cell_pattern(kind, f"{RESULTS}/raw")),
         log:
@@ -105,5 +111,5 @@ for kind in [] if ARCHIVED else MEASURED:
             cell=of_cell(kind, Cell.to_json),
         shell:
             # What a job that was killed left of its copy would else be copied into.
-            "(rm -rf {output.folder:q}.part && cp -r $(dirname {input:q})/record {output.folder:q}.part"
+            "(rm -rf {output.folder:q}.part && cp -rp $(dirname {input:q})/record {output.folder:q}.part"
             " && mv {output.folder:q}.part {output.folder:q}) 2> {log:q}"

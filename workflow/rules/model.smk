@@ -3,20 +3,20 @@ from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, TIDY_TA
 
 
 localrules:
-    collect,
     extrapolate,
-    fit,
 
 
 rule collect:
     input:
-        folders=cell_folders(*KINDS),
+        marks=map(str, MARKS.values()),
+        folders=cell_folders(*(KINDS if ARCHIVED else IMPORTED)),
         archives=ARCHIVES,
         code=code_of("collect.py"),
     output:
         **{table.name: f"{RESULTS}/tables/{table.name}.parquet" for table in TIDY_TABLES},
     log:
         f"{LOGS}/collect.log",
+    localrule: SUBMIT is None
     script:
         "../../scripts/collect.py"
 
@@ -31,6 +31,9 @@ rule fit:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in MODEL_TABLES},
     log:
         f"{LOGS}/fit.log",
+    localrule: SUBMIT is None
+    resources:
+        mem_mb=lambda wildcards, input: memory_forecast.of_fit(Path(input.runs), Path(input.layers)),
     params:
         models=STUDY.config["models"],
         shared_links=STUDY.shared_links,

@@ -44,6 +44,9 @@ class Agenda:
     seed: int
     planned: Mapping[str, Seconds] = field(default_factory=dict)
     """Expected duration of the remaining visits to each cell, by its path: low, typical, high, s."""
+    mark: str = ""
+    """File that lists all `raw` folders in the end, where not only single cells are requested."""
+    raw: Sequence[str] = ()
 
     @classmethod
     def of(
@@ -73,8 +76,14 @@ class Agenda:
             time.sleep(1)
         values: dict[str, Any] = json.loads(file.read_text())
         orders = [(str(cell), str(folder)) for cell, folder in values["orders"]]
-        return cls(orders, Limits(**values["limits"]), int(values["seed"]), values["planned"])
+        return cls(**{**values, "orders": orders, "limits": Limits(**values["limits"])})
 
     def measurements(self) -> list[Measurement]:
         """Return the measurements that are to be made."""
         return [Measurement(cell_from_json(text), Path(folder)) for text, folder in self.orders]
+
+    def finish(self) -> None:
+        """Write the mark."""
+        if self.mark:
+            with atomic(Path(self.mark)) as scratch:
+                scratch.write_text("\n".join(self.raw))

@@ -4,7 +4,7 @@
 settings, so that visits with other settings never mix; ``round`` counts repeated measurements. The folder holds
 ``visit~1``, ``visit~2``, ... (each written completely or not at all), later ``record``, the tables of all visits, and
 finally ``done~<hardware>``. No visit is deleted before the record that holds it is written: a job that was killed,
-preempted or ran out of time continues from its visits.
+preempted or ran out of time continues from its visits. ``<raw>/<cell>`` holds the same files as the latest ``record``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from stallpoint.records import parquet
+from stallpoint.records.atomic import atomic
 from stallpoint.records.tables import ENVIRONMENTS, RUNS, SLURM_JOBS, Table
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import kind_of
@@ -50,6 +51,13 @@ def checkpoint_of(visit: Path) -> Path:
     return visit.parent / "checkpoint"
 
 
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # BeeGFS and others have no links between folders
+        shutil.copy2(source, target)
+
+
 @dataclass(frozen=True)
 class Measurement:
     """One measurement of a cell: its visits so far."""
@@ -67,6 +75,23 @@ class Measurement:
     def recorded(self) -> bool:
         """Whether the record exists."""
         return (self.folder / RECORD).is_dir()
+
+    @property
+    def raw(self) -> Path:
+        """Folder of the cell's raw records, which are those of its latest measurement."""
+        visits = self.folder.parents[1 + self.cell.path.count("/")]
+        return visits.with_name("raw") / self.cell.path
+
+    @property
+    def placed(self) -> bool:
+        """Whether the raw records are those of this measurement."""
+        folders = self.folder / RECORD, self.raw
+        try:
+            record, raw = ((folder / f"{RUNS.name}.parquet").stat() for folder in folders)
+            tables, there = (set(os.listdir(folder)) for folder in folders)
+        except OSError:
+            return False
+        return (record.st_size, record.st_mtime_ns) == (raw.st_size, raw.st_mtime_ns) and tables <= there
 
     @property
     def trial_folder(self) -> Path:
@@ -121,8 +146,12 @@ class Measurement:
         self.checkpoint.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Mark the record as complete."""
+        """Mark the record as complete, and make it the cell's raw records: the same files where links are possible."""
         self.done.touch()
+        if not self.placed:
+            with atomic(self.raw) as scratch:
+                shutil.copytree(self.folder / RECORD, scratch, copy_function=_link)
+                os.utime(scratch)  # else as old as the record
 
     def _joined(self, table: Table, visits: Sequence[int]) -> pa.Table:
         parts = [self.table(table, visit) for visit in visits]

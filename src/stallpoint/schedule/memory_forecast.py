@@ -1,4 +1,4 @@
-"""Cells that are expected to run out of memory, by what the study measured before; none is excluded for it."""
+"""Memory that steps are expected to need: cells that may run out of it, none of which is excluded, and `fit`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from stallpoint.errors import InputError
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import LARGEST_BATCH
 from stallpoint.study.kinds.train_kind import TrainCell
+
+FIT_MB = 1500
+"""Memory of `fit` of a small study, MB."""
+CELL_MB, ROW_MB = 2.0, 5e-5
+"""What each cell, and each row of layers, takes more at most, MB (``benchmarks/run.py scale many-cells``)."""
+
+
+def of_fit(runs: Path, layers: Path) -> int:
+    """Return the memory to request for `fit` of these tidy tables, MB."""
+
+    def rows(path: Path) -> int:
+        with path.open("rb") as file:
+            return int(pq.read_metadata(file).num_rows)
+
+    return round(FIT_MB + CELL_MB * rows(runs) + ROW_MB * rows(layers))
 
 
 def expected(cells: Iterable[object], models: Path) -> list[str]:

@@ -7,7 +7,7 @@ cells needs them before. They are found by the same facts: existing files, and t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,12 +91,35 @@ def block_of(cell: Cell) -> str:
     return cell.hardware if cell.repeat == 1 else f"{cell.hardware}.repeat{cell.repeat}"
 
 
-def blocks(measurements: Iterable[Measurement], asked: Asked, results: str) -> dict[str, list[Measurement]]:
-    """Return the measurements to be made now, by the name of their block."""
-    only = asked.only_cells(results)
+def by_block(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """Return all measurements by the name of their block."""
     found: dict[str, list[Measurement]] = {}
     for one in measurements:
-        wanted = only is None or any(path == one.cell.path or path.startswith(f"{one.cell.path}/") for path in only)
-        if wanted and not one.done.exists():
-            found.setdefault(block_of(one.cell), []).append(one)
+        found.setdefault(block_of(one.cell), []).append(one)
     return found
+
+
+def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
+    """Return the file that is written once all raw records of a block are there, and lists their folders.
+
+    Its name depends on the settings and the round of each cell. It ends in the hardware, as that of `Measurement.done`.
+    """
+    digest = hashlib.sha256("".join(str(one.folder) for one in block).encode()).hexdigest()[:16]
+    return Path(results, "visits", f"{name}.{digest}~{block[0].cell.hardware}")
+
+
+def blocks(measurements: Iterable[Measurement], asked: Asked, results: str) -> dict[str, list[Measurement]]:
+    """Return the measurements to be made now, by the name of their block; one if only its mark is missing."""
+    only = asked.only_cells(results)
+    found = {}
+    for name, block in by_block(measurements).items():
+        due = [one for one in block if not one.done.exists() and (only is None or _wanted(one.cell.path, only))]
+        if due:
+            found[name] = due
+        elif only is None and not mark_of(name, block, results).exists():
+            found[name] = block[:1]
+    return found
+
+
+def _wanted(cell: str, paths: frozenset[str]) -> bool:
+    return any(path == cell or path.startswith(f"{cell}/") for path in paths)

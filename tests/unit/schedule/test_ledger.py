@@ -1,5 +1,6 @@
 """Visits on disk: what is killed goes on, and nothing is lost on the way into a record."""
 
+import functools
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from stallpoint.records.parquet import read, write_cell
 from stallpoint.records.tables import COLLECTIVES, RUNS
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
-from stallpoint.schedule.requested import Asked, block_of, blocks, measurement
+from stallpoint.schedule.requested import Asked, block_of, blocks, by_block, mark_of, measurement
 from stallpoint.study.cells import Cell
 from stallpoint.study.runs import run_row
 
@@ -25,7 +26,7 @@ STARTED = datetime(2030, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def measured(tmp_path: Path) -> Measurement:
-    return Measurement(CELL, round_folder(CELL, tmp_path / CELL.path, again=False))
+    return Measurement(CELL, round_folder(CELL, tmp_path / "visits" / CELL.path, again=False))
 
 
 def visit(measured: Measurement, number: int, *, failure: str = "", duration: float = 2.0) -> None:
@@ -37,6 +38,10 @@ def visit(measured: Measurement, number: int, *, failure: str = "", duration: fl
     row = {**run_row(measured.cell, STARTED, failure=failure), "duration": duration}
     rows = {} if failure else {COLLECTIVES.name: recorder.arrow(COLLECTIVES)}
     write_cell(measured.visit_folder(number), {RUNS.name: [row], **rows})
+
+
+def raising(error: Exception, *_: object) -> None:
+    raise error
 
 
 def recorded(measured: Measurement) -> tuple[dict[str, object], list[int]]:
@@ -79,8 +84,29 @@ def test_a_record_holds_the_rows_of_all_visits_in_their_order(measured: Measurem
     assert (run["status"], run["duration"], run["ended"]) == ("ok", 6.0, "precision")
     assert measured.visits == []
     assert not measured.done.exists()
+    assert not measured.placed
     measured.finish()
     assert measured.done.exists()
+    assert measured.placed
+    assert read(COLLECTIVES, measured.raw / "collectives.parquet")["sample"].to_pylist() == samples
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_raw_records_are_those_of_the_latest_measurement(
+    measured: Measurement, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not links:
+        monkeypatch.setattr("os.link", functools.partial(raising, OSError("no links here")))
+    other = Measurement(CELL, measured.folder.with_name("other~1"))
+    for one, number in ((measured, 1), (other, 2), (measured, 3)):
+        if not one.recorded:
+            visit(one, number)
+            one.write_record("visits")
+        one.finish()
+        assert (measured.placed, other.placed) == (one is measured, one is other)
+    (measured.raw / "collectives.parquet").unlink()
+    assert not measured.placed
+    assert measured.raw.joinpath("runs.parquet").samefile(measured.folder / RECORD / "runs.parquet") == links
 
 
 def test_failed_visits_are_left_out_unless_all_failed(measured: Measurement) -> None:
@@ -182,11 +208,23 @@ def test_only_cells_asked_for_are_measured_alone() -> None:
 def test_blocks_are_of_a_hardware_entry_and_a_repeat(tmp_path: Path) -> None:
     cells = [CELL, sgemm(), sgemm(repeat=2), sgemm(hardware="gpu")]
     assert [block_of(cell) for cell in cells] == ["cpu", "cpu", "cpu.repeat2", "gpu"]
-    found = [measurement(cell, tmp_path, again=False) for cell in cells]
-    everything = blocks(found, Asked(), "results/tiny")
+    results = str(tmp_path)
+    alone = Asked(frozenset({f"{results}/raw/{CELL.path}"}))
+    found = [measurement(cell, tmp_path / "visits", again=False) for cell in cells]
+    everything = blocks(found, Asked(), results)
     assert everything == {"cpu": found[:2], "cpu.repeat2": found[2:3], "gpu": found[3:]}
-    assert blocks(found, Asked(frozenset({RAW})), "results/tiny") == {"cpu": found[:1]}
-    found[0].folder.mkdir(parents=True)
+    assert blocks(found, alone, results) == {"cpu": found[:1]}
+    for one in found:
+        write_cell(one.folder / RECORD, {RUNS.name: [run_row(one.cell, STARTED)]})
     found[0].finish()
-    assert blocks(found, Asked(), "results/tiny")["cpu"] == found[1:2]
-    assert blocks([measurement(CELL, tmp_path, again=True)], Asked(), "results/tiny")["cpu"][0].folder.name[-2:] == "~2"
+    assert blocks(found, Asked(), results)["cpu"] == found[1:2]
+    assert blocks(found, alone, results) == {}
+    (again,) = blocks([measurement(CELL, tmp_path / "visits", again=True)], Asked(), results)["cpu"]
+    assert again.folder.name[-2:] == "~2"
+    for one in found:
+        one.finish()
+    assert blocks(found, Asked(), results) == {"cpu": found[:1], "cpu.repeat2": found[2:3], "gpu": found[3:]}, "marks"
+    for name, block in by_block(found).items():
+        mark_of(name, block, results).touch()
+    assert blocks(found, Asked(), results) == {}
+    assert blocks([again, *found[1:]], Asked(), results) == {"cpu": [again]}, "it was measured with other settings"

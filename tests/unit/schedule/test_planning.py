@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ from stallpoint.errors import InputError
 from stallpoint.models.terms.peaks import MEMORY_AXES
 from stallpoint.records.parquet import write, write_cell
 from stallpoint.records.tables import LARGEST_BATCH, RUNS
-from stallpoint.schedule import typical, visit_durations
+from stallpoint.schedule import memory_forecast, typical, visit_durations
 from stallpoint.schedule import visits_for_precision as precision
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.budget import check_budget
@@ -407,3 +409,14 @@ def test_intervals_are_added_by_their_ends() -> None:
     assert Interval(1, 2, 3) + Interval(1, 1, 1) == Interval(2, 3, 4)
     assert Interval(1, 2, 3).times(2).capped(5) == Interval(2, 4, 5)
     assert Expected(Interval(), DEFAULTS, None).visit.values() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "rows", "taken"),
+    [(17, 512_400, 534), (17, 20_496_000, 1108), (17, 21_789_600, 1499), (13_200, 0, 16_000)],
+)
+def test_fit_asks_for_the_memory_that_so_many_rows_took(cells: int, rows: int, taken: int, tmp_path: Path) -> None:
+    """Megabytes that ``benchmarks/run.py scale many-cells`` printed."""
+    for name, count in (("runs", cells), ("layers", rows)):
+        pq.write_table(pa.table({"x": pa.nulls(count)}), tmp_path / name)
+    assert taken <= memory_forecast.of_fit(tmp_path / "runs", tmp_path / "layers") <= 2 * taken + 1000

@@ -136,7 +136,7 @@ def _curve(rows: pd.DataFrame) -> dict[str, Any]:
             "batch": float(at["batch_factor"].iloc[0]),
             "ranks": int(at["ranks"].iloc[0]),
             "samples": int(at["global_batch"].iloc[0]),
-            "seconds": [float(f"{one:.5g}") for one in at.sort_values(list(INTERPOLATED))["iteration"]],
+            "seconds": [float(f"{one:.4g}") for one in at.sort_values(list(INTERPOLATED))["iteration"]],
         }
         for _, at in rows.groupby(["batch_factor", "ranks"])
     ]
