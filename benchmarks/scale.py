@@ -1,4 +1,4 @@
-"""Fitting long records: seconds and memory of `fit` against the rows of layers, at equal cells.
+"""Fitting long records: seconds, CPU seconds and memory of `fit` against the rows of layers, at equal cells.
 
 A made-up study of 60 layers on 1 to 32 ranks, whose iterations are written as often as is asked for; and the same with
 one of its cells on 1,024 ranks. Run as a program it fits what lies in a folder: ``scale.py FOLDER``.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import statistics
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,8 @@ LONGER = (1, 10, 40)
 """Times as many iterations as the made-up study has."""
 MORE_RANKS = 32
 """One cell gets so many times its 32 ranks."""
+CPU = "cpu"
+"""File for the CPU time of a fit, s: other work on the machine changes it less than the time."""
 ROUNDS = 1
 """Of each: memory hardly differs between rounds, and the longest takes minutes."""
 
@@ -122,9 +125,11 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
     for name in counts:
         seconds = statistics.median(timing.seconds for timing in of(timings, name))
         peak = max(timing.peak_bytes for timing in of(timings, name))
-        lines.append(f"  {name:<32}{seconds:8.1f} s {peak / 1e6:8.0f} MB")
+        cpu = float(Path(counts[name], CPU).read_text())
+        lines.append(f"  {name:<32}{seconds:8.1f} s {cpu:8.1f} s of CPU {peak / 1e6:8.0f} MB")
     return timings, lines
 
 
 if __name__ == "__main__":
     fit(Path(sys.argv[1]))
+    Path(sys.argv[1], CPU).write_text(str(time.process_time()))
