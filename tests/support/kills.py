@@ -59,10 +59,10 @@ PATIENCE = 300.0
 def processes_of(session: int) -> list[int]:
     """Return the processes of a session that have not ended."""
     found = []
-    for file in Path("/proc").glob("[0-9]*/stat"):
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            state, _, _, own, *_ = file.read_text().rpartition(")")[2].split()
-            found += [int(file.parent.name)] if int(own) == session and state not in "ZX" else []
+            state, _, _, own, *_ = (process / "stat").read_text().rpartition(")")[2].split()
+            found += [int(process.name)] if int(own) == session and state not in "ZX" else []
     return found
 
 

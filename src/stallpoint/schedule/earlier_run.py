@@ -55,11 +55,12 @@ def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator
 def _processes(run: Run) -> list[int]:
     """Return the processes of this machine that the run or its children started; those in Slurm jobs are Slurm's."""
     own, found = os.environb.get(SLURM_JOB), []
-    for file in Path("/proc").glob("[0-9]*/environ"):
+    for process in Path("/proc").glob("[0-9]*"):  # not */environ: looking for it raises where one ends meanwhile
         with suppress(OSError):  # it ended, or is another user's
-            given = dict(entry.partition(b"=")[::2] for entry in file.read_bytes().split(b"\0"))
+            environment = (process / "environ").read_bytes()
+            given = dict(entry.partition(b"=")[::2] for entry in environment.split(b"\0"))
             if given.get(VARIABLE.encode()) == run.name.encode() and given.get(SLURM_JOB, own) == own:
-                found.append(int(file.parent.name))
+                found.append(int(process.name))
     return found
 
 

@@ -271,13 +271,13 @@ def wait(until: Callable[[], bool]) -> None:
 def descendants(pid: int) -> list[int]:
     """Processes that it started, and those that these started."""
     parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            state, parent, *_ = stat.read_text().rpartition(")")[2].split()
+            state, parent, *_ = (process / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if state != "Z":
-            parents[int(stat.parent.name)] = int(parent)
+            parents[int(process.name)] = int(parent)
     found = [pid]
     for one in found:
         found += [child for child, parent in parents.items() if parent == one]
