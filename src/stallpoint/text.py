@@ -99,6 +99,11 @@ def in_seconds(words: str) -> float | None:
     return sum(float(number) * {"h": 3600, "min": 60, "s": 1}[unit] for number, unit in parts) if parts else None
 
 
+def natural(text: str) -> list[str | int]:
+    """Return a key that sorts ``B = 64`` before ``B = 256``."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text)]
+
+
 def listed(texts: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1]))) if texts else ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from stallpoint.records.tables import ENVIRONMENTS, RUNS
-from stallpoint.report.charts.theme import natural
+from stallpoint.text import natural
 
 OF_MACHINE = (
     "device", "cpu_model", "gpu_model", "cpu_nominal_clock", "cpu_max_clock", "gpu_max_clock", "cores_available",

@@ -10,7 +10,7 @@ import pandas as pd
 
 from stallpoint.report.charts import Tables, shapes, theme
 from stallpoint.report.charts.labels import largest_row, rows, smallest_row
-from stallpoint.text import number
+from stallpoint.text import natural, number
 
 CELLS = "convergence cells"
 RUN = ["network", "hardware", "storage", "sync", "recipe", "nodes", "ranks", "batch", "trial", "seed"]
@@ -45,7 +45,7 @@ def runs(
 
     Layers `before` them have the same colours.
     """
-    known = sorted({*frame["series"], *names}, key=theme.natural)
+    known = sorted({*frame["series"], *names}, key=natural)
     legend = alt.Legend(title=None) if len(known) > 1 else None
     colour = alt.Color("series:N", scale=theme.colours("series", known), legend=legend)
     across = alt.X(f"{x}:Q", title=title, axis=alt.Axis(format="~s", grid=False))

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import NoData, Tables, marks, theme
+from stallpoint.report.charts import NoData, Tables, marks
 from stallpoint.report.charts.labels import AXES, compact, label, placement_in_words, rows, with_interval
-from stallpoint.text import number
+from stallpoint.text import natural, number
 
 CHOICE = ["network", "hardware", "sync"]
 POINT = [*AXES, "nodes", "ranks"]
@@ -43,7 +43,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _chart(frame: pd.DataFrame) -> alt.FacetChart:
-    ranks = sorted(frame["rank"].unique(), key=theme.natural)
+    ranks = sorted(frame["rank"].unique(), key=natural)
     base = alt.Chart().encode(
         x=alt.X("start:Q", title="time since the first rank began the iteration [ms]"),
         y=alt.Y("rank:N", sort=ranks, title=None),

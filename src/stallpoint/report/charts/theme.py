@@ -7,7 +7,6 @@ are no data ("ink") have named styles instead, which a dark page replaces (`conf
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from itertools import cycle
 from typing import Any
@@ -18,6 +17,7 @@ import altair as alt
 from stallpoint.networks import NETWORKS
 from stallpoint.strategies.presets import PRESETS as KNOWN
 from stallpoint.study.kinds import KINDS
+from stallpoint.text import natural
 
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#086ABB", "#E47500", "#0B9863", "#D86AAA", "#2A98E7", "#CA460C"
 VIOLET, LILAC, RED, LIME, GREY, OLIVE = "#684BDB", "#8479FF", "#CC032E", "#67A153", "#5A6E71", "#696A36"
@@ -130,11 +130,6 @@ DASHES = {"measured": SOLID, "predicted": DASHED}
 FONT = "Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 LIGHT = {"page": "#ffffff", "ink": "#1f2328", "soft": "#59636e", "grid": "#e4e7eb", "ideal": "#868f99"}
 DARK = {"page": "#15171c", "ink": "#e6e9ee", "soft": "#a5adb8", "grid": "#30363f", "ideal": "#8a94a0"}
-
-
-def natural(text: str) -> list[str | int]:
-    """Return a key that sorts ``B = 64`` before ``B = 256``."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
 def preset(name: str) -> tuple[str, str]:

@@ -13,12 +13,12 @@ import pandas as pd
 from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.listing import Columns, in_columns
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, WHAT_IF_GRID, Table
-from stallpoint.report.charts import Tables, theme
+from stallpoint.report.charts import Tables
 from stallpoint.report.charts.labels import in_turn
 from stallpoint.report.exhibits.published import HEAD, texts
 from stallpoint.report.html import MAX_ROWS, Section, axes_of_cell, paragraph, table
 from stallpoint.study.study import Excluded
-from stallpoint.text import number
+from stallpoint.text import natural, number
 
 NETWORK_HEAD = [
     "network", "layers", "parameters", "gradients", "multiply-adds of a sample's forward pass", "layer types",
@@ -147,7 +147,7 @@ def _ghz(clock: float) -> str:
 
 
 def _values(values: pd.Series[Any]) -> str:
-    texts = sorted({str(value) for value in values.dropna()} - {""}, key=theme.natural)
+    texts = sorted({str(value) for value in values.dropna()} - {""}, key=natural)
     more = f" and {len(texts) - MAX_VALUES} more" if len(texts) > MAX_VALUES else ""
     return ", ".join(texts[:MAX_VALUES]) + more
 

@@ -14,6 +14,7 @@ from stallpoint.report.charts import Tables, theme
 from stallpoint.report.charts.labels import FILTERS
 from stallpoint.report.charts.web_page import libraries
 from stallpoint.report.html import Section
+from stallpoint.text import natural
 
 SCRIPTS = ("state.js", "tables.js", "charts.js", "sliders.js", "page.js")
 FONT = f"Inter, {theme.FONT}"
@@ -75,7 +76,7 @@ def _choices(tables: Tables) -> dict[str, list[str]]:
         name: {str(value) for frame in tables.values() if name in frame for value in frame[name].dropna().unique()}
         for name in FILTERS
     }
-    return {name: sorted(values - {""}, key=theme.natural) for name, values in found.items()}
+    return {name: sorted(values - {""}, key=natural) for name, values in found.items()}
 
 
 def _boxes(name: str, values: list[str]) -> str:
