@@ -34,11 +34,13 @@ class Program:
 
     def search(self, line: str) -> re.Match[str] | None:
         """Find the pattern in a line."""
-        if self.words:
-            lower = line.lower()
-            if not any(word in lower for word in self.words):
-                return None
-        return self.line.search(line)
+        return None if self.words and not _has(line, self.words) else self.line.search(line)
+
+
+def _has(line: str, words: Sequence[str]) -> bool:
+    """Return whether one of the words is in the line, upper or lower case."""
+    lower = line.lower()
+    return any(word in lower for word in words)
 
 
 _N = r"[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?: ?[kKMG]\b)?"
@@ -127,6 +129,8 @@ _SETUP = re.compile(
     re.I,
 )
 """Lines of torchtitan and tf_cnn_benchmarks about these, and of programs that print them with such names."""
+_SETUP_WORDS = ("cuda capacity", "building ", "float8", "model:", "gpu:", "precision:", "data type:")
+"""As `Program.words`."""
 
 
 def recognised(document: Document) -> bool:
@@ -189,7 +193,12 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
         kept,
         " ".join(
             dict.fromkeys(
-                part for line in document.lines for one in _SETUP.finditer(line) for part in one.groups("") if part
+                part
+                for line in document.lines
+                if _has(line, _SETUP_WORDS)
+                for one in _SETUP.finditer(line)
+                for part in one.groups("")
+                if part
             )
         ),
     )
