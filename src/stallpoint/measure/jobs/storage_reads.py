@@ -34,7 +34,7 @@ from stallpoint.storage import SampleSet, Storage
 from stallpoint.storage.convert import conversion_of
 from stallpoint.storage.samples import Extent
 from stallpoint.storage.tokens import TokenSequences
-from stallpoint.study.kinds.storage_kind import StorageCell
+from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRITE, StorageCell
 from stallpoint.text import Progress
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
@@ -248,9 +248,9 @@ class _Visit:
                 moved = self._source.read().since(before)
         except OSError:  # a read-only folder, or a full disk
             return
-        self._operations("checkpoint write", "warm", [(written, size)])
+        self._operations(CHECKPOINT_WRITE, "warm", [(written, size)])
         came_from = origin(self._source, moved, size, size, None)
-        self._operations("checkpoint read", "warm", [(read, size)], came_from)
+        self._operations(CHECKPOINT_READ, "warm", [(read, size)], came_from)
 
     def _operations(
         self, operation: str, metadata: str, rows: Sequence[tuple[float, int]], came_from: str = ""

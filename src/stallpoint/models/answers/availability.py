@@ -42,10 +42,9 @@ from stallpoint.models.base.statistics import (
 )
 from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.records.tables import AVAILABILITY, AVAILABILITY_STALLING, STORAGE_OPERATIONS
+from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRITE
 
 DAY = 86400
-WRITE, READ = "checkpoint write", "checkpoint read"
-"""Operations of a storage, as the table ``storage_operations`` names them."""
 SPARES_SUFFICE = 0.99
 """Part of the time in which spare nodes are enough."""
 _NODES: Reals = 2.0 ** np.arange(0, 30, 1 / 16)
@@ -94,13 +93,13 @@ class Failures:
     ) -> Failures:
         """Build from the entry ``failures``; a rate that was ``counted`` is as uncertain as a Poisson count.
 
-        `timed` are the times of `WRITE` and `READ` on a storage; writing takes that time unless it is given, and
-        reading adds to a restart then.
+        `timed` are the times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` on a storage; writing takes that time unless
+        it is given, and reading adds to a restart then.
         """
         measured = "checkpoint_seconds" not in given
         timed = (timed if measured else None) or {}
-        write = timed.get(WRITE, np.full(1 + REPLICATES, given.get("checkpoint_seconds", np.nan)))
-        read = timed.get(READ, np.zeros(1 + REPLICATES))
+        write = timed.get(CHECKPOINT_WRITE, np.full(1 + REPLICATES, given.get("checkpoint_seconds", np.nan)))
+        read = timed.get(CHECKPOINT_READ, np.zeros(1 + REPLICATES))
         rate = np.full(1 + REPLICATES, given["per_node_day"])
         if counted := given.get("counted"):
             rate[1:] *= generator(seed, "failures", hardware).gamma(counted + 0.5, size=REPLICATES) / counted
@@ -195,16 +194,19 @@ def _failing(fitted: FittedStudy) -> Iterator[tuple[ScalingCurve, Failures]]:
     asked, timed = fitted.asked, fitted.once(_timed)
     for curve in fitted.training:
         at = curve.origin.hardware, curve.origin.storage
-        if (given := asked.failures.get(at[0])) and ("checkpoint_seconds" in given or WRITE in timed.get(at, {})):
+        if (given := asked.failures.get(at[0])) and (
+            "checkpoint_seconds" in given or CHECKPOINT_WRITE in timed.get(at, {})
+        ):
             yield curve, Failures.of(at[0], given, asked.seed, timed.get(at))
 
 
 def _timed(fitted: FittedStudy) -> dict[tuple[str, str], dict[str, Ensemble]]:
-    """Return the times of `WRITE` and `READ` of a checkpoint by hardware and storage, s."""
+    """Return the times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` of a checkpoint by hardware and storage, s."""
     found: dict[tuple[str, str], dict[str, Ensemble]] = {}
     operations = fitted.tidy[STORAGE_OPERATIONS.name]
     for key, rows in groups(
-        operations[operations["operation"].isin([WRITE, READ])], ["hardware", "storage", "operation"]
+        operations[operations["operation"].isin([CHECKPOINT_WRITE, CHECKPOINT_READ])],
+        ["hardware", "storage", "operation"],
     ):
         random = generator(fitted.asked.seed, "checkpoint", *key)
         usual = scatter(rows, ["cell"], "seconds")

@@ -11,6 +11,9 @@ from stallpoint.study import work
 from stallpoint.study.cells import LATER, Cell
 from stallpoint.study.job_kind import Asked, JobKind, as_list
 
+CHECKPOINT_WRITE, CHECKPOINT_READ = "checkpoint write", "checkpoint read"
+"""Operations of the table ``storage_operations`` that only a cell with `StorageCell.checkpoint_bytes` has."""
+
 
 @dataclass(frozen=True, slots=True)
 class StorageCell(Cell):
