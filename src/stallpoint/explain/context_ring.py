@@ -19,7 +19,7 @@ from stallpoint.explain.trace_collectives import ALL_TO_ALL
 
 @dataclass(frozen=True)
 class Ring:
-    """A ring of one rank; medians over iterations, s."""
+    """The ring that a rank belongs to; medians over iterations, s."""
 
     ranks: int
     exchanges: float
@@ -68,8 +68,8 @@ def ring(rank: Rank) -> Ring | None:
 
 def _is_ring(rank: Rank, group: Group) -> bool:
     """Return whether each exchange is with neighbours: an all-to-all is one if it sends to one rank alone."""
-    sent = [rank.collectives.sent[at] for at in group.places if rank.collectives.kind[at] == ALL_TO_ALL]
-    return group.size > 1 and all(sum(map(bool, of)) == 1 for of in sent)
+    splits = [rank.collectives.in_splits[at] for at in group.places if rank.collectives.kind[at] == ALL_TO_ALL]
+    return group.size > 1 and all(sum(map(bool, of)) == 1 for of in splits)
 
 
 def _latency(rank: Rank, group: Group) -> float | None:

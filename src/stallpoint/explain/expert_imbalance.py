@@ -38,26 +38,28 @@ def imbalance(rank: Rank, others: Sequence[Rank] = ()) -> Imbalance | None:
         return None
     of = rank.collectives
     first, second = np.array(pairs).T
-    size = len(of.sent[first[0]])
-    tokens, mean = (np.array([max(1, sum(sizes[at])) for at in first], float) for sizes in (of.received, of.sent))
-    most = np.array([size * max(of.sent[at]) for at in first], float)
+    size = len(of.in_splits[first[0]])
+    tokens, mean = (
+        np.array([max(1, sum(sizes[at])) for at in first], float) for sizes in (of.out_splits, of.in_splits)
+    )
+    largest = np.array([size * max(of.in_splits[at]) for at in first], float)
     received = [
-        np.array([sum(other.collectives.received[at]) for at, _ in _pairs(other)], float)
+        np.array([sum(other.collectives.out_splits[at]) for at, _ in _pairs(other)], float)
         for other in others
         if (of.group[first[0]], of.members[first[0]])
         in zip(other.collectives.group, other.collectives.members, strict=True)
     ]
     all_traced = len(received) == size and all(len(one) == len(first) for one in received)
     if all_traced:
-        most, mean = np.max(received, axis=0), np.mean(received, axis=0)
+        largest, mean = np.max(received, axis=0), np.mean(received, axis=0)
     ends = of.start + of.seconds
     computed = length_within(rank.computing, ends[first], of.start[second])
-    waited = computed * np.maximum(most / tokens - 1, 0.0)
-    sent = of.seconds[first] + np.maximum(of.seconds[second] - waited, 0.0)
+    waited = computed * np.maximum(largest / tokens - 1, 0.0)
+    exchanged = of.seconds[first] + np.maximum(of.seconds[second] - waited, 0.0)
     count = len(rank.iterations.seconds)
     return Imbalance(
-        size, float(np.median(most / mean)), float((computed * (most - mean) / tokens).sum()) / count,
-        float((sent * (1 - mean / most)).sum()) / count, all_traced,
+        size, float(np.median(largest / mean)), float((computed * (largest - mean) / tokens).sum()) / count,
+        float((exchanged * (1 - mean / largest)).sum()) / count, all_traced,
     )  # fmt: skip
 
 
@@ -66,11 +68,11 @@ def _pairs(rank: Rank) -> Iterator[tuple[int, int]]:
     of = rank.collectives
     there = None
     for at in np.argsort(of.index, kind="stable").tolist():
-        if len(of.sent[at]) < 2 or not sum(of.sent[at]):
+        if len(of.in_splits[at]) < 2 or not sum(of.in_splits[at]):
             continue
         where = of.group[at], of.iteration[at]
-        if there is not None and (*where, of.received[at], of.sent[at]) == there[1:]:
+        if there is not None and (*where, of.out_splits[at], of.in_splits[at]) == there[1:]:
             yield there[0], at
             there = None
         else:
-            there = at, *where, of.sent[at], of.received[at]
+            there = at, *where, of.in_splits[at], of.out_splits[at]

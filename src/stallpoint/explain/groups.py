@@ -43,7 +43,7 @@ _ACTIVATIONS = 0.1
 
 ATTENTION = re.compile(r"attention|attn|flash|fmha|sdpa", re.IGNORECASE)
 """Names of kernels that compute attention."""
-_ALONE = 0.8
+_ONLY = 0.8
 """Part of the computing between two exchanges from which on attention computes alone."""
 _GRADIENTS = 0.5
 """Part of the scattered gradients that a group all-reduces, from which on it does so with them, and not with a norm."""
@@ -79,9 +79,7 @@ class Groups:
     """Whether all replicas take part in a collective, [collectives]."""
 
 
-def groups(
-    collectives: Collectives, found: Iterations, phases: Phases, workers: int, started: Started
-) -> Groups:  # fmt: skip
+def groups(collectives: Collectives, found: Iterations, phases: Phases, workers: int, started: Started) -> Groups:
     """Return the groups of one rank of `workers`."""
     of: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
     for index, (name, size) in enumerate(zip(collectives.group, collectives.group_size.tolist(), strict=True)):
@@ -170,4 +168,4 @@ def _around_attention(exchanges: npt.NDArray[np.int64], started: Started) -> boo
     seconds = np.where(started.computes, started.events.seconds, 0.0)
     attention = np.where(started.events.called(ATTENTION), seconds, 0.0)
     every, own = (np.diff(np.append(0.0, np.cumsum(of))[exchanges]) for of in (seconds, attention))
-    return bool(len(every) and np.median(own[every > 0] / every[every > 0]) >= _ALONE) if (every > 0).any() else False
+    return bool(len(every) and np.median(own[every > 0] / every[every > 0]) >= _ONLY) if (every > 0).any() else False

@@ -421,8 +421,8 @@ def learn(
         link = _link(several.where(several.seconds > 0), laws, latency, random)
         share = 1 if link.source == ONE_RANK else traced or rank.workers
         link = link.doubted(share / rank.workers, len(chosen))
-        told = link.source == RANKS and others  # one worker count does not tell rings from trees
-        link = replace(link, source=COUNTS) if told else replace(link, trees=None)
+        identified = link.source == RANKS and others  # one worker count does not tell rings from trees
+        link = replace(link, source=COUNTS) if identified else replace(link, trees=None)
     trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
     if link.trees is not None:
         trees[:] = link.trees

@@ -51,9 +51,9 @@ def compared(setup: str, unit: str, rates: Mapping[int, float], causes: Sequence
     if parts[last] >= NORMAL:
         return [words]
     if parts[first] <= parts[last] / NORMAL:
-        alone = "" if first == last else f", as each of {first} has no more"
+        fewer = "" if first == last else f", as each of {first} has no more"
         return [
-            f"{words}; the first thing to look at is what a worker does by itself: mini-batch, kernels, data{alone}"
+            f"{words}; the first thing to look at is what a worker does by itself: mini-batch, kernels, data{fewer}"
         ]
     cause = causes[0].words if causes else "communication between workers"
     few = f"as {first} have {100 * parts[first]:.0f} %"

@@ -26,11 +26,11 @@ STRAGGLING = 1.1
 """Time over that of even ranks from which on ranks are reported to straggle, as in the study."""
 _WORST = 0.03
 """Fraction of ranks, one at least, that are mended as the worst workers."""
-_TOGETHER = 0.9
+_CORRELATED = 0.9
 """Correlation of forward and backward passes from which on sequences are uneven."""
 _AS_GOOD = 0.1
 """Difference of two shares up to which the more specific cause is named."""
-_MOST = 0.5
+_MIN_SHARE = 0.5
 """Least share of a cause that is named."""
 _FORWARD = 1 / 3
 """Part of a micro-batch's time that is its forward pass."""
@@ -75,11 +75,11 @@ def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | No
             [rank.causes["data_wait"] for rank in ranks],
         )
     )
-    places = [_place(number, rank) for number, rank in zip(numbers, ranks, strict=True)]
+    places = [_position(number, rank) for number, rank in zip(numbers, ranks, strict=True)]
     stage = np.array([at for at, _, _ in places])
     of_replica = np.unique([str(replica) for _, _, replica in places], return_inverse=True)[1]
-    stages = max(size for _, size, _ in places)
-    found = next((one for rank in ranks if stages > 1 and (one := bubble(rank))), None)
+    depth = max(size for _, size, _ in places)
+    found = next((one for rank in ranks if depth > 1 and (one := bubble(rank))), None)
     micro_batches = found.passes if found else 1
 
     def lasts(times: Reals) -> float:
@@ -91,19 +91,19 @@ def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | No
     mean, each = float(own.mean()), own.mean(1)
     worst = np.argsort(-each, kind="stable")[: max(1, ceil(_WORST * len(ranks)))]
     mended = {DATA: own - data + data.mean()}
-    if stages > 1:
+    if depth > 1:
         slowest = max(np.unique(stage).tolist(), key=lambda one: float(each[stage == one].mean()))
-        for one, name in {slowest: f"stage {slowest}", stages - 1: LAST_STAGE}.items():
+        for one, name in {slowest: f"stage {slowest}", depth - 1: LAST_STAGE}.items():
             mended[name] = np.where((stage == one)[:, None], mean, own)
-    if _together(ranks, count):
+    if _correlated(ranks, count):
         mended[SEQUENCES] = np.repeat(each[:, None], count, 1)
     mended[WORKER] = np.where(np.isin(np.arange(len(ranks)), worst)[:, None], mean, own)
     seconds, even = lasts(own), lasts(np.full_like(own, mean))
     lost = seconds - even if seconds > (1 + _STEADY) * even else np.inf
     shares = {cause: float(np.clip((seconds - lasts(times)) / lost, 0, 1)) for cause, times in mended.items()}
     largest = max(shares.values())
-    cause = next((name for name, share in shares.items() if share >= max(largest - _AS_GOOD, _MOST)), "")
-    cells = list(_by_stage(numbers, places, each / mean) if stages > 1 else _by_phase(numbers, ranks, mean))
+    cause = next((name for name, share in shares.items() if share >= max(largest - _AS_GOOD, _MIN_SHARE)), "")
+    cells = list(_by_stage(numbers, places, each / mean) if depth > 1 else _by_phase(numbers, ranks, mean))
     return Stragglers(seconds, even, shares, cause, [numbers[at] for at in worst], cells)
 
 
@@ -116,7 +116,7 @@ def _pipelined(times: Reals, micro_batches: int) -> Reals:
     return np.asarray((times + until - each + back).max(0))
 
 
-def _place(number: int, rank: Rank) -> tuple[int, int, tuple[int, ...] | int]:
+def _position(number: int, rank: Rank) -> tuple[int, int, tuple[int, ...] | int]:
     """Return the stage of a rank, the number of stages, and what its replica's ranks have in common.
 
     Stages are in the order of the group's ranks; where the trace does not list them, neighbouring ranks share a stage,
@@ -132,7 +132,7 @@ def _place(number: int, rank: Rank) -> tuple[int, int, tuple[int, ...] | int]:
     return 0, 1, number
 
 
-def _together(ranks: Sequence[Rank], count: int) -> bool:
+def _correlated(ranks: Sequence[Rank], count: int) -> bool:
     """Return whether forward and backward passes lengthen together from iteration to iteration."""
     off = [
         np.concatenate([of[:count] / np.mean(of[:count]) - 1 for of in every])
@@ -140,7 +140,7 @@ def _together(ranks: Sequence[Rank], count: int) -> bool:
     ]
     if count < 2 or not np.isfinite(off).all() or min(of.std() for of in off) < _STEADY:
         return False
-    return bool(np.corrcoef(off[0], off[1])[0, 1] >= _TOGETHER)
+    return bool(np.corrcoef(off[0], off[1])[0, 1] >= _CORRELATED)
 
 
 _STEADY = 1e-3

@@ -60,7 +60,7 @@ def explain(
         )
         for index, (trace, rank) in enumerate(ranks)
     ]  # fmt: skip
-    for members in _trainings(ranks):
+    for members in _by_training(ranks):
         found = stragglers([trace.rank for _, trace, _ in members], [rank for _, _, rank in members])
         explained[members[0][0]]["stragglers"] = found and {**asdict(found), "slowdown": found.slowdown}
     return explained
@@ -90,7 +90,7 @@ class _OtherRanks:
     clock: Clock
 
 
-def _trainings(ranks: Sequence[tuple[Trace, Rank | None]]) -> Iterable[list[tuple[int, Trace, Rank]]]:
+def _by_training(ranks: Sequence[tuple[Trace, Rank | None]]) -> Iterable[list[tuple[int, Trace, Rank]]]:
     """Return the ranks of each training, with their indices: those with equal worker counts."""
     by_workers: dict[int, list[tuple[int, Trace, Rank]]] = defaultdict(list)
     for index, (trace, rank) in enumerate(ranks):
@@ -102,7 +102,7 @@ def _trainings(ranks: Sequence[tuple[Trace, Rank | None]]) -> Iterable[list[tupl
 def _other_ranks(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _OtherRanks]:
     """Return comparisons by index, for trainings with several ranks."""
     found = {}
-    for members in _trainings(ranks):
+    for members in _by_training(ranks):
         collectives = [rank.collectives for _, _, rank in members]
         if len(members) > 1:
             zero = members[0][1].began
@@ -419,7 +419,7 @@ def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
         )
     if of := one["ring"]:
         low, high = of["twice_as_many"], of["twice_as_many_high"]
-        until = "" if high <= low * _TOLD else (
+        until = "" if high <= low * _EQUAL else (
             f", or {_ms(high)} if its exchanges get no shorter: blocks of one size do not tell their latency; a trace "
             "of other sequences or ranks does"
         )  # fmt: skip
@@ -438,8 +438,8 @@ def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
         )
 
 
-_TOLD = 1.02
-"""Ratio of two ends up to which one number is told."""
+_EQUAL = 1.02
+"""Ratio of two ends up to which one number stands for both."""
 
 
 def _times(group: dict[str, Any]) -> str:

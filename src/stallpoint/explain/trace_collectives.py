@@ -64,9 +64,9 @@ class Collectives:
     """Purpose of the group by its program; empty if unknown."""
     members: tuple[tuple[int, ...], ...]
     """Ranks of the group; empty if unknown."""
-    sent: tuple[tuple[int, ...], ...]
+    in_splits: tuple[tuple[int, ...], ...]
     """Values that an all-to-all sends to each rank; empty if they are equal, or unknown."""
-    received: tuple[tuple[int, ...], ...]
+    out_splits: tuple[tuple[int, ...], ...]
     """Values that it receives from each rank."""
     ready: npt.NDArray[np.float64]
     """Earliest possible start, s: after its call, and after all computing that was started before."""
@@ -116,8 +116,12 @@ def collectives(events: Events, started: Started, found: Iterations) -> Collecti
         group=tuple(one.group for one in payloads),
         purpose=tuple(one.purpose for one in payloads),
         members=tuple(_listed(one.members) for one in payloads),
-        sent=tuple(_listed(one.sent or more.sent) for one, (_, more) in zip(payloads, around, strict=True)),
-        received=tuple(_listed(one.received or more.received) for one, (_, more) in zip(payloads, around, strict=True)),
+        in_splits=tuple(
+            _listed(one.in_splits or more.in_splits) for one, (_, more) in zip(payloads, around, strict=True)
+        ),
+        out_splits=tuple(
+            _listed(one.out_splits or more.out_splits) for one, (_, more) in zip(payloads, around, strict=True)
+        ),
         ready=_ready(started)[index],
         start=own.start,
         seconds=own.seconds,

@@ -36,9 +36,9 @@ class Message(NamedTuple):
     """Purpose of the process group, in its program's words."""
     members: str = ""
     """Ranks of the process group, as a list in text."""
-    sent: str = ""
+    in_splits: str = ""
     """Values that an all-to-all sends to each rank, as a list in text; empty if they are equal."""
-    received: str = ""
+    out_splits: str = ""
     """Values that it receives from each rank."""
 
 

@@ -69,8 +69,8 @@ class _Args(msgspec.Struct, gc=False):
     group: str = msgspec.field(default="", name="Process Group Name")
     purpose: str = msgspec.field(default="", name="Process Group Description")
     members: str = msgspec.field(default="", name="Process Group Ranks")
-    sent: str = msgspec.field(default="", name="In split size")
-    received: str = msgspec.field(default="", name="Out split size")
+    in_splits: str = msgspec.field(default="", name="In split size")
+    out_splits: str = msgspec.field(default="", name="Out split size")
 
 
 class _ArgsWithInputs(_Args, gc=False):
@@ -314,8 +314,8 @@ def _add(columns: Columns, events: list[_Event]) -> int:
 
 def _message(args: _Args) -> Message:
     return Message(
-        args.collective, args.elements, args.group_size, args.dtype, args.group, args.purpose, args.members, args.sent,
-        args.received,
+        args.collective, args.elements, args.group_size, args.dtype, args.group, args.purpose, args.members,
+        args.in_splits, args.out_splits,
     )  # fmt: skip
 
 

@@ -122,8 +122,8 @@ class Job:
         """Node-hours of nodes that the cells being visited do not use, h."""
         visiting = [(order.seconds.typical, order.cell.nodes) for order in self.orders]
         used = sum(seconds * nodes for seconds, nodes in visiting)
-        whole = self.nodes * sum(seconds for seconds, _ in visiting)
-        return self.node_hours.times(1 - used / whole if whole else 0.0)
+        held = self.nodes * sum(seconds for seconds, _ in visiting)
+        return self.node_hours.times(1 - used / held if held else 0.0)
 
     @property
     def nesting_saves(self) -> float:

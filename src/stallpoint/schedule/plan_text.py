@@ -53,7 +53,7 @@ def _totals(plan: Plan) -> Iterator[str]:
     if plan.idle_node_hours.typical:
         yield f"  idle: {_hours(plan.idle_node_hours)} of these node-hours, on nodes that smaller cells do not use"
         saved = number(plan.nesting_saves, 2)
-        yield f"    nested jobs, one for each number of nodes, would save {saved}, and compare visits of other hours"
+        yield f"    nested jobs, one for each number of nodes, would save {saved}, but compare visits of other hours"
     for job in plan.jobs[:JOBS]:
         asks = f", asks for {job.runtime} min" if plan.concurrent else ""
         yield f"    job {job.name}: {count('node', job.nodes)}, {in_time(job.seconds)}{asks}"

@@ -160,12 +160,12 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
 
 def _each_once(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
     """Yield a line for each unknown name, with its places; what is known stands in the first of its kind."""
-    said = set()
+    listed = set()
     for (what, names, name), places in wrong.items():
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         line = unknown(name, names, ", ".join(places[:3]) + more, what)
-        yield line.partition("; known: ")[0] if (what, names) in said else line
-        said.add((what, names))
+        yield line.partition("; known: ")[0] if (what, names) in listed else line
+        listed.add((what, names))
 
 
 def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, Any]]:

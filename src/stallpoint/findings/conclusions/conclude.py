@@ -401,8 +401,8 @@ def _planned(runs: pd.DataFrame, visits: pd.DataFrame) -> Iterator[dict[str, Any
     cell, whatever is visited; cells that are visited at the same time share them.
     """
     first = visits[visits["rank"] == 0]
-    alone = first.assign(part=first["duration"] / (1 + first["concurrent"])).groupby("cell")[["part", "duration"]].sum()
-    share = alone["part"] / alone["duration"]
+    cells = first.assign(part=first["duration"] / (1 + first["concurrent"])).groupby("cell")[["part", "duration"]].sum()
+    share = cells["part"] / cells["duration"]
     measured = runs[(runs["ended"].fillna("") != "") & runs["planned"].notna()]
     max_nodes = measured.groupby("hardware")["nodes"].max()
     for (hardware, kind, nodes, workers), rows in groups(measured, ["hardware", "kind", "nodes", "workers_per_node"]):
