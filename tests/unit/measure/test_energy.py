@@ -36,10 +36,11 @@ def root(tmp_path: Path) -> Path:
 
 
 def use(root: Path, **microjoules: int) -> None:
-    """Let the zones of these names (dashes as underscores) count on."""
+    """Let the zones of these names (dashes as underscores) count on; as in /sys, no reader finds a file empty."""
     for zone, (name, _) in ZONES.items():
-        file = root / POWERCAP / zone / "energy_uj"
-        file.write_text(str((int(file.read_text()) + microjoules.get(name.replace("-", "_"), 0)) % RANGE))
+        file, new = root / POWERCAP / zone / "energy_uj", root / "new"
+        new.write_text(str((int(file.read_text()) + microjoules.get(name.replace("-", "_"), 0)) % RANGE))
+        new.replace(file)
 
 
 def test_packages_and_memory_are_added_up_and_a_counter_may_wrap_around(root: Path) -> None:
@@ -63,8 +64,8 @@ def test_a_long_visit_is_read_before_a_counter_wraps_around_twice(root: Path, mo
     monkeypatch.setattr(energy, "_MAX_WATTS", RANGE * 1e-6 * 100)
     with EnergyMeter(root) as meter:
         for used in (RANGE // 2, RANGE // 2, RANGE // 2):
-            use(root, package_0=used)
             before, until = meter._zones["intel-rapl:0 package-0"]._before, time.monotonic() + 30
+            use(root, package_0=used)
             while meter._zones["intel-rapl:0 package-0"]._before == before and time.monotonic() < until:
                 time.sleep(0.001)
     assert meter.row["node_energy"] == pytest.approx(1.5 * RANGE * 1e-6)
