@@ -126,10 +126,11 @@ class Job:
         return self.node_hours.times(1 - used / held if held else 0.0)
 
     @property
-    def nesting_saves(self) -> float:
+    def nesting_saves(self) -> Interval:
         """Node-hours that one job for each number of nodes would save, h: what is idle, without the further starts."""
         others = sum({order.cell.nodes for order in self.orders} - {self.nodes})
-        return max(0.0, self.idle_node_hours.typical - others * self.start.typical / 3600)
+        idle, starts = self.idle_node_hours.values(), self.start.times(others / 3600).values()[::-1]
+        return Interval(*(max(0.0, hours - start) for hours, start in zip(idle, starts, strict=True)))
 
     @property
     def runtime(self) -> int:
@@ -212,9 +213,9 @@ class Plan:
         return total(job.idle_node_hours for job in self.jobs)
 
     @property
-    def nesting_saves(self) -> float:
+    def nesting_saves(self) -> Interval:
         """Node-hours that one job for each number of nodes would save, h."""
-        return sum(job.nesting_saves for job in self.jobs)
+        return total(job.nesting_saves for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan for programs."""
@@ -246,7 +247,7 @@ class Plan:
                 "visits": sum(order.visits for order in self.orders),
                 **_took(self),
                 "idle_node_hours": _hours(self.idle_node_hours),
-                "nesting_saves": round(self.nesting_saves, 6),
+                "nesting_saves": _hours(self.nesting_saves),
             },
             "asks": dict(self.asks or {}),
             "basis": self.basis,

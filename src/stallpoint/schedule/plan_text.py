@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from stallpoint.schedule.expected import DEFAULTS, Interval
 from stallpoint.schedule.plan import Plan
 from stallpoint.study.dry_run import nodes_and_workers
-from stallpoint.text import in_words, number
+from stallpoint.text import in_words
 
 JOBS = 5
 """Maximum number of jobs that are listed."""
@@ -50,9 +50,9 @@ def _totals(plan: Plan) -> Iterator[str]:
     at_once = " if all run at once" if plan.concurrent and several else ""
     jobs = f"{len(plan.jobs)} job{'s' if several else ''}"
     yield f"  in all: {jobs}, {in_time(plan.seconds)}{at_once}, {_hours(plan.node_hours)} node-hours"
-    if plan.idle_node_hours.typical:
+    if plan.concurrent and plan.idle_node_hours.typical:
         yield f"  idle: {_hours(plan.idle_node_hours)} of these node-hours, on nodes that smaller cells do not use"
-        saved = number(plan.nesting_saves, 2)
+        saved = _hours(plan.nesting_saves)
         yield f"    nested jobs, one for each number of nodes, would save {saved}, but compare visits of other hours"
     for job in plan.jobs[:JOBS]:
         asks = f", asks for {job.runtime} min" if plan.concurrent else ""
