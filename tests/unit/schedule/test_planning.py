@@ -276,7 +276,7 @@ def test_what_smaller_cells_leave_idle_and_what_nested_jobs_would_save(tmp_path:
     assert low == pytest.approx(max(0, plan.idle_node_hours.low - 255 * job.start.high / 3600))
     assert high == pytest.approx(plan.idle_node_hours.high - 255 * job.start.low / 3600)
     (line,) = [line for line in text(plan).splitlines() if line.startswith("    nested jobs, ")]
-    assert f"would save {typical:.2g} [" in line
+    assert f"would save {typical:,.0f} [" in line
     assert plan.to_json()["total"]["nesting_saves"] == pytest.approx([low, typical, high], abs=1e-6)
     assert "idle" not in text(a_plan(cells, tmp_path)), "a machine's own processes are no nodes that others wait for"
     alone = a_plan([replace(TRAIN, nodes=2)], tmp_path, concurrent=True)
