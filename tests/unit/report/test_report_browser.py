@@ -236,6 +236,20 @@ def test_a_chart_of_many_panels_shows_some_at_a_time(tables: Tables, tmp_path: P
     page.context.close()
 
 
+def test_the_first_six_of_the_chosen_answers_are_sentences(
+    tables: Tables, conclusions: Conclusions, tmp_path: Path, open_page: Open
+) -> None:
+    answers = [{**conclusions["answers"][0], "network": f"network{i}"} for i in range(8)]
+    write_report({**conclusions, "answers": answers}, of_two_charts(tables), tmp_path / "report.html")
+    page = open_page(tmp_path / "report.html")
+    lead = page.locator("#answer .lead")
+    assert re.findall(r"network\d|more below", lead.inner_text()) == [*(f"network{i}" for i in range(6)), "more below"]
+    page.evaluate("location.hash = '#?network=network7'")
+    page.wait_for_function("!document.querySelector('#answer .lead').innerText.includes('network0')")
+    assert re.findall(r"network\d|more below", lead.inner_text()) == ["network7"]
+    page.context.close()
+
+
 # --- taking along ---------------------------------------------------------------------------------
 
 

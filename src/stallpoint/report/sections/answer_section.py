@@ -54,8 +54,6 @@ KEY = (
     '<p class="key"><span class="measured">measured</span><span class="predicted">predicted, nobody measured it</span>'
     '<span class="ideal">ideal</span><span class="stall">stalling point with its 90 % interval</span></p>'
 )
-MAX_SENTENCES = 6
-"""Number of answers stated above the cards."""
 ELSEWHERE = (HELP, MACHINE, TRUST)
 """Kinds that a card states elsewhere, or in short."""
 
@@ -75,8 +73,7 @@ def answer(conclusions: Conclusions, tables: Tables) -> tuple[Section, dict[str,
         found = [answer_findings(one, conclusions) for one in here]
         cards.append(_card(name, here, found))
         sentences.append(_sentence(found[0][VERDICT], name_hardware=len(conclusions["machines"]) > 1))
-    more = f" And {len(sentences) - MAX_SENTENCES} more below." if len(sentences) > MAX_SENTENCES else ""
-    text = f'<p class="lead">{" ".join(sentences[:MAX_SENTENCES])}{more}</p>{_targets(conclusions)}'
+    text = f'<p class="lead">{" ".join(sentences)} <em>And more below.</em></p>{_targets(conclusions)}'
     return Section("answer", "Answer", f'{text}{warned}{KEY}<div class="cards">{"".join(cards)}</div>'), specs
 
 
