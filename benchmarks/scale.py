@@ -1,7 +1,8 @@
 """Fitting long records: seconds, CPU seconds and memory of `fit` against the rows of layers, at equal cells.
 
 A made-up study of 60 layers on 1 to 32 ranks, whose iterations are written as often as is asked for; and the same with
-one of its cells on 1,024 ranks. Run as a program it fits what lies in a folder: ``scale.py FOLDER``.
+one of its cells on 1,024 ranks. Run as a program it fits what lies in a folder, ``scale.py FOLDER``, or first writes it
+there with so many times the iterations: ``scale.py FOLDER 2000`` has a billion rows of layers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ LONGER = (1, 10, 40)
 """Times as many iterations as the made-up study has."""
 MORE_RANKS = 32
 """One cell gets so many times its 32 ranks."""
+ROW_GROUP = 1_000_000
+"""Rows written at once."""
 CPU = "cpu"
 """File for the CPU time of a fit, s: other work on the machine changes it less than the time."""
 ROUNDS = 1
@@ -42,6 +45,7 @@ def study() -> dict:
 def write(tidy: dict, folder: Path, times: int) -> int:
     """Write the tables with each cell's iterations `times` times, as `collect` would; returns rows of layers."""
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from stallpoint.models.terms.training_cells import COLUMNS
@@ -58,14 +62,17 @@ def write(tidy: dict, folder: Path, times: int) -> int:
         with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
             for cell in tidy["runs"]["cell"]:
                 mine = every[every["cell"] == cell]
-                count = 0 if mine.empty else 1 + mine["iteration"].max()
-                again = [
-                    pa.Table.from_pandas(
-                        mine.assign(iteration=mine["iteration"] + count * copy), table.schema, preserve_index=False
-                    )
-                    for copy in range(times)
-                ]
-                writer.write_table(pa.concat_tables(again))
+                if mine.empty:
+                    continue
+                rows = pa.Table.from_pandas(mine, table.schema, preserve_index=False)
+                place, field = table.names.index("iteration"), table.schema.field("iteration")
+                count, at_once = 1 + mine["iteration"].max(), 1 + ROW_GROUP // len(mine)
+                for first in range(0, times, at_once):
+                    again = [
+                        rows.set_column(place, field, pc.add(rows["iteration"], count * copy))
+                        for copy in range(first, min(first + at_once, times))
+                    ]
+                    writer.write_table(pa.concat_tables(again))
         seal(path)
     return times * len(tidy["layers"])
 
@@ -131,5 +138,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
 
 
 if __name__ == "__main__":
+    for times in sys.argv[2:]:
+        print(f"{write(study(), Path(sys.argv[1]), int(times)):,} rows")
     fit(Path(sys.argv[1]))
     Path(sys.argv[1], CPU).write_text(str(time.process_time()))

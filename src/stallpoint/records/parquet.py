@@ -181,8 +181,9 @@ def cells_at_once(
             for table, reader in complete.items():
                 taken[table] += reader.take(cell)
             if sum(batch.num_rows for batches in taken.values() for batch in batches) >= AT_ONCE:
-                yield part(some, taken)
+                of_some = part(some, taken)
                 some, taken = [], {table: [reader.none] for table, reader in complete.items()}
+                yield of_some
         yield part(some, taken)
         for reader in readers.values():
             reader.ended()

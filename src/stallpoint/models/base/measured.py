@@ -111,8 +111,9 @@ class Measured:
 
 
 def kept(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without warm-up."""
-    return frame[~frame["warmup"].astype(bool)]
+    """Return the rows without warm-up; the frame itself, which may be long, if it has none."""
+    warmup = frame["warmup"].astype(bool)
+    return frame[~warmup] if warmup.any() else frame
 
 
 def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:

@@ -110,11 +110,10 @@ def reduced_cells(
     """
     refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
     counted = with_mean_communication(kept(iterations), answered_separately)
-    of_cell = dict(groups(counted, "cell"))
+    single = dict(groups(counted[counted["ranks"] == 1], "cell"))
     buckets = {
         name: BucketTimes(rows, averaged=rows["sync"].iloc[0] in answered_separately)
-        for name, rows in of_cell.items()
-        if rows["ranks"].iloc[0] > 1
+        for name, rows in groups(counted[counted["ranks"] > 1], "cell")
     }
     isolated: dict[str, list[pd.DataFrame]] = {}
     begin = counted.loc[counted["rank"] == 0, ["cell", "iteration"]].assign(
@@ -132,7 +131,7 @@ def reduced_cells(
         for name, there in groups(rows[["cell", "forward", "backward", *OF_LAYERS]], "cell"):
             if name in buckets:
                 buckets[name].add(there)
-            elif name in of_cell:
+            elif name in single:
                 times = there.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
                 isolated.setdefault(name, []).append(times)
     _check_contiguous(seconds)
@@ -143,7 +142,7 @@ def reduced_cells(
     return TrainingCells(
         steps=steps_over_ranks(counted, pd.concat(seconds)),
         networks={network: _layers(rows) for network, rows in first.items()},
-        isolated={name: _isolated(name, of_cell[name], pd.concat(times)) for name, times in sorted(isolated.items())},
+        isolated={name: _isolated(name, single[name], pd.concat(times)) for name, times in sorted(isolated.items())},
         sending=sending,
         first_ranks=_first_ranks(counted, _described(pd.concat(of_first_ranks)), pd.concat(sums)),
     )
