@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -157,10 +157,11 @@ def break_even(
         done.setdefault(placement, []).append(_staged(placement, rows, seed))
     for placement, rows in groups(conversions, ["hardware", "storage"]):
         done.setdefault(placement, []).append(_packed(rows))
+    changed = [one for one in points if (one.point.hardware, one.point.storage) in done]
     return [
         _break_even(remedy, after, before)
-        for after, before in permutations(points, 2)
-        if _without_storage(after) == _without_storage(before)
+        for after, before in product(changed, points)
+        if after is not before and _without_storage(after) == _without_storage(before)
         for remedy in done.get((after.point.hardware, after.point.storage), [])
         if remedy.is_between(cells[before.cells[0]], cells[after.cells[0]])
     ]

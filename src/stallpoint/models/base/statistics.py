@@ -495,10 +495,8 @@ def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
     relative errors, underestimates cost at most 1 per point, and a curve that is not quite straight, such as an all-
     reduce that outgrows the caches, would be fitted far below its largest values.) Returns [..., 2].
     """
-    root = np.sqrt(observed)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scaled = np.where(root[..., None] > 0, np.asarray(design) / root[..., None], 0.0)
-    return non_negative_least_squares(scaled, root)
+    weights = np.divide(1.0, observed, out=np.zeros(np.shape(observed)), where=np.asarray(observed) > 0)
+    return non_negative_least_squares(np.asarray(design), observed, weights)
 
 
 def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0) -> Reals:
@@ -509,26 +507,28 @@ def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0
     values would favour values that happened to be short. `design` [..., points, 2] is non-negative, `observed` and
     `count` are [..., points]. Returns [..., 2].
     """
-    fitted = design.sum(axis=-1)
+    # Sums over an axis of two would take most of the time.
+    first, second = design[..., 0], design[..., 1]
+    fitted = first + second
     for refit in range(_REFITS):
-        root = np.sqrt(np.asarray(count) / np.maximum(fitted, _SHORTEST))
-        found = non_negative_least_squares(design * root[..., None], observed * root)
-        now = (design * found[..., None, :]).sum(axis=-1)
+        found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))
+        now = first * found[..., None, 0] + second * found[..., None, 1]
         # A coefficient that is 0 by one fit and above 0 by the next would alternate without end.
         fitted = now if refit < _REFITS // 2 else (fitted + now) / 2
     return found
 
 
-def non_negative_least_squares(design: Reals, observed: Reals) -> Reals:
-    """Return two non-negative coefficients c that minimise the sum of (design·c - observed)², [..., points, 2] and
-    [..., points].
+def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | float = 1.0) -> Reals:
+    """Return two non-negative coefficients c that minimise the sum of `weights` · (design·c - observed)², [...,
+    points, 2] and [..., points].
 
     With two coefficients the constrained optimum is the unconstrained one or lies on an axis. Collinear points, such as
     a single one, do not identify both: the second coefficient then takes all. Returns [..., 2].
     """
     a, b = design[..., 0], design[..., 1]
-    aa, ab, bb = (a * a).sum(-1), (a * b).sum(-1), (b * b).sum(-1)
-    ra, rb = (a * observed).sum(-1), (b * observed).sum(-1)
+    of_a, of_b = weights * a, weights * b
+    aa, ab, bb = _dot(of_a, a), _dot(of_a, b), _dot(of_b, b)
+    ra, rb = _dot(of_a, observed), _dot(of_b, observed)
     determinant = aa * bb - ab * ab
     solvable = determinant > 1e-12 * aa * bb
     safe = np.where(solvable, determinant, 1.0)
@@ -542,3 +542,7 @@ def non_negative_least_squares(design: Reals, observed: Reals) -> Reals:
         np.stack([np.zeros_like(only_b), only_b], axis=-1),
     )
     return np.where((solvable & (free >= 0).all(-1))[..., None], free, on_axis)
+
+
+def _dot(a: Reals, b: Reals) -> Reals:
+    return np.asarray(np.einsum("...i,...i->...", a, b))

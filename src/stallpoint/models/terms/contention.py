@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import ne
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +59,16 @@ class Seen:
     isolated: IsolatedTimes
     starves: bool
     """Whether reading a mini-batch takes longer than all else: the wait then tells nothing of the hand-over."""
+
+    @cached_property
+    def series(self) -> tuple[str | int, ...]:
+        """Values of `SERIES`."""
+        return self.point.series
+
+    @cached_property
+    def in_blocks(self) -> bool:
+        """Whether passes wait for their messages."""
+        return self.preset.strategy.in_blocks
 
     @property
     def known(self) -> bool:
@@ -133,7 +145,7 @@ class Contention:
             fewest[of_hardware] = min(nodes, fewest.get(of_hardware, nodes))
         known = [one for one in several if one.point.nodes == fewest[one.point.hardware, one.point.placement[1]]]
         usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(training_cells.steps, "hardware")}
-        self._seen: list[Seen] = []
+        self._seen: dict[tuple[str, Placement], list[Seen]] = {}
         self._known: dict[tuple[Point, bool], Effects] = {}
         self._calibrations: dict[tuple[tuple[str | int, ...], Point | None], _Calibration | None] = {}
         for measured in known:
@@ -151,7 +163,7 @@ class Contention:
                     starves = bool(np.ravel(reading(measured))[0] > busy[0])
                     seen = Seen(measured.point, preset, observed, times, starves)
                     if seen.known:
-                        self._seen.append(seen)
+                        self._seen.setdefault((seen.point.hardware, seen.point.placement), []).append(seen)
 
     def effects(self, point: Point, held_out: bool = False) -> Effects:
         """Return the effects at `point`, calibrated on points of the same hardware; without its own if it is
@@ -162,7 +174,8 @@ class Contention:
         return self._known[point, held_out]
 
     def _effects(self, point: Point, held_out: bool) -> Effects:
-        own = point if held_out and any(seen.point == point for seen in self._seen) else None
+        there = self._seen.get((point.hardware, point.placement), [])
+        own = point if held_out and any(seen.point == point for seen in there) else None
         if (point.series, own) not in self._calibrations:
             self._calibrations[point.series, own] = self._calibrate(point, own)
         calibration = self._calibrations[point.series, own]
@@ -182,17 +195,18 @@ class Contention:
 
     def _calibrate(self, point: Point, own: Point | None) -> _Calibration | None:
         """Calibrate the curve of `point` on training, if there is any, other than on `own`."""
-        there = [seen for seen in self._seen if seen.point.hardware == point.hardware and seen.point != own]
-        if not there:
+        there = {placement: seen for (hardware, placement), seen in self._seen.items() if hardware == point.hardware}
+        if own:
+            there[own.placement] = [seen for seen in there[own.placement] if seen.point != own]
+        placements = [placement for placement, seen in there.items() if seen]
+        if not placements:
             return None
-        placement = nearest((seen.point.placement for seen in there), point.placement)
+        placement = nearest(placements, point.placement)
         preset = self._presets[point.sync]
-        others = _nearest(
-            [seen for seen in there if seen.point.placement == placement],
-            lambda seen: (seen.preset.strategy.in_blocks == preset.strategy.in_blocks,),
-        )
+        in_blocks = preset.strategy.in_blocks
+        others = _nearest(there[placement], lambda seen: (seen.in_blocks == in_blocks,))
         if len(others) > MAX_POINTS:
-            others = sorted(others, key=lambda seen: _unlike(seen.point, point))[:MAX_POINTS]
+            others = _most_similar(others, point)
         # The same draws at all node counts: one model predicts a curve.
         random = generator(self._seed, "effects", *point.series)
         network = _nearest(
@@ -242,8 +256,10 @@ class _Calibration:
     placement: Placement
 
 
-def _unlike(seen: Point, point: Point) -> tuple[bool, int]:
-    return seen.network != point.network, sum(a != b for a, b in zip(seen.series, point.series, strict=True))
+def _most_similar(seen: Sequence[Seen], point: Point) -> list[Seen]:
+    """Return `MAX_POINTS` of these, those of the same network first."""
+    network, series = point.network, point.series
+    return sorted(seen, key=lambda one: (one.point.network != network, sum(map(ne, one.series, series))))[:MAX_POINTS]
 
 
 def _ahead(point: Point) -> bool:
@@ -297,7 +313,8 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: b
         return None
     measured, known, of_rounds = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
     drawn = _drawn(len(parts), random)
-    times_drawn = (drawn[:, :, None] == np.arange(len(parts))).sum(axis=1)
+    of_replicates = drawn + len(parts) * np.arange(len(drawn))[:, None]
+    times_drawn = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape)
     count = np.repeat(times_drawn, [part.shape[1] for part, *_ in parts], axis=1)
     total = (count * known).sum(axis=-1)
     ratio = np.divide((count * measured).sum(axis=-1), total, out=np.ones_like(total), where=total > 0)
