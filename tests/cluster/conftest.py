@@ -22,8 +22,8 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def finished(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout whose study has been measured."""
+    """A checkout whose study has been measured, and its records collected by a job."""
     checkout = new_checkout(tmp_path_factory.mktemp("checkout"))
-    ran = checkout.run_snakemake(*ON_SLURM, TABLES)
+    ran = checkout.run_snakemake(*ON_SLURM, "--config", "submit=tables", "--", TABLES)
     assert ran.status == 0, ran.text
     return checkout

@@ -93,6 +93,11 @@ def test_all_cells_of_a_hardware_entry_were_measured_by_one_slurm_job(finished: 
     assert jobs["cpu"] != jobs["slow"]
 
 
+def test_large_tables_are_made_by_a_job_of_their_own(finished: Checkout) -> None:
+    said = [file.read_text() for file in (finished.folder / ".snakemake/log").glob("*.log")]
+    assert any("/slurm_logs/rule_collect/" in text for text in said), "Snakemake names the job's output"
+
+
 def test_visits_took_turns_one_after_the_other(finished: Checkout) -> None:
     rows = table(finished, VISITS)
     rows = rows[rows["cell"].isin(runs(finished, "cpu")["cell"])]
