@@ -56,11 +56,11 @@ class TrainingData:
         self._staged = False
         self._sample_bytes = storage_reads.groupby(["hardware", "storage"])["bytes"].mean().to_dict()
         self._readers = {path: cell.readers for path, cell in trained(runs).items()}
-        self._isolated = steps[steps["ranks"] == 1]
-        reading = self._isolated.assign(ready=self._isolated["read"] + self._isolated["decode"])
+        isolated = steps[steps["ranks"] == 1]
+        reading = isolated.assign(ready=isolated["read"] + isolated["decode"])
         self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
-        self._samples: dict[tuple[str, ...], Ensemble] = {}
-        self._chosen: dict[tuple[str, str, bool, frozenset[str]], pd.DataFrame] = {}
+        self._isolated = {at: (rows, frozenset(rows["cell"])) for at, rows in groups(isolated, ("hardware", "storage"))}
+        self._samples: dict[tuple[str, str, bool, frozenset[str]], Ensemble | None] = {}
         passes: dict[tuple[str, str, int], list[tuple[tuple[str, ...], pd.DataFrame]]] = {}
         for key, rows in groups(storage_reads, _CURVE):
             storage, hardware, readers, *_ = key
@@ -76,10 +76,9 @@ class TrainingData:
         With prefetching the reader threads share the work. `without` names cells that may not be used.
         """
         point = measured.point
-        rows = self._rows(point.hardware, point.storage, point.prefetch, without)
-        if rows.empty:
+        sample = self._sample(point.hardware, point.storage, point.prefetch > 0, without)
+        if sample is None:
             return np.array(np.nan)
-        sample = self._sample(rows)
         read, decode = sample[:, 0], sample[:, 1]
         readers = (self._asked_readers or self._readers[measured.cells[0]]) if point.prefetch else 1
         at_once = (1, 1) if self._staged else placement
@@ -117,24 +116,25 @@ class TrainingData:
         data, gradients = shared_seconds(isolated, read_bytes, traffic)
         return data, gradients * traffic.bandwidth / traffic.gradient_bytes
 
-    def _rows(self, hardware: str, storage: str, prefetch: int, without: Collection[str]) -> pd.DataFrame:
-        """Return iterations on one rank with this storage; those that read ahead likewise, when there are any."""
-        key = hardware, storage, prefetch > 0, frozenset(without)
-        if key not in self._chosen:
-            rows = self._isolated
-            chosen = (rows["hardware"] == hardware) & (rows["storage"] == storage) & ~rows["cell"].isin(list(without))
-            same_prefetch = chosen & ((rows["prefetch"] > 0) == (prefetch > 0))
-            self._chosen[key] = rows[same_prefetch] if same_prefetch.any() else rows[chosen]
-        return self._chosen[key]
-
-    def _sample(self, rows: pd.DataFrame) -> Ensemble:
-        """Return the seconds to read and to decode one sample, [1 + REPLICATES, 2]."""
-        key = tuple(sorted(rows["cell"].unique()))
+    def _sample(self, hardware: str, storage: str, ahead: bool, without: Collection[str]) -> Ensemble | None:
+        """Return the seconds to read and to decode one sample, [1 + REPLICATES, 2], by cells on one rank with this
+        storage; those that read ahead likewise, when there are any."""
+        if (hardware, storage) not in self._isolated:
+            return None
+        rows, cells = self._isolated[hardware, storage]
+        key = hardware, storage, ahead, cells.intersection(without)
         if key not in self._samples:
-            values = rows[["read", "decode"]].div(rows["worker_batch"], axis="index")
-            random, usual = generator(self._seed, "data", *key), self._usual[rows["hardware"].iloc[0]]
-            self._samples[key] = bootstrap(values, visits_of(rows), random, np.mean, usual)
+            rows = rows[~rows["cell"].isin(list(key[-1]))]
+            same_prefetch = (rows["prefetch"] > 0) == ahead
+            self._samples[key] = self._drawn(rows[same_prefetch] if same_prefetch.any() else rows)
         return self._samples[key]
+
+    def _drawn(self, rows: pd.DataFrame) -> Ensemble | None:
+        if rows.empty:
+            return None
+        values = rows[["read", "decode"]].div(rows["worker_batch"], axis="index")
+        random = generator(self._seed, "data", *sorted(rows["cell"].unique()))
+        return bootstrap(values, visits_of(rows), random, np.mean, self._usual[rows["hardware"].iloc[0]])
 
     def _slowdown(self, hardware: str, storage: str, readers: int, read: float, placement: Placement) -> Ensemble:
         """Return the time to read a sample with workers at `placement` reading over that of a single worker.
