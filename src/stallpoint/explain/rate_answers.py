@@ -589,9 +589,8 @@ def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -
     law, _, asked = str(at["law"]).partition("; ")
     asks = list(found.ask)
     if asked:
-        asks.append(
-            f"{asked.replace('batch_per_worker would tell', '--scaling weak or strong, or batch_per_worker, tells')}"
-        )
+        _, _, both = asked.partition(": ")
+        asks.append(f"{_ASKS[WEAK].partition(', or')[0]}: {both.replace('workers', series.counted)}")
     if math.isnan(at["predicted"]):
         reason = law.partition(": ")[2] or law
         return replace(found, beyond=f"not predicted: {reason}", ask=tuple(asks))

@@ -95,5 +95,7 @@ def _decoded(path: Path, content: bytes) -> str:
     # Control characters beside white space and escapes are no text, and many replaced ones were none.
     odd = sum(text.count(chr(code)) for code in (*range(9), *range(14, 27), 0xFFFD))
     if odd > len(text) / 100:
-        raise InputError(f"{path}: not a text; tables, logs and scripts are read as UTF-8, UTF-16 or Latin-1")
+        raise InputError(
+            f"{path}: not a text; give the program's log, or its numbers as CSV (UTF-8, UTF-16 or Latin-1)"
+        )
     return text.replace("\0", "")

@@ -9,6 +9,7 @@ dash, nothing) is no rate, and is noted with its line.
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -61,16 +62,18 @@ _HEADINGS = {
     "workers_per_node": r"(workers?|gpus?|ranks?|process(es)?|tasks|devices)[ _]*(per|/|each)[ "
     r"_]*(node|host|server)|ppn",
     "nodes": r"(num|number of|n|#)?[ _]*(nodes?|hosts?|servers?|machines?)",
+    "batch": r"(mini[ _-]?)?(batch|bs)([ _]*size)?",
     "global_batch": r"(global|total|effective)[ _]*(mini[ _-]?)?batch([ _]*size)?|gbs",
     "batch_per_worker": r"((local|micro|per[ _-]*(gpu|worker|device))[ _]*)?(mini[ _-]?)?(batch|bs)([ _]*size)?"
     r"([ _]*(per|/)[ _]*(gpu|worker|device|rank))?|mbs",
     "workers": r"(num(ber)?([ _]of)?|n|no\.?|total|#|nb)?[ "
     r"_]*(workers?|gpus?|ranks?|process(es)?|procs?|nprocs|tasks|devices|"
-    r"accelerators|gcds?|tpus?|xpus?|hpus?|npus?|cards?|chips?|tiles?|cores)([ _]*(count|s))?|np|n|world[ _]?size|dp",
+    r"accelerators|gcds?|tpus?|xpus?|hpus?|npus?|cards?|chips?|tiles?|cores)([ _]*(count|s))?|np|n|world[ _]?size|dp|"
+    r"#?[ _]*(nodes?[ _]*[x×*][ _]*#?(gpus?|workers?|ranks?)|(gpus?|workers?|ranks?)[ _]*[x×*][ _]*#?nodes?)\b.*",
 }
-PER_WORKER = re.compile(r"(/|per|each|pro|_s)[ _]*(gpu|worker|device|rank|process|card|chip|accelerator|gcd|xpu)", re.I)
+PER_WORKER = re.compile(r"(/|per|each|pro|_s)[ _]*(gpu|worker|dev|rank|process|card|chip|accelerator|gcd|xpu)", re.I)
 _SECONDS = re.compile(
-    r"\b(ms|millisec\w*|s|secs?|seconds?|\w*time|duration|elapsed|latency|mins?|minutes?|h|hrs?|hours?)\b",
+    r"\b(ms|[uµμ]s|milli\w*|micro\w*|s|secs?|seconds?|\w*time|duration|elapsed|latency|mins?|minutes?|h|hrs?|hours?)\b",
     re.IGNORECASE,
 )
 _RUN = re.compile(r"epoch|train|total|wall|run|elapsed|accuracy|solution|hours?|\bhrs?\b|\bh\b", re.IGNORECASE)
@@ -79,9 +82,18 @@ _PART = re.compile(
     r"forward|backward|compute|comm|sync|data|load|wait|start|warm|(gpu|node|core|device)[ -]?h", re.IGNORECASE
 )
 """Headings of times that are a part of an iteration, or no time at all."""
-_IN_SECONDS = {"ms": 1e-3, "milli": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_TIME_UNIT = re.compile(r"(?<![a-z])(ms|milli|s(?=ec|\b)|m(?=in(?:ute)?s?\b|\b)|h(?=r|our|\b))", re.IGNORECASE)
-_TIMES = re.compile(r"(\d[\d.,]*)\s*(milli|ms|h|m|s)[a-z]*", re.IGNORECASE)
+_IN_SECONDS = {
+    **dict.fromkeys(("us", "µs", "μs", "micro"), 1e-6),
+    "ms": 1e-3,
+    "milli": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+_TIME_UNIT = re.compile(
+    r"(?<![a-z])(ms|milli|[uµμ]s|micro|s(?=ec|\b)|m(?=in(?:ute)?s?\b|\b)|h(?=r|our|\b))", re.IGNORECASE
+)
+_TIMES = re.compile(r"(\d[\d.,]*)\s*(milli|micro|ms|[uµμ]s|h|m|s)[a-z]*", re.IGNORECASE)
 _STEP = re.compile(r"iter(ation)?s?|steps?|(mini)?batch(es)?|\bit\b", re.IGNORECASE)
 _RATE = re.compile(
     r"/ ?s\b|/ ?sec|per[ _]?s(ec(ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(ens?)?/|performance|\bips\b|"
@@ -90,7 +102,7 @@ _RATE = re.compile(
 )
 _UNITS = re.compile(
     r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
-    r"epochs?)[ _]*(?:/|per|p)[ _]*(?:s\b|sec|second)",
+    r"batch(?:es)?|epochs?)[ _]*(?:/|per|p)[ _]*(?:s\b|sec|second|min|h\b|hr|hour|d\b|day)",
     re.IGNORECASE,
 )
 _UNIT_WORDS = {
@@ -102,8 +114,13 @@ _UNIT_WORDS = {
     "w": "words/s",
     "it": "iterations/s",
     "st": "iterations/s",
+    "b": "iterations/s",
     "ep": "epochs/s",
 }
+_LONGER = re.compile(r"(?:/|per)[ _]?(min|h|d)(?:utes?|rs?|ours?|ays?)?(?![a-z])", re.IGNORECASE)
+_LONGER_IN_SECONDS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
+_PREFIX = re.compile(r"(?<![A-Za-z])([kKM])[ _]?(?=tok|im|sam|seq)")
+"""Thousands or millions of what a rate counts."""
 _OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
 _COUNTED = re.compile(rf"\W*(?:on )?(\d+) ?[x×]? ?({_OF})\W*", re.IGNORECASE)
 _AMOUNT = (
@@ -120,7 +137,7 @@ _IN_SENTENCE = (
 )
 """Rates in a line of text, with the count before or after them."""
 _SCATTER = re.compile(
-    r"(?<![a-z])(std(dev|err)?|sd|sem|stderr|err(or)?|dev(iation)?|var(iance)?|ci\d*|conf(idence)?|[±σ])(?![a-z])",
+    r"(?<![a-z/])(std(dev|err)?|sd|sem|stderr|err(or)?|dev(iation)?|var(iance)?|ci\d*|conf(idence)?|[±σ])(?![a-z])",
     re.IGNORECASE,
 )
 """Headings of how far repeats scatter."""
@@ -144,8 +161,12 @@ _PROPORTIONAL = (
     _Proportional(re.compile(r"efficien", re.I), "ideal workers", EACH, percent=True),
 )
 _SERIES = re.compile(
-    r"series|models?|networks?|names?|config(uration)?s?|benchmarks?|run|setup|mode|framework|strategy|method", re.I
+    r"series|models?|networks?|config(uration)?s?|benchmarks?|setup|mode|framework|strategy|method", re.I
 )
+_LABEL = re.compile(r"(runs?|names?|jobs?|ids?|rep(eat)?s?|trials?|try|seeds?|date)[ _#]*\d*", re.IGNORECASE)
+"""Headings of what tells one run from the next."""
+_PRODUCT = re.compile(r"(\d+)\s*[x×*]\s*(\d+)\b.*")
+"""Counts such as ``2x8``: nodes by workers of each."""
 MISSING = re.compile(
     r"|-+|[–—]+|n/?a|nan|none|null|\?+|x|tbd|oom.*|.*out of memory.*|err(or)?\b.*|fail(ed|ure)?\b.*|crash(ed)?\b.*|"
     r"time ?out\b.*|hang(s|ed)?\b.*|killed\b.*|not (run|measured|supported|available)",
@@ -184,7 +205,7 @@ def number_in(text: str, *, decimal_comma: bool) -> float:
     if decimal_comma:
         digits = digits.replace(".", "") if re.fullmatch(r"\d{1,3}(\.\d{3})+(,\d*)?", digits) else digits
         digits = digits.replace(",", ".")
-    elif re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", digits):
+    elif re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", digits):
         digits = digits.replace(",", "")
     elif re.fullmatch(r"[+-]?\d+,\d+", digits):  # no thousands: a decimal comma
         digits = digits.replace(",", ".")
@@ -270,9 +291,34 @@ def _in_sentences(document: Document) -> Iterator[Grid]:
     yield Grid([(rates[0][0], head), *((line, row) for (line, _), row in zip(rates, rows, strict=True))], ",")
 
 
+def _objects(document: Document) -> list[tuple[int, dict[str, object]]]:
+    """Return the rows of a table in JSON: a list of objects, or an object on each line."""
+    whole = document.text.lstrip().startswith("[")
+    try:
+        if whole:
+            found = [(1, one) for one in json.loads(document.text)]
+        else:
+            found = [(line, json.loads(text)) for line, text in enumerate(document.raw_lines, start=1) if text.strip()]
+    except (ValueError, RecursionError):
+        return []
+    flat = all(
+        isinstance(one, dict) and not any(isinstance(cell, dict | list) for cell in one.values()) for _, one in found
+    )
+    return found if flat else []
+
+
 def _as_written(document: Document) -> Iterator[Grid]:
+    if objects := _objects(document):
+        heads = list(dict.fromkeys(head for _, one in objects for head in one))
+        rows = [(line, [str(one.get(head, "")) for head in heads]) for line, one in objects]
+        yield Grid([(objects[0][0], heads), *rows], ",")
+        return
     lines = [(number, line) for number, line in enumerate(document.raw_lines, start=1) if line.strip()]
     piped = [(number, line) for number, line in lines if line.count("|") >= 2 or line.strip().startswith("|")]
+    if "&" in document.text and not piped:  # LaTeX
+        piped = [
+            (number, line.split("\\\\")[0].replace("\\", "").replace("&", "|")) for number, line in lines if "&" in line
+        ]
     if len(piped) >= 2:
         cells = [(number, [cell.strip() for cell in line.strip().strip("|").split("|")]) for number, line in piped]
         yield Grid([row for row in cells if not all(re.fullmatch(r":?-*:?", cell) for cell in row[1])], "|")
@@ -358,16 +404,16 @@ class _Table:
         self.document, self.grid = document, grid
         self.line, self.headings = grid.rows[head]
         self.body = list(grid.rows[head + 1 :])
-        self.kinds = [kind_of(cell) for cell in self.headings]
         self.notes: list[str] = []
         if len(self.body) > MAX_ROWS:
             raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
+        if not grid.separator.strip() and {len(cells) for _, cells in self.body} == {len(self.headings) + 1}:
+            self.headings = ["", *self.headings]  # pandas writes no heading above its index
         self._check_widths()
-        self.decimal_comma = grid.separator == ";" and any(
-            re.search(r"\d,\d", cell) for _, row in self.body for cell in row
-        )
-        if self.decimal_comma and any(re.search(r"\d\.\d+$", cell) for _, row in self.body for cell in row):
-            self.decimal_comma = False
+        self.columns = [[self._cell(cells, index) for _, cells in self.body] for index in range(len(self.headings))]
+        self.decimal_comma = grid.separator != "," and self._has_decimal_comma(grid.separator)
+        self.kinds = list(map(self._kind, range(len(self.headings))))
+        self.series = self._series_columns()
 
     def _check_widths(self) -> None:
         for number, cells in self.body:
@@ -376,6 +422,51 @@ class _Table:
                 raise self.document.error(
                     number, f"{len(cells)} cells for {len(self.headings)} columns ({', '.join(self.headings)}); {hint}"
                 )
+
+    def _has_decimal_comma(self, separator: str) -> bool:
+        """Return whether numbers are written as ``1.180,5``, or as ``1.180`` beside ``360``."""
+        comma = r"\d,\d" if separator == ";" else r"\b0,\d|\d,(\d\d?|\d{4,})\b"
+        points = [cell for column in self.columns for cell in column if re.search(r"\d\.\d+$", cell)]
+        if any(re.search(comma, cell) for column in self.columns for cell in column):
+            return not points
+        return any(
+            any(re.fullmatch(r"\d{3,}", cell) for cell in column) and set(points) and set(points) <= set(column)
+            for column in self.columns
+        ) and all(re.fullmatch(r"[1-9]\d{0,2}(\.\d{3})+", cell) for cell in points)
+
+    def _kind(self, index: int) -> str:
+        """Return what a column holds: what its heading says, or else the unit in its cells."""
+        heading, cells = self.headings[index], [cell for cell in self.columns[index] if not MISSING.fullmatch(cell)]
+        kind = kind_of(heading)
+        if kind == "nodes" and not any(map(self._number, cells)):
+            return ""  # their names
+        if kind or not cells:
+            return kind
+        unit = re.fullmatch(r"[\d.,]+ *([a-zA-Zµμ]\w*([ /]+\w+)*)", cells[0])
+        kind = kind_of(f"{heading} {unit[1]}") if unit else ""
+        return kind if kind in ("rate", "iteration", "epoch") else ""
+
+    def _series_columns(self) -> list[int]:
+        """Return the columns that name a series: those whose heading says so, else those of words in each row that are
+        no names of single runs. What stands once for the rows below it is written into each."""
+        for index, kind in enumerate(self.kinds):
+            if kind == "series" and self.columns[index] and self.columns[index][0]:
+                for row, (_, cells) in enumerate(self.body):
+                    if row and index < len(cells) and not cells[index]:
+                        cells[index] = self._cell(self.body[row - 1][1], index)
+        if named := [index for index, kind in enumerate(self.kinds) if kind == "series"]:
+            return named
+        counts = next((self.columns[index] for index, kind in enumerate(self.kinds) if kind in ("workers", "nodes")))
+        words = [
+            index
+            for index, kind in enumerate(self.kinds)
+            if not kind and all(self.columns[index]) and not any(map(self._number, self.columns[index]))
+        ]
+        runs = [index for index in words if len(set(self.columns[index])) == len(self.body) and len(set(counts)) > 2]
+        for index in runs:
+            note = f"{self.headings[index]} differs in each row and is read as the name of a run"
+            self.notes += [f"line {self.body[0][0]}: {note}"]
+        return [index for index in words if index not in runs]
 
     def rates(self) -> Rates:
         """Return the table's rates."""
@@ -392,17 +483,34 @@ class _Table:
         )
         seconds = kind if kind in ("iteration", "epoch") else ""
         of = EACH if PER_WORKER.search(" ".join(self.headings[index] for index in values)) else ""
-        if re.search(r"total|aggregate|global|all", first, re.I) and not of:
+        if re.search(r"(?<![a-z])(total|aggregated?|global|all)(?![a-z])", first, re.I) and not of:
             of = ALL
         if like:
             of = of or like.of
             if like.percent and max((row.value or 0.0 for row in rows), default=0.0) > 1.5:
                 rows = [replace(row, value=row.value and row.value / 100) for row in rows]
             return Rates(rows, like.unit, of, "", self._counted(), tuple(self.notes))
-        unit = unit_in(words) or ("samples/s" if "sample" in first.lower() or kind == "rate" else "")
+        unit = unit_in(words) or "samples/s"
+        if kind == "rate" and unit == "iterations/s":
+            seconds = "iteration"
+            rows = [replace(row, value=row.value and 1 / row.value) for row in rows]
         if seconds == "epoch":
             unit = "epochs/h" if "epoch" in first.lower() else "runs/h"
-        return Rates(rows, unit or "samples/s", "" if seconds else of, seconds, self._counted(), tuple(self.notes))
+        elif not kind:
+            self._check_rising(first, rows)
+        if "batch" in self.kinds:
+            rows = list(_with_batches(rows, seconds))
+        return Rates(rows, unit, "" if seconds else of, seconds, self._counted(), tuple(self.notes))
+
+    def _check_rising(self, heading: str, rows: Sequence[RateRow]) -> None:
+        """Refuse a column that falls with the workers and does not say whether it holds rates or times."""
+        known = sorted((row.workers, row.value) for row in rows if row.value)
+        if known and known[-1][1] < 0.95 * known[0][1]:
+            raise self.document.error(
+                self.line,
+                f"{heading} falls with the workers and is a rate or a time; a unit says which, such as {heading} "
+                "(images/s) or (s/iteration)",
+            )
 
     def _value_columns(self) -> tuple[list[int], _Proportional | None]:
         """Return the columns with rates, one series each: those whose heading says so, else all that hold numbers, else
@@ -410,16 +518,19 @@ class _Table:
         for kind in ("rate", "iteration", "epoch"):
             if found := [index for index, one in enumerate(self.kinds) if one == kind]:
                 best = [index for index in found if self.headings[index] == "samples_per_second"]
-                usual = [index for index in found if not _EXTREME.search(self.headings[index])]
-                return best or usual or found, None
+                usual = [index for index in found if not _EXTREME.search(self.headings[index])] or found
+                usual = [index for index in usual if not PER_WORKER.search(self.headings[index])] or usual
+                return best or usual, None
         found = [
             index
             for index, kind in enumerate(self.kinds)
             if not kind
+            and self.headings[index]
             and not re.search(r"efficien|speed|loss|acc|mem|%|flop|mfu|utili|second", self.headings[index], re.I)
             and not _SCATTER.search(self.headings[index])
-            and any(self._readable(cells, index) for _, cells in self.body)
+            and any(map(self._number, self.columns[index]))
         ]
+        found = [index for index in found if not _LABEL.fullmatch(self.headings[index])] or found
         for like in _PROPORTIONAL if not found else ():
             if column := [index for index, head in enumerate(self.headings) if like.heading.search(head)][:1]:
                 return column, like
@@ -429,8 +540,8 @@ class _Table:
             )
         return found, None
 
-    def _readable(self, cells: Sequence[str], index: int) -> bool:
-        return not isnan(number_in(self._cell(cells, index), decimal_comma=self.decimal_comma))
+    def _number(self, cell: str) -> bool:
+        return not isnan(number_in(cell, decimal_comma=self.decimal_comma))
 
     @staticmethod
     def _cell(cells: Sequence[str], index: int) -> str:
@@ -450,24 +561,30 @@ class _Table:
         per_node = self._optional(number, cells, "workers_per_node")
         if per_node is None and "workers" in self.kinds and (nodes := self._optional(number, cells, "nodes")):
             per_node = workers / nodes
-        batch, total = (self._optional(number, cells, kind) for kind in ("batch_per_worker", "global_batch"))
+        if "workers" in self.kinds and (product := _PRODUCT.fullmatch(cells[self.kinds.index("workers")])):
+            head = self.headings[self.kinds.index("workers")].lower().partition("node")
+            per_node = float(product[2 if "gpu" not in head[0] or not head[1] else 1])
+        batch = self._optional(number, cells, "batch_per_worker") or self._optional(number, cells, "batch")
+        total = self._optional(number, cells, "global_batch")
         name = self._series(cells, values)
+        repeats = all(_LABEL.fullmatch(self.headings[index]) for index in values)
         for index in values:
-            series = name if len(values) == 1 else " ".join(filter(None, (name, self.headings[index])))
+            series = name if repeats or len(values) == 1 else " ".join(filter(None, (name, self.headings[index])))
             yield RateRow(series, workers, self._rate(number, cells, index), per_node, batch, number, total)
 
     def _series(self, cells: Sequence[str], values: Sequence[int]) -> str:
-        named = [index for index, kind in enumerate(self.kinds) if kind == "series"]
-        if not named:
-            others = [index for index, kind in enumerate(self.kinds) if not kind and index not in values]
-            named = [index for index in others if not any(self._readable(row, index) for _, row in self.body)]
-        words = " ".join(filter(None, (self._cell(cells, index) for index in named)))
-        return re.sub(r"[*`]", "", words) if words or len(values) > 1 else self.document.path.stem
+        words = " ".join(filter(None, (self._cell(cells, index) for index in self.series)))
+        several = len(values) > 1 and not all(_LABEL.fullmatch(self.headings[index]) for index in values)
+        return re.sub(r"[*`]", "", words) if words or several else self.document.path.stem
 
     def _count(self, number: int, cells: Sequence[str], kind: str) -> int:
         index = self.kinds.index(kind)
         text = self._cell(cells, index)
         value = number_in(text, decimal_comma=self.decimal_comma)
+        if product := _PRODUCT.fullmatch(text):
+            value = float(product[1]) * float(product[2])
+        elif re.match(r"[\d.,]+\s*[-–/:+x×*]\s*\d", text):
+            value = nan
         if not 1 <= value <= MAX_WORKERS or value != int(value):
             raise self.document.error(
                 number,
@@ -497,6 +614,11 @@ class _Table:
                 self.notes.append(f"line {number}: {text[:40]} is no rate")
             return None
         value = self._positive(number, text, self.headings[index], "or nothing (or OOM) where nothing was measured")
+        if self.kinds[index] == "rate":
+            words = self.headings[index] + re.sub(r"^[^A-Za-z/]*([kKMBG]\b)?", " ", text)
+            longer, prefix = _LONGER.search(words), _PREFIX.search(words)
+            value *= _SUFFIXES[prefix[1].lower()] if prefix else 1.0
+            return value / (_LONGER_IN_SECONDS[longer[1].lower()] if longer else 1.0)
         if self.kinds[index] not in ("iteration", "epoch") or ":" in text:
             return value
         plain = re.sub(r"\(?\s*(±|\+/?-)\s*[\d.,]+\s*\)?", "", text)
@@ -511,6 +633,21 @@ class _Table:
         return value * (_IN_SECONDS[unit[1].lower()] if unit else 1.0)
 
 
+def _with_batches(rows: Sequence[RateRow], seconds: str) -> Iterator[RateRow]:
+    """Yield rows whose ``batch`` is that of all workers if it grows with them, and else of each; times with one batch
+    for all counts do not say which."""
+    known = [row for row in rows if row.batch_per_worker]
+    split = {row.batch_per_worker / row.workers for row in known if row.batch_per_worker}
+    several = len({row.workers for row in known}) > 1
+    for row in rows:
+        if several and len(split) == 1:
+            yield replace(row, batch_per_worker=None, global_batch=row.batch_per_worker)
+        elif several and seconds and len({row.batch_per_worker for row in known}) == 1:
+            yield replace(row, batch_per_worker=None)
+        else:
+            yield row
+
+
 def unknown(document: Document, known: str) -> InputError:
     """Return the error of a text that no reader knows: what its first line lacks of a table, or what is known."""
     if script := re.search(r"^(?:import|from) torch\b", document.text, re.MULTILINE):
@@ -519,8 +656,12 @@ def unknown(document: Document, known: str) -> InputError:
             "a training script is run, not read:  with stallpoint.probe(model, optimizer) as probe:  around its loop "
             "and  probe.step()  behind each update print at its end which rank, phase and layer holds the others up",
         )
-    number, line = next((index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip())
-    tabular = len(document.lines) > 1 and re.search(r"[,;|\t]", line)
+    lines = [(index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip()]
+    number, line = lines[0]
+    form, *others = (re.sub(r"\d+", "0", one.strip())[:20] for _, one in lines[:2])
+    if re.fullmatch(r"[\d.,]+([\s;,]+[\d.,]+)+", line.strip()):
+        return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
+    tabular = others and form not in others and re.search(r"[,;|\t]", line)
     if tabular and any(
         kind_of(cell) not in ("", "series") for grid in grids(document) for _, cells in grid.rows[:1] for cell in cells
     ):

@@ -67,8 +67,10 @@ def trace(path: Path) -> bool:
     """Return whether the file is a trace of a profiler."""
     begin = head(path)
     if re.match(rb"\s*(\[\s*[{\]]|\{\s*[\"}])", begin):
-        lines = re.match(rb"\s*\{[^{}]*\}[ \r]*\n", begin)  # flat objects, one a line, are a log of steps
-        return not (lines and b'"ph"' not in lines[0]) and (b'"results"' not in begin or b'"traceEvents"' in begin)
+        flat = re.match(rb"\s*\[?\s*\{[^{}]*\}", begin)  # a log of steps, a table of rates, or results
+        if flat and not re.search(rb'"(ph|traceEvents)"', flat[0]):
+            return False
+        return b'"results"' not in begin or b'"traceEvents"' in begin
     # Kineto's traces are recognised by their beginning above; other texts are NCCL's profiler's, or no traces.
     if begin.lstrip()[:1] in (b"{", b"[") or not (_BINARY.search(begin) or b'"cat":' in begin):
         return False

@@ -5,6 +5,7 @@ Needed are State, ElapsedRaw and NNodes; ConsumedEnergyRaw is read where it is t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -32,12 +33,19 @@ class SlurmAccounts:
 
 
 def recognised(document: Document) -> bool:
-    """Return whether the first line names the columns that are needed."""
-    return set(next((line for line in document.lines if line.strip()), "").split("|")) >= _NEEDED
+    """Return whether the first line has headings of sacct."""
+    return {"JobID", "State"} <= _headings(document) or _headings(document) >= _NEEDED
+
+
+def _headings(document: Document) -> set[str]:
+    return set(re.split(r"[|\s]+", next((line for line in document.lines if line.strip()), "")))
 
 
 def read(document: Document) -> SlurmAccounts:
-    """Return the sums; `InputError` where no job ran."""
+    """Return the sums; `InputError` where a column is missing or no job ran."""
+    if missing := sorted(_NEEDED - _headings(document)):
+        form = "sacct --parsable2 --format=JobID,State,ElapsedRaw,NNodes,ConsumedEnergyRaw"
+        raise document.error(1, f"no {', '.join(missing)}; they are printed by  {form}")
     columns: list[str] = []
     jobs = []
     for line in document.lines:

@@ -74,6 +74,10 @@ def _of_zip(path: Path) -> list[StudyResults]:
     try:
         with zipfile.ZipFile(path) as file:
             members = {member: found[1] for member in file.infolist() if (found := _MEMBER.fullmatch(member.filename))}
+            if "xl/workbook.xml" in file.namelist():
+                raise InputError(
+                    f"{path}: a workbook of Excel; save its sheet as CSV, or paste the cells into a text file"
+                )
             if not members:
                 raise InputError(
                     f"{path}: a zip without results/STUDY/{FILE}: no archive of a study, or one whose conclusions held "

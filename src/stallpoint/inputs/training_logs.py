@@ -45,8 +45,8 @@ def _has(line: str, words: Sequence[str]) -> bool:
 
 _N = r"[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?: ?[kKMG]\b)?"
 _UNIT = (
-    r"(?P<unit>(?:tok(?:en)?s?|samples?|ima?ge?s?|img|seq(?:uence)?s?|examples?)[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?s?\b"
-    r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip)\b)?)"
+    r"(?P<unit>(?:tok(?:en)?s?|samples?|ima?ge?s?|img|seq(?:uence)?s?|examples?)[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?s?"
+    r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip))?(?![a-zA-Z]))"
 )
 _STEP = r"\b(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b"
 _STEPS = ("step", "iter", "epoch")
@@ -61,12 +61,13 @@ PROGRAMS = (
     ),
     Program("torchtitan", re.compile(rf"step:\s*\d+.*\b(?:tps|wps): (?P<rate>{_N})"), "tokens/s", EACH),
     Program("tf_cnn_benchmarks", re.compile(rf"^total images/sec: (?P<rate>{_N})"), "images/s", averages=True),
-    Program("transformers", re.compile(rf"'train_samples_per_second': '?(?P<rate>{_N})"), averages=True),
+    Program("transformers", re.compile(rf"\btrain_samples_per_second\W+(?P<rate>{_N})"), averages=True),
     Program("MosaicML", re.compile(rf"throughput/samples_per_sec: (?P<rate>{_N})")),
     Program(
         "Lightning or tqdm",
         re.compile(
-            rf"\|\s*\d+/\d+ \[[\d:]+<[\d:?]+,\s*(?:(?P<seconds>{_N}) ?s/(?:it|step)|(?P<its>{_N}) ?(?:it|step)s?/s)"
+            rf"(?:\|\s*\d+/\d+ \[[\d:]+<[\d:?]+,|• [-\d:]+)\s*"
+            rf"(?:(?P<seconds>{_N}) ?s/(?:it|step)|(?P<its>{_N}) ?(?:it|step)s?/s)"
         ),
         "iterations/s",
     ),
@@ -85,13 +86,14 @@ PROGRAMS = (
     Program("timm", re.compile(rf"Train: \d+ \[.*Time: *{_N}s, +(?P<rate>{_N})/s"), "images/s", ALL),
     Program("MMEngine", re.compile(rf"(?:Epoch|Iter)\(train\).*\btime: (?P<seconds>{_N})"), words=("(train)",)),
     Program("PyTorch's imagenet", re.compile(rf"^Epoch: \[\d+\]\[ *\d+/\d+\]\s+Time +(?P<seconds>{_N})")),
+    Program("MetricLogger", re.compile(rf"\beta: .*\btime: (?P<seconds>{_N}).* data(?:_time)?: "), words=("eta: ",)),
+    Program("OLMo", re.compile(rf"throughput/device/tokens_per_second=(?P<rate>{_N})"), "tokens/s", EACH),
+    Program("LitGPT", re.compile(rf"iter time: (?P<ms>{_N}) ms")),
     Program("fairseq", re.compile(rf"\bwps=(?P<rate>{_N}), ups="), "words/s", ALL, words=("wps=",)),
     Program("MXNet", re.compile(rf"Batch ?\[\d+\]\s+Speed: (?P<rate>{_N}) samples/sec")),
     Program("Keras", re.compile(rf"\d+/\d+ \S+ - \d+\w+ (?P<ms>{_N})ms/step"), words=("ms/step",)),
-    Program("a log of steps", re.compile(rf"{_STEP}.*?(?P<rate>{_N}) ?{_UNIT}", re.IGNORECASE), words=_STEPS),
-    Program(
-        "a log of steps", re.compile(rf"{_STEP}.*?{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE), words=_STEPS
-    ),
+    Program("steps", re.compile(rf"{_STEP}.*?{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE), words=_STEPS),
+    Program("steps", re.compile(rf"{_STEP}.*?(?P<rate>{_N}) ?{_UNIT}", re.IGNORECASE), words=_STEPS),
 )
 """In the order in which they are tried; the last know any line with a step, a rate and its unit."""
 _WORLD = (

@@ -296,6 +296,16 @@ LOGS = {
     "world_size={workers}\n",
     "MXNet": "Epoch[0] Batch [{n}]\tSpeed: {all:.2f} samples/sec\taccuracy=0.1\nworld_size={workers}\n",
     "Keras": "{n}/1000 [==>...] - 12s {ms:.0f}ms/step - loss: 2.3\nworld_size={workers}\n",
+    "Lightning's rich bar": "world_size={workers}\nEpoch 0/1  ━━━━━━ {n}/100 0:00:00 • 0:00:01 {its:.4f}it/s "
+    "v_num: 0\n",
+    "MetricLogger": "Epoch: [0]  [ {n}/1251]  eta: 0:05:00  lr: 0.1  img/s: 9.9 (9.9)  time: {seconds:.4f}  "
+    "data: 0.0003  max mem: 10000\nworld_size={workers}\n",
+    "OLMo": "[step={n}/700000,epoch=0]\n    throughput/device/tokens_per_second={each:,.1f}\nworld_size={workers}\n",
+    "LitGPT": "Epoch 1 | iter {n} step 1 | loss train: 2.1, val: n/a | iter time: {ms:.2f} ms (step)\n"
+    "world_size={workers}\n",
+    "torchtune": "Step {n} | loss:1.21 lr:2e-05 tokens_per_second_per_gpu:{each} peak_memory_active:20\n"
+    "world_size={workers}\n",
+    "transformers": "***** train metrics *****\n  train_samples_per_second = {all}\nworld_size={workers}\n",
     "a line of one's own": "[10:00] INFO: step {n} | loss 4.2 | {each:,.1f} tokens/s/gpu | "
     "mfu 41.2% | world_size={workers}\n",
     "keys of one's own": '{{"iter": {n}, "loss": 4.2, "samples_per_sec": {all}, "world_size": {workers}}}\n',

@@ -1,5 +1,6 @@
 """Tables of rates as people write them."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.inputs import readers
+from stallpoint.inputs import readers, study_results
 from stallpoint.inputs.documents import Document
 from stallpoint.inputs.rate_tables import ALL, EACH, Rates, number_in, read
 
@@ -30,6 +31,16 @@ WRITTEN = {
     "nodes": "nodes,gpus_per_node,images/s\n1,2,1200.5\n2,2,2300\n",
     "a column each": "| model (img/s) | 2 GPUs | 4 GPUs |\n|--|--|--|\n| net | 1200.5 | 2300 |\n",
     "counts in a row": "GPUs,2,4\nimg/s,1200.5,2300\n",
+    "pandas": "   GPUs   img/s\n0     2  1200.5\n1     4  2300.0\n",
+    "LaTeX": "\\toprule\nGPUs & images/s \\\\\n\\midrule\n2 & 1200.5 \\\\ \\hline\n4 & 2300 \\\\\n",
+    "JSON": '[{"gpus": 2, "img/s": 1200.5},\n {"gpus": 4, "img/s": 2300, "note": null}]',
+    "JSON lines": '{"gpus": 2, "img/s": 1200.5}\n{"gpus": 4, "img/s": 2300}\n',
+    "nodes by GPUs": "GPUs,img/s\n1x2,1200.5\n2x2,2300\n",
+    "thousands of images": "GPUs,kimg/s\n2,1.2005\n4,2.3\n",
+    "an hour": "GPUs,images/hour\n2,4321800\n4,8.28e6\n",
+    "all and each": "GPUs,total img/s,img/s/GPU\n2,1200.5,600\n4,2300,575\n",
+    "a name for each run": "GPUs,host,img/s\n2,n1,1200.5\n4,n[1-2],2300\n",
+    "a comment": "GPUs,img/s,comment\n2,1200.5,\n4,2300,no InfiniBand\n",
     "sentences": "We get this:\n- on 2 GPUs: 1200.5 img/s\n- on 4 GPUs only 2,300 images/sec.\nWhy?\n",
     "rates before counts": "It does 1200.5 img/s on 2 GPUs, 2.3k img/s with 4 GPUs.\n",
 }
@@ -149,6 +160,8 @@ def test_other_columns_of_numbers_are_series_of_their_own() -> None:
             "line 2: epoch time is 1h １２20m; a time is expected",
         ),
         (f"gpus,epoch time\n1,1h {'9' * 400}m\n", "line 2: epoch time is 1h 9{37}; a time is expected"),
+        ("gpus,img/s\n1-2,10\n4,20\n", "line 2: gpus is 1-2; a whole number"),
+        ("n,t\n1,2.1\n2,1.1\n", r"line 1: t falls with the workers and is a rate or a time; a unit says which"),
         ("gpus,img/s\n", "no rows below the heading of line 1"),
         ("gpus,loss\n1,2.5\n", "line 1: no column of rates among gpus, loss; expected is a table with a heading"),
     ],
@@ -156,6 +169,79 @@ def test_other_columns_of_numbers_are_series_of_their_own() -> None:
 def test_what_is_wrong_is_named_with_its_line_and_how_to_write_it(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         rates(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("GPUs,step\n1,210 ms\n2,0.22 s\n", [0.21, 0.22]),
+        ("GPUs,iteration time (us)\n1,210000\n2,220000\n", [0.21, 0.22]),
+        ("GPUs,it/s\n1,5\n2,4\n", [0.2, 0.25]),
+    ],
+)
+def test_times_are_known_by_units_in_cells_and_by_iterations_a_second(text: str, values: list[float]) -> None:
+    found = rates(text)
+    assert found.seconds == "iteration"
+    assert [row.value for row in found.rows] == pytest.approx(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("GPUs;img/s\n1;360\n4;1.350\n", [360, 1350]),
+        ("GPUs;img/s\n1;1.180,5\n4;4.502,9\n", [1180.5, 4502.9]),
+        ("GPUs\timg/s\n1\t0,210\n4\t1,100\n", [0.21, 1.1]),
+        ("GPUs,speedup\n1,1.000\n4,3.812\n", [1, 3.812]),
+    ],
+)
+def test_points_and_commas_are_read_by_the_whole_column(text: str, values: list[float]) -> None:
+    assert [row.value for row in rates(text).rows] == values
+
+
+def test_what_stands_once_for_the_rows_below_it_names_their_series() -> None:
+    found = rates("model\tGPUs\timg/s\na\t1\t10\n\t2\t19\nb\t1\t5\n\t2\t9\n")
+    assert [row.series for row in found.rows] == ["a", "a", "b", "b"]
+
+
+def test_columns_that_count_runs_are_repeats() -> None:
+    found = rates("GPUs,run1,run2\n1,10,11\n2,19,20\n")
+    assert [(row.series, row.workers, row.value) for row in found.rows] == [
+        ("table", 1, 10),
+        ("table", 1, 11),
+        ("table", 2, 19),
+        ("table", 2, 20),
+    ]
+
+
+def test_a_mini_batch_that_grows_with_the_workers_is_that_of_all_and_one_that_stays_is_not_guessed() -> None:
+    growing = rates("GPUs,batch,s/it\n1,64,2\n2,128,2.1\n").rows
+    assert [(row.batch_per_worker, row.global_batch) for row in growing] == [(None, 64), (None, 128)]
+    assert [row.batch_per_worker for row in rates("GPUs,batch,s/it\n1,256,2\n2,256,1.05\n").rows] == [None, None]
+    assert [row.batch_per_worker for row in rates("GPUs,batch per GPU,s/it\n1,64,2\n2,64,2.1\n").rows] == [64, 64]
+
+
+def test_parallel_efficiency_is_that_of_each() -> None:
+    assert rates("nodes,parallel efficiency\n1,1\n2,0.9\n").of == EACH
+
+
+def test_a_small_json_is_a_trace_where_it_has_events(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    for text, trace in (
+        ('[{"gpus": 2, "img/s": 1200.5}]', False),
+        ('{\n"train_samples_per_second": 9\n}', False),
+        ('{"traceEvents": []}', True),
+        ('[{"ph": "X"}]', True),
+    ):
+        path.write_text(text)
+        assert readers.trace(path) == trace, text
+
+
+def test_a_workbook_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "table.xlsx"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(InputError, match="a workbook of Excel; save its sheet as CSV"):
+        study_results.read(path)
 
 
 def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None:
@@ -167,6 +253,12 @@ def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None
         readers.read(path)
     path.write_text("-|--|\n| ")
     with pytest.raises(InputError, match=r"line 1: '-\|--\|' begins nothing that is known"):
+        readers.read(path)
+    path.write_text("1 360\n2 700\n")
+    with pytest.raises(InputError, match="line 1: numbers without a heading: '1 360'; expected is a table"):
+        readers.read(path)
+    path.write_text("step 1, time 0.3\nstep 2, time 0.4\n")
+    with pytest.raises(InputError, match="for a training log, --pattern"):
         readers.read(path)
     path.write_text("batch,img/s\n1,2\n")
     with pytest.raises(InputError, match="line 1: no heading of worker counts in 'batch,img/s'; expected is a table"):

@@ -55,6 +55,9 @@ def test_without_energy_the_answer_says_so(tmp_path: Path) -> None:
     assert (finding.value, finding.low) == (0, 0)
     assert not finding.ask
     assert any(note.startswith("no energy") for note in finding.notes)
+    path.write_text("JobID|JobName|State\n7|train|COMPLETED\n")
+    with pytest.raises(InputError, match=r"line 1: no ElapsedRaw, NNodes; they are printed by  sacct --parsable2"):
+        explain_files([str(path)], Options())
     path.write_text("JobID|State|ElapsedRaw|NNodes\n7|CANCELLED|0|10\n")
     with pytest.raises(InputError, match="without a job that ran"):
         explain_files([str(path)], Options())
