@@ -534,6 +534,7 @@ def _convergence_rows(
     warmup_steps = round(recipe.warmup_epochs * samples / cell.batch)
     rows["convergence_runs"].append(
         axes | outcome(evaluations, cell.target, TARGET if reached else MAX_STEPS)
+        | {"loss_gap": 0.1, "accuracy_gap": 0.02, "sharpness": 4.0 * np.log2(cell.batch)}
         | {"step_size": recipe.peak(cell.batch), "momentum": recipe.momentum, "warmup_steps": warmup_steps,
            "settings": "{}"}
     )  # fmt: skip

@@ -568,6 +568,11 @@ CONVERGENCE_RUNS = _table("""
     seconds_to_target | real | s | training until then, without evaluations and checkpoints
     best_accuracy     | real |   | best validation accuracy of all evaluations
     best_step         | int  |   | updates before that evaluation, the first of equal ones
+    loss_gap          | real |   | generalisation gap at the end: loss of the validation samples, less that of
+        `sharpness_samples` training samples (Keskar et al. 2017); empty without these, as below, and if diverged
+    accuracy_gap      | real |   | accuracy of these training samples, less that of the validation samples
+    sharpness         | real | % | largest rise of the loss f of these training samples, over 1 + f, while each weight x
+        moves by up to 0.001 (abs(x) + 1) (Keskar et al. 2017, metric 2.1)
     ended             | text |   | target (reached), max steps (its number of steps), diverged (a loss that is no
         number, or a validation loss well above that of the initial weights), stopped early (no better for as long as
         its patience) or walltime (its minutes are used up)

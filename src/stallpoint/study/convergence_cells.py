@@ -151,5 +151,6 @@ def _runs(
             patience=block.get("patience"),
             max_minutes=block.get("max_minutes"),
             noise_steps=block.get("noise_steps"),
+            sharpness_samples=block.get("sharpness_samples"),
             **{**common, "seed": config["seed"] + seed},
         )

@@ -68,7 +68,7 @@ def cell(images: Path) -> ConvergenceCell:
         TO_TARGET, visits=1, seed=3, storage="made-up", recipe="mine", prefetch=1, storage_path=str(images),
         storage_format="idx", validation_storage="made-up", validation_path=str(images), validation_format="idx",
         validation_share=0.36, preset=asdict(PRESETS["wfbp"].preset), settings=to_values(recipe), target=None,
-        evaluation_epochs=0.25, noise_steps=4,
+        evaluation_epochs=0.25, noise_steps=4, sharpness_samples=100,
     )  # fmt: skip
 
 
@@ -108,6 +108,9 @@ def test_a_run_is_evaluated_from_its_first_weights_to_its_last_step(serial: Path
     assert (found["validation_accuracy"] * 90 % 1).round(6).isin([0, 1]).all(), "of 90 samples"
     (end,) = rows(serial, CONVERGENCE_RUNS).to_dict("records")
     assert (end["ended"], end["reached"], end["step_size"], end["warmup_steps"]) == ("max steps", False, 0.005, 8)
+    assert 0 < end["sharpness"] < np.inf
+    assert 0 < found["validation_accuracy"].iloc[-1] + end["accuracy_gap"] <= 1
+    assert found["validation_loss"].iloc[-1] > end["loss_gap"]
     assert end["best_accuracy"] == found["validation_accuracy"].max()
     assert not (serial / f"{GRADIENT_NOISE.name}.parquet").exists() or rows(serial, GRADIENT_NOISE).empty
 
@@ -119,6 +122,8 @@ def test_two_workers_do_what_one_does(run: Run, cell: ConvergenceCell, serial: P
     for column in ("train_loss", "validation_loss"):
         np.testing.assert_allclose(one[column], two[column], rtol=2e-3)
     np.testing.assert_allclose(one["validation_accuracy"], two["validation_accuracy"], atol=1.5 / 90)
+    ends = pd.concat([rows(serial, CONVERGENCE_RUNS), rows(folder, CONVERGENCE_RUNS)])
+    assert ends["sharpness"].iloc[1] == pytest.approx(ends["sharpness"].iloc[0], rel=0.02)
     noise = rows(folder, GRADIENT_NOISE)
     assert noise["step"].tolist() == [0, 4, 8, 12]
     assert (noise["worker_batch"] == 5).all()
@@ -199,6 +204,7 @@ def test_a_run_that_diverges_is_stopped_and_recorded(run: Run, cell: Convergence
     folder = run(replace(cell, settings=to_values(Recipe("sgd", step_size=1e4)), target=0.99))
     (end,) = rows(folder, CONVERGENCE_RUNS).to_dict("records")
     assert (end["ended"], end["reached"]) == ("diverged", False)
+    assert np.isnan(end["sharpness"])
     assert rows(folder, CONVERGENCE)["step"].max() == 4
 
 

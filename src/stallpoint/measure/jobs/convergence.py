@@ -7,7 +7,7 @@ evaluation writes a checkpoint: an interrupted run continues from the last one, 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ from stallpoint.measure.training.gradient_norms import GradientNorms
 from stallpoint.measure.training.optimisers import RecipeOptimiser
 from stallpoint.measure.training.pipeline import InputPipeline, SampleOrder
 from stallpoint.measure.training.precision import loss_scale
+from stallpoint.measure.training.sharpness import sharpness
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Images
@@ -45,6 +46,7 @@ from stallpoint.text import Progress
 SPLIT = 0x5B117
 """Seed of the split into training and validation samples, the same for all seeds of runs."""
 Indices = npt.NDArray[np.int64]
+_NO_MINIMUM: dict[str, float | None] = dict.fromkeys(("loss_gap", "accuracy_gap", "sharpness"))
 
 
 @dataclass
@@ -113,7 +115,9 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         if isinstance(known.takes, Images):
             with trainer.for_evaluation() as aside:
                 check_labels(classes, aside, known, device, labels, cell.storage)
-        evaluation = stack.enter_context(closing(_evaluation(cell, world, device, classes, validation)))
+        held = Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format)
+        in_turn = _in_turn(cell, world.rank, world.size, held, validation)
+        evaluation = stack.enter_context(closing(Evaluation(classes, world, device, *in_turn)))
         pipeline = stack.enter_context(_training_pipeline(cell, world, device, training, run.step))
         keep.excluded_samples = pipeline.excluded
         ahead = preset.device_prefetch and cell.prefetch > 0
@@ -144,11 +148,15 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
                 workers = [worker] if preset.synchronous else world.comm.gather(worker) or []
                 if world.rank == 0:
                     _save(keep.checkpoint, cell, run, workers)
-        if preset.synchronous and reason != DIVERGED:  # its weights may be NaN
-            trainer.check_weights()
+        minimum = _NO_MINIMUM
+        if reason != DIVERGED:  # its weights may be NaN
+            if cell.sharpness_samples:
+                minimum = _minimum(run, cell, world, trainer, classes, training)
+            if preset.synchronous:
+                trainer.check_weights()
         keep.add(STALENESS, **trainer.staleness())
     if world.rank == 0:
-        _record(run, cell, keep, schedule, reason)
+        _record(run, cell, keep, schedule, reason, minimum)
 
 
 def _samples(cell: ConvergenceCell) -> tuple[Indices, Indices, int]:
@@ -175,18 +183,50 @@ def _training_pipeline(
     )  # fmt: skip
 
 
-def _evaluation(
-    cell: ConvergenceCell, world: World, device: torch.device, classes: Classes, chosen: Indices
-) -> Evaluation:
+def _in_turn(
+    cell: ConvergenceCell, rank: int, ranks: int, storage: Storage, chosen: Indices
+) -> tuple[InputPipeline, int]:
+    """Return the pipeline of a rank's share of `chosen` samples, and the number of its mini-batches."""
     batch = min(max(cell.worker_batch, SMALLEST), LARGEST)
-    order = InTurn(chosen, batch, world.rank, world.size)
+    order = InTurn(chosen, batch, rank, ranks)
     pipeline = InputPipeline(
-        Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format),
+        storage,
         takes=network_of(cell.network, cell.own_network).takes,
-        batch=batch, rank=world.rank, ranks=world.size, prefetch=cell.prefetch,
+        batch=batch, rank=rank, ranks=ranks, prefetch=cell.prefetch,
         readers=cell.readers, seed=cell.seed, order=order,
     )  # fmt: skip
-    return Evaluation(classes, world, device, pipeline, order.batches)
+    return pipeline, order.batches
+
+
+def _minimum(
+    run: Run, cell: ConvergenceCell, world: World, trainer: Trainer, classes: Classes, training: Indices
+) -> dict[str, float | None]:
+    """Return generalisation gap and sharpness where the run ended; all ranks call this, and the first one computes."""
+    chosen = np.random.default_rng([SPLIT, len(training)]).permutation(training)[: cell.sharpness_samples]
+    with trainer.for_evaluation() as network:
+        if world.rank > 0:
+            return _NO_MINIMUM
+        device, ended = device_of(cell), run.evaluations[-1]
+        stored = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)
+        pipeline, count = _in_turn(cell, 0, 1, stored, chosen)
+        with closing(pipeline):
+            read = (pipeline.next_batch() for _ in range(count))
+            batches = [tuple(part.to(device, copy=True) for part in (one.inputs, one.labels)) for one in read]
+        scores = [classes.scores(network, *batch) for batch in batches]
+        total, right, predictions = map(sum, zip(*scores, strict=True))
+
+        def loss() -> Iterator[torch.Tensor]:
+            for inputs, labels in batches:
+                yield len(labels) / len(chosen) * network(inputs, labels)
+
+        # In float32: the box is narrower than the steps of half precision.
+        with torch.enable_grad(), torch.autocast(device.type, enabled=False):
+            weights = [values for values in network.parameters() if values.requires_grad]
+            return {
+                "loss_gap": ended["validation_loss"] - total / predictions,
+                "accuracy_gap": right / predictions - ended["validation_accuracy"],
+                "sharpness": sharpness(weights, loss),
+            }
 
 
 def _ended(run: Run, cell: ConvergenceCell, steps: int) -> str:
@@ -243,7 +283,9 @@ def _resumed(
     return Run(**found["run"])
 
 
-def _record(run: Run, cell: ConvergenceCell, keep: Recorder, schedule: Schedule, reason: str) -> None:
+def _record(
+    run: Run, cell: ConvergenceCell, keep: Recorder, schedule: Schedule, reason: str, minimum: dict[str, float | None]
+) -> None:
     """Record the rows of the run."""
     for evaluated in run.evaluations:
         keep.add(CONVERGENCE, **evaluated)
@@ -251,6 +293,7 @@ def _record(run: Run, cell: ConvergenceCell, keep: Recorder, schedule: Schedule,
     keep.add(
         CONVERGENCE_RUNS,
         **outcome(run.evaluations, cell.target, reason),
+        **minimum,
         step_size=recipe.peak(cell.batch),
         momentum=0.0 if recipe.optimiser == "sgd" else recipe.momentum,
         warmup_steps=schedule.warmup_steps,

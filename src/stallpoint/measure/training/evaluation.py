@@ -66,6 +66,12 @@ class Classes:
         network(inputs, labels)
         return self._logits.flatten(end_dim=-2).float()
 
+    def scores(self, network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[float, float, int]:
+        """Return the summed cross-entropy, the number of right predictions, and that of all."""
+        logits, right = self.of(network, inputs, labels), labels.flatten()
+        loss = functional.cross_entropy(logits, right, reduction="sum").item()
+        return loss, (logits.argmax(1) == right).sum().item(), len(right)
+
     def _note(self, _module: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
         self._logits = given[0].detach()
 
@@ -95,10 +101,7 @@ class Evaluation:
         for _ in range(self._batches):
             batch = self._pipeline.next_batch()
             if len(batch.labels):
-                inputs, labels = batch.inputs.to(self._device), batch.labels.to(self._device)
-                logits, right = self._classes.of(network, inputs, labels), labels.flatten()
-                loss = functional.cross_entropy(logits, right, reduction="sum").item()
-                found += loss, (logits.argmax(1) == right).sum().item(), len(right)
+                found += self._classes.scores(network, batch.inputs.to(self._device), batch.labels.to(self._device))
         self._world.comm.Allreduce(MPI.IN_PLACE, found)
         loss, correct, predictions = found
         return float(loss / predictions), float(correct / predictions)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS, Table
 from stallpoint.strategies.presets import preset_from
 from stallpoint.study import work
-from stallpoint.study.cells import Cell
+from stallpoint.study.cells import LATER, Cell
 from stallpoint.study.job_kind import JobKind
 
 
@@ -62,6 +62,8 @@ class ConvergenceCell(Cell):
     """Training time that ends the run; None: any."""
     noise_steps: int | None
     """Interval in steps of recording the gradients' norms; None: never."""
+    sharpness_samples: int | None = field(default=None, kw_only=True, metadata=LATER)
+    """Training samples of which generalisation gap and sharpness are computed at the end; None: of none."""
 
     @property
     def scheme(self) -> str:
