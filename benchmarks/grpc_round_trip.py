@@ -16,11 +16,6 @@ PAIRS = 200
 ANY_SIZE = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
-class Echo(grpc.GenericRpcHandler):
-    def service(self, _details):
-        return grpc.unary_unary_rpc_method_handler(lambda message, _context: message)
-
-
 def received(connection: socket.socket, size: int) -> bytearray:
     content = bytearray(size)
     rest = memoryview(content)
@@ -42,7 +37,9 @@ def accepted(connection: socket.socket) -> socket.socket:
 
 
 def main() -> None:
-    server = grpc.server(ThreadPoolExecutor(1), handlers=[Echo()], options=ANY_SIZE)
+    methods = {"echo": grpc.unary_unary_rpc_method_handler(lambda message, _context: message)}
+    handler = grpc.method_handlers_generic_handler("stallpoint", methods)
+    server = grpc.server(ThreadPoolExecutor(1), handlers=[handler], options=ANY_SIZE)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     call = grpc.insecure_channel(address, options=ANY_SIZE).unary_unary("/stallpoint/echo")

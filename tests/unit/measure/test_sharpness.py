@@ -8,7 +8,7 @@ from stallpoint.measure.training.sharpness import EPSILON, sharpness
 
 
 def test_the_largest_loss_of_a_bowl_is_in_the_corner_of_the_box_that_is_farthest_from_its_bottom() -> None:
-    """Sum of a (x - c)^2: at a bottom the gradient says nothing of where the loss rises, off it the farther end wins."""
+    """The sum of a (x - c)^2, each part of which rises most towards the end of the box that is farther from c."""
     curvature, bottom = torch.tensor([1.0, 30.0, 500.0, 0.2]), torch.tensor([0.1, -2.0, 0.5, 3.0])
     at = bottom + torch.tensor([1e-3, -2e-4, 5e-5, 0.3])
     weights = nn.Parameter(at.clone())

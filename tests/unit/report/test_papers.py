@@ -356,6 +356,20 @@ def test_convergence_takes_the_samples_of_the_studys_own_runs_to_their_target(
     assert rows.loc[("alexnet", "this study"), "samples"] == samples
 
 
+def test_gap_and_sharpness_stand_beside_the_accuracy_where_runs_have_them(material: Material) -> None:
+    runs = material.tables["convergence_runs"]
+
+    def ours(runs: pd.DataFrame) -> pd.DataFrame:
+        rows = table(of(KEUPER, "table-4").make(Material({**material.tables, "convergence_runs": runs}, PUBLISHED)))
+        return rows[rows["from"] == "this study"]
+
+    known = ours(runs)
+    assert known["sharpness"].tolist() == pytest.approx(4 * np.log2(known["batch"].astype(float)).to_numpy())
+    assert (known["accuracy_gap"].round(9) == 2).all()
+    unknown = runs.assign(accuracy_gap=np.nan, sharpness=np.nan)
+    assert list(ours(unknown)) == [name for name in known if name not in ("accuracy_gap", "sharpness")]
+
+
 def test_the_trace_stands_beside_theirs_by_layer(material: Material) -> None:
     rows = table(of(SHI, "table-6").make(material)).set_index("name")
     assert rows.at["fc6", "published size"] == 151011328

@@ -55,7 +55,7 @@ class DataParallel(Strategy):
             look=("pink", "triangle-down"),
         ),
         "tensorflow": Entry(
-            "as mxnet, with the copies of gRPC around each message (not its latency, some 0.17 ms a message); two of "
+            "as mxnet, with the copies of gRPC around each message (not its latency, some 0.18 ms a message); two of "
             "its parameter servers are sharded-servers with servers: 2",
             SHI,
             {"backend": "mpi-copied"},
