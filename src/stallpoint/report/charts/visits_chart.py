@@ -41,7 +41,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     points = ends.assign(basis="sentinel", place=ends["at_value"])
     usual = first[["hardware"]].drop_duplicates().assign(basis="usual", place=places["sentinel"])
     frame = pd.concat([bars, points, ticks, usual])
-    frame = frame.astype(dict.fromkeys(("visit", "position", "iterations"), float))
+    frame = frame.astype(dict.fromkeys(("nodes", "visit", "position", "iterations"), float))
     frame = frame.assign(panel=frame["hardware"], below=frame["place"] - 0.36, above=frame["place"] + 0.36)
     chart = _chart(frame, labels, [-0.75, top]).properties(width=WIDTH, height=round(ROW * (top + 0.75)))
     facet: alt.FacetChart = chart.facet(
