@@ -96,9 +96,10 @@ class EnergyMeter:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        with self._lock:
-            self._read()
-            self._seconds, self._gpu_after = time.monotonic() - self._begun, self._gpu()
+        if self._reader.ident:
+            self._reader.join()
+        self._read()
+        self._seconds, self._gpu_after = time.monotonic() - self._begun, self._gpu()
 
     @property
     def row(self) -> dict[str, Any]:
