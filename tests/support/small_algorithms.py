@@ -82,6 +82,7 @@ def train(world: World, preset: Preset, optimiser: str, *, stop: int = ITERATION
             if state:
                 small.load_state_dict(state[0])
                 trainer.restore(state[1])
+                world.comm.Barrier()  # as in a job: whoever steps before a server has its state steps in vain
             for _ in range(count):
                 iteration = trainer.step(lambda: next(source))
                 found.losses.append(iteration.phases["loss"])
