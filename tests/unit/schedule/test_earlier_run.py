@@ -27,10 +27,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def process() -> Iterator[subprocess.Popen[str]]:
-    """A process that a run `left` started, and that does not end when it is told to."""
+def process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that the run of this folder started, and that does not end when it is told to."""
     with subprocess.Popen(
-        [sys.executable, "-c", DEAF], env={**os.environ, VARIABLE: "left"}, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", DEAF], env={**os.environ, VARIABLE: str(folder)}, stdout=subprocess.PIPE, text=True
     ) as started:
         assert started.stdout
         started.stdout.readline()
@@ -39,8 +39,8 @@ def process() -> Iterator[subprocess.Popen[str]]:
 
 
 def written(folder: Path, **changes: object) -> None:
-    """Write down a run that is this process's, with changes."""
-    (folder / FILE).write_text(json.dumps([asdict(replace(Run.this("left"), **changes))]))
+    """Write down a run that is this process's, with changes, and has the folder's name: no other test's."""
+    (folder / FILE).write_text(json.dumps([asdict(replace(Run.this(str(folder)), **changes))]))
 
 
 def said(folder: Path) -> list[str]:
@@ -74,12 +74,12 @@ def test_a_run_that_goes_on_or_may_elsewhere_keeps_its_lock_and_processes(
     assert said(folder) == []
     assert (folder / "locks/0.output.lock").exists()
     assert process.poll() is None
-    assert [run.name for run in known(folder / FILE)] == ["left", os.environ[VARIABLE]]
+    assert [run.name for run in known(folder / FILE)] == [str(folder), os.environ[VARIABLE]]
 
 
 def test_processes_of_slurms_jobs_are_left_to_slurm(folder: Path) -> None:
     written(folder, began="before")
-    env = {**os.environ, VARIABLE: "left", "SLURM_JOB_ID": "4711"}
+    env = {**os.environ, VARIABLE: str(folder), "SLURM_JOB_ID": "4711"}
     with subprocess.Popen([sys.executable, "-c", DEAF], env=env, stdout=subprocess.PIPE, text=True) as job:
         assert job.stdout
         job.stdout.readline()

@@ -91,7 +91,7 @@ def log(block: str, logs: Path, text: str) -> Path:
     return path
 
 
-def test_visits_records_and_logs_say_how_far_a_study_is(tmp_path: Path) -> None:
+def test_visits_records_and_logs_say_how_far_a_study_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = tmp_path / "logs"
     cells = [sgemm(repeat) for repeat in (1, 2, 3)] + [
         replace(sgemm(1), network=network) for network in ("vgg16", "googlenet", "resnet50")
@@ -102,7 +102,9 @@ def test_visits_records_and_logs_say_how_far_a_study_is(tmp_path: Path) -> None:
     visit(cells[1], tmp_path, 1, 12)
     log("cpu", logs, "visit 7: sgemm/a in 9.9 s\nproduct 3/9 after 12 s, about 24 s left\na warning\n")
     old = log("cpu.repeat2", logs, "visit 1: sgemm/b in 12 s\n")
-    os.utime(old, (time.time() - 600,) * 2)
+    now = int(time.time())
+    os.utime(old, (now - 600,) * 2)
+    monkeypatch.setattr("time.time", lambda: now)
     assert list(summary(states(cells, tmp_path), logs, tmp_path / "schedule")) == [
         "sgemm: 2 done, 1 failed, 1 started, 2 to do",
         "  cpu.repeat2: ended; visit 1: sgemm/b in 12 s (nothing new for 10 min 0 s)",
