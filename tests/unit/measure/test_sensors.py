@@ -221,31 +221,30 @@ def spin(seconds: float) -> None:
 def test_a_process_on_the_same_cpu_is_seen() -> None:
     """In a process of its own, as a thread's CPUs are to be restored for all that follows."""
     program = """
-import json, os, subprocess, sys, time
+import json, os, signal, time
 from stallpoint.measure.machine.sensors import Sensors, between
-cpu = min(os.sched_getaffinity(0))
-os.sched_setaffinity(0, {cpu})
-found = []
-with Sensors() as sensors:
-    for others in (0, 2):
-        started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(others)]
-        first, end = sensors.read(), time.perf_counter() + 2
-        while time.perf_counter() < end:
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+own, copies = os.getpid(), []
+for _ in range(2):
+    if not (copy := os.fork()):
+        while os.getppid() == own:
             pass
-        found.append(between(first, sensors.read()))
-        for one in started:
-            one.kill()
-print(json.dumps(found))
+        os._exit(0)
+    copies.append(copy)
+with Sensors() as sensors:
+    first, end = sensors.read(), time.perf_counter() + 2
+    while time.perf_counter() < end:
+        pass
+    print(json.dumps(between(first, sensors.read())))
+for copy in copies:
+    os.kill(copy, signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=600)
-    alone, disturbed = json.loads(done.stdout)
-    # Alone, too, others may run; two more on one CPU leave less than half of it.
-    assert disturbed["runnable_wait"] > 0.8
-    assert disturbed["node_busy"] - disturbed["process_time"] > 0.8
-    assert disturbed["thread_time"] < 1.3
+    disturbed = json.loads(done.stdout)
+    # Two more on one CPU, which others of this machine may be on as well, leave a third of it at most.
+    assert disturbed["runnable_wait"] > disturbed["thread_time"] > 0
+    assert disturbed["node_busy"] > 2 * disturbed["process_time"]
     assert disturbed["involuntary_switches"] > 0
-    assert alone["node_busy"] >= 0
-    assert alone["thread_time"] <= alone["process_time"] + 1e-3
 
 
 def test_own_work_is_no_other_processs() -> None:
