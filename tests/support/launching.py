@@ -2,11 +2,10 @@
 
 import io
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import forked
 import little
 import pytest
 from resident_ranks import Ranks
+from torch.distributed import TCPStore
 
 from stallpoint.study.cells import Cell
 
@@ -85,20 +85,18 @@ def end_of_job(cell: Cell, folder: Path, *, ranks: int, body: str = "") -> tuple
     return job.returncode, output + errors
 
 
-def free_ports(count: int) -> list[str]:
-    """Return as many ports of this machine that nobody listens at."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [str(one.getsockname()[1]) for one in sockets]
+def stores(count: int) -> list[TCPStore]:
+    """Return stores in which ranks meet, held here as by torchrun: a port that is only free may soon be another's."""
+    return [TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in range(count)]
 
 
 def as_torchrun(workers: int, script: Path | str, *arguments: object, **variables: str) -> list[str]:
     """Run a script on so many workers, copies (`forked`) with the variables that torchrun gives; what each printed."""
+    (store,) = stores(1)
     common = {
         "WORLD_SIZE": str(workers), "LOCAL_WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": free_ports(1)[0], "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **variables,
+        "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo", **variables,
     }  # fmt: skip
     started = [
         subprocess.Popen(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from launching import as_torchrun, copied, free_ports
+from launching import as_torchrun, copied, stores
 from nightly import by_day
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset, dataloader
@@ -316,8 +316,8 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     cases = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     chosen = {case["example"] for case in cases if "parallelism" in case}
     scripts = [folder / "same.py", *(EXAMPLES / f"{name}.py" for name in PARALLELISM if name in chosen)]
-    ports = free_ports(len(scripts))
-    arguments = [part for pair in zip(scripts, ports, strict=True) for part in pair]
+    held = stores(len(scripts))
+    arguments = [part for script, store in zip(scripts, held, strict=True) for part in (script, store.port)]
     as_torchrun(2, folder / "one_by_one.py", folder, *arguments, STALLPOINT_PROBE_ITERATIONS="4")
     return folder
 
