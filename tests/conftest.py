@@ -6,12 +6,13 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # How long an example takes depends on what else the machine does. By day a run is the same each time; the night looks
 # for more (`lanes.py` gives pytest the option).
-settings.register_profile("day", deadline=None, max_examples=20, derandomize=True)
-settings.register_profile("night", deadline=None, max_examples=150)
+settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("day", settings.get_profile("any"), max_examples=20, derandomize=True)
+settings.register_profile("night", settings.get_profile("any"), max_examples=150)
 settings.load_profile("day")
 
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts; tests may run there.
