@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,9 +160,12 @@ def test_nothing_computes_faster_than_limited_cores(limited: Cluster) -> None:
 
 def test_each_core_is_kept_busy_by_one_idle_process_while_nodes_have_a_part_of_it(limited: Cluster) -> None:
     def busy() -> list[tuple[set[int], int]]:
-        names = {process: Path(f"/proc/{process}/cmdline").read_text() for process in program.processes()}
-        found = [process for process, name in names.items() if str(program.BUSY) in name]
-        return sorted(((os.sched_getaffinity(process), os.sched_getscheduler(process)) for process in found), key=str)
+        found = []
+        for process in program.processes():
+            with suppress(ProcessLookupError):  # it has ended
+                if str(program.BUSY) in command_of(str(process)):
+                    found.append((os.sched_getaffinity(process), os.sched_getscheduler(process)))
+        return sorted(found, key=str)
 
     assert busy() == []
     one_each = sorted((({core}, os.SCHED_IDLE) for core in os.sched_getaffinity(0)), key=str)

@@ -30,6 +30,8 @@ IMPATIENT = (sys.executable, "-P", str(Path(__file__).with_name("impatient.py"))
 """Snakemake that follows them throughout."""
 PATIENT_MINUTES = 120
 """Minutes that a job in a checkout asks for at least: on a busy machine it takes longer than its plan says."""
+WRITTEN = (".*", "*.pyc.*", "*.tmp.*")
+"""Names of files that the library, Python and Numba are still writing."""
 PARTS = ("Snakefile", "workflow", "scripts", "profiles", "slurm", "config", "resources", "examples", "src")
 
 
@@ -75,7 +77,8 @@ class Checkout:
         for part in PARTS:
             source = ROOT / part
             if source.is_dir() and not source.is_symlink():
-                shutil.copytree(source, folder / part, dirs_exist_ok=True)
+                # Other tests may import or compile meanwhile: each such file is first written under another name.
+                shutil.copytree(source, folder / part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*WRITTEN))
             else:
                 shutil.copy(source, folder / part, follow_symlinks=False)
         with (folder / "src/stallpoint/measure/constants.py").open("a") as constants:
