@@ -57,9 +57,14 @@ def measure(cell, world, keep):
 """
 
 SAVING_SLOWLY = """
-import time
+import os, time
 save_rows = job.save_rows
-job.save_rows = lambda *arguments: (time.sleep(2), save_rows(*arguments))[1]
+def when_told(*arguments):
+    os.write(1, b"saving\\n")
+    while not os.path.exists({go_on!r}):
+        time.sleep(0.01)
+    return save_rows(*arguments)
+job.save_rows = when_told
 """
 
 NO_MORE_PROCESSES = """
@@ -264,27 +269,27 @@ def test_an_interrupted_job_says_where_its_rows_are(
 
 
 def test_ranks_that_mpirun_ends_save_their_rows_though_it_leaves_them_no_time(tmp_path: Path) -> None:
-    # mpirun kills its ranks 0.25 s after it told them to end: on a loaded machine too little, once in a while.
-    assert any(_rows_are_saved(tmp_path / str(attempt)) for attempt in range(3))
-
-
-def _rows_are_saved(place: Path) -> bool:
-    """Whether both ranks of a job leave their rows when mpirun is told to end."""
-    folder = place / "results" / "raw" / a_cell(2).path
-    then = "world.comm.Barrier() if world.rank else world.comm.recv()"
-    body = SAVING_SLOWLY + MEASURE_THEN.format(rows=ROWS, then=then)
+    """It kills them 0.25 s after it told them to end: here they are told before, and still save when they are dead."""
+    folder, go_on = tmp_path / "results" / "raw" / a_cell(2).path, tmp_path / "go on"
+    then = "print(os.getpid(), flush=True)\n    world.comm.Barrier() if world.rank else world.comm.recv()"
+    body = SAVING_SLOWLY.format(go_on=str(go_on)) + MEASURE_THEN.format(rows=ROWS, then=then)
     with start_job(a_cell(2), folder, ranks=2, body=body) as process:
         assert process.stdout
-        assert [process.stdout.readline() for _ in range(2)] == ["measured\n"] * 2
+        said = [process.stdout.readline() for _ in range(4)]
+        for rank in filter(str.isdecimal, map(str.strip, said)):
+            os.kill(int(rank), signal.SIGTERM)
+        assert [process.stdout.readline() for _ in range(2)] == ["saving\n"] * 2
         process.terminate()
         process.communicate(timeout=600)
     assert process.returncode != 0
-    assert everything_below(place / "results" / "raw") == []
+    assert rows_saved(a_cell(2), folder) == {}
+    go_on.touch()
     expected = {f"rank~{rank}.collectives.parquet": ROWS for rank in (0, 1)}
-    patience = time.monotonic() + 20
+    patience = time.monotonic() + 60
     while rows_saved(a_cell(2), folder) != expected and time.monotonic() < patience:
         time.sleep(0.05)
-    return rows_saved(a_cell(2), folder) == expected
+    assert rows_saved(a_cell(2), folder) == expected
+    assert everything_below(tmp_path / "results" / "raw") == []
 
 
 def test_a_rank_that_fails_alone_ends_the_others_and_leaves_the_reason(folder: Path) -> None:
