@@ -48,10 +48,6 @@ TERMS = (
         lambda fitted: prediction_tables.predictions(fitted.curves, fitted.reduced.training_cells.steps),
     ),
     Question(
-        records.LAYER_PREDICTIONS,
-        lambda fitted: prediction_tables.layer_predictions(fitted.curves, fitted.reduced.training_cells.first_ranks),
-    ),
-    Question(
         records.LAYER_TIMES, lambda fitted: prediction_tables.layer_times(fitted.reduced.training_cells.first_ranks)
     ),
     Question(records.MEDIAN_ITERATIONS, lambda fitted: fitted.shown[0]),

@@ -701,19 +701,6 @@ SHARED["drawn_of_layers"] = tuple(
     in ("layer_index", "layer", "backward", "all_reduce_start", "all_reduce_end", "gradient_bytes", "bucket")
 )
 
-LAYER_PREDICTIONS = _table("""
-    layer_predictions: each layer's tasks in the DAG model and as measured, for measured cells (means, rank 0)
-    + series nodes ranks layer
-    predicted_forward        | real | s | predicted forward time
-    measured_forward         | real | s | measured forward time
-    predicted_backward       | real | s | predicted backward time
-    measured_backward        | real | s | measured backward time
-    predicted_all_reduce_start | real | s | predicted start, since the start of the backward pass
-    predicted_all_reduce_end | real | s | predicted end, since the start of the backward pass
-    measured_all_reduce_start | real | s | measured start, since the start of the backward pass
-    measured_all_reduce_end  | real | s | measured end, since the start of the backward pass
-""")
-
 LAYER_TIMES = _table("""
     layer_times: each layer as measured on rank 0: means of every point, those of one worker and imported ones included
     + series nodes ranks global_batch worker_batch layer
@@ -1412,14 +1399,13 @@ WORKER_STALENESS = _table("""
 """)
 
 MODEL_TABLES: tuple[Table, ...] = (
-    LAYER_SCALING, SGEMM_SPEEDUP, COMMUNICATION, PREDICTIONS, LAYER_PREDICTIONS, LAYER_TIMES,
-    MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
-    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, REMEDIES,
-    NEXT_CELLS, STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
-    CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COSTS, CHOICES,
-    AVAILABILITY, AVAILABILITY_STALLING, COPY_RATES, BREAK_EVEN, MEMORY, LARGEST_BATCH, FITS, STEPS_TO_TARGET,
-    NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
-    STALENESS_SHARES, WORKER_STALENESS, TARGET_TIMES, TARGET_STALLING, EARLY_STOPPING,
+    LAYER_SCALING, SGEMM_SPEEDUP, COMMUNICATION, PREDICTIONS, LAYER_TIMES, MEDIAN_ITERATIONS, MEDIAN_LAYERS,
+    VALIDATION, AMDAHL, CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF,
+    WHAT_IF_GRID, REMEDIES, NEXT_CELLS, STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION,
+    RATES, SCALING_LAWS, HALVINGS, CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC,
+    UTILISATION, COSTS, CHOICES, AVAILABILITY, AVAILABILITY_STALLING, COPY_RATES, BREAK_EVEN, MEMORY, LARGEST_BATCH,
+    FITS, STEPS_TO_TARGET, NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING, STALENESS_SHARES,
+    WORKER_STALENESS, TARGET_TIMES, TARGET_STALLING, EARLY_STOPPING,
 )  # fmt: skip
 
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_VALIDATION)

@@ -36,8 +36,6 @@ class Predicted:
     backward_over_forward: Ensemble | None = None
     """Slowdown of the backward pass by other ranks over that of the forward pass, while nothing is sent; None where no
     message overlaps the backward pass."""
-    layers: Mapping[str, object] | None = None
-    """Columns of layer_predictions for each layer, without uncertainty."""
     waiting: str = "straggling"
     """Part of the critical path in which ranks wait for each other (`Strategy.waiting`)."""
     excluded_cells: frozenset[str] = frozenset()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import PLACELESS, POINT, Measured
+from stallpoint.models.base.measured import POINT, Measured
 from stallpoint.models.base.parts import UNKNOWN_PARTS
-from stallpoint.models.base.statistics import columns, groups, unknown_ensemble
-from stallpoint.models.iteration.cluster import SCALINGS
+from stallpoint.models.base.statistics import columns, unknown_ensemble
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.terms.training_cells import LAYER, OF_RANK
 
@@ -59,31 +58,6 @@ def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd
     if not predicted.excluded_cells:
         return float(measured.parts.iteration_time[0])
     return float(steps.loc[steps["cell"].isin(list(predicted.excluded_cells)), "iteration_time"].mean())
-
-
-def layer_predictions(curves: Iterable[ScalingCurve], first_ranks: pd.DataFrame) -> pd.DataFrame:
-    """Return the layer_predictions table, every layer of every measured point, from `TrainingCells.first_ranks`."""
-    measured = _measured_layers(first_ranks)
-    parts = [part for curve in curves for part in _of_layers(curve, measured)]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
-
-def _of_layers(curve: ScalingCurve, measured: Mapping[Any, pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    for predicted in curve.held_out.values():
-        key = (*predicted.point.placeless, *predicted.point.placement)
-        if predicted.layers is not None and key in measured:
-            layers = pd.DataFrame(predicted.layers).set_index("layer_index")
-            measured_layers = measured[key].reindex(layers.index)
-            table = pd.concat([layers, measured_layers], axis=1).reset_index()
-            yield table.assign(**predicted.point.labels())
-
-
-def _measured_layers(first_ranks: pd.DataFrame) -> dict[Any, pd.DataFrame]:
-    """Return the means over the cells of each point, by layer."""
-    key = [*PLACELESS, "nodes", "workers_per_node"]
-    rows = first_ranks[first_ranks["scaling"].isin(SCALINGS)]
-    means = rows.groupby([*key, "layer_index"])[list(OF_RANK)].mean().add_prefix("measured_").reset_index()
-    return {point: rows.set_index("layer_index").drop(columns=key) for point, rows in groups(means, key)}
 
 
 def layer_times(first_ranks: pd.DataFrame) -> pd.DataFrame:

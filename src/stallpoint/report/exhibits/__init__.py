@@ -204,7 +204,7 @@ KEUPER = Paper(
         ),
         Exhibit(
             "Fig. 13", "fig-13", "Share of the data layer, by storage", "layers.with_data",
-            ("layer_predictions", "predictions"),
+            ("layer_times", "predictions"),
             "A panel for each storage, the local one beside the shared one. Layer types are medians of rank 0.",
         ),
         Exhibit(

@@ -113,11 +113,11 @@ def with_data(material: Material) -> Made:
     Of several presets and prefetch depths the one with the fewest mini-batches read ahead is shown, where the data
     layer is most visible; the same for all storages.
     """
-    layers = rows(material, "layer_predictions", KEUPER_NETWORKS, STORED, keep={"scaling": "strong"})
-    chosen = _comparable(layers[layers["measured_forward"].notna()])
+    layers = rows(material, "layer_times", KEUPER_NETWORKS, STORED, keep={"scaling": "strong"})
+    chosen = _comparable(layers[layers["forward"].notna()])
     if chosen.empty:
         raise Missing(f"no {STORED}, of {' or '.join(KEUPER_NETWORKS)}")
-    seconds = chosen["measured_forward"] + chosen["measured_backward"]
+    seconds = chosen["forward"] + chosen["backward"]
     types = chosen.assign(seconds=seconds).groupby([*POINT, "layer_type"], as_index=False)["seconds"].sum()
     points = material.tables["predictions"]
     waits = chosen[POINT].drop_duplicates().merge(points[[*POINT, "worker_batch", "measured_data"]], on=POINT)
