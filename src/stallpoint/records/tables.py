@@ -838,13 +838,6 @@ WHAT_IF = _table("""
     straggling        | real  |         | factor on waiting for the slowest worker
     launches          | real  |         | factor on the time that starting kernels takes
     batch_factor      | real  |         | factor on the mini-batch
-    scenario_batch    | int   | samples | mini-batch: B for strong, b for weak scaling
-    scenario_prefetch | int   |         | mini-batches read ahead
-    scenario_readers  | real  |         | threads of a worker that read ahead; empty: as they were
-    scenario_storage  | text  |         | storage
-    scenario_sync     | text  |         | preset
-    link_latency      | real  | s       | latency of the links in place of the measured ones
-    link_bandwidth    | real  | B/s     | their bandwidth
     iteration         | real± | s       | predicted iteration time
     speedup           | real± |         | throughput over that predicted for the measured cluster on the fewest workers
     gain              | real± |         | throughput over that predicted for the measured cluster on as many workers
@@ -934,7 +927,6 @@ STORAGE_OPERATION_RATES = _table("""
     metadata         | text  |     | as in storage_operations
     origin           | text  |     | as in storage_operations
     seconds          | real± | s   | mean time of one
-    per_second       | real± | 1/s | operations of one worker in a second
     bytes_per_second | real± | B/s | bytes of one worker in a second; empty for stat and open
     latency_p50      | real  | s   | median time of one
     latency_p95      | real  | s   | 95th percentile
@@ -995,14 +987,13 @@ RATES = _table("""
 """)
 
 SCALING_LAWS = _table("""
-    scaling_laws: throughput of each scaling curve by each scaling law and by their average, compared with the DAG model
+    scaling_laws: throughput of each scaling curve by the scaling law that wins or, where none does, by the average of
+        all, compared with the DAG model
     + series nodes ranks
-    law                    | text  |     | scaling law, or chosen: the law that wins or, where none does, the average
-    weight                 | real  |     | how well the law predicts larger node counts from smaller ones, over all laws
     samples_per_second     | real± | 1/s | throughput by the law, as a new measurement would find it
     dag_samples_per_second | real± | 1/s | throughput by the DAG model
     measured_samples_per_second | real± | 1/s | measured throughput
-    note                   | text  |     | what was chosen, or why nothing could be; empty for single laws
+    note                   | text  |     | the law, or the laws averaged, or why nothing could be chosen
 """)
 
 EXTRAPOLATION = _table("""
@@ -1094,10 +1085,8 @@ TRAFFIC = _table("""
     traffic: bytes that an iteration and an epoch move, for measured points of more than one rank whose storage was read
         in isolation
     + series nodes ranks
-    data_bytes           | int  | B | the samples of the global mini-batch, at their mean size
-    gradient_bytes       | int  | B | gradients and weights of n workers and a parameter server: 2(n-1) models
-    epoch_data_bytes     | real | B | samples of an epoch of epoch_samples
-    epoch_gradient_bytes | real | B | gradient_bytes of the iterations of such an epoch
+    data_bytes     | int | B | the samples of the global mini-batch, at their mean size
+    gradient_bytes | int | B | gradients and weights of n workers and a parameter server: 2(n-1) models
 """)
 
 BREAK_EVEN = _table("""
@@ -1167,10 +1156,8 @@ AVAILABILITY = _table("""
     + series nodes ranks
     basis                 | text  |     | of the iteration time: measured or predicted
     time_between_failures | real± | s   | mean time between failures of any of the nodes
-    young_interval        | real± | s   | best time between checkpoints, first order (Young 1974)
-    checkpoint_interval   | real± | s   | the same by Daly (2006)
+    checkpoint_interval   | real± | s   | best time between checkpoints (Daly 2006)
     productive_share      | real± |     | part of the time that is neither lost nor spent on checkpoints and restarts
-    productive_rate       | real± | 1/s | samples per second times productive_share
     checkpoint_time       | real± | s   | time to write a checkpoint
     checkpoint_from       | text  |     | given by the hardware entry, or measured on the storage
     elastic_share         | real± |     | productive share where training goes on without failed nodes; empty without

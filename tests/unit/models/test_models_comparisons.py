@@ -16,7 +16,6 @@ from stallpoint.report.charts import overlap_chart
 from stallpoint.text import interval, number
 
 RECORDS = study(nodes=(1, 2), weak=False)
-EPOCH = 640_000
 NETWORKS = reduced_cells(RECORDS["iterations"], [RECORDS["layers"]]).networks
 
 
@@ -119,16 +118,15 @@ def test_training_without_communication_is_predicted_and_answers_nothing(quiet: 
 
 
 def test_an_iteration_moves_its_samples_and_two_models_for_each_further_worker(points: list[Measured]) -> None:
-    rows: list[dict[str, Any]] = utilisation.bytes_moved(points, NETWORKS, RECORDS["storage_reads"], EPOCH)
+    rows: list[dict[str, Any]] = utilisation.bytes_moved(points, NETWORKS, RECORDS["storage_reads"])
     row = only(rows, scaling="strong", storage="shared", sync="wfbp", prefetch=0)
     model = 140_000 + 1_230_000 + 30_000_000 + 12_000_000
     assert (row["data_bytes"], row["gradient_bytes"]) == (64 * 100_000, 2 * model)
-    assert (row["epoch_data_bytes"], row["epoch_gradient_bytes"]) == (EPOCH * 100_000, EPOCH / 64 * 2 * model)
     assert all(row["nodes"] == 2 for row in rows)
 
 
 def test_traffic_of_a_cluster_is_not_of_another_one_with_a_storage_of_that_name(points: list[Measured]) -> None:
     reads = RECORDS["storage_reads"]
     elsewhere = reads.assign(hardware="other", bytes=3 * reads["bytes"])
-    both = utilisation.bytes_moved(points, NETWORKS, pd.concat([reads, elsewhere]), EPOCH)
-    assert both == utilisation.bytes_moved(points, NETWORKS, reads, EPOCH) != []
+    both = utilisation.bytes_moved(points, NETWORKS, pd.concat([reads, elsewhere]))
+    assert both == utilisation.bytes_moved(points, NETWORKS, reads) != []

@@ -77,9 +77,7 @@ def test_a_larger_batch_is_the_curve_of_that_batch(table: pd.DataFrame) -> None:
     there = study(TRUTH, batch=256, repeats=1, syncs=("wfbp",), **ONE)["iterations"]
     measured = there.query("scaling == 'strong' and not warmup").groupby("nodes")["iteration_time"].median()
     found = rows(table, "batch × 4")
-    assert set(found["scenario_batch"]) == {256}
     assert found.loc[[1, 2, 4], "iteration"].to_numpy() == pytest.approx(measured[[1, 2, 4]].to_numpy(), rel=0.02)
-    assert set(rows(table, "batch × 4", "weak")["scenario_batch"]) == {64}
 
 
 def test_another_preset_and_prefetching_are_predicted_as_their_own_curves(table: pd.DataFrame) -> None:

@@ -61,25 +61,22 @@ def _possible(seconds: Ensemble) -> Ensemble:
 
 
 def bytes_moved(
-    points: Iterable[Measured], networks: Mapping[str, Layers], storage_reads: pd.DataFrame, epoch_samples: int
+    points: Iterable[Measured], networks: Mapping[str, Layers], storage_reads: pd.DataFrame
 ) -> list[dict[str, object]]:
     """Rows of the traffic table; `storage_reads` is the tidy table."""
     sample = storage_reads.groupby(["hardware", "storage"])["bytes"].mean()
     return [
-        _moved(point, float(sample[point.hardware, point.storage]), networks[point.network], epoch_samples)
+        _moved(point, float(sample[point.hardware, point.storage]), networks[point.network])
         for point in (measured.point for measured in points)
         if point.ranks > 1 and (point.hardware, point.storage) in sample.index and point.network in networks
     ]
 
 
-def _moved(point: Point, sample_bytes: float, layers: Layers, epoch_samples: int) -> dict[str, object]:
-    gradients = 2 * (point.ranks - 1) * int(layers.gradient_bytes.sum())
+def _moved(point: Point, sample_bytes: float, layers: Layers) -> dict[str, object]:
     return {
         **point.labels(),
         "data_bytes": round(point.global_batch * sample_bytes),
-        "gradient_bytes": gradients,
-        "epoch_data_bytes": epoch_samples * sample_bytes,
-        "epoch_gradient_bytes": epoch_samples / point.global_batch * gradients,
+        "gradient_bytes": 2 * (point.ranks - 1) * int(layers.gradient_bytes.sum()),
     }
 
 
@@ -88,8 +85,7 @@ QUESTIONS = (
     Question(
         TRAFFIC,
         lambda fitted: bytes_moved(
-            fitted.placed, fitted.reduced.training_cells.networks, fitted.tidy["storage_reads"],
-            fitted.asked.epoch_samples,
+            fitted.placed, fitted.reduced.training_cells.networks, fitted.tidy["storage_reads"]
         ),
     ),
 )  # fmt: skip

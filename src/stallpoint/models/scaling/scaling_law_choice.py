@@ -55,7 +55,8 @@ class Choice:
 
     def predict(self, placements: Placements) -> Reals:
         """Return draws of a new measurement: logarithm of a worker's samples per second, [draws, placements]."""
-        onward = self._onward(placements)
+        first = self.posteriors[0]
+        onward = Continuation.of(first.series, placements, self.across_nodes)
         parts = []
         for index, count in self._shares(PREDICTIVE_DRAWS):
             some = np.random.default_rng(index).permutation(PREDICTIVE_DRAWS)[:count]
@@ -89,14 +90,6 @@ class Choice:
         # Integer numbers of draws with the given sum: by cumulative weights.
         ends = np.round(np.cumsum(self.weights) * count).astype(int)
         return [(index, int(of_it)) for index, of_it in enumerate(np.diff(ends, prepend=0)) if of_it]
-
-    def of_law(self, fitted: Posterior, placements: Placements) -> Reals:
-        """Return the choice restricted to one law."""
-        return fitted.predict(placements, self._onward(placements))
-
-    def _onward(self, placements: Placements) -> Continuation:
-        first = self.posteriors[0]
-        return Continuation.of(first.series, placements, self.across_nodes)
 
 
 def choose(series: Series, wanted: Placements, laws: Sequence[Law] = LAWS) -> Choice:

@@ -19,7 +19,7 @@ from stallpoint.models.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.iteration.curve import ScalingCurve
-from stallpoint.models.scaling.scaling_law_choice import Choice, choose, too_few, too_wide, would_tell
+from stallpoint.models.scaling.scaling_law_choice import choose, too_few, too_wide, would_tell
 from stallpoint.models.scaling.series_placement import PLACEMENT, Placements, Series
 
 FACTORS = {0.7: 0.25, 1.0: 0.4, 1.6: 0.25, 2.8: 0.1}
@@ -45,8 +45,7 @@ def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
 
 
 def scaling_laws(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
-    """Return the rows of the scaling_laws table: every law, and the chosen one, at every worker count of every
-    curve."""
+    """Return the rows of the scaling_laws table: the chosen law, or their average, at every count of every curve."""
     return [row for curve in curves for row in _curve_rows(curve)]
 
 
@@ -106,39 +105,26 @@ def _curve_rows(curve: ScalingCurve) -> Iterator[dict[str, object]]:
     refusal = too_few([n for n, at in curve.measured.items() if _usable(at)], counted)
     if refusal:
         empty = np.full((3, len(points)), np.nan)
-        yield from _law_rows(curve, points, "chosen", float("nan"), empty, [refusal] * len(points))
+        yield from _law_rows(curve, points, empty, [refusal] * len(points))
         return
     choice = choose(Series.of(measured), wanted)
-    rates = _quantiles(choice.predict(wanted), wanted)
+    rates = wanted.workers * np.exp(np.quantile(choice.predict(wanted), _QUANTILES, axis=0))
     counts = sorted(int(ranks) for ranks in measured["workers"])
     wide = too_wide(rates[1], rates[2])
     rates[:, wide] = np.nan
     notes = np.where(wide, would_tell(counts), choice.name)
-    yield from _law_rows(curve, points, "chosen", 1.0, rates, notes)
-    for name, weight, draws in _each(choice, wanted):
-        yield from _law_rows(curve, points, name, weight, _quantiles(draws, wanted), [""] * len(points))
-
-
-def _each(choice: Choice, wanted: Placements) -> Iterator[tuple[str, float, Reals]]:
-    for fitted, weight in zip(choice.posteriors, choice.weights, strict=True):
-        yield fitted.model.name, float(weight), choice.of_law(fitted, wanted)
-
-
-def _quantiles(draws: Reals, wanted: Placements) -> Reals:
-    """Return median and ends of samples per second, [3, placements]."""
-    return np.asarray(wanted.workers * np.exp(np.quantile(draws, _QUANTILES, axis=0)))
+    yield from _law_rows(curve, points, rates, notes)
 
 
 def _law_rows(
-    curve: ScalingCurve, points: list[Point], law: str, weight: float, rate: Reals, notes: Iterable[str]
+    curve: ScalingCurve, points: list[Point], rate: Reals, notes: Iterable[str]
 ) -> Iterator[dict[str, object]]:
+    """Yield a row for each point; `rate` holds median and ends of samples per second, [3, points]."""
     for point, (value, low, high), note in zip(points, rate.T, notes, strict=True):
         measured = curve.measured.get(point.ranks)
         times = measured.parts.iteration_time if measured else _UNKNOWN
         yield {
             **point.labels(),
-            "law": law,
-            "weight": weight,
             _RATE: value,
             f"{_RATE}_low": low,
             f"{_RATE}_high": high,

@@ -9,7 +9,6 @@ import pandas as pd
 
 from stallpoint.models.base.frames import refuse
 from stallpoint.models.base.statistics import (
-    Ensemble,
     Scatter,
     bootstrap,
     columns,
@@ -103,14 +102,9 @@ def _operation(labels: dict[str, object], rows: pd.DataFrame, usual: Scatter, se
     return {
         **labels,
         **columns("seconds", seconds),
-        **columns("per_second", _over(1.0, seconds)),
-        **columns("bytes_per_second", _over(size or np.nan, seconds)),
+        **columns("bytes_per_second", np.divide(size or np.nan, seconds, out=seconds * np.nan, where=seconds > 0)),
         **_latencies(rows),
     }
-
-
-def _over(amount: float, seconds: Ensemble) -> Ensemble:
-    return np.divide(amount, seconds, out=np.full_like(seconds, np.nan), where=seconds > 0)
 
 
 def _latencies(rows: pd.DataFrame) -> dict[str, object]:

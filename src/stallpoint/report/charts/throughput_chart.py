@@ -193,8 +193,7 @@ LAWS = {
 
 def _draw_laws(tables: Tables) -> alt.FacetChart:
     """Draw measured points, the chosen law with its band, the DAG model."""
-    frame = rows(tables, "scaling_laws", CELLS)
-    frame = arrange(frame[frame["law"] == "chosen"])
+    frame = arrange(rows(tables, "scaling_laws", CELLS))
     if frame[RATE].isna().all():
         raise NoData(f"no {CELLS} at three or more numbers of workers")
     curves = pd.concat([estimate(frame, name).assign(basis=line.basis) for line, name in LAWS.items()])
