@@ -15,10 +15,9 @@ from judging import COVERAGE, holds, shares
 from paired import Figure
 
 from stallpoint.models.answers.availability import DAY, Failures, daly_interval, productive_share, young_interval
-from stallpoint.models.answers.costs import BUDGET, DEADLINE, EPOCH, UNDECIDED, Cost, choices
+from stallpoint.models.answers.costs import BUDGET, DEADLINE, EPOCH, UNDECIDED, Cost, MeasuredPower, choices
 from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import Scatter, bootstrap
-from stallpoint.models.terms.power import MeasuredPower
 from stallpoint.records.tables import ENERGY
 
 COUNTS = (1, 2, 4, 8, 16, 32)

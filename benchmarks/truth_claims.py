@@ -16,9 +16,8 @@ from noises import NOISES, Noise
 from paired import Figure
 
 from stallpoint.findings.claims.claim_files import own_claims
-from stallpoint.findings.claims.judge import judge
+from stallpoint.findings.claims.judge import FAILS, HOLDS, judge
 from stallpoint.findings.claims.quantity import Evidence
-from stallpoint.findings.claims.verdict import FAILS, HOLDS
 from stallpoint.models.base.frames import frame
 from stallpoint.models.base.statistics import Ensemble, bootstrap, columns, generator
 from stallpoint.records.tables import TABLES

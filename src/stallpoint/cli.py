@@ -116,13 +116,12 @@ def _explained(files: Sequence[str], given: argparse.Namespace, options: Options
         with atomic(given.html) as scratch:
             scratch.write_text(to_html(found), encoding="utf-8")
     if given.proposal:
-        from stallpoint.explain.proposed import curves
         from stallpoint.findings.proposal import Training
         from stallpoint.records.atomic import atomic
         from stallpoint.report import proposal_page
 
         training = Training(given.training, given.node_watts, given.node_price)
-        text = proposal_page.to_html((curve, training) for curve in curves(files, options))
+        text = proposal_page.to_html((curve, training) for curve in proposal_page.curves(files, options))
         with atomic(given.proposal) as scratch:
             scratch.write_text(text, encoding="utf-8")
     if given.json:

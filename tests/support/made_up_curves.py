@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stallpoint.models.base.measured import TIMES, Measured, Point
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import TIMES, Measured, Parts, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 

@@ -18,9 +18,8 @@ from checkout import ROOT
 
 from stallpoint.findings.claims.claim_files import read_claims
 from stallpoint.findings.claims.facts import facts
-from stallpoint.findings.claims.judge import judge
+from stallpoint.findings.claims.judge import UNTESTED, judge
 from stallpoint.findings.claims.quantity import Evidence
-from stallpoint.findings.claims.verdict import UNTESTED
 from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
 from stallpoint.models.iteration.scenarios import scenarios

@@ -11,7 +11,7 @@ from stallpoint.errors import InputError
 from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, script_answers, slurm_account_answers
 from stallpoint.explain.rate_answers import Options
 from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, Cause, Finding, in_json, in_terminal
-from stallpoint.inputs import probe_records, readers, study_results
+from stallpoint.inputs import readers, study_results
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.inputs.rate_tables import RateRow, Rates
@@ -69,7 +69,7 @@ def explain_files(names: Sequence[str], options: Options) -> Explanation:
             found.records.setdefault(STUDY, []).extend((path, one) for one in studies)
             inputs.append(Input(str(path), (STUDY,)))
             continue
-        if folder := probe_records.folder_of(path):
+        if folder := study_results.probe_folder(path):
             if folder not in found.probes:
                 found.probes.append(folder)
                 inputs.append(Input(str(folder), (PROBE,)))
@@ -90,7 +90,7 @@ def _paths(names: Sequence[str]) -> list[Path]:
     paths: list[Path] = []
     for name in names:
         path = Path(name)
-        if path.is_dir() and not (study_results.is_study(path) or probe_records.folder_of(path)):
+        if path.is_dir() and not (study_results.is_study(path) or study_results.probe_folder(path)):
             from stallpoint.inputs.trace_formats import trace_files
 
             paths += trace_files([name])

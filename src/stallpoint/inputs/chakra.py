@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from stallpoint.errors import InputError
+from stallpoint.inputs.documents import HEAD, opened
 from stallpoint.inputs.events import (
     BYTE,
     CALL,
@@ -35,7 +36,6 @@ from stallpoint.inputs.events import (
     Trace,
     rank_of,
 )
-from stallpoint.inputs.trace_files import HEAD, opened
 from stallpoint.records.protobuf import Span, fields, integers, records, varint
 
 _COLLECTIVES = {

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from stallpoint.errors import InputError
+from stallpoint.inputs.documents import opened
 from stallpoint.inputs.events import BYTE, CALL, KERNEL, UNKNOWN, Columns, Message, Trace
-from stallpoint.inputs.trace_files import opened
 
 T = TypeVar("T")
 

@@ -1,4 +1,7 @@
-"""Files that people hand over, as lines of text: any usual encoding, without what launchers put before each line."""
+"""Files that people hand over: their bytes, unpacked, and their lines of text.
+
+Any usual encoding is read; what launchers put before each line is left out.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import IO, cast
 
 from stallpoint.errors import InputError, reason
-from stallpoint.inputs.trace_files import opened
 
 MAX_BYTES = 256 * 1024 * 1024
 """Larger texts are no tables, logs or scripts of one run."""
@@ -99,3 +102,23 @@ def _decoded(path: Path, content: bytes) -> str:
             f"{path}: not a text; give the program's log, or its numbers as CSV (UTF-8, UTF-16 or Latin-1)"
         )
     return text.replace("\0", "")
+
+
+HEAD = 4096
+"""Bytes that formats are recognised by."""
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Return the bytes of a file, unpacked."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path) if packed else path.open("rb"))
+
+
+def head(path: Path) -> bytes:
+    """Return the first bytes of a file, unpacked; `InputError` where it cannot be read."""
+    try:
+        with opened(path) as file:
+            return file.read1(HEAD) if isinstance(file, gzip.GzipFile) else file.read(HEAD)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None

@@ -18,8 +18,8 @@ from typing import IO, Any
 import msgspec
 
 from stallpoint.errors import InputError
+from stallpoint.inputs.documents import opened
 from stallpoint.inputs.events import CALL, COPY, FILL, KERNEL, MARK, OPERATOR, UNKNOWN, Columns, Message, Trace, rank_of
-from stallpoint.inputs.trace_files import opened
 
 PIECE = 512 * 1024
 """Bytes of JSON that are decoded at once."""

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from stallpoint.errors import InputError
+from stallpoint.inputs.documents import opened
 from stallpoint.inputs.events import BYTE, MARK, NOTHING, OPERATOR, Columns, Message, Trace
-from stallpoint.inputs.trace_files import opened
 
 _SIGN = re.compile(rb'^\s*\{"traceEvents":\[\{"name":"process_name","ph":"M".{0,60}?"name":"rank \d+', re.DOTALL)
 

@@ -24,8 +24,7 @@ from stallpoint.inputs import (
     slurm_accounts,
     training_logs,
 )
-from stallpoint.inputs.documents import Document
-from stallpoint.inputs.trace_files import head
+from stallpoint.inputs.documents import Document, head
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Conclusions of studies, from a results folder, an archive (RO-Crate, a zip or unpacked), or their JSON file."""
+"""Conclusions of studies, from a results folder, an archive (RO-Crate, a zip or unpacked), or their JSON file; and
+folders with records of a probe."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from stallpoint.errors import InputError, reason
-from stallpoint.inputs.trace_files import head
+from stallpoint.inputs.documents import head
+from stallpoint.records.tables import PROBES
 
 FILE = "conclusions.json"
 MAX_BYTES = 64 * 2**20
@@ -111,3 +113,15 @@ def _are_findings(rows: Any) -> bool:
         and all(isinstance(one, str) for one in row["ask"])
         for row in rows
     )
+
+
+_ABOVE = 3
+"""Folders between a file of a probe and the folder of all ranks: a start, a rank."""
+
+
+def probe_folder(path: Path) -> Path | None:
+    """Return the folder with the records of all ranks that is `path` or contains it; None for others."""
+    for folder in [path, *path.absolute().parents[:_ABOVE]]:
+        if folder.is_dir() and any(folder.glob(f"rank~*/*/{PROBES.name}.parquet")):
+            return folder
+    return None

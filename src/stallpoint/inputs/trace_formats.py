@@ -8,8 +8,8 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 from stallpoint.inputs import chakra, kineto, nccl_inspector, nccl_profiler, nsight, own_timeline
+from stallpoint.inputs.documents import head
 from stallpoint.inputs.events import Trace
-from stallpoint.inputs.trace_files import head
 
 
 @dataclass(frozen=True)

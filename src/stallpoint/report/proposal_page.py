@@ -1,13 +1,20 @@
-"""One page for a proposal for compute time: of each curve a paragraph, the figure and the table."""
+"""One page for a proposal for compute time: of each curve, also of tables of rates, a paragraph, figure and table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from pathlib import Path
+from statistics import NormalDist
 
 import pandas as pd
 
-from stallpoint.findings.proposal import HEAD, ScalingRates, Training, paragraph, rows
+from stallpoint.errors import InputError
+from stallpoint.explain import rate_answers
+from stallpoint.explain.rate_answers import STRONG, WEAK, Options, Series
+from stallpoint.findings.finding import Finding
+from stallpoint.findings.proposal import HEAD, Estimate, Rate, ScalingRates, Training, paragraph, rows
+from stallpoint.inputs import readers
 from stallpoint.report.answer_page import rates_chart
 from stallpoint.report.charts.render import Spec
 from stallpoint.report.charts.web_page import grid, page
@@ -31,3 +38,52 @@ def _parts(proposed: Iterable[tuple[ScalingRates, Training]]) -> Iterator[str | 
             "bands are predicted; the grey line is ideal.</p>"
         )
         yield grid(HEAD, rows(curve, training))
+
+
+def curves(names: Sequence[str], options: Options) -> Iterator[ScalingRates]:
+    """Yield the curve of each series with a rate; `InputError` names a file that is no clear table of rates."""
+    for name in names:
+        rates = readers.read(Path(name), options.pattern).get("rates")
+        if rates is None:
+            raise InputError(f"{name}: a proposal needs a table of rates")
+        answers = rate_answers.answers(rates, options)
+        for series, answer in zip(rate_answers.series_of(rates, options), answers, strict=True):
+            if len(series.readings) > 1:
+                raise InputError(f"{name}: {series.name} can be read in two ways; {answer.ask[0]}")
+            if series.readings:
+                yield _curve(series, answer, options)
+
+
+def _curve(series: Series, answer: Finding, options: Options) -> ScalingRates:
+    """Return the curve, with the count that laws predict."""
+    curve = series.first
+    per_node = 1.0 if series.counted == "nodes" else curve.per_node or float("nan")
+    known = {count: (_measured(curve, count), "measured") for count in curve.counts}
+    predicted = {
+        int(point["workers"] or 0): (
+            Estimate(*(point[end] or 0.0 for end in ("predicted", "low", "high"))),
+            "predicted",
+        )
+        for point in answer.points
+        if point.get("predicted")
+    }
+    base = known[curve.counts[0]][0]
+    batches = {row.batch_per_worker for row in series.rows}
+    scaling = options.scaling or (WEAK if len(batches) == 1 and None not in batches else "")
+    if not scaling and None not in batches:
+        totals = {row.workers * (row.batch_per_worker or 0) for row in series.rows}
+        scaling = STRONG if len(totals) == 1 else ""
+    rates = [
+        Rate(count, max(count / per_node, 1.0), rate, Estimate(1.0) if rate is base else rate.over(base), basis)
+        for count, (rate, basis) in (predicted | known).items()
+    ]
+    return ScalingRates(series.name, scaling, curve.unit, sorted(rates, key=lambda at: at.workers))
+
+
+def _measured(curve: rate_answers.Curve, count: int) -> Estimate:
+    """Return a rate with the interval of a single run, where any count was repeated."""
+    rate = curve.rates[count]
+    if len(curve.runs) == len(curve.rates):
+        return Estimate(rate)
+    half_width = NormalDist().inv_cdf(0.95) * curve.spread / 2  # the spread is two standard deviations
+    return Estimate(rate, (1 - half_width) * rate, (1 + half_width) * rate)

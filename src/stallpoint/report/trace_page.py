@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
-from stallpoint.explain import trace_timeline
-from stallpoint.explain.iterations import CAUSES, middle
+from stallpoint.explain.intervals import Intervals, both, union
+from stallpoint.explain.iterations import CAUSES, LOADING, blocking, middle
 from stallpoint.explain.rank import Rank
 from stallpoint.explain.trace_answers import WORDS, across, basis, cause, link, sentences
-from stallpoint.inputs.events import Trace
+from stallpoint.inputs.events import CALL, COPY, FILL, MARK, OPERATOR, Trace
 from stallpoint.report.charts import axes, marks, rank_chart, shapes, theme
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import grid, page
@@ -25,10 +27,15 @@ _LEAST_RANGE = (0.9, 1.1)
 """Smallest range of the axis of gains, so that no change looks like none."""
 _SEEN = 1 / 1000
 """Part of an iteration below which a bar of a cause cannot be seen."""
+COMPUTE, COMMUNICATION, COPIES, WAIT, DATA = "compute", "communication", "copy", "wait", "data wait"
+HOST = "host"
+"""Kind of a device's host's operators and calls, which only start work."""
+FINEST = 1 / 1000
+"""Minimum gap between two spans of one kind, as a fraction of an iteration."""
 _KINDS = {
-    trace_timeline.COMPUTE: theme.VERMILION, trace_timeline.COMMUNICATION: theme.BLUE,
-    trace_timeline.COPIES: theme.LIME, trace_timeline.HOST: theme.LILAC,
-    trace_timeline.WAIT: theme.GREY, trace_timeline.DATA: theme.GREEN,
+    COMPUTE: theme.VERMILION, COMMUNICATION: theme.BLUE,
+    COPIES: theme.LIME, HOST: theme.LILAC,
+    WAIT: theme.GREY, DATA: theme.GREEN,
 }  # fmt: skip
 
 
@@ -111,7 +118,7 @@ def _titled(chart: alt.TopLevelMixin, title: str) -> Spec:
 def _timeline(rank: Rank) -> Spec:
     position = middle(rank.iterations.seconds)
     rows = pd.DataFrame(
-        [(one.lane, one.kind, 1e3 * one.begin, 1e3 * one.end) for one in trace_timeline.spans(rank, position)],
+        [(one.lane, one.kind, 1e3 * one.begin, 1e3 * one.end) for one in spans(rank, position)],
         columns=["lane", "kind", "begin", "end"],
     )
     found = [kind for kind in _KINDS if kind in set(rows["kind"])]
@@ -181,3 +188,57 @@ def _collectives(rows: Sequence[dict[str, Any]]) -> str:
         "-" if row["bytes"] is None else number(row["bytes"] / 1e6), str(row["group_size"] or "-"),
         number(row["per_iteration"], 2), number(1e3 * row["seconds"]), number(1e3 * row["shortest_seconds"]),
     ] for row in rows])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Span:
+    """Activity of one kind in a lane; begin and end in s since the iteration began."""
+
+    lane: str
+    kind: str
+    begin: float
+    end: float
+
+
+def spans(rank: Rank, iteration: int) -> list[Span]:
+    """Return the spans within an iteration."""
+    begin, end = float(rank.iterations.begin[iteration]), float(rank.iterations.end[iteration])
+    gap = FINEST * (end - begin)
+    return [
+        Span(lane, kind, float(first - begin), float(last - begin))
+        for lane, kind, when in _lanes(rank, np.array([[begin, end]]))
+        for first, last in _without_gaps(when, gap)
+    ]
+
+
+def _lanes(rank: Rank, window: Intervals) -> Iterator[tuple[str, str, Intervals]]:
+    events = rank.trace.events
+    waits = blocking(events)
+    loads = (events.kind == MARK) & events.called(LOADING)
+    works = np.isin(events.kind, (CALL, OPERATOR)) & ~waits
+    for lane, kind, chosen in (
+        ("host", HOST if rank.on_device else COMPUTE, works),
+        ("host", WAIT, waits),
+        ("host", DATA, loads),
+    ):
+        yield lane, kind, both(union(events.start[chosen], events.end[chosen]), window)
+    started, own = rank.started, rank.started.events
+    copies = np.isin(own.kind, (COPY, FILL))
+    for lane in np.unique(started.lane):
+        only = started.lane == lane
+        name = f"{'stream' if rank.on_device else 'Gloo'} {lane + 1}"
+        for kind, chosen in (
+            (COMPUTE, started.computes), (COMMUNICATION, started.communicates), (COPIES, copies),
+        ):  # fmt: skip
+            mine = only & chosen
+            yield name, kind, both(union(own.start[mine], own.end[mine]), window)
+
+
+def _without_gaps(when: Intervals, gap: float) -> Intervals:
+    """Return intervals with gaps below `gap` closed, each at least `gap` long."""
+    if not len(when):
+        return when
+    joined = union(when[:, 0], when[:, 1] + gap)
+    joined[:, 1] -= gap
+    joined[:, 1] = np.maximum(joined[:, 1], joined[:, 0] + gap)
+    return joined

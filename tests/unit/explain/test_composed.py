@@ -12,9 +12,8 @@ from small_study import SCHEMA
 from stallpoint.explain.importing import import_cell
 from stallpoint.findings.claims.claim_files import claim_files, read_claims
 from stallpoint.findings.claims.facts import facts
-from stallpoint.findings.claims.judge import judge
+from stallpoint.findings.claims.judge import UNTESTED, judge
 from stallpoint.findings.claims.quantity import Evidence
-from stallpoint.findings.claims.verdict import UNTESTED
 from stallpoint.findings.conclusions.answer_findings import beyond_in_words, sentence
 from stallpoint.findings.conclusions.conclude import conclude
 from stallpoint.findings.conclusions.conclusion_words import verdict_in_words

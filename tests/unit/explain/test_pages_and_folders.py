@@ -9,9 +9,8 @@ from planted_traces import Planted
 from stallpoint.errors import InputError
 from stallpoint.explain.rank import Rank, read_ranks
 from stallpoint.explain.trace_answers import explain, in_words
-from stallpoint.explain.trace_timeline import COMPUTE, HOST, spans
 from stallpoint.inputs.trace_formats import trace_files
-from stallpoint.report.trace_page import to_html
+from stallpoint.report.trace_page import COMPUTE, HOST, spans, to_html
 
 PLAIN = Planted(workers=3, loading=0.0, message_bytes=(40_000_000, 50_000_000, 60_000_000, 70_000_000))
 

@@ -18,9 +18,8 @@ from stallpoint.explain.clocks import min_seconds
 from stallpoint.explain.other_worker_counts import CHANGES, Change, learn, link_of
 from stallpoint.explain.rank import Rank, read_ranks
 from stallpoint.explain.trace_answers import explain
-from stallpoint.explain.trace_timeline import spans
 from stallpoint.inputs.all_reduce_logs import AllReduce, read_log
-from stallpoint.report.trace_page import to_html
+from stallpoint.report.trace_page import spans, to_html
 
 
 def rank_of(planted: Planted, folder: Path, name: str = "trace.json") -> Rank:

@@ -7,10 +7,9 @@ from claim_tables import another, conditions, is_exact, one_side, planted, targe
 from test_claims_language import documented
 
 from stallpoint.findings.claims.claim_files import claim_files, read_claims
-from stallpoint.findings.claims.judge import judge
+from stallpoint.findings.claims.judge import FAILS, HOLDS, UNCLEAR, UNTESTED, judge
 from stallpoint.findings.claims.language import Claim, where_in_words
 from stallpoint.findings.claims.quantity import Evidence
-from stallpoint.findings.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED
 from stallpoint.study.paths import PAPERS
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))

@@ -6,8 +6,7 @@ import pytest
 from published_claims import published
 
 from stallpoint.findings.claims.claim_files import claim_files, read_claims
-from stallpoint.findings.claims.judge import Judged, judge
-from stallpoint.findings.claims.verdict import HOLDS, UNCLEAR, UNTESTED
+from stallpoint.findings.claims.judge import HOLDS, UNCLEAR, UNTESTED, Judged, judge
 from stallpoint.study.paths import PAPERS
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))

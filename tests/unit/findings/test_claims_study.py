@@ -18,10 +18,9 @@ from test_claims_language import documented
 from stallpoint.findings.claims import claim_words
 from stallpoint.findings.claims.claim_files import OWN, claim_files, read_claims
 from stallpoint.findings.claims.facts import Facts
-from stallpoint.findings.claims.judge import Judged, judge
+from stallpoint.findings.claims.judge import UNTESTED, Judged, judge
 from stallpoint.findings.claims.language import Claim
 from stallpoint.findings.claims.quantity import Evidence
-from stallpoint.findings.claims.verdict import UNTESTED
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.records.tables import CONVERGENCE_RUNS, EXTRAPOLATED_TABLES, INSTRUMENTATION

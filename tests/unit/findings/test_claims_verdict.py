@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stallpoint.findings.claims.judge import FAILS, HOLDS, UNCLEAR, UNTESTED, among, overall, verdict
 from stallpoint.findings.claims.language import Condition
-from stallpoint.findings.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, among, overall, verdict
 
 NUMBERS = st.floats(min_value=-1e6, max_value=1e6)
 ENDS = st.one_of(NUMBERS, st.sampled_from([-math.inf, math.inf]))

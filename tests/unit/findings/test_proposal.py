@@ -9,11 +9,10 @@ import pytest
 from synthetic import NETWORK, Truth, study
 
 from stallpoint.cli import main
-from stallpoint.explain.proposed import curves
 from stallpoint.explain.rate_answers import Options
 from stallpoint.findings.proposal import HEAD, Estimate, ScalingRates, Training, of_study, paragraph, requested, rows
 from stallpoint.models.fitting import fit
-from stallpoint.report.proposal_page import to_html
+from stallpoint.report.proposal_page import curves, to_html
 
 TABLE = "nodes,gpus,img/s\n" + "".join(
     f"{n},{4 * n},{rate * factor}\n"

@@ -16,7 +16,7 @@ from planted_traces import Planted
 from stallpoint.errors import InputError
 from stallpoint.explain.rank import read_ranks
 from stallpoint.explain.trace_answers import explain, in_words
-from stallpoint.inputs.trace_files import head
+from stallpoint.inputs.documents import head
 from stallpoint.inputs.trace_formats import FORMATS, read, trace_files
 
 ROUND = replace(Planted(), message_bytes=(40_000_000, 20_000_000, 400_000, 60_000_000))

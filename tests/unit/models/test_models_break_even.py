@@ -12,8 +12,7 @@ from visiting_cells import train
 
 from stallpoint.models.answers import feeding
 from stallpoint.models.answers.feeding import NEVER, PAYS, UNDECIDED
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import Measured, Parts, Point
 from stallpoint.models.base.statistics import REPLICATES
 
 SAMPLES, BATCH = 1000, 50

@@ -11,10 +11,9 @@ from synthetic import NETWORK, Truth, study
 
 from stallpoint.findings.conclusions.conclude import entries
 from stallpoint.findings.conclusions.cost_findings import CHOICE, cost_in_words
-from stallpoint.models.answers.costs import BUDGET, DEADLINE, DECIDED, UNDECIDED, choices
+from stallpoint.models.answers.costs import BUDGET, DEADLINE, DECIDED, UNDECIDED, MeasuredPower, choices
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.fitting import fit
-from stallpoint.models.terms.power import MeasuredPower
 
 
 def test_costs_of_an_epoch_follow_from_the_iteration_time() -> None:

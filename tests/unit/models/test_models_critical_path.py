@@ -9,8 +9,7 @@ from made_up_curves import point
 from synthetic import Layer, Truth, study
 
 from stallpoint.models.answers.causes import CAUSE_OF, by_cause, causes, path, undivided
-from stallpoint.models.base.measured import Measured
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import Measured, Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve

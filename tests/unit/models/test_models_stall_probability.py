@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models.answers.stalling import deciding_visits
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import Measured, Parts, Point
 from stallpoint.models.base.stall import Stall
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.iteration.curve import ScalingCurve

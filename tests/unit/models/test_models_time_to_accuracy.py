@@ -9,8 +9,7 @@ from test_models_steps import LABELS, PRESETS_KNOWN, by_workers, runs
 
 from stallpoint.models.answers import time_to_accuracy
 from stallpoint.models.answers.stalling import gains
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import Measured, Parts, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.convergence.steps import Steps, steps_of
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve

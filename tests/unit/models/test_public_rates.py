@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from stallpoint.findings.claims.claim_files import read_claims
-from stallpoint.findings.claims.judge import judge
+from stallpoint.findings.claims.judge import HOLDS, judge
 from stallpoint.findings.claims.quantity import Evidence
-from stallpoint.findings.claims.verdict import HOLDS
 from stallpoint.inputs.rates import read_rates
 from stallpoint.models.scaling.extrapolation import extrapolated
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stallpoint.findings.claims.claim_files import OWN
-from stallpoint.findings.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
+from stallpoint.findings.claims.judge import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
 from stallpoint.findings.listing import markdown_table
 from stallpoint.text import interval, number, plain
 

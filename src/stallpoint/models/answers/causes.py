@@ -25,8 +25,7 @@ from dataclasses import replace
 import numpy as np
 
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.base.measured import Measured, Point, measured
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import Measured, Parts, Point, measured
 from stallpoint.models.base.statistics import Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
 from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
 from stallpoint.records.tables import CAUSES as CAUSES_TABLE

@@ -8,19 +8,29 @@ those within the budget. It is *decided* where one number wins in `INTERVAL` of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.time_to_accuracy import matched
 from stallpoint.models.base.measured import SERIES, Measured, Point
-from stallpoint.models.base.statistics import Ensemble, Reals, columns_of, is_duration, likely
+from stallpoint.models.base.statistics import (
+    Ensemble,
+    Reals,
+    bootstrap,
+    columns_of,
+    generator,
+    is_duration,
+    likely,
+    scatter,
+    visits_of,
+)
 from stallpoint.models.iteration.curve import Basis, Predicted
-from stallpoint.models.terms.power import MeasuredPower
 from stallpoint.records.tables import CHOICES, COSTS, ENERGY
 
 POWER, PRICE = "power", "price"
@@ -186,6 +196,61 @@ def _choices(fitted: FittedStudy) -> list[dict[str, object]]:
     asked = fitted.asked
     deadline = None if asked.deadline_hours is None else 3600 * asked.deadline_hours
     return list(choices(fitted.once(costs), deadline, asked.budget, asked.training_epochs))
+
+
+_VISIT = ["cell", "hardware", "nodes", "repeat", "visit"]
+_WORDS = {"package": "processors", "dram": "memory", "GPU": "GPUs"}
+
+
+@dataclass(frozen=True)
+class Power:
+    """Power of a node."""
+
+    watts: Ensemble
+    counted: str
+    """What it is the power of, in words."""
+
+
+class MeasuredPower:
+    """Power of nodes while they train: by the table ``energy``, what visits counted over their time.
+
+    One visit gives the joules of the processors and memory of its nodes, once for each kernel, and those of the GPUs of
+    all ranks, over seconds and nodes. A cell in which a counter was unreadable has no power.
+    """
+
+    def __init__(self, energy: pd.DataFrame, seed: int) -> None:
+        nodes = energy.drop_duplicates([*_VISIT, "kernel"]).groupby(_VISIT)["node_energy"].agg(_sum)
+        visits = energy.groupby(_VISIT).agg(
+            gpus=("gpu_energy", _sum), seconds=("seconds", "mean"), counted=("counted", "first")
+        )
+        visits = visits.assign(joules=nodes + visits["gpus"]).reset_index()
+        self._visits = visits.assign(watts=visits["joules"] / visits["seconds"] / visits["nodes"]).dropna(
+            subset="watts"
+        )
+        self._seed = seed
+
+    def of(self, cells: Collection[str]) -> Power | None:
+        """Return the power in these cells of one point; None unless it was measured in all of them."""
+        rows = self._visits[self._visits["cell"].isin(list(cells))]
+        return self._power(rows, visits_of(rows)) if {*rows["cell"]} == {*cells} else None
+
+    def usual(self, hardware: str, cells: Collection[str]) -> Power | None:
+        """Return the power in any cell like these on a hardware entry; None if it was measured in none of them."""
+        rows = self._visits[(self._visits["hardware"] == hardware) & self._visits["cell"].isin(list(cells))]
+        return self._power(rows, rows["cell"]) if len(rows) else None
+
+    def _power(self, rows: pd.DataFrame, apart: pd.Series) -> Power:
+        """Return the mean; values that differ in `apart` are independent."""
+        usual = scatter(self._visits[self._visits["hardware"] == rows["hardware"].iloc[0]], ["cell"], "watts")
+        random = generator(self._seed, "power", *sorted(rows["cell"].unique()))
+        counted = rows["counted"].iloc[0]
+        words = ", ".join(word for name, word in _WORDS.items() if name in counted)
+        return Power(bootstrap(rows["watts"], apart, random, np.mean, usual), words)
+
+
+def _sum(values: pd.Series) -> float:
+    """Return the sum; not a number where one value is unknown."""
+    return float(values.sum(skipna=False))
 
 
 QUESTIONS = (

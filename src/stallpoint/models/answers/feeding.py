@@ -22,8 +22,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.base.measured import Measured, trained
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import Measured, Parts, trained
 from stallpoint.models.base.stall import Stall
 from stallpoint.models.base.statistics import (
     REPLICATES,

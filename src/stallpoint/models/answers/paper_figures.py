@@ -19,8 +19,7 @@ import numpy as np
 
 from stallpoint.errors import InputError
 from stallpoint.models.answers.stalling import communication_ratio, crossing, predicted_stall, throughput
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import Measured, Parts, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
 from stallpoint.models.base.lagging import waited_for
-from stallpoint.models.base.parts import PATH, STRAGGLING, Parts
-from stallpoint.models.base.statistics import bootstrap, generator, groups, scatter_of_parts, visits_of
+from stallpoint.models.base.statistics import (
+    Ensemble,
+    bootstrap,
+    generator,
+    groups,
+    scatter_of_parts,
+    unknown_ensemble,
+    visits_of,
+)
 from stallpoint.records import tables as records
 from stallpoint.strategies.presets import Preset, preset_from
 from stallpoint.study.kinds import cell_from_json
@@ -37,6 +44,53 @@ _MOVES_WITH = {
     "fully_connected": ("forward", "backward"),
 }
 """Times outside the path, and the parts whose visit-to-visit deviations they share."""
+
+STRAGGLING = "straggling"
+PATH = (
+    "data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update", STRAGGLING,
+)  # fmt: skip
+"""Parts of the critical path, in the order of an iteration."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Seconds of one iteration: means over workers that do not lag, as ensembles [1 + REPLICATES]; NaN if unknown.
+
+    The parts in `PATH` add up to `iteration_time`; the others are contained in them, or hidden.
+    """
+
+    iteration_time: Ensemble
+    data_wait: Ensemble = field(default_factory=unknown_ensemble)
+    """Exposed wait for a mini-batch."""
+    host_to_device: Ensemble = field(default_factory=unknown_ensemble)
+    forward: Ensemble = field(default_factory=unknown_ensemble)
+    backward: Ensemble = field(default_factory=unknown_ensemble)
+    communication: Ensemble = field(default_factory=unknown_ensemble)
+    """All messages, hidden or exposed."""
+    exposed_communication: Ensemble = field(default_factory=unknown_ensemble)
+    """Communication after the backward pass."""
+    update: Ensemble = field(default_factory=unknown_ensemble)
+    straggling: Ensemble = field(default_factory=unknown_ensemble)
+    """Time of the slowest worker beyond the mean of those that do not lag."""
+    matrix: Ensemble = field(default_factory=unknown_ensemble)
+    """Forward and backward of the layers in `MATRIX_LAYERS`."""
+    fully_connected: Ensemble = field(default_factory=unknown_ensemble)
+    """Of the fully-connected ones among them."""
+
+    @classmethod
+    def measured(cls, **known: Ensemble) -> Parts:
+        """Return the `known` parts of a measured iteration; straggling is the iteration time beyond those in `PATH`."""
+        beyond = known["iteration_time"] - sum(known[name] for name in PATH if name in known)
+        return cls(**known, straggling=beyond)
+
+    @property
+    def compute(self) -> Ensemble:
+        """Forward pass, backward pass and update."""
+        return self.forward + self.backward + self.update
+
+
+UNKNOWN_PARTS = Parts(iteration_time=unknown_ensemble())
+"""Parts of a point without data."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from dataclasses import fields
 import numpy as np
 
 from stallpoint.models import taskgraph
-from stallpoint.models.base.measured import Measured
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import Measured, Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.curve import Predicted

@@ -13,8 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.parts import UNKNOWN_PARTS
+from stallpoint.models.base.measured import UNKNOWN_PARTS, Measured, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve import Predicted, ScalingCurve

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.models import taskgraph
-from stallpoint.models.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Measured, Point
-from stallpoint.models.base.parts import Parts
+from stallpoint.models.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Measured, Parts, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.cluster import Cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stallpoint.findings.claims.claim_words import CAPTION, combinations, counted, decides, verdict_in_words
-from stallpoint.findings.claims.verdict import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
+from stallpoint.findings.claims.judge import FAILS, HOLDS, UNCLEAR, UNTESTED, VERDICTS
 from stallpoint.report.exhibits.make import ABSENT, INDEX, Entry, notes
 from stallpoint.report.html import Section, paragraph, table
 
