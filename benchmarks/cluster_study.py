@@ -61,7 +61,7 @@ def benchmark(
         validation = _validation_of(config, cluster, scratch)
     except (NotHere, subprocess.CalledProcessError) as error:
         return [], [f"{study}: not run, or not to the end: {error}"]
-    head, rows = accuracy.HEAD, accuracy.rows(validation)
+    head, rows = accuracy.HEAD, list(accuracy.rows(validation))
     widths = [max(len(row[column]) for row in [list(head), *rows]) for column in range(len(head))]
     table = [
         "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in [head, *rows]

@@ -206,7 +206,6 @@ def _finding(one: Measured, expected: LinkRate | None, inside: float, logged: bo
                 "link_between_nodes",
                 f"between nodes an all-reduce is {number(inside / got)} times as slow as "
                 f"inside one ({rate(inside)} -> {rate(got)}): the link between nodes",
-                None,
             ),
         )
     if one.broken:

@@ -73,7 +73,6 @@ def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
         f"{where}: one task has all {gpus} GPUs of line {asked[1]}, and nothing starts a process for each: one GPU "
         f"works (or DataParallel in one process); write  #SBATCH --ntasks-per-node={gpus}  or start with  torchrun "
         f"--nproc-per-node={gpus}",
-        None,
     )
 
 
@@ -146,7 +145,6 @@ def one_thread(script: BatchScript) -> Iterator[Cause]:
             "one_thread",
             f"line {line}: OMP_NUM_THREADS=1 leaves {cores} idle in decoding and in computing on the CPU; write  "
             "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
-            None,
         )
 
 

@@ -15,7 +15,7 @@ def test_each_network_and_preset_then_networks_then_all() -> None:
             "covered": [True, False, True, True],
         }
     )
-    found = rows(validation)
+    found = list(rows(validation))
     assert [row[:2] for row in found] == [
         ["a", "naive"],
         ["a", "wfbp"],
@@ -30,7 +30,7 @@ def test_each_network_and_preset_then_networks_then_all() -> None:
 
 
 def test_nothing_validated_has_no_rows() -> None:
-    assert rows(pd.DataFrame(columns=["network", "sync", "nodes", "error", "covered"])) == []
+    assert list(rows(pd.DataFrame(columns=["network", "sync", "nodes", "error", "covered"]))) == []
 
 
 def test_what_differs_between_jobs_that_measured_the_same_is_said() -> None:

@@ -112,4 +112,4 @@ def test_equal_workers_find_each_other_s_updates_and_a_slow_one_is_seen() -> Non
 
 def test_a_training_without_servers_has_no_staleness() -> None:
     assert staleness.shares(applied([])) == []
-    assert staleness.workers(applied([]), seed=0) == []
+    assert list(staleness.workers(applied([]), seed=0)) == []

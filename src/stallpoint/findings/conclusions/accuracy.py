@@ -17,12 +17,6 @@ PUBLISHED = "Shi et al. (2018): 9.4 %, 4.7 % and 4.6 % on average (AlexNet, Goog
 EVERY = "all"
 
 
-def rows(validation: pd.DataFrame) -> list[list[str]]:
-    """Return a row for each network and preset, with its ratio at each node count, then for each network and for
-    all."""
-    return list(_rows(validation))
-
-
 def repeatability(validation: pd.DataFrame) -> str:
     """Return the scatter of equal jobs, the scale for errors; empty without repeats.
 
@@ -40,7 +34,9 @@ def repeatability(validation: pd.DataFrame) -> str:
     )
 
 
-def _rows(validation: pd.DataFrame) -> Iterator[list[str]]:
+def rows(validation: pd.DataFrame) -> Iterator[list[str]]:
+    """Yield a row for each network and preset, with its ratio at each node count, then for each network and for
+    all."""
     for (network, sync), part in validation.groupby(["network", "sync"]):
         yield [str(network), str(sync), *_numbers(part)]
     for network, part in validation.groupby("network"):
@@ -66,7 +62,7 @@ def _numbers(part: pd.DataFrame) -> list[str]:
 
 def accuracy(validation: pd.DataFrame | None) -> Listing:
     """Return the errors of the predictions from fewer workers, and published ones."""
-    found = [] if validation is None else rows(validation)
+    found = [] if validation is None else list(rows(validation))
     text = "No training on more workers than the fewest two counts was measured."
     if validation is not None and found:
         known = ", ".join(sorted(set(validation["calibration"])))

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import poisson
 
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.stalling import Gains, doublings
@@ -123,7 +124,7 @@ class Failures:
         mean = float(nodes * self._broken[0])
         if not np.isfinite(mean):
             return 0
-        return int(np.searchsorted(poisson(mean, int(mean + 10 * mean**0.5 + 10)).cumsum(), SPARES_SUFFICE))
+        return int(poisson.ppf(SPARES_SUFFICE, mean))
 
     def spare_share(self, nodes: int) -> Ensemble:
         """Return the share, of all nodes with the spares, where these take the place of nodes that failed."""
@@ -143,12 +144,6 @@ class Failures:
         between = DAY / (self.per_node_day[:, None] * _NODES)
         pays = 2 * self._share(between / 2, self.restart) / self._share(between, self.restart) >= 1 + threshold
         return np.where(pays.all(axis=1), np.inf, _NODES[pays.argmin(axis=1)])
-
-
-def poisson(mean: float, largest: int) -> Reals:
-    """Return the probabilities of 0 to `largest` events."""
-    counts = np.arange(1, largest + 1)
-    return np.exp(np.concatenate([[0.0], np.cumsum(np.log(mean / counts))]) - mean) if mean else np.ones(1)
 
 
 def rows(curve: ScalingCurve, failures: Failures) -> Iterator[dict[str, object]]:

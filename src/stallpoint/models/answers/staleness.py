@@ -33,12 +33,8 @@ def shares(staleness: pd.DataFrame) -> list[dict[str, object]]:
     ]
 
 
-def workers(staleness: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+def workers(staleness: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
     """Rows of the worker_staleness table: each worker of each training, so that slow workers stand out."""
-    return list(_workers(staleness, seed))
-
-
-def _workers(staleness: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
     visits = staleness.groupby(["cell", "visit"]).ngroup()
     for key, rows in groups(staleness.assign(of=visits), [*TRAINING, "worker"]):
         *training, worker = key

@@ -53,12 +53,8 @@ def noise_scale(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
     return np.asarray(np.divide(noise_mean, signal_mean, out=np.full(1 + REPLICATES, np.inf), where=signal_mean > 0))
 
 
-def table(gradient_noise: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+def table(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
     """Rows of the noise_scale table: every training and B, in `PARTS` parts of its steps."""
-    return list(_parts(gradient_noise, seed))
-
-
-def _parts(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
     several = gradient_noise[gradient_noise["batch"] > gradient_noise["worker_batch"]]
     for key, rows in groups(several, [*TRAINED, "batch"]):
         part = np.ceil(PARTS * rows["step"] / max(rows["step"].max(), 1)).clip(1, PARTS).astype(int)

@@ -112,9 +112,9 @@ def too_wide(lower: Reals, upper: Reals) -> npt.NDArray[np.bool_]:
         return np.asarray(upper > WIDEST * lower)
 
 
-def would_tell(counts: Sequence[int], unit: str = "workers") -> str:
+def would_tell(counts: Sequence[int]) -> str:
     """Return the sentence that measurements at `counts` reach no further, and which further one would help most."""
-    return f"{unidentifiable(counts, unit)}: too wide an interval; a rate at {2 * counts[-1]} {unit} would tell"
+    return f"{unidentifiable(counts)}: too wide an interval; a rate at {2 * counts[-1]} workers would tell"
 
 
 def too_few(counts: Sequence[int], unit: str = "workers") -> str:

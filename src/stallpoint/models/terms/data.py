@@ -235,12 +235,8 @@ def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[str, ...], seed: in
     return BatchCurve(counts, seconds, choose_kernel([(counts, seconds)], SLOWING))
 
 
-def data_share(points: Iterable[Measured]) -> list[dict[str, object]]:
-    """Return the rows of the data_share table: wait for data over iteration time, for every measured point."""
-    return list(_shares(points))
-
-
-def _shares(points: Iterable[Measured]) -> Iterator[dict[str, object]]:
+def data_share(points: Iterable[Measured]) -> Iterator[dict[str, object]]:
+    """Yield the rows of the data_share table: wait for data over iteration time, for every measured point."""
     for measured in points:
         wait = measured.parts.data_wait
         share = wait / measured.parts.iteration_time
