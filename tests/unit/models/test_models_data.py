@@ -10,8 +10,7 @@ from stallpoint.models.base.measured import Measured, measured, over_ranks
 from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import data
 from stallpoint.models.terms.batch_law import BatchCurve, choose_kernel
-from stallpoint.models.terms.data import TrainingData, data_share
-from stallpoint.models.terms.link import Traffic
+from stallpoint.models.terms.data import Traffic, TrainingData, data_share
 
 TRUTH = Truth()
 

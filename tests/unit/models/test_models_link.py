@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.terms.link import Traffic, shared_seconds
+from stallpoint.models.terms.data import Traffic, shared_seconds
 
 CAPACITY = 100e6
 BYTES = st.floats(1e4, 1e9)

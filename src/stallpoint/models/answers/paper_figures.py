@@ -27,7 +27,7 @@ from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scenarios import Link, Scenario, predict
 from stallpoint.models.terms.communication import Communication, Scheme, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
-from stallpoint.models.terms.link import Traffic
+from stallpoint.models.terms.data import Traffic
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.presets import PRESETS
 from stallpoint.study.workers import Placement

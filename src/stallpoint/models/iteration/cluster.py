@@ -11,8 +11,8 @@ from stallpoint.models.base.statistics import Ensemble
 from stallpoint.models.terms import effects
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
 from stallpoint.models.terms.compute import Times
+from stallpoint.models.terms.data import Traffic
 from stallpoint.models.terms.effects import Effects
-from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_REDUCE

@@ -29,9 +29,9 @@ from stallpoint.models.base.statistics import (
     visits_of,
 )
 from stallpoint.models.terms import law_choice, piecewise_line
+from stallpoint.models.terms.data import Traffic
 from stallpoint.models.terms.law_choice import Timed
 from stallpoint.models.terms.law_departures import Departures
-from stallpoint.models.terms.link import Traffic
 from stallpoint.models.terms.piecewise_line import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
 from stallpoint.strategies.options import ALL_REDUCE
