@@ -50,6 +50,13 @@ def interval_of(name: str, scale: float = 1.0, unit: str = "", unknown: str = "n
     return lambda row: interval(row[name], scale, unit) if row[name] else unknown
 
 
+def listed_below(title: str, lines: Iterable[str]) -> Iterator[str]:
+    """Yield the blocks of a page: the title and a list; nothing without lines."""
+    if found := list(lines):
+        yield f"## {title}"
+        yield "\n".join(f"- {line}" for line in found)
+
+
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]

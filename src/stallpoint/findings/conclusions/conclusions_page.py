@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -29,7 +29,7 @@ from stallpoint.findings.conclusions.external_findings import external_lines
 from stallpoint.findings.conclusions.target_findings import lead
 from stallpoint.findings.conclusions.trust_findings import WARNING, instrumentation_warnings, trust_lines, warnings
 from stallpoint.findings.finding import Finding, in_markdown
-from stallpoint.findings.listing import markdown_table
+from stallpoint.findings.listing import listed_below, markdown_table
 from stallpoint.records.origins import in_words
 from stallpoint.text import interval, number
 
@@ -42,24 +42,18 @@ def page(conclusions: Conclusions) -> str:
     blocks = [
         "# Conclusions",
         *_answers(conclusions, found),
-        *_listed("Time to accuracy", chain.from_iterable(map(target_findings.lines, conclusions["targets"]))),
-        *_listed("Beyond what was measured", _lines(found, BEYOND)),
-        *_listed("Cost, deadlines and failures", chain(_lines(found, COST), _lines(found, FAILURES))),
-        *_listed("What would help most", _lines(found, HELP)),
-        *_listed("Training data", _data(conclusions)),
-        *_listed("External tables", external_lines(conclusions["extrapolations"])),
-        *_listed("How sure this is", _trust(conclusions)),
-        *_listed("What to measure next", _next(conclusions["curves"])),
-        *_listed("Claims", claims.summary_lines(conclusions["claims"])),
+        *listed_below("Time to accuracy", chain.from_iterable(map(target_findings.lines, conclusions["targets"]))),
+        *listed_below("Beyond what was measured", _lines(found, BEYOND)),
+        *listed_below("Cost, deadlines and failures", chain(_lines(found, COST), _lines(found, FAILURES))),
+        *listed_below("What would help most", _lines(found, HELP)),
+        *listed_below("Training data", _data(conclusions)),
+        *listed_below("External tables", external_lines(conclusions["extrapolations"])),
+        *listed_below("How sure this is", _trust(conclusions)),
+        *listed_below("What to measure next", _next(conclusions["curves"])),
+        *listed_below("Claims", claims.summary_lines(conclusions["claims"])),
         "Every number: `details.md`; charts: `report.html`.",
     ]
     return "\n\n".join(blocks) + "\n"
-
-
-def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
-    if found := list(lines):
-        yield f"## {title}"
-        yield "\n".join(f"- {line}" for line in found)
 
 
 def _lines(answers: Sequence[Mapping[str, Finding]], kind: str) -> Iterator[str]:

@@ -18,10 +18,11 @@ from stallpoint.findings.conclusions.conclusion_words import (
     percent,
     series,
 )
-from stallpoint.findings.conclusions.storage_tables import answered, external
+from stallpoint.findings.conclusions.external_findings import external_lines
+from stallpoint.findings.conclusions.storage_tables import answered
 from stallpoint.findings.conclusions.target_findings import STALLING, stalling
 from stallpoint.findings.conclusions.trust_findings import instrumentation_warnings, trust_lines
-from stallpoint.findings.listing import Columns, Listing, in_columns, interval_of, markdown_table
+from stallpoint.findings.listing import Columns, Listing, in_columns, interval_of, listed_below, markdown_table
 from stallpoint.models.answers.fits import YES
 from stallpoint.text import interval, listed, number, plain
 
@@ -38,7 +39,7 @@ def details(conclusions: Conclusions) -> str:
         f"them gains less than {threshold} in throughput. Workers are worth paying for while a sample costs at most "
         f"{number(1 / conclusions['efficiency'])} times the worker-seconds it costs on the fewest. *Predicted* means: "
         "by the DAG model, not measured; its intervals hold the uncertainty of its inputs, not that of the model.",
-        *_trust_blocks(conclusions),
+        *listed_below("How sure this is", trust_lines(conclusions)),
         *_scaling_blocks(conclusions["curves"]),
         *interventions(conclusions["interventions"]).markdown,
         *claims.blocks(conclusions["claims"]),
@@ -46,7 +47,8 @@ def details(conclusions: Conclusions) -> str:
         *_memory(conclusions["memory"]).markdown,
         *_fits_blocks(conclusions["fits"]),
         *_error_blocks(conclusions["dag_errors"]),
-        *(block for one in (*answered(conclusions), external(conclusions["extrapolations"])) for block in one.markdown),
+        *(block for one in answered(conclusions) for block in one.markdown),
+        *listed_below("External tables", external_lines(conclusions["extrapolations"], limit=None)),
         *_target_blocks(conclusions),
         *_staleness(conclusions["worker_staleness"]).markdown,
         *_instrumentation_blocks(conclusions["instrumentation"]),
@@ -54,12 +56,6 @@ def details(conclusions: Conclusions) -> str:
         *_failed_blocks(conclusions["failed"]),
     ]
     return "\n\n".join(blocks) + "\n"
-
-
-def _trust_blocks(conclusions: Conclusions) -> Iterator[str]:
-    if lines := list(trust_lines(conclusions)):
-        yield "## How sure this is"
-        yield "\n".join(f"- {line}" for line in lines)
 
 
 def _scaling_blocks(curves: list[dict[str, Any]]) -> Iterator[str]:

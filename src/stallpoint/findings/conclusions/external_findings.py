@@ -30,11 +30,11 @@ def external_findings(rows: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def external_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the same in words, at most `MAX_LINES` of them."""
+def external_lines(rows: Iterable[Mapping[str, Any]], limit: int | None = MAX_LINES) -> Iterator[str]:
+    """Yield the same in words, at most `limit` of them."""
     found = list(external_findings(rows))
-    yield from (f"{one.subject}: {one.words}" for one in found[:MAX_LINES])
-    if (more := len(found) - MAX_LINES) > 0:
+    yield from (f"{one.subject}: {one.words}" for one in found[:limit])
+    if limit and (more := len(found) - limit) > 0:
         yield f"{more} more series of external tables: details.md"
 
 

@@ -86,23 +86,6 @@ def operations(rows: list[dict[str, Any]]) -> Listing:
     })  # fmt: skip
 
 
-def external(rows: list[dict[str, Any]]) -> Listing:
-    """Return the rates that scaling laws predict for external tables, at the most workers of each series."""
-    last = {(row["table"], row["series"]): row for row in sorted(rows, key=lambda row: int(row["workers"]))}
-    known = {(row["table"], row["series"]): row["workers"] for row in rows if row["measured"] is not None}
-    text = "Rates of other sources, carried to more workers by scaling laws (90 % interval of a new measurement)."
-    return Listing.of("External tables", text, list(last.values()), {
-        "table": "table", "series": "series",
-        "measured up to n": lambda row: str(known.get((row["table"], row["series"]), "–")),
-        "at n": "workers", "predicted /s": _extrapolated, "by": "law",
-    })  # fmt: skip
-
-
-def _extrapolated(row: Mapping[str, Any]) -> str:
-    ends = {"value": row["predicted"], "low": row["lower"], "high": row["upper"]}
-    return "not known" if row["predicted"] is None else interval(ends)
-
-
 def _placement(row: Mapping[str, Any]) -> str:
     """Return ``8 workers (2 nodes) of cpu``."""
     per_node = row["workers_per_node"]
