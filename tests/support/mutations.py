@@ -23,7 +23,6 @@ COMPILED = ("kernels.py",)
 class Mutant:
     """An expression of a function, and what it becomes."""
 
-    room: str
     module: str
     """Its file, below src."""
     function: str
@@ -34,7 +33,12 @@ class Mutant:
     """Which of the function's expressions of this text it is."""
     becomes: str
     before: str = ""
-    """The test that found it when it was drawn: the file's stem, and the name."""
+    """The test that found it: the file's stem, and the name."""
+
+    @property
+    def room(self) -> str:
+        folders = Path(self.module).parts[:-1]
+        return "/".join(folders[1:]) or ("loose modules" if folders[0] == "stallpoint" else folders[0])
 
 
 _BOUNDARY = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
@@ -169,19 +173,15 @@ def modules_of(folder: Path) -> dict[str, list[Function]]:
     return {str(file.relative_to(folder)): list(_functions(ast.parse(file.read_text()))) for file in files}
 
 
-def _room(module: str) -> str:
-    folders = Path(module).parts[:-1]
-    return "/".join(folders[1:]) or ("loose modules" if folders[0] == "stallpoint" else folders[0])
-
-
 def drawn(source: Path, number: int, seed: int) -> list[Mutant]:
     """So many mutants in random order: at least two of each room, the rest by size; kinds as evenly as they go."""
     drawing = random.Random(seed)
-    by_room: dict[str, dict[str, list[tuple[str, Function, ast.expr, str]]]] = defaultdict(lambda: defaultdict(list))
+    by_room: dict[str, dict[str, list[tuple[Mutant, Function, ast.expr]]]] = defaultdict(lambda: defaultdict(list))
     for module, functions in modules_of(source).items():
         for function in functions:
             for kind, spot, becomes in _candidates(function):
-                by_room[_room(module)][kind].append((module, function, spot, becomes))
+                mutant = Mutant(module, function.name, kind, ast.unparse(spot), 0, becomes)
+                by_room[mutant.room][kind].append((mutant, function, spot))
     sizes = Counter({room: sum(map(len, kinds.values())) for room, kinds in by_room.items()})
     rest = number - 2 * len(sizes)
     share = {room: 2 + int(rest * size / sizes.total()) for room, size in sizes.items()}
@@ -195,13 +195,12 @@ def drawn(source: Path, number: int, seed: int) -> list[Mutant]:
         for kind in itertools.islice(order, 50 * number):
             if len(chosen) == share[room]:
                 break
-            module, function, spot, becomes = drawing.choice(kinds[kind])
-            if (module, function.name) not in places:
-                places.add((module, function.name))
-                alike = [node for node, _ in function.expressions() if _same(node, ast.unparse(spot))]
+            mutant, function, spot = drawing.choice(kinds[kind])
+            if (mutant.module, mutant.function) not in places:
+                places.add((mutant.module, mutant.function))
+                alike = [node for node, _ in function.expressions() if _same(node, mutant.was)]
                 if spot in alike:
-                    text = ast.unparse(spot)
-                    chosen.append(Mutant(room, module, function.name, kind, text, alike.index(spot), becomes))
+                    chosen.append(replace(mutant, ordinal=alike.index(spot)))
         found += chosen
     drawing.shuffle(found)
     return found
@@ -209,6 +208,16 @@ def drawn(source: Path, number: int, seed: int) -> list[Mutant]:
 
 def _same(node: ast.AST, text: str) -> bool:
     return _guardable(node) and ast.unparse(node) == text
+
+
+def planted(mutant: Mutant, place: tuple[str, ast.AST], source: Path) -> str:
+    """The text of the module that has the mutant in its place."""
+    module, node = place
+    assert isinstance(node, ast.expr)
+    lines = (source / module).read_bytes().splitlines(keepends=True)
+    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+    head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
+    return b"".join([*lines[:first], head, f"({mutant.becomes})".encode(), tail, *lines[last + 1 :]]).decode()
 
 
 def place_of(mutant: Mutant, source: Path) -> tuple[str, ast.AST] | None:
@@ -238,7 +247,7 @@ def redrawn(mutants: list[Mutant], source: Path, number: int, seed: int) -> list
     The drawn ones are the first of a draw of so many by this seed whose functions have no mutant yet.
     """
     places = {mutant: place[0] for mutant in mutants if (place := place_of(mutant, source))}
-    kept = {one: replace(one, room=_room(module), module=module) for one, module in places.items()}
+    kept = {one: replace(one, module=module) for one, module in places.items()}
     taken = {(one.module, one.function) for one in kept.values()}
     others = (one for one in drawn(source, number, seed) if (one.module, one.function) not in taken)
     found = [kept.get(one) or next(others) for one in mutants]

@@ -35,13 +35,13 @@ class Defect:
     becomes: str
     trial: tuple[str, ...]
     """The module that finds it, and its options."""
+    test: str
+    """A test of the day that finds it: the file's stem, and the name."""
 
-    def plant(self, folder: Path) -> None:
-        """Change the copy of the program in `folder`."""
-        file = folder / self.file
-        text = file.read_text()
+    def planted(self, text: str) -> str:
+        """The file's text with the defect."""
         assert text.count(self.was) == 1, f"{self.name}: not once in {self.file}"
-        file.write_text(text.replace(self.was, self.becomes))
+        return text.replace(self.was, self.becomes)
 
 
 def defects() -> list[Defect]:
@@ -71,7 +71,7 @@ def planted(chosen: Iterable[Defect]) -> Iterator[tuple[Defect, bool]]:
                 place = ROOT / name
                 copy = shutil.copytree if place.is_dir() else shutil.copy
                 copy(place, Path(scratch, name))
-            defect.plant(Path(scratch))
+            Path(scratch, defect.file).write_text(defect.planted((ROOT / defect.file).read_text()))
             yield defect, _found(defect, Path(scratch))
 
 

@@ -1,13 +1,12 @@
 """Mutants of a little program: where they are drawn, found again, and what a switch does."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from mutants import planted
-from mutations import Mutant, drawn, place_of
+from mutants import KEPT, candidates, keep, kept
+from mutations import Mutant, drawn, place_of, planted
 
 PROGRAM = '''
 """A program."""
@@ -33,7 +32,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def of_program(was: str, becomes: str, module: str = "stallpoint/program.py") -> Mutant:
-    return Mutant("loose modules", module, "largest", "", was, 0, becomes)
+    return Mutant(module, "largest", "", was, 0, becomes)
 
 
 def test_each_kind_is_drawn_and_messages_and_what_runs_at_import_stay(source: Path) -> None:
@@ -61,20 +60,27 @@ def test_a_mutant_is_found_again_where_its_function_moved_and_only_there(source:
     assert place_of(of_program("rank == 5", "rank == 6"), source) is None
 
 
-def test_switches_choose_one_of_all_mutants_and_leave_the_rest(source: Path) -> None:
-    mutants = [
-        of_program("max(values[0], values[-1])", "min(values[0], values[-1])"),
-        of_program("rank == 0", "rank == 1"),
-    ]
-    text, stand = planted(
-        PROGRAM.encode(), [(number, place_of(one, source)[1], one.becomes) for number, one in enumerate(mutants)]
-    )
-    assert stand == {0, 1}
-    (source / "stallpoint/program.py").write_bytes(text)
-    (source / "mutant_switch.py").write_text("import sys\ndef on(number): return number == int(sys.argv[1])")
-    call = "from stallpoint.program import largest; print(largest([3, 1, 2], 0, {'high': 30, 'low': 10}))"
-    said = [
-        subprocess.run([sys.executable, "-c", call, number], cwd=source, capture_output=True, text=True).stdout
-        for number in ("-1", "0", "1")
-    ]
-    assert [int(one) for one in said] == [23, 21, 23]
+def test_a_mutant_is_planted_alone(source: Path) -> None:
+    largest = of_program("max(values[0], values[-1])", "min(values[0], values[-1])")
+    text = planted(largest, place_of(largest, source), source)
+    namespace: dict[str, Any] = {}
+    exec(text, namespace)
+    assert namespace["largest"]([3, 1, 2], 1, {"high": 30, "low": 10}) == 22
+    assert text.count("(min(values[0], values[-1]))") == 1
+    assert len(text.splitlines()) == len(PROGRAM.splitlines())
+
+
+def test_tests_to_try_are_those_that_are_known_then_those_that_import_the_file() -> None:
+    known, direct, rest = candidates("src/stallpoint/records/atomic.py", "test_atomic::test_a")
+    assert known == ["tests/unit/records/test_atomic.py::test_a"]
+    assert "tests/unit/records/test_atomic.py" in direct
+    assert rest
+    assert not set(rest) & set(direct)
+    assert next(candidates("src/stallpoint/records/atomic.py", "")) == []
+
+
+def test_the_list_is_written_as_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, text = kept(), KEPT.read_text()
+    monkeypatch.setattr("mutants.KEPT", tmp_path / "mutants.csv")
+    keep(found)
+    assert (tmp_path / "mutants.csv").read_text() == text
