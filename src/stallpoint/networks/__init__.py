@@ -80,7 +80,6 @@ class RegisteredNetwork:
         return network
 
     def sketch(self) -> nn.Module:
-        """Return the outline."""
         return self.outline()
 
     def build(self, seed: int) -> nn.Module:

@@ -124,7 +124,6 @@ def printed_pixels(network: nn.Module, takes: Inputs) -> dict[str, int]:
 
 
 def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: Any) -> Iterator[_Sized]:
-    """Return the products of one call."""
     if isinstance(module, nn.Linear):
         yield (output.numel() // module.out_features, module.in_features, module.out_features, 1), ""
     elif isinstance(module, _CONVOLUTIONS):

@@ -50,7 +50,6 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The names of its columns."""
         return [column.name for column in self.columns]
 
     @property

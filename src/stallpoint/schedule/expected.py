@@ -47,7 +47,6 @@ class Interval:
         return Interval(self.low + other.low, self.typical + other.typical, self.high + other.high)
 
     def times(self, factor: float) -> Interval:
-        """Return the interval times a factor."""
         return Interval(factor * self.low, factor * self.typical, factor * self.high)
 
     def capped(self, limit: float) -> Interval:

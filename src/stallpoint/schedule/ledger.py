@@ -104,7 +104,6 @@ class Measurement:
         return checkpoint_of(self.visit_folder(1))
 
     def visit_folder(self, visit: int) -> Path:
-        """Return the folder of the visit of this number."""
         return self.folder / f"visit~{visit}"
 
     @property

@@ -56,7 +56,6 @@ class Visited:
 
     @property
     def visits(self) -> int:
-        """Number of all visits."""
         return len(self.durations)
 
     @property

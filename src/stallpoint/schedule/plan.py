@@ -163,7 +163,6 @@ class Plan:
 
     @property
     def orders(self) -> Iterator[Order]:
-        """The orders of all jobs."""
         return (order for job in self.jobs for order in job.orders)
 
     @property
@@ -204,7 +203,6 @@ class Plan:
 
     @cached_property
     def node_hours(self) -> Interval:
-        """Node-hours of all jobs."""
         return total(job.node_hours for job in self.jobs)
 
     @property

@@ -43,7 +43,6 @@ class SideBySide:
 
     @property
     def trial(self) -> bool:
-        """Whether the trial is going on."""
         return self.allowed is None
 
     def group(self, visited: Sequence[Visited], index: int) -> list[int]:

@@ -76,7 +76,6 @@ class Durations:
 
     @classmethod
     def read_all(cls, folder: Path) -> Durations:
-        """Return the durations in all files of a folder."""
         found = cls()
         for file in sorted(folder.glob("*.json")):
             one = cls.read(file)

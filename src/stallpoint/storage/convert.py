@@ -52,7 +52,6 @@ class Conversion:
 
     @property
     def scratch(self) -> Path:
-        """Scratch folder."""
         return self.target.path.with_name(f".{self.target.path.name}.converting")
 
     def journal(self, part: range) -> Path:
@@ -234,7 +233,6 @@ def _write(conversion: Conversion, samples: SampleSet, part: range) -> Checksums
 
 
 def _written(conversion: Conversion, part: range) -> Checksums:
-    """Return the checksums in the journal of a part."""
     return [(checksum, label) for checksum, label in json.loads(conversion.journal(part).read_text())]
 
 

@@ -57,7 +57,6 @@ class LmdbImages(EncodedImages):
             _ENVIRONMENTS.close(path)
 
     def read(self, index: int) -> bytes:
-        """As `SampleSet.read`."""
         import lmdb
 
         key, begin = self._files[self._file[index]].encode("latin-1"), int(self._offset[index])
@@ -78,7 +77,6 @@ class LmdbImages(EncodedImages):
         return f"{self.path / FILE}, key {self._files[self._file[index]]}"
 
     def files(self) -> list[Path]:
-        """Return the only file."""
         return [self.path / FILE]
 
     @property
@@ -89,7 +87,6 @@ class LmdbImages(EncodedImages):
             return self._opened
 
     def close(self) -> None:
-        """Close the LMDB."""
         if self._opened:
             _ENVIRONMENTS.close(self.path)
             self._opened = None

@@ -85,7 +85,6 @@ class ParquetImages(EncodedImages):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """One file."""
         images = [{"bytes": data, "path": None} for data, _ in part]
         table = pa.Table.from_pydict({"image": images, "label": [label for _, label in part]}, _SCHEMA)
         with atomic(path / f"part{first // PART:05d}.parquet") as file:

@@ -30,7 +30,6 @@ class RedisImages(EncodedImages):
 
     @property
     def server(self) -> tuple[str, str]:
-        """As `SampleSet.server`."""
         return "redis", _address(self._database[0])
 
     @cached_property
@@ -57,7 +56,6 @@ class RedisImages(EncodedImages):
                     yield Entry(name, 0, size, int(label))
 
     def read(self, index: int) -> bytes:
-        """As `SampleSet.read`."""
         client, key = self._database
         with _answering(self.path, client, close=False):
             found: bytes | None = client.hget(f"{key}:images", self._field(index).encode("latin-1"))
@@ -73,11 +71,9 @@ class RedisImages(EncodedImages):
         return f"{self.path / FILE}, field {self._field(index)}"
 
     def files(self) -> list[Path]:
-        """Return the only file."""
         return [self.path / FILE]
 
     def close(self) -> None:
-        """Close all connections."""
         self._database[0].close()
 
     def _field(self, index: int) -> str:

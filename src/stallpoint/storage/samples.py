@@ -119,7 +119,6 @@ class SampleSet(ABC):
 
     @property
     def samples(self) -> int:
-        """Number of samples."""
         return len(self._size)
 
     @property

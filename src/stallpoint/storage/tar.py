@@ -38,7 +38,6 @@ class TarShards(EncodedImages):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write one shard."""
         with (
             atomic(path / f"shard{first // PART:05d}.tar") as shard,
             tarfile.open(shard, "w", format=tarfile.USTAR_FORMAT) as tar,

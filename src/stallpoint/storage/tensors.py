@@ -33,14 +33,12 @@ class SyntheticTensors(SampleSet):
         return (Entry("", 0, 0, 0) for _ in range(SAMPLES))
 
     def read(self, index: int) -> bytes:
-        """Nothing."""
         return b""
 
     def extent(self, index: int) -> None:
         """Return None: nothing is read."""
 
     def files(self) -> list[Path]:
-        """None."""
         return []
 
     def check(self, index: int, data: bytes) -> None:

@@ -104,5 +104,4 @@ class TokenSequences(SampleSet):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write sequences."""
         write_rows(path / FILE, first, [data for data, _ in part])

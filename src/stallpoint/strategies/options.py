@@ -152,5 +152,4 @@ class Options:
         return self.uncompressed and self.hook == "none"
 
     def servers_among(self, ranks: int) -> int:
-        """Return the number of servers among the `ranks`."""
         return 1 if self.reduction != SHARDED else min(self.servers or ranks, ranks)

@@ -122,7 +122,6 @@ class Preset(Options):
 
     @property
     def strategy(self) -> Strategy:
-        """Its strategy."""
         return _BY_NAME.get(("algorithm", self.algorithm), _BY_NAME["sharding", self.sharding])(self)
 
     @property

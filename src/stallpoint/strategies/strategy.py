@@ -168,7 +168,6 @@ class Strategy:
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """Its collective operations."""
         return (ALL_REDUCE,)
 
     def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:
@@ -201,7 +200,6 @@ class Strategy:
 
     @property
     def updates_on_server(self) -> bool:
-        """Whether servers update the weights."""
         return self.synchronous and self.options.reduction == "parameter-server"
 
     @property

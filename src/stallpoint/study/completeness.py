@@ -166,7 +166,6 @@ class Record:
         return self.cell.recorded_ranks
 
     def file(self, table: Table) -> Path:
-        """Return the file of a table."""
         return self.folder / f"{table.name}.parquet"
 
     def _refuse(self, file: Path, why: str) -> None:
@@ -193,7 +192,6 @@ def _ends(found: Sequence[Any]) -> tuple[Any, Any, int] | None:
 
 
 def _ends_in_rows(content: pq.ParquetFile, name: str) -> tuple[Any, Any, int]:
-    """Return the same from the rows."""
     column = content.read(columns=[name])[name]
     least, most = pc.min_max(column).as_py().values()
     return least, most, column.null_count

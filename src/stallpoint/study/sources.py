@@ -76,7 +76,6 @@ def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def _names(statement: ast.Import | ast.ImportFrom, package: list[str]) -> list[str]:
-    """Yield the full names of an import in `package`."""
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
     above = package[: len(package) + 1 - statement.level] if statement.level else []

@@ -97,24 +97,16 @@ class Trained(Protocol):
     """A cell whose workers train."""
 
     @property
-    def device(self) -> str:
-        """As of all cells."""
-        ...
+    def device(self) -> str: ...
 
     @property
-    def precision(self) -> str:
-        """As of all cells."""
-        ...
+    def precision(self) -> str: ...
 
     @property
-    def threads_per_worker(self) -> int:
-        """As of all cells."""
-        ...
+    def threads_per_worker(self) -> int: ...
 
     @property
-    def ranks(self) -> int:
-        """As of all cells."""
-        ...
+    def ranks(self) -> int: ...
 
     @property
     def worker_batch(self) -> int:

@@ -56,7 +56,6 @@ class Comparison:
     """In which people read the times of points: ``images/s`` where these were made from rates."""
 
     def of(self, family: str) -> pd.DataFrame:
-        """Return the rows of one family."""
         return self.rows[self.rows["subject"] == family]
 
     @property

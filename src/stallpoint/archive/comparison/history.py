@@ -47,7 +47,6 @@ class Trend:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return its 90 % interval."""
         wide = float(student.ppf((1 + INTERVAL) / 2, self.freedom)) * self.error
         return self.value - wide, self.value + wide
 

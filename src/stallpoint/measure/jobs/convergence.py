@@ -286,7 +286,6 @@ def _resumed(
 def _record(
     run: Run, cell: ConvergenceCell, keep: Recorder, schedule: Schedule, reason: str, minimum: dict[str, float | None]
 ) -> None:
-    """Record the rows of the run."""
     for evaluated in run.evaluations:
         keep.add(CONVERGENCE, **evaluated)
     recipe = schedule.recipe

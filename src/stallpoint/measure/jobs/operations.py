@@ -83,7 +83,6 @@ class Operations:
         return Operation(name, message_bytes, lambda: between(received, outgoing), received, self._ranks)
 
     def _filled(self, use: str, value: float, *shape: int) -> torch.Tensor:
-        """Return a buffer of this shape filled with a value."""
         if use not in self._buffers:
             self._buffers[use] = torch.empty(self._max_values, device=self._device)
         return self._buffers[use][: torch.Size(shape).numel()].fill_(value).view(shape)

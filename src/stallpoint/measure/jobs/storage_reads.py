@@ -309,7 +309,6 @@ def _files(stored: SampleSet, indices: Sequence[int]) -> set[Path]:
 
 
 def _takes(stored: SampleSet) -> Inputs:
-    """Return the input that samples are decoded for."""
     if isinstance(stored, TokenSequences):
         return Tokens(stored.length, 1 << 32)
     return _DECODED

@@ -105,7 +105,6 @@ class Source:
         return bool(self._disks) and self._disks != {self._device}
 
     def read(self) -> Counters:
-        """Read all counters."""
         found = re.search(r"^read_bytes: (\d+)", _text(self._root / "proc/self/io"), re.MULTILINE)
         return Counters(
             process=int(found[1]) if found else None,

@@ -178,7 +178,6 @@ class Sensors:
         return self.reading(self.sample())
 
     def close(self) -> None:
-        """Close all files."""
         for file in self._files:
             file.close()
 

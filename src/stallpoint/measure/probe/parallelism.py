@@ -113,7 +113,6 @@ class Buckets(Parallelism):
         self._buckets = buckets
 
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
-        """As `Parallelism.transfers`."""
         return self._buckets.transfers(seconds)
 
     def last_ready(self, noted: Mark) -> Mark:
@@ -121,11 +120,9 @@ class Buckets(Parallelism):
         return noted if self._buckets.called is None else max(noted or 0, self._buckets.called)
 
     def clear(self) -> None:
-        """As `Parallelism.clear`."""
         self._buckets.clear()
 
     def close(self) -> None:
-        """As `Parallelism.close`."""
         self._buckets.timed = False
         self._buckets.clear()
 
@@ -159,16 +156,13 @@ class Shards(Parallelism):
         self._timing, self._waits = timing, waits
 
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
-        """As `Parallelism.transfers`."""
         self._timing.settle()
         return self._timing.transfers(seconds)
 
     def gathered(self, seconds: Seconds) -> Mapping[int, Sequence[Gathered]]:
-        """As `Parallelism.gathered`."""
         return self._timing.gathered(seconds)
 
     def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
-        """As `Parallelism.under_way`."""
         return self._timing.under_way(seconds)
 
     def last_ready(self, noted: Mark) -> Mark:
@@ -177,10 +171,8 @@ class Shards(Parallelism):
         return None if self._waits else self._timing.last_message
 
     def clear(self) -> None:
-        """As `Parallelism.clear`."""
         self._timing.clear()
 
     def close(self) -> None:
-        """As `Parallelism.close`."""
         self._timing.timed = False
         self._timing.clear()

@@ -38,7 +38,6 @@ class Phases:
         self._interrupted = BETWEEN
 
     def begin(self, phase: str, mark: Mark) -> None:
-        """Note the begin of `phase`."""
         self._begun.append((phase, mark))
 
     def waiting(self, begins: bool, mark: Mark) -> None:

@@ -120,6 +120,5 @@ class Flat:
 
     @torch.no_grad()
     def write(self, weights: torch.Tensor) -> None:
-        """Set the weights."""
         for parameter, part in zip(self.parameters, torch.split(weights, self._sizes), strict=True):
             parameter.copy_(part.view_as(parameter))

@@ -42,7 +42,6 @@ class MpiCommunicator:
 
     @property
     def rank(self) -> int:
-        """This rank."""
         return int(self._comm.rank)
 
     def all_reduce(self, values: torch.Tensor) -> int:

@@ -43,7 +43,6 @@ class BucketTiming:
         self._messages: list[tuple[list[torch.Tensor], Mark, Mark]] = []
 
     def hook(self, _state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """Send a bucket."""
         messages, number = self._messages, len(self._messages)
         if self.timed:
             parameters, start = bucket.parameters(), self._mark()

@@ -34,7 +34,6 @@ class Stepwise(ABC):
         self._step = step
 
     def step_size(self, step: int) -> float:
-        """Return the size of a step, counted from 0."""
         return self._size_of(step)
 
     @torch.no_grad()

@@ -99,7 +99,6 @@ class InputPipeline:
     ) -> None:
         self._stored = storage.open()
         self.excluded = self._stored.excluded
-        """As `SampleSet.excluded`."""
         self._decoder = decoder(self._stored, takes)
         self._order = order or SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
         # Buffers for each mini-batch ahead and for that in use: fresh memory would cost page faults.

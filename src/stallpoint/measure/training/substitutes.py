@@ -47,7 +47,6 @@ class NothingToRead:
     """Input pipeline of a rank that reads nothing itself, as a context manager."""
 
     excluded = 0
-    """As `InputPipeline.excluded`."""
 
     def next_batch(self) -> MiniBatch:
         """Return no sample."""

@@ -31,26 +31,21 @@ class CollectivesCell(Cell):
 
     @property
     def timed_operations(self) -> list[str]:
-        """The operations that are timed."""
         return self.operations or [ALL_REDUCE]
 
     @property
     def scheme(self) -> str:
-        """As `Cell.scheme`."""
         return self.reduction
 
     @property
     def like(self) -> tuple[str, ...]:
-        """As `Cell.like`."""
         return (self.backend, self.reduction)
 
     def seconds(self, known: work.Known) -> float:
-        """As `Cell.seconds`."""
         rows = sum(work.ROW * known.crowd + 4 * work.all_reduce(size, self.ranks) for size in self.message_bytes)
         return work.VISIT + (1 + self.samples) * rows * len(self.timed_operations)
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
-        """As `Cell.rows`."""
         if table is not COLLECTIVES:
             return Cell.rows(self, table, visits)
         each = (self.samples + 1) * len(self.message_bytes) * len(self.timed_operations)

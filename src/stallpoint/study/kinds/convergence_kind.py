@@ -27,15 +27,12 @@ class ConvergenceCell(Cell):
     """The global mini-batch B."""
     storage: str
     sync: str
-    """As in `TrainCell`."""
     recipe: str
     """Name of the recipe."""
     trial: int
     """Number of the recipe's search point, from 1."""
     prefetch: int
-    """As in `TrainCell`."""
     readers: int
-    """As in `TrainCell`."""
     storage_path: str
     storage_format: str
     validation_storage: str
@@ -45,11 +42,9 @@ class ConvergenceCell(Cell):
     validation_share: float
     """Part of the storage's samples that is set apart for validation; 0 with a storage of its own."""
     preset: dict[str, Any]
-    """As in `TrainCell`."""
     settings: dict[str, Any]
     """Fields of the `stallpoint.study.recipes.Recipe` of this trial."""
     own_network: dict[str, Any] | None
-    """As in `TrainCell`."""
     target: float | None
     """Validation accuracy that ends the run; None: the run ends with its last step."""
     max_epochs: float
@@ -67,12 +62,10 @@ class ConvergenceCell(Cell):
 
     @property
     def scheme(self) -> str:
-        """As `Cell.scheme`."""
         return preset_from(self.preset).scheme
 
     @property
     def storages(self) -> tuple[str, ...]:
-        """As `Cell.storages`."""
         return tuple(dict.fromkeys((self.storage, self.validation_storage)))
 
     @property
@@ -82,18 +75,15 @@ class ConvergenceCell(Cell):
 
     @property
     def like(self) -> tuple[str, ...]:
-        """As `Cell.like`."""
         return (self.network,)
 
     def seconds(self, known: work.Known) -> float:
-        """As `Cell.seconds`."""
         steps = max(1.0, self.max_epochs * known.samples(self.storage) / self.batch)
         steps *= 1.0 if self.target is None else work.REACHED
         limit = 60 * self.max_minutes if self.max_minutes else float("inf")
         return work.VISIT + work.EVALUATED * min(limit, steps * (work.STEP + work.iteration(self, known)))
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
-        """As `Cell.rows`."""
         return (1, "a run") if table is CONVERGENCE_RUNS else Cell.rows(self, table, visits)
 
 

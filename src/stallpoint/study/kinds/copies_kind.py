@@ -23,7 +23,6 @@ class CopiesCell(Cell):
     """Timed copies of each sort in a visit."""
 
     def seconds(self, known: work.Known) -> float:
-        """As `Cell.seconds`."""
         return work.VISIT + (1 + self.samples) * work.COPY * known.crowd
 
 

@@ -26,13 +26,11 @@ class SgemmCell(Cell):
     samples: int
     """Timed products for each shape in a visit."""
     own_network: dict[str, Any] | None
-    """As in `TrainCell`."""
     reference: list[int] | None = field(default=None, kw_only=True, metadata=LATER)
     """Depth and columns of the reference product; None: `work.REFERENCE`."""
 
     @property
     def like(self) -> tuple[str, ...]:
-        """As `Cell.like`."""
         return (self.network,)
 
     @property
@@ -41,7 +39,6 @@ class SgemmCell(Cell):
         return self.reference or work.REFERENCE
 
     def seconds(self, known: work.Known) -> float:
-        """As `Cell.seconds`."""
         assert known.size
         of_sample = known.size.multiply_adds + prod(self.size)
         each = of_sample * sum(self.batches) + work.MACHINE_PRODUCTS

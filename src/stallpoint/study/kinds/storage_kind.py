@@ -36,17 +36,13 @@ class StorageCell(Cell):
     server_memory: float | None = field(default=None, kw_only=True, metadata=LATER)
     """Memory of all servers behind the storage, bytes; None if unknown."""
     stage_to: str = field(default="", kw_only=True, metadata=LATER)
-    """As in `TrainCell`."""
     stage_keep: bool = field(default=False, kw_only=True, metadata=LATER)
-    """As in `TrainCell`."""
 
     @property
     def like(self) -> tuple[str, ...]:
-        """As `Cell.like`."""
         return (self.storage,)
 
     def seconds(self, known: work.Known) -> float:
-        """As `Cell.seconds`."""
         passes = 6 * len({1, self.readers}) + 2  # three orders, cold and warm; looking up files, decoding
         return (
             work.VISIT

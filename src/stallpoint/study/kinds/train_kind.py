@@ -61,7 +61,6 @@ class TrainCell(Cell):
 
     @property
     def scheme(self) -> str:
-        """As `Cell.scheme`."""
         return preset_from(self.preset).scheme
 
     @property
@@ -76,15 +75,12 @@ class TrainCell(Cell):
 
     @property
     def like(self) -> tuple[str, ...]:
-        """As `Cell.like`."""
         return (self.network,)
 
     def seconds(self, known: work.Known) -> float:
-        """As `Cell.seconds`."""
         return work.VISIT + (self.warmup + self.iterations) * (work.ITERATION + work.iteration(self, known))
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
-        """As `Cell.rows`."""
         if table not in (ITERATIONS, INTERVENED):
             return Cell.rows(self, table, visits)
         each = self.warmup + self.iterations
