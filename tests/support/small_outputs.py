@@ -11,8 +11,8 @@ from torch import nn
 from stallpoint.measure.jobs.train import Trainer
 from stallpoint.measure.synchronisation.outputs import SplitLayers
 from stallpoint.measure.world import World
+from stallpoint.networks.description import splittable
 from stallpoint.networks.layers import Classifier, initialise
-from stallpoint.networks.splitting import splittable
 from stallpoint.strategies.presets import PRESETS, Preset
 
 ITERATIONS, SAMPLES = 5, 12

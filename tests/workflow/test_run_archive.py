@@ -9,7 +9,7 @@ import pytest
 from checkout import Checkout
 from rocrate_community import problems
 
-from stallpoint.archive.search import find, texts
+from stallpoint.archive.making import find, texts
 from stallpoint.records.parquet import read, read_frames
 from stallpoint.records.tables import ENVIRONMENTS, MODEL_TABLES, RUNS, TABLES, TIDY_TABLES
 from stallpoint.report.charts import CHARTS

@@ -15,7 +15,7 @@ import stallpoint
 from stallpoint.errors import InputError
 from stallpoint.records.tables import SCHEMA_VERSION
 from stallpoint.strategies.presets import check_types, preset_from, presets_of
-from stallpoint.study.cell_values import LONGEST, NAME
+from stallpoint.study.cells import LONGEST, NAME
 from stallpoint.study.configuration import check
 from stallpoint.study.kinds import IMPORTED, cell_from_json
 from stallpoint.study.study import Archived

@@ -1,12 +1,18 @@
-"""Archive of a study whose results are complete."""
+"""Archive of a study whose results are complete, without names that it is to leave out."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import stallpoint
 from stallpoint.archive.anonymising import without_names
@@ -15,7 +21,6 @@ from stallpoint.archive.crate import run_of, title, write_citation, write_metada
 from stallpoint.archive.index import read_index
 from stallpoint.archive.names import expand_nodes
 from stallpoint.archive.packing import files_in, pack, write_checksums
-from stallpoint.archive.search import find
 from stallpoint.records.parquet import to_arrow, write
 from stallpoint.records.tables import ACCOUNTING
 from stallpoint.study.study import Study
@@ -126,3 +131,44 @@ def _about_the_study(folder: Path) -> list[str]:
     """Return the files that are not the workflow's own."""
     own = tuple(f"{part}/" if (folder / part).is_dir() else part for part in WORKFLOW)
     return [name for name in files_in(folder) if not name.startswith(own)]
+
+
+_PACKED = re.compile(r'<script type="application/gzip"[^>]*>([A-Za-z0-9+/=]*)</script>')
+_PROGRAM = re.compile(r"<(script|style)\b[^>]*>.*?</\1>", re.DOTALL)
+_CLASS = re.compile(r'\sclass="[^"]*"')
+_TEXTS = (".json", ".yaml", ".md", ".cff", ".csv", ".tex", ".txt")
+
+
+def texts(file: Path) -> Iterator[str]:
+    """Return the file's texts, unpacked; not the programs and styles inside a page or drawing."""
+    if file.suffix == ".parquet":
+        yield from _values(file)
+    elif file.suffix == ".html":
+        page = file.read_text(encoding="utf-8")
+        yield _PROGRAM.sub("", page)
+        for packed in _PACKED.findall(page):
+            yield gzip.decompress(base64.b64decode(packed)).decode()
+    elif file.suffix == ".svg":
+        yield _CLASS.sub("", file.read_text(encoding="utf-8"))
+    elif file.suffix in _TEXTS:
+        yield file.read_text(encoding="utf-8")
+
+
+def _values(file: Path) -> Iterator[str]:
+    """Return every distinct text in the table, and its metadata."""
+    table = pq.read_table(file)
+    yield str(table.schema.metadata)
+    for column in table.columns:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            yield from filter(None, column.unique().to_pylist())
+
+
+def find(words: Iterable[str], folder: Path, files: Iterable[str]) -> dict[str, list[str]]:
+    """Return the files below `folder` that contain any of the words, as whole words; file -> words."""
+    patterns = {word: re.compile(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])") for word in sorted(words)}
+    found: dict[str, list[str]] = {}
+    for name in files:
+        contents = list(texts(folder / name))
+        if hits := [word for word, pattern in patterns.items() if any(map(pattern.search, contents))]:
+            found[name] = hits
+    return found

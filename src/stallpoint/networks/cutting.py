@@ -7,6 +7,8 @@ share weights, whose gradients would have to be added up.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +18,6 @@ from torch import fx, nn
 from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
-from stallpoint.networks.tracing import Tracer, following
 
 _SAMPLES = 2
 """Samples of a run; some networks cannot run on one."""
@@ -124,3 +125,25 @@ class _Sizes(fx.Interpreter):
         if isinstance(found, torch.Tensor) and found.is_floating_point():
             self.of[n] = found.numel()
         return found
+
+
+@contextmanager
+def following() -> Iterator[None]:
+    """Turn errors of tracing into an `InputError`."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"torch.fx cannot trace its forward pass: {type(error).__name__}: {reason}") from error
+
+
+class Tracer(fx.Tracer):
+    """Tracer of the calls between layers, not inside them; `leaves` are the layers' ids."""
+
+    def __init__(self, leaves: set[int]) -> None:
+        super().__init__()
+        self._leaves = leaves
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Return whether the module is not traced into."""
+        return id(m) in self._leaves

@@ -1,20 +1,21 @@
-"""Layers of a network: a row for each with its type, parameters and work."""
+"""Layers of a network: a row for each with its type, parameters and work, and those whose outputs can be split."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from torch import nn
+import torch
+from torch import fx, nn
+from torch.nn import functional
 
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.networks import Network
-from stallpoint.networks.cutting import Cutting
+from stallpoint.networks.cutting import Cutting, Tracer, following
 from stallpoint.networks.layers import layers
 from stallpoint.networks.products import products
-from stallpoint.networks.splitting import splittable
 from stallpoint.strategies.division import Cuts
 
 _SAMPLES = 2
@@ -83,3 +84,54 @@ def _cuts(network: Hashable) -> Cuts:
     # raises the reason why it cannot be traced
     rows = _rows(known, outline, Cutting(outline).activation_bytes(known.takes))
     return Cuts(*(tuple(row[name] for row in rows) for name in ("multiply_adds", "activation_bytes", "outputs")))
+
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_VALUE_BY_VALUE = (
+    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Hardtanh, nn.Hardswish, nn.Tanh, nn.Sigmoid,
+    nn.Dropout, nn.Identity, torch.relu, torch.relu_, torch.tanh, torch.sigmoid, torch.dropout, functional.relu,
+    functional.gelu, functional.silu, functional.dropout, "relu", "relu_", "tanh", "sigmoid",
+)  # fmt: skip
+"""Element-wise modules, functions and methods."""
+
+
+def splittable(network: nn.Module) -> list[int]:
+    """Return the positions among the layers of `network` of those that can be split, in the order in which they run.
+
+    Raises `InputError` with the reason if there are none, or torch.fx cannot trace the network.
+    """
+    index = {id(layer.module): position for position, layer in enumerate(layers(network))}
+    with following():
+        graph = Tracer(set(index)).trace(network)
+    calls = {node: network.get_submodule(str(node.target)) for node in graph.nodes if node.op == "call_module"}
+    nodes = list(calls)
+    behind = next(
+        (position for position, node in enumerate(nodes) if isinstance(calls[node], _CONVOLUTIONS)), len(nodes)
+    )
+    candidates = [node for node in nodes[behind:] if isinstance(calls[node], nn.Linear)]
+    if not candidates:
+        raise InputError("it has no fully-connected layer behind a convolution")
+    times = Counter(id(module) for module in calls.values())
+    owners = Counter(id(weights) for module in network.modules() for weights in module.parameters(recurse=False))
+    found: list[int] = []
+    for node in _chain(candidates[-1], set(candidates), calls):
+        layer = calls[node]
+        if times[id(layer)] > 1 or any(owners[id(weights)] > 1 for weights in layer.parameters()):
+            break
+        found.append(index[id(layer)])
+    if not found:
+        raise InputError("its last fully-connected layer is used twice, or shares its weights")
+    return found[::-1]
+
+
+def _chain(last: fx.Node, candidates: set[fx.Node], calls: dict[fx.Node, nn.Module]) -> Iterator[fx.Node]:
+    """Yield the consecutive fully-connected layers up to the `last` one, from it backwards."""
+    here: fx.Node | None = last
+    while here is not None:
+        yield here
+        (here,) = here.all_input_nodes
+        while here is not None and len(here.users) == 1 and here not in candidates:
+            what = type(calls[here]) if here in calls else here.target
+            here = here.all_input_nodes[0] if what in _VALUE_BY_VALUE and len(here.all_input_nodes) == 1 else None
+        if here is not None and (here not in candidates or len(here.users) > 1):
+            here = None

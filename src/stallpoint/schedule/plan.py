@@ -21,10 +21,11 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.schedule import memory_forecast, visits_for_precision
+from stallpoint.schedule import memory_forecast
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.expected import BASES, Expectations, Expected, Interval, around
 from stallpoint.schedule.ledger import Measurement
+from stallpoint.schedule.next_visit import compared_cells, expected_visits
 from stallpoint.schedule.terminal import Wanted
 from stallpoint.schedule.visit_durations import FOLDER, Durations, Sitting, Took
 from stallpoint.strategies.options import forced
@@ -309,7 +310,7 @@ def planned(
     expectations = Expectations(known.values(), results / "networks", cores, _samples(storages, results))
     jobs = []
     for name, block in blocks.items():
-        compared = visits_for_precision.compared([one.cell for one in block]) if limits.precision else set()
+        compared = compared_cells([one.cell for one in block]) if limits.precision else set()
         orders = []
         for one in block:
             expected, done, least = expectations.of(one.cell), visits[one.cell.path], one.cell.visits
@@ -317,9 +318,7 @@ def planned(
             if begun and one.recorded:
                 done = least
             elif one.cell.path in compared:
-                typical, high = visits_for_precision.visits(
-                    expected.noise, least, limits.precision, shared=cores is not None
-                )
+                typical, high = expected_visits(expected.noise, least, limits.precision, shared=cores is not None)
                 further = max(0, typical - max(done, least)), max(0, high - max(done, least))
             orders.append(Order(one.cell, done, max(0, least - done), expected, further))
         starts = len({forced(one.cell.scheme) for one in block})

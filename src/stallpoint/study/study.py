@@ -1,12 +1,12 @@
 """From a study's configuration to its cells: validate, multiply out, exclude what cannot run, say why.
 
-`catalogue` finds what the study names; `matrix`, `supporting` and `imported` make cells with it; `plan` says what there
+`catalogue` finds what the study names; `matrix` and `imported` make cells with it; `plan` says what there
 is to run. Archives of other studies are passed in by their reader: this module does not know how they are stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,21 @@ from typing import Any
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Tokens
-from stallpoint.study.catalogue import resolve
+from stallpoint.storage import FORMATS
+from stallpoint.study.catalogue import Catalogue, resolve
 from stallpoint.study.cells import Cell
 from stallpoint.study.configuration import check
 from stallpoint.study.convergence_cells import convergence_cells
 from stallpoint.study.dry_run import plan_of, reasons
 from stallpoint.study.imported import imported_cells
+from stallpoint.study.job_kind import Asked
+from stallpoint.study.kinds import KINDS
+from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell
+from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.matrix import Excluded, training_cells
 from stallpoint.study.paths import list_folders
-from stallpoint.study.storages import made_before, shape
-from stallpoint.study.supporting import supporting_cells
+from stallpoint.study.storages import made_before, shape, staging
 
 __all__ = ["Archive", "Archived", "Excluded", "Study", "expand", "shape"]
 
@@ -182,3 +187,25 @@ def expand(
     if not cells and not taken and not config["external_tables"]:
         raise InputError("the study has no cell to run: matrix excludes every combination, and nothing is imported")
     return Study(name=config["study"], config=config, cells=cells, excluded=(*excluded, *no_runs), archives=taken)
+
+
+def supporting_cells(
+    config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
+) -> Iterator[Cell]:
+    """Yield the cells of each kind whose section the study has, but all-reduces that were `imported`."""
+    asked = Asked(
+        config=config,
+        presets=catalogue.presets,
+        own_networks=catalogue.own_networks,
+        storage=catalogue.storage,
+        folders={name for name, entry in catalogue.storage.items() if FORMATS[entry["format"]].in_folder},
+        staging={name: staging(entry) for name, entry in catalogue.storage.items()},
+        defaults=catalogue.defaults,
+        training=list(train),
+        timed=[cell for cell in train if not isinstance(cell, CommandCell)],
+        imported=[cell for cell in imported if isinstance(cell, ImportedCollectivesCell)],
+    )
+    for repeat in range(1, config["repeats"] + 1):
+        for kind in KINDS.values():
+            if kind.called_for and kind.section in config:
+                yield from kind.called_for(asked, repeat)

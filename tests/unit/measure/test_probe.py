@@ -20,8 +20,7 @@ import stallpoint
 from stallpoint.errors import InputError
 from stallpoint.measure.machine.sensors import cpu_list
 from stallpoint.measure.probe import probe_files
-from stallpoint.measure.probe.gradient_evidence import checksum
-from stallpoint.measure.probe.ranks import rank_and_size
+from stallpoint.measure.probe.ranks import checksum, rank_and_size
 from stallpoint.records.tables import PHASES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

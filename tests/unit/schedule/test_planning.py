@@ -21,12 +21,12 @@ from stallpoint.errors import InputError
 from stallpoint.models.terms.peaks import MEMORY_AXES
 from stallpoint.records.parquet import write, write_cell
 from stallpoint.records.tables import LARGEST_BATCH, RUNS
-from stallpoint.schedule import memory_forecast, typical, visit_durations
-from stallpoint.schedule import visits_for_precision as precision
+from stallpoint.schedule import memory_forecast, visit_durations
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.budget import check_budget
-from stallpoint.schedule.expected import DEFAULTS, Expectations, Expected, Interval
+from stallpoint.schedule.expected import DEFAULTS, Expectations, Expected, Interval, seconds, size_of
 from stallpoint.schedule.ledger import Measurement
+from stallpoint.schedule.next_visit import _student, visits_needed
 from stallpoint.schedule.plan import FILE, LEAST_MINUTES, Plan, planned, read
 from stallpoint.schedule.plan_text import text
 from stallpoint.schedule.requested import block_of
@@ -75,21 +75,21 @@ def test_training_takes_its_products_three_times_over_the_rate() -> None:
     computing = 2 * 3 * 1e9 * 8 / 35e9
     reading = 8 * work.SAMPLE_DECODED
     expected = work.VISIT + 5 * (work.ITERATION + computing + reading)
-    assert typical.seconds(TRAIN, size) == pytest.approx(expected)
-    assert typical.seconds(replace(TRAIN, prefetch=1), size) == pytest.approx(expected - 5 * reading)
+    assert seconds(TRAIN, size) == pytest.approx(expected)
+    assert seconds(replace(TRAIN, prefetch=1), size) == pytest.approx(expected - 5 * reading)
 
 
 def test_gradients_take_the_time_of_a_ring() -> None:
     size = work.Size(multiply_adds=0, gradient_bytes=1e9)
-    alone, four = (typical.seconds(on(nodes, worker_batch=8), size) for nodes in (1, 4))
+    alone, four = (seconds(on(nodes, worker_batch=8), size) for nodes in (1, 4))
     assert four - alone == pytest.approx(5 * 2 * 3 / 4)
 
 
 def test_ranks_that_share_cores_take_longer() -> None:
     size = work.Size(1e9, 1e6)
-    assert typical.seconds(on(4), size, cores=2) > typical.seconds(on(4), size) == typical.seconds(on(4), size, cores=4)
+    assert seconds(on(4), size, cores=2) > seconds(on(4), size) == seconds(on(4), size, cores=4)
     on_gpus = replace(on(4), device="cuda", precision="bf16")
-    assert typical.seconds(on_gpus, size, cores=2) == typical.seconds(on_gpus, size)
+    assert seconds(on_gpus, size, cores=2) == seconds(on_gpus, size)
 
 
 @pytest.mark.parametrize(("entry", "manifest"), [
@@ -131,8 +131,8 @@ def test_plans_with_another_rate_agree_within_the_stated_factor_and_once_visited
 
 
 def test_a_network_that_nobody_described_counts_like_a_known_one_of_its_inputs(tmp_path: Path) -> None:
-    images = typical.size_of("mine", {"build": "x:y", "image_size": 112}, tmp_path)
-    known = typical.size_of("resnet50", None, tmp_path)
+    images = size_of("mine", {"build": "x:y", "image_size": 112}, tmp_path)
+    known = size_of("resnet50", None, tmp_path)
     assert images.multiply_adds == known.multiply_adds / 4
     assert not images.known
     mine = replace(TRAIN, network="mine", own_network={"build": "x:y", "sequence_length": 8, "vocabulary": 9})
@@ -193,14 +193,14 @@ def test_intervals_hold_what_is_typical(seconds: list[float], cell: Cell, known:
 
 @pytest.mark.parametrize("freedom", [3, 4, 7, 15, 40])
 def test_students_quantile_is_near_enough(freedom: int) -> None:
-    assert precision._student(freedom) == pytest.approx(float(student_t.ppf(0.95, freedom)), rel=3e-3)
+    assert _student(freedom) == pytest.approx(float(student_t.ppf(0.95, freedom)), rel=3e-3)
 
 
 def test_noise_asks_for_visits() -> None:
-    assert precision.wanted(0.0, 4, 0.1) == 4
-    assert precision.wanted(0.03, 4, 0.1) == 4
-    assert precision.wanted(0.08, 4, 0.1) in (6, 7, 8)
-    assert precision.wanted(1.0, 4, 0.1) == 16
+    assert visits_needed(0.0, 4, 0.1) == 4
+    assert visits_needed(0.03, 4, 0.1) == 4
+    assert visits_needed(0.08, 4, 0.1) in (6, 7, 8)
+    assert visits_needed(1.0, 4, 0.1) == 16
 
 
 def test_only_cells_of_a_speedup_get_further_visits(tmp_path: Path) -> None:

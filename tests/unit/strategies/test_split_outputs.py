@@ -12,9 +12,8 @@ from torch.nn import functional
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure.synchronisation.outputs import shares
 from stallpoint.networks import find
-from stallpoint.networks.description import describe, split_of
+from stallpoint.networks.description import describe, split_of, splittable
 from stallpoint.networks.layers import Add, Classifier, WithLoss, layers
-from stallpoint.networks.splitting import splittable
 from stallpoint.records.tables import PHASES
 
 SPLIT = ("wide.weight", "wide.bias", "fc.weight", "fc.bias")

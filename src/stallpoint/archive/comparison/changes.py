@@ -19,8 +19,7 @@ from stallpoint.archive.comparison.change import (
     pooled_change,
     relative_to_other_layers,
 )
-from stallpoint.archive.comparison.compared_results import Results
-from stallpoint.archive.comparison.settings import differences
+from stallpoint.archive.comparison.compared_results import Results, differences
 from stallpoint.errors import InputError
 from stallpoint.models.base.frames import records
 from stallpoint.models.base.measured import PLACELESS, POINT, SERIES

@@ -31,10 +31,9 @@ from stallpoint.measure.training.gradient_norms import GradientNorms
 from stallpoint.measure.training.instrumentation import Instrumentation
 from stallpoint.measure.training.layer_timing import LayerTimer
 from stallpoint.measure.training.optimisers import Adagrad, Optimiser, Sgd, local, restore
-from stallpoint.measure.training.passes import Ends, Passes
+from stallpoint.measure.training.passes import Ends, Passes, Recomputation
 from stallpoint.measure.training.pipeline import InputPipeline, MiniBatch
 from stallpoint.measure.training.precision import forward_context, loss_scale
-from stallpoint.measure.training.recomputation import Recomputation
 from stallpoint.measure.training.substitutes import FixedMiniBatch, NothingToRead
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of

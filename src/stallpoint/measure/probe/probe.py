@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -22,14 +23,13 @@ from torch.utils.hooks import RemovableHandle
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
+from stallpoint.measure.machine.peak_memory import status
 from stallpoint.measure.machine.sensors import Sensors, between
 from stallpoint.measure.probe import probe_files
-from stallpoint.measure.probe.gradient_evidence import checksum, collectives
 from stallpoint.measure.probe.parallelism import parallelism_of
 from stallpoint.measure.probe.probe_box import box
-from stallpoint.measure.probe.probe_memory import Memory
 from stallpoint.measure.probe.probe_phases import BACKWARD, BETWEEN, DATA, EXPOSED, FORWARD, UPDATE, Phases, watched
-from stallpoint.measure.probe.ranks import rank_and_size
+from stallpoint.measure.probe.ranks import checksum, collectives, rank_and_size
 from stallpoint.measure.training.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.training.transfers import Gathered, Transfer
 from stallpoint.networks.layers import Layer, layers
@@ -318,3 +318,39 @@ def _max_iterations() -> int | None:
     if text and not (text.isascii() and text.isdigit() and int(text)):
         raise InputError(f"{MAX_ITERATIONS}={text}: a number of iterations is expected")
     return int(text) if text else None
+
+
+class Memory:
+    """Peak memory from the beginning of a training loop to its end; parameters count by their shards."""
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer | None, device: torch.device) -> None:
+        self._model, self._optimizer, self._device = model, optimizer, device
+        self._weights = _bytes((*model.parameters(), *model.buffers()))
+        in_host = self._weights if device.type == "cpu" else 0
+        self._process = max(0, status("VmRSS") - in_host)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+
+    def row(self) -> dict[str, Any]:
+        """Return columns of `tables.PEAK_MEMORY` but the rank; the host's peak is the process's since it was
+        started."""
+        on_gpu = self._device.type == "cuda"
+        return {
+            "host_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "device_peak": torch.cuda.max_memory_allocated(self._device) if on_gpu else None,
+            "process": self._process,
+            "weights": self._weights,
+            "gradients": _bytes(weights for weights in self._model.parameters() if weights.requires_grad),
+            "optimiser": _bytes(_state(self._optimizer)) if self._optimizer else 0,
+        }
+
+
+def _state(optimizer: Optimizer) -> Iterator[torch.Tensor]:
+    for of_parameter in optimizer.state.values():
+        values = of_parameter.values() if isinstance(of_parameter, dict) else ()
+        yield from (value for value in values if isinstance(value, torch.Tensor))
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Return the bytes of this rank's parts."""
+    return sum((one.to_local() if hasattr(one, "to_local") else one).nbytes for one in tensors)

@@ -1,16 +1,21 @@
-"""The forward and backward passes of an iteration: precision, scale of losses, and timing."""
+"""The forward and backward passes of an iteration: precision, scale of losses, timing, and recomputation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Clock, Mark
 from stallpoint.measure.training.layer_timing import LayerTimer
+from stallpoint.networks.layers import Layer
+from stallpoint.strategies.buckets import block_paths
 
 Ends = Sequence[Mark]
 """End of a forward pass, and end of its backward pass."""
@@ -45,3 +50,20 @@ class Passes:
         # The loss is divided by the workers, so that summed gradients are averages.
         (loss * (self.scale / (workers * self.parts))).backward()  # type: ignore[no-untyped-call]
         return loss, [middle, self.clock.mark()]
+
+
+class Recomputation:
+    """Activation checkpointing (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost): blocks of `network`
+    (`strategies.buckets.blocks`) compute their activations again before their backward pass, until `remove` is
+    called."""
+
+    def __init__(self, network: nn.Module, layers: Sequence[Layer]) -> None:
+        paths = block_paths([layer.name for layer in layers], [layer.gradient_bytes for layer in layers])
+        self._blocks = [network.get_submodule(path) for path in paths if path]
+        for block in self._blocks:
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+    def remove(self) -> None:
+        """Restore the blocks."""
+        while self._blocks:
+            del self._blocks.pop().forward

@@ -11,8 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from stallpoint.errors import InputError
-from stallpoint.study.cell_values import check_value
-from stallpoint.study.cells import Cell
+from stallpoint.study.cells import Cell, check_value
 from stallpoint.study.job_kind import JobKind
 from stallpoint.study.kinds import (
     collectives_kind,
