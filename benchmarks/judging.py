@@ -22,16 +22,10 @@ def holds(ensemble: np.ndarray, truth: float) -> bool:
     return low <= truth <= high
 
 
-def shares(
-    case: str,
-    found: Mapping[str, Sequence[bool]],
-    wanted: Mapping[str, str],
-    studies: int,
-    benchmark: str = "truth",
-) -> Iterator[Figure]:
+def shares(case: str, found: Mapping[str, Sequence[bool]], wanted: Mapping[str, str], studies: int) -> Iterator[Figure]:
     """The share of each quantity's answers that are true, in so many independent `studies`."""
     for quantity, answers in found.items():
         share = float(np.mean(answers))
         error = _SURE * np.sqrt(share * (1 - share) / studies)
         ends = max(0.0, share - error), min(1.0, share + error)
-        yield Figure(benchmark, case, quantity, share, *ends, wanted.get(quantity, ""))
+        yield Figure("truth", case, quantity, share, *ends, wanted.get(quantity, ""))

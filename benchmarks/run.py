@@ -29,12 +29,10 @@ import own_scripts
 import own_traces
 import pandas as pd
 import pipeline
-import planted_costs
 import predictions
 import presets
 import probe
 import reading
-import remedies
 import repeatability
 import report_page
 import scale
@@ -49,8 +47,6 @@ import truth
 
 BENCHMARKS = {
     "truth": truth.benchmark,
-    "costs": planted_costs.benchmark,
-    "remedies": remedies.benchmark,
     "time-to-accuracy": time_to_accuracy.benchmark,
     "repeatability": repeatability.benchmark,
     "collect": collect.benchmark,

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from stallpoint.text import natural
+
 USER = "user"
 _PATH = re.compile(r"(?<![\w.~/:@-])/[^\s'\"`:;,()\[\]{}<>|=]+")
 """An absolute path inside a text; the ``/`` of a URL, of a relative path or of a ratio has something before it."""
@@ -25,7 +27,7 @@ class Names:
     """
 
     def __init__(self, nodes: Iterable[str] = (), users: Iterable[str] = (), root: str = os.sep) -> None:
-        full = sorted(set(nodes) - {""}, key=_natural)
+        full = sorted(sorted(set(nodes) - {""}), key=natural)
         anonymous = all(re.fullmatch(r"node\d+", name) for name in full)
         self.nodes = {name: name if anonymous else f"node{number}" for number, name in enumerate(full, start=1)}
         """Placeholder of each node, by its full name."""
@@ -49,7 +51,7 @@ class Names:
     def node_list(self, text: str) -> str:
         """Return Slurm's list of nodes by placeholders; nodes that no record names are only counted."""
         names = list(expand_nodes(text))
-        known = sorted({self._words[name] for name in names if name in self._words}, key=_natural)
+        known = sorted(sorted({self._words[name] for name in names if name in self._words}), key=natural)
         others = sum(name not in self._words for name in names)
         return ",".join([*known, *([f"{others} more"] if others else [])])
 
@@ -82,8 +84,3 @@ def expand_nodes(text: str) -> Iterable[str]:
                     yield from expand_nodes(f"{found[1]}{number:0{len(first)}}{found[3]}")
         elif part not in ("(null)", "None assigned"):
             yield part
-
-
-def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Return a key that sorts ``node2`` before ``node10``."""
-    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]

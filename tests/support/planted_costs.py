@@ -1,21 +1,15 @@
-"""Planted prices, powers, failures and curves of cost: how often they are found again, and which number of nodes wins.
-
-The closed form of the productive share is held against a simulation event by event, and against the figures of Llama 3.
-"""
+"""Planted prices, powers, failures and curves of cost, and failures event by event."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from judging import COVERAGE, holds, shares
-from paired import Figure
 
-from stallpoint.models.answers.availability import DAY, Failures, daly_interval, productive_share, young_interval
-from stallpoint.models.answers.costs import BUDGET, DEADLINE, EPOCH, UNDECIDED, Cost, MeasuredPower, choices
+from stallpoint.models.answers.availability import Failures, daly_interval, productive_share, young_interval
+from stallpoint.models.answers.costs import DEADLINE, EPOCH, Cost, choices
 from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import Scatter, bootstrap
 from stallpoint.records.tables import ENERGY
@@ -134,47 +128,3 @@ def llama() -> Failures:
     count, days, nodes = LLAMA
     rate = count / (days * nodes)
     return Failures.of("h100", GIVEN | {"per_node_day": rate, "counted": count, "checkpoint_seconds": 5.0}, 0)
-
-
-def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
-    """Figures and lines to print; neither argument is used, as nothing here is timed."""
-    figures = list(_figures())
-    return figures, ["costs: prices, powers, failures and choices that were planted", *(one.line() for one in figures)]
-
-
-def _figures() -> Iterator[Figure]:
-    curves = list(planted())
-    held = [
-        holds(c.price, n * PRICE * one.times[n] / 3600) for one in curves for c in one.costs for n in [c.point.nodes]
-    ]
-    random = np.random.default_rng(4)
-    powers = [MeasuredPower(energy_of_visits(WATTS, random), seed).of(["train/a"]) for seed in range(CURVES)]
-    found = {
-        "price held": held,
-        "watts of a node held": [bool(one and holds(one.watts, WATTS)) for one in powers],
-        "failures a node-day held": [holds(one.per_node_day, COUNTED / NODE_DAYS) for one in counted_rates()],
-    }
-    yield from shares("3 % between visits", found, dict.fromkeys(found, COVERAGE), CURVES, "costs")
-    for question in (DEADLINE, BUDGET):
-        clear, close = decided(question, curves)
-        right = [truth == row["ranks"] for truth, row in clear if row["verdict"] != UNDECIDED]
-        told = {
-            "right where decided": right,
-            "decided": [row["verdict"] != UNDECIDED for _, row in clear],
-            "truth among the likely where undecided": [
-                str(truth or "none") in row["likely"].split(", ") for truth, row in clear if row["verdict"] == UNDECIDED
-            ],
-            "undecided at the limit itself": [row["verdict"] == UNDECIDED for _, row in close],
-        }
-        yield from shares(question, told, {"right where decided": ">= 0.9"}, CURVES, "costs")
-    worst = 100 * max(differences())
-    yield Figure("costs", "closed form", "largest difference from events [%]", worst, worst, worst, "<= 1")
-    known, nodes = llama(), LLAMA[2]
-    for what, ensemble in {
-        "Llama 3: hours between interruptions (3.09 published)": known.between(nodes) / 3600,
-        "Llama 3: productive share (above 0.9 published)": known.share(nodes),
-        "Llama 3: s between checkpoints": daly_interval(known.checkpoint, known.between(nodes)),
-        "Llama 3: nodes at which failures alone end the gain": known.limit(0.1),
-    }.items():
-        low, high = np.quantile(ensemble[1:], [0.05, 0.95])
-        yield Figure("costs", f"{DAY * LLAMA[1]:,} s", what, float(ensemble[0]), float(low), float(high))
