@@ -1,4 +1,7 @@
-"""Studies that take turns on the test cluster in rounds, and what was predicted of them from the fewest nodes."""
+"""Studies on slow nodes of a real Slurm cluster: what is predicted of many from few, and a whole report.
+
+What was measured before is not measured again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from stallpoint.schedule.requested import block_of, measured_with, measurement
 from stallpoint.study.cells import Cell
 from stallpoint.study.study import Study, expand
 
-SCHEMA = Path(__file__).parents[1] / "workflow" / "schemas" / "study.schema.yaml"
+HERE = Path(__file__).parent
+SCHEMA = HERE.parent / "workflow" / "schemas" / "study.schema.yaml"
 # Snakemake measures nothing here, and makes nothing again whatever is newer.
 SNAKEMAKE = (
     str(Path(sys.executable).with_name("snakemake")), "--configfile", "{config}", "--quiet", "all",
@@ -49,16 +53,43 @@ def _validation_of(config: Path, cluster: str, scratch: Path) -> pd.DataFrame:
     return read(VALIDATION, results / "models" / "validation.parquet").to_pandas()
 
 
-def benchmark(
-    config: Path, cluster: str, scratch: Path, title: str, wanted: str
-) -> tuple[list[Timing | Figure], list[str]]:
-    """Predicted over measured times of each place of `_validation_of`, and the table of their errors in words.
+Printed = tuple[list[Timing | Figure], list[str]]
 
-    The benchmark is named as the study's file, with hyphens.
+
+def today(scratch: Path, _rounds: int) -> Printed:
+    """How well sharded and accumulated training is predicted on 4 slow nodes from 1 and 2.
+
+    Measures the study today.yaml in about 15 minutes (on two cores).
     """
-    study = config.stem.replace("_", "-")
+    wanted = "wanted: median |error| at most 5 %, 90th percentile at most 10 %"
+    return _predicted("today", "four.toml", scratch, "4 nodes predicted from 1 and 2", wanted)
+
+
+def cluster_accuracy(scratch: Path, _rounds: int) -> Printed:
+    """How well 4 and 8 slow nodes are predicted from 1 and 2, for every preset.
+
+    Measures the study cluster_accuracy.yaml in rounds of about 25 minutes (on two cores), each of which takes every
+    cell on several nodes once.
+    """
+    wanted = "wanted: median |error| at most 3 %, 90th percentile at most 8 %"
+    return _predicted("cluster-accuracy", "eight.toml", scratch, "4 and 8 nodes predicted from 1 and 2", wanted)
+
+
+def cluster_report(_scratch: Path, _rounds: int) -> Printed:
+    """Run a study as users of a cluster do, which docs/cluster-report.md reads, and show its conclusions."""
+    config = ["--configfile", str(HERE / "cluster_report.yaml")]
     try:
-        validation = _validation_of(config, cluster, scratch)
+        with slow_nodes("eight.toml") as environment:
+            subprocess.run([SNAKEMAKE[0], "--profile", "slurm", *config], env=environment, check=True)
+    except (NotHere, subprocess.CalledProcessError) as error:
+        return [], [f"cluster-report: not run, or not to the end: {error}"]
+    return [], Path("results/cluster-report/conclusions.md").read_text().splitlines()
+
+
+def _predicted(study: str, cluster: str, scratch: Path, title: str, wanted: str) -> Printed:
+    """Predicted over measured times of each place of `_validation_of`, and the table of their errors in words."""
+    try:
+        validation = _validation_of(HERE / f"{study.replace('-', '_')}.yaml", cluster, scratch)
     except (NotHere, subprocess.CalledProcessError) as error:
         return [], [f"{study}: not run, or not to the end: {error}"]
     head, rows = accuracy.HEAD, list(accuracy.rows(validation))

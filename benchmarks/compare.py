@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from judging import shares
-from noises import Noise
 from paired import Figure
-from planted import amdahl, steps
+from planted import Noise, amdahl, steps
 
 from stallpoint.archive.comparison import visits
 from stallpoint.archive.comparison.change import WORSE, paired

@@ -11,8 +11,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-import cluster_accuracy
-import cluster_report
+import cluster_study
 import collect
 import compare
 import cost_models
@@ -41,7 +40,6 @@ import sensitivity
 import small_studies
 import storage_volume
 import time_to_accuracy
-import today
 import traces
 import truth
 
@@ -63,9 +61,9 @@ BENCHMARKS = {
     "scaling-laws": scaling_laws.benchmark,
     "message-bursts": message_bursts.benchmark,
     "sensitivity": sensitivity.benchmark,
-    "cluster-accuracy": cluster_accuracy.benchmark,
-    "cluster-report": cluster_report.benchmark,
-    "today": today.benchmark,
+    "cluster-accuracy": cluster_study.cluster_accuracy,
+    "cluster-report": cluster_study.cluster_report,
+    "today": cluster_study.today,
     "inside-node": inside_node.benchmark,
     "small-studies": small_studies.benchmark,
     "storage-volume": storage_volume.benchmark,

@@ -27,9 +27,8 @@ import truth_stalling
 import truth_steps
 import truth_visits
 from judging import COVERAGE, Study, holds, shares
-from noises import NOISES, Noise
 from paired import Figure
-from planted import amdahl, curves, steps
+from planted import NOISES, Noise, amdahl, curves, steps
 from truth_table import tables
 
 from stallpoint.models.answers.controls import table as controls

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from judging import COVERAGE, Study, holds, shares
-from noises import NOISES, Noise
 from paired import Figure
+from planted import NOISES, Noise
 
 from stallpoint.models.answers.causes import DOMINANT, losses, verdicts
 from stallpoint.models.base.measured import TIMES, Measured, measured, over_ranks

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from judging import COVERAGE, Study, shares
-from noises import Noise
 from paired import Figure
-from planted import THRESHOLD, amdahl, curves, steps
+from planted import THRESHOLD, Noise, amdahl, curves, steps
 
 from stallpoint.findings.conclusions.answers import as_chosen, leading
 from stallpoint.models.answers.stalling import tables

@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 from judging import Study, shares
-from noises import NOISES, Noise
 from paired import Figure
+from planted import NOISES, Noise
 
 from stallpoint.findings.claims.claim_files import own_claims
 from stallpoint.findings.claims.judge import FAILS, HOLDS, judge

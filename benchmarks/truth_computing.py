@@ -11,9 +11,8 @@ from functools import partial
 
 import numpy as np
 from judging import Study, shares
-from noises import NOISES, Noise
 from paired import Figure
-from planted import steps
+from planted import NOISES, Noise, steps
 
 from stallpoint.models.answers.stalling import cost_efficient_ranks
 from stallpoint.models.base.measured import measured

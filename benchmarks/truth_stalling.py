@@ -12,9 +12,8 @@ from functools import partial
 
 import numpy as np
 from judging import Study, shares
-from noises import NOISES, Noise
 from paired import Figure
-from planted import THRESHOLD, Truth, amdahl, curves, steps
+from planted import NOISES, THRESHOLD, Noise, Truth, amdahl, curves, steps
 
 from stallpoint.models.answers.stalling import tables
 from stallpoint.models.base.measured import measured

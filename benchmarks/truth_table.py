@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from noises import NOISES
 from paired import Figure
+from planted import NOISES
 
 CARRIED = "at 64"
 """Of quantities that are carried to 64 nodes."""

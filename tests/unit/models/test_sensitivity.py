@@ -23,8 +23,7 @@ import truth_laws
 from made_up_products import CALIBRATED, changing, curves, rows
 from made_up_readings import COUNT, TIME, during, marked, recorded, with_another_process
 from made_up_readings import rows as readings
-from noises import NOISES, Noise
-from planted import THRESHOLD, amdahl, steps
+from planted import NOISES, THRESHOLD, Noise, amdahl, steps
 from planted import curves as planted_curves
 from synthetic import NETWORK, Layer, Truth, study
 from visiting_cells import train
