@@ -33,9 +33,9 @@ import yaml
 from crash_points import imported_log
 from tally import Tally, tell
 
+from stallpoint.archive.crate import write_checksums
 from stallpoint.archive.index import INDEX
 from stallpoint.archive.other_archives import further, read_zip_index, unpack
-from stallpoint.archive.packing import write_checksums
 from stallpoint.errors import InputError
 from stallpoint.explain.importing import describe_traced, import_cell
 from stallpoint.findings.claims.claim_files import read_claims

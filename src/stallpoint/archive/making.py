@@ -17,10 +17,9 @@ import pyarrow.parquet as pq
 import stallpoint
 from stallpoint.archive.anonymising import without_names
 from stallpoint.archive.archive_contents import WORKFLOW, names_in, stage
-from stallpoint.archive.crate import run_of, title, write_citation, write_metadata
+from stallpoint.archive.crate import files_in, pack, run_of, title, write_checksums, write_citation, write_metadata
 from stallpoint.archive.index import read_index
 from stallpoint.archive.names import expand_nodes
-from stallpoint.archive.packing import files_in, pack, write_checksums
 from stallpoint.records.parquet import to_arrow, write
 from stallpoint.records.tables import ACCOUNTING
 from stallpoint.study.study import Study

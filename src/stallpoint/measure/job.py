@@ -36,7 +36,7 @@ from stallpoint.measure.machine.sensors import Sensors, kernel_id
 from stallpoint.measure.machine.sentinel import sentinel_of
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.training import kernel_library, precision
+from stallpoint.measure.training import precision
 from stallpoint.measure.world import World
 from stallpoint.records import parquet
 from stallpoint.records.tables import CONVERSIONS, ENERGY, ENVIRONMENTS, RUNS, SLURM_JOBS, STAGING, STALENESS, VISITS
@@ -142,7 +142,7 @@ class _Visit:
             environment.choose_gpu(self.world)
         torch.set_num_threads(self.cell.threads_per_worker)
         precision.allow_only(self.cell.precision)
-        kernel_library.choose(self.cell)
+        precision.choose_libraries(self.cell)
         job = own_job.own_job() if self.world.rank == 0 else None
         given = self.world.comm.bcast(own_job.memory_of_node(job))
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, given))

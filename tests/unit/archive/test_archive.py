@@ -15,8 +15,8 @@ from archived import ACCOUNT, NODES, SECRETS, USER, archive, inside, results, st
 from rocrate.rocrate import ROCrate
 from rocrate_community import problems
 
+from stallpoint.archive.crate import pack
 from stallpoint.archive.making import find, texts
-from stallpoint.archive.packing import pack
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from stallpoint.errors import InputError
-from stallpoint.measure.training.device_prefetch import DevicePrefetch
-from stallpoint.measure.training.pipeline import MiniBatch
+from stallpoint.measure.training.pipeline import DevicePrefetch, MiniBatch
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

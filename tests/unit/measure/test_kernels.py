@@ -11,7 +11,7 @@ from torch.autograd.profiler import profile
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.machine.environment import blas, cpu_clocks, cudnn_version, driver_version, libraries
-from stallpoint.measure.training import kernel_library
+from stallpoint.measure.training import precision
 from stallpoint.study.kinds import cell_from_json
 
 CPU = torch.device("cpu")
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     yield
-    kernel_library.choose(TRAIN)
+    precision.choose_libraries(TRAIN)
 
 
 def convolves_with_onednn() -> bool:
@@ -32,14 +32,14 @@ def convolves_with_onednn() -> bool:
 
 @pytest.mark.parametrize("chosen", [True, False, None])
 def test_a_convolution_takes_onednn_where_the_record_says_so(chosen: bool | None) -> None:
-    kernel_library.choose(replace(TRAIN, onednn=chosen))
+    precision.choose_libraries(replace(TRAIN, onednn=chosen))
     assert libraries(CPU)["onednn_in_force"] == convolves_with_onednn() == (chosen is not False)
 
 
 @pytest.mark.skipif(torch.backends.cudnn.is_available(), reason="this PyTorch has cuDNN, so that it can be asked for")
 def test_a_library_that_pytorch_has_not_cannot_be_asked_for() -> None:
     with pytest.raises(CannotRun, match=r"no cuDNN.*\(cudnn: true\)"):
-        kernel_library.choose(replace(TRAIN, device="cuda", cudnn=True))
+        precision.choose_libraries(replace(TRAIN, device="cuda", cudnn=True))
 
 
 def test_a_cell_that_leaves_libraries_to_pytorch_says_nothing_of_them() -> None:

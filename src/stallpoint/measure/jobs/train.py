@@ -26,13 +26,12 @@ from stallpoint.measure.synchronisation import Gathered, Received, Transfer, Wor
 from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.synchronisation.interface import parameters
 from stallpoint.measure.training import allocator
-from stallpoint.measure.training.device_prefetch import DevicePrefetch
 from stallpoint.measure.training.gradient_norms import GradientNorms
 from stallpoint.measure.training.instrumentation import Instrumentation
 from stallpoint.measure.training.layer_timing import LayerTimer
 from stallpoint.measure.training.optimisers import Adagrad, Optimiser, Sgd, local, restore
 from stallpoint.measure.training.passes import Ends, Passes, Recomputation
-from stallpoint.measure.training.pipeline import InputPipeline, MiniBatch
+from stallpoint.measure.training.pipeline import DevicePrefetch, InputPipeline, MiniBatch
 from stallpoint.measure.training.precision import forward_context, loss_scale
 from stallpoint.measure.training.substitutes import FixedMiniBatch, NothingToRead
 from stallpoint.measure.world import World

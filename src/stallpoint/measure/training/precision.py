@@ -1,8 +1,14 @@
-"""Precision of a job's matrix products: float32, or a faster one of the device."""
+"""Precision of a job's matrix products (float32, or a faster one of the device), and the libraries of kernels that make
+them: cuDNN on a GPU, oneDNN on a CPU."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+
+from stallpoint.errors import CannotRun
+from stallpoint.study.cells import Cell
 
 NUMBERS = {"float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Type of the values that matrix products take, by the name of the precision."""
@@ -38,3 +44,16 @@ def in_force(precision: str, device: torch.device) -> str:
         product = torch.ones(1, 1, device=device) @ torch.ones(1, 1, device=device)
     tf32 = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
     return {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(product.dtype, "tf32" if tf32 else "float32")
+
+
+_BACKENDS: Any = torch.backends
+
+
+def choose_libraries(cell: Cell) -> None:
+    """Turn the libraries on or off as the cell says; `CannotRun` if PyTorch lacks a library that it is to use."""
+    if cell.cudnn and not _BACKENDS.cudnn.is_available():
+        raise CannotRun("this PyTorch has no cuDNN, or finds none (cudnn: true)")
+    if cell.onednn and not _BACKENDS.mkldnn.is_available():
+        raise CannotRun("this PyTorch was built without oneDNN (onednn: true)")
+    _BACKENDS.cudnn.enabled = cell.cudnn is not False
+    _BACKENDS.mkldnn.set_flags(_enabled=cell.onednn is not False)
