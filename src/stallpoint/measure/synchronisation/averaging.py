@@ -24,7 +24,6 @@ class Averaging(Apart):
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
-        """See `assembly`."""
         sums = communicator(preset.backend, preset.scheme, preset.segment_bytes, worker.world, worker.device)
         return unsharded(cls(worker.replica, preset, sums), worker)
 
@@ -34,17 +33,14 @@ class Averaging(Apart):
         self._outer = Outer(self._flat.weights(), preset.outer_step, preset.outer_momentum)
 
     def state(self) -> dict[str, Any]:
-        """See `Exchanging`."""
         return {**super().state(), "start": self._outer.start, "velocity": self._outer.velocity}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See `Exchanging`."""
         super().restore(state)
         device = self._outer.start.device
         self._outer.start, self._outer.velocity = (state[name].to(device) for name in ("start", "velocity"))
 
     def close(self, *, wait: bool) -> None:
-        """Leave the other ranks."""
         if wait:
             self._communicator.close()
 
@@ -85,7 +81,6 @@ class Gossip(Apart):
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
-        """See `assembly`."""
         return unsharded(cls(worker.replica, preset), worker)
 
     def close(self, *, wait: bool) -> None:

@@ -67,31 +67,24 @@ class Staged:
         return self._in_place(self._inner.all_reduce, values)
 
     def collect(self, values: torch.Tensor) -> int:
-        """See `Communicator`."""
         return self._in_place(self._inner.collect, values)
 
     def spread(self, values: torch.Tensor) -> int:
-        """See `Communicator`."""
         return self._in_place(self._inner.spread, values)
 
     def all_to_all(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """See `Communicator`."""
         return self._from_to(self._inner.all_to_all, received, outgoing)
 
     def all_gather(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """See `Communicator`."""
         return self._from_to(self._inner.all_gather, received, outgoing)
 
     def reduce_scatter(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """See `Communicator`."""
         return self._from_to(self._inner.reduce_scatter, received, outgoing)
 
     def broadcast(self, values: torch.Tensor) -> int:
-        """See `Communicator`."""
         return self._in_place(self._inner.broadcast, values)
 
     def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """See `Communicator`."""
         return self._from_to(self._inner.pass_on, received, outgoing)
 
     def close(self) -> None:

@@ -52,7 +52,6 @@ class Float(Codec):
         out.view(self._dtype)[: len(values)].copy_(values)
 
     def decode(self, data: torch.Tensor, values: int) -> torch.Tensor:
-        """Decode without loss."""
         return data.view(self._dtype)[:values].float()
 
 
@@ -71,7 +70,6 @@ class Scaled(Codec):
         out[4:].view(torch.int8)[: len(values)].copy_((values / scale).round_())
 
     def decode(self, data: torch.Tensor, values: int) -> torch.Tensor:
-        """Decode without loss."""
         return data[4:].view(torch.int8)[:values] * data[:4].view(torch.float32)
 
 

@@ -35,7 +35,6 @@ class DataParallel(Synchronisation):
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
-        """See `assembly`."""
         return unsharded(cls(worker.replica, worker.device, preset, worker.waiting), worker)
 
     def __init__(self, replica: Replica, device: torch.device, preset: Preset, waiting: Callable[[bool], None]) -> None:
@@ -73,12 +72,10 @@ class DataParallel(Synchronisation):
         return self._buckets.transfers(self._clock.seconds)
 
     def clear(self) -> None:
-        """Forget the gradients and the buckets."""
         super().clear()
         self._buckets.clear()
 
     def close(self, *, wait: bool) -> None:
-        """Leave the process group."""
         if wait:
             self._communicator.close()
 

@@ -73,7 +73,6 @@ class Engine(Synchronisation):
         self._begin()
 
     def transfers(self) -> Mapping[int, Transfer]:
-        """Return the transfers since the start of the iteration, by layer."""
         seconds = self._clock.seconds
         return {
             layer: Transfer(number, size, seconds(start), seconds(end))
@@ -81,7 +80,6 @@ class Engine(Synchronisation):
         }
 
     def clear(self) -> None:
-        """Forget the gradients."""
         self._gradients.clear()
 
     def learn(self, gradient_ready: Sequence[float | None]) -> None:

@@ -44,7 +44,6 @@ class Exchanging(Synchronisation):
         }
 
     def clear(self) -> None:
-        """Forget the gradients and the message."""
         super().clear()
         self._message = None
 

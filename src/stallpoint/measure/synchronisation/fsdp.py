@@ -44,7 +44,6 @@ class FullySharded(Synchronisation):
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
-        """See `assembly`."""
         sharded = cls(worker.network, worker.world, worker.clock, worker.device, preset, worker.per_node)
         of = layers(sharded.network)
         sharded.start(of, worker.waiting)
@@ -116,12 +115,10 @@ class FullySharded(Synchronisation):
         return self._timing.gathered(self._clock.seconds)
 
     def clear(self) -> None:
-        """Forget the gradients and the collectives."""
         super().clear()
         self._timing.clear()
 
     def close(self, *, wait: bool) -> None:
-        """Leave the process group."""
         if wait:
             self._communicator.close()
 

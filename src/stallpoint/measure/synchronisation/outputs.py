@@ -42,7 +42,6 @@ class SplitLayers(Synchronisation):
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
-        """See `assembly`."""
         split = cls(worker.network, worker.division, worker.world, worker.clock, worker.device, preset, worker.waiting)
         trained = layers(split.network)
         summed = split.summed(trained)
@@ -119,7 +118,6 @@ class SplitLayers(Synchronisation):
         self._others.learn(gradient_ready)
 
     def clear(self) -> None:
-        """Forget the gradients and the all-gathers."""
         self._others.clear()
         super().clear()
         self._exchanges.clear()

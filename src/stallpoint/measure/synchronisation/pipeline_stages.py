@@ -42,7 +42,6 @@ class Stage(Synchronisation):
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
-        """See `assembly`."""
         stage = cls(preset, worker)
         trained = [
             layer if position in stage.layers else replace(layer, parameters=[])
@@ -122,7 +121,6 @@ class Stage(Synchronisation):
         return loss
 
     def received(self) -> Sequence[Received]:
-        """See `Synchronisation`."""
         return [Received(*map(self._clock.seconds, marks)) for marks in self._received]
 
     def clear(self) -> None:

@@ -108,7 +108,6 @@ class Served(Exchanging):
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> Part:
-        """See `assembly`."""
         return unsharded(cls(worker.replica, preset, worker.for_server), worker)
 
     def __init__(self, replica: Replica, preset: Preset, make_optimiser: MakeOptimiser) -> None:
@@ -138,7 +137,6 @@ class Served(Exchanging):
         return {**super().state(), "server": self._server and self._server.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See `Exchanging`."""
         super().restore(state)
         if self._server:
             self._server.restore(state["server"])
@@ -230,11 +228,9 @@ class Downpour(Served):
         self._accrued += self._flat.gradients().cpu()
 
     def state(self) -> dict[str, Any]:
-        """See `Exchanging`."""
         return {**super().state(), "accrued": self._accrued}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See `Exchanging`."""
         super().restore(state)
         self._accrued = state["accrued"]
         if self._lost:

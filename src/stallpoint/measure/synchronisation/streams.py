@@ -39,7 +39,6 @@ class HostStream:
     mark = note = staticmethod(host_mark)
 
     def entered(self) -> AbstractContextManager[object]:
-        """See `Stream`."""
         return nullcontext()
 
     def wait(self, written: Mark) -> None:
@@ -61,19 +60,15 @@ class DeviceStream:
         self._stream = torch.Stream(device)
 
     def entered(self) -> AbstractContextManager[object]:
-        """See `Stream`."""
         return in_stream(self._stream)
 
     def wait(self, written: Mark) -> None:
-        """See `Stream`."""
         self._stream.wait_event(written)
 
     def join(self) -> None:
-        """See `Stream`."""
         torch.accelerator.current_stream().wait_stream(self._stream)
 
     def drain(self) -> None:
-        """See `Stream`."""
         self._stream.synchronize()
 
 

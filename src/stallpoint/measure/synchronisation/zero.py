@@ -89,7 +89,6 @@ class ShardedOptimiser(DataParallel):
         return {layer: [took] for layer, of in enumerate(self._layers) if of.parameters} if took else {}
 
     def clear(self) -> None:
-        """Forget the gradients and the transfers."""
         super().clear()
         self._gather = None
         for moved in self._moved:

@@ -51,7 +51,6 @@ class Averaging(OneMessage):
     }
 
     def check(self) -> None:
-        """See `Strategy`."""
         options = self.options
         if options.synchronous_steps < 0:
             raise InputError(f"synchronous_steps: {options.synchronous_steps} is below 0; 0 stands for none")
@@ -82,7 +81,6 @@ class Gossip(OneMessage):
     }
 
     def check(self) -> None:
-        """See `Strategy`."""
         super().check()
         options = self.options
         if (options.backend, options.reduction, options.segment_bytes) != ("mpi", "library", 0):

@@ -48,7 +48,6 @@ class Pipeline(Strategy):
         return [(FORWARD, part) for part in parts] + [(BACKWARD, part) for part in reversed(parts)]
 
     def check(self) -> None:
-        """See `Strategy`."""
         super().check()
         self.goes_with("backend: mpi, start: after-backward and micro_batches", "micro_batches", start="after-backward")
 
@@ -62,7 +61,6 @@ class Pipeline(Strategy):
         return found
 
     def impossible(self, asked: Asked) -> str:
-        """See `Strategy`."""
         if asked.ranks == 1:
             return ""
         batch, count = asked.worker_batch * asked.ranks, self.options.micro_batches

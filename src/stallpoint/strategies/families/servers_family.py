@@ -19,7 +19,6 @@ class Served(OneMessage):
     answered_separately = True
 
     def check(self) -> None:
-        """See `Strategy`."""
         super().check()
         options = self.options
         if options.reduction not in ("parameter-server", "sharded-servers"):
@@ -74,7 +73,6 @@ class Elastic(Served):
     }
 
     def check(self) -> None:
-        """See `Strategy`."""
         if not 0 < self.options.elasticity <= 1:
             raise InputError(f"elasticity: {self.options.elasticity} is not above 0 and at most 1")
         super().check()
@@ -118,7 +116,6 @@ class Asynchronous(Served):
     }
 
     def check(self) -> None:
-        """See `Strategy`."""
         gradients, bound = self.options.gradients_per_update, self.options.staleness_bound
         if gradients < 0:
             raise InputError(f"gradients_per_update: {gradients} is below 0; 0 is as many as workers")
@@ -164,7 +161,6 @@ class Downpour(Served):
     }
 
     def check(self) -> None:
-        """See `Strategy`."""
         at_least(self.options, 1, "pull_period")
         at_least(self.options, 0, "lost_after")
         super().check()

@@ -33,7 +33,6 @@ class ShardedOptimiser(Strategy):
     }
 
     def check(self) -> None:
-        """See `Strategy`."""
         super().check()
         if self.options.backend != "ddp":
             raise InputError("sharding: optimiser is only for backend: ddp")
@@ -77,7 +76,6 @@ class Sharded(Strategy):
     }
 
     def check(self) -> None:
-        """See `Strategy`."""
         super().check()
         if (self.options.start, self.options.uncompressed) != ("layer-ready", True):
             raise InputError("backend: fsdp goes with start: layer-ready and uncompressed gradients")
@@ -141,7 +139,6 @@ class Hybrid(Sharded):
         return {(1, workers): self.operations, **shares}
 
     def impossible(self, asked: Asked) -> str:
-        """See `Strategy`."""
         if asked.placement[1] == 1 and asked.placement[0] > 1:
             return f"preset {asked.preset} shards inside a node, which has one worker; fsdp shards over all"
         return ""

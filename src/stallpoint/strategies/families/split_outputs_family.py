@@ -37,7 +37,6 @@ class SplitOutputs(Strategy):
     }
 
     def check(self) -> None:
-        """See `Strategy`."""
         super().check()
         words = "backend: mpi, start, grouping and device_prefetch"
         self.goes_with(words, "start", "grouping", "fusion_bytes", "device_prefetch")
@@ -45,7 +44,6 @@ class SplitOutputs(Strategy):
             raise InputError(f"sharding: outputs goes only with {words}")
 
     def impossible(self, asked: Asked) -> str:
-        """See `Strategy`."""
         what = f"preset {asked.preset} splits"
         if asked.ranks > 1 and asked.command:
             return f"{what} networks that stallpoint builds, and {asked.network} is a command"
