@@ -32,6 +32,7 @@ from stallpoint.archive.comparison.change import (
     relative_to_other_layers,
 )
 from stallpoint.archive.comparison.changes import FAIL_ON, MOVED, compare, fails
+from stallpoint.archive.comparison.compare_two import main
 from stallpoint.archive.comparison.compared_results import NEEDED, Results, read_results
 from stallpoint.archive.comparison.comparison_files import FOLDER, FORMATS
 from stallpoint.archive.comparison.comparison_page import write_comparison
@@ -319,7 +320,7 @@ def test_the_program_writes_all_of_it_and_says_so_by_its_status(
     folders: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, new = folders
-    assert run("compare.py", old, new, "--out", str(tmp_path), "--fail-on", "slower") == 1
+    assert main([old, new, "--out", str(tmp_path)]) == 1
     assert "over 8 points: slower." in capsys.readouterr().out
     assert {file.name for file in tmp_path.iterdir()} == {f"comparison.{name}" for name in FORMATS}
     data = json.loads((tmp_path / "comparison.json").read_text())
@@ -329,7 +330,8 @@ def test_the_program_writes_all_of_it_and_says_so_by_its_status(
     assert {row["subject"]: row["nodes"] is None for row in rows} == {
         "hardware": True, "point": False, "speedup": False, "layer": False,
     }  # fmt: skip
-    assert run("compare.py", new, old, "--out", str(tmp_path), "--fail-on", "slower") == 0
+    assert main([new, old, "--out", str(tmp_path)]) == 0
+    assert main([new, old, "--fail-on", "moved"]) == 1
 
 
 def test_the_page_opens_without_a_network_and_its_titles_say_what_was_found(tmp_path: Path) -> None:
@@ -364,7 +366,7 @@ def test_what_cannot_be_compared_is_named(
     Path("results/broken/tables/layers.parquet").write_text("")
     Path("results/half/tables").mkdir(parents=True)
     Path("results/half/tables/runs.parquet").write_bytes(Path(folders[0], "tables/runs.parquet").read_bytes())
-    assert run("compare.py", given, folders[1]) == 2
+    assert main([given, folders[1]]) == 2
     said = capsys.readouterr().err
     assert message in said
     assert "Traceback" not in said

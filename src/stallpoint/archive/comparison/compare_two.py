@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stallpoint.archive.comparison.change import WORSE, paired
-from stallpoint.archive.comparison.changes import Comparison, compare, rows_of
+from stallpoint.archive.comparison.change import paired
+from stallpoint.archive.comparison.changes import FAIL_ON, Comparison, compare, fails, rows_of
 from stallpoint.archive.comparison.compared_results import Results, read_results
-from stallpoint.archive.comparison.comparison_files import ARCHIVE
+from stallpoint.archive.comparison.comparison_files import ARCHIVE, FORMATS
 from stallpoint.archive.comparison.comparison_page import rows_of as typed_rows
-from stallpoint.archive.comparison.comparison_page import to_data
+from stallpoint.archive.comparison.comparison_page import to_data, write_comparison
 from stallpoint.archive.comparison.comparison_words import heads, summary, table, to_markdown
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
 from stallpoint.inputs import all_reduce_logs, rate_tables, training_logs
@@ -31,7 +31,7 @@ from stallpoint.models.base.measured import POINT
 from stallpoint.records.tables import RUNS
 
 SLOWER = 1
-"""Exit status where something is slower."""
+"""Exit status where something is slower (or moved)."""
 BLOCKS = 10
 """Successive iterations of a log are correlated: means of so many blocks of them are taken for repeats."""
 MIN_ITERATIONS = 2 * BLOCKS
@@ -39,7 +39,8 @@ MIN_ITERATIONS = 2 * BLOCKS
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as a program; return the exit status: 0, 1 where something is slower, 2 where the two cannot be compared."""
+    """Run as a program; return the exit status: 0, 1 where something is slower (``--fail-on moved``: moved), 2 where
+    the two cannot be compared."""
     parser = argparse.ArgumentParser("stallpoint compare", description=__doc__)
     parser.add_argument("old", metavar="OLD")
     parser.add_argument("new", metavar="NEW")
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--between", type=float, default=0.0, metavar="DEVIATION", help="how far equal states lie apart"
     )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write a page, text, numbers and a table there")
+    parser.add_argument("--fail-on", choices=FAIL_ON, default="slower", help="what ends with status 1 (%(default)s)")
     given = parser.parse_args(arguments)
     try:
         found = compare_two(given.old, given.new, pattern=given.pattern, between=given.between)
@@ -65,7 +68,9 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(to_data(found, typed_rows(found)), indent=1, allow_nan=False))
     else:
         print(to_markdown(found) if given.markdown else "\n".join(_text(found)))
-    return SLOWER if WORSE in found.moved else 0
+    if given.out:
+        write_comparison(found, {name: given.out / f"comparison.{name}" for name in FORMATS})
+    return SLOWER if fails(found.moved, given.fail_on) else 0
 
 
 def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) -> Comparison:
