@@ -107,7 +107,6 @@ class Run:
 
     @property
     def started(self) -> datetime:
-        """Return the start of the first cell."""
         found: datetime = min(cell["started"] for cell in self.cells)
         return found
 

@@ -56,11 +56,9 @@ class Agenda:
         seed: int,
         planned: Mapping[str, Seconds] | None = None,
     ) -> Self:
-        """Return the agenda of these measurements."""
         return cls([(one.cell.to_json(), str(one.folder)) for one in measurements], limits, seed, planned or {})
 
     def write(self, file: Path) -> None:
-        """Write the agenda in one step."""
         with atomic(file) as scratch:
             scratch.write_text(json.dumps(asdict(self)))
 
@@ -79,11 +77,9 @@ class Agenda:
         return cls(**{**values, "orders": orders, "limits": Limits(**values["limits"])})
 
     def measurements(self) -> list[Measurement]:
-        """Return the measurements that are to be made."""
         return [Measurement(cell_from_json(text), Path(folder)) for text, folder in self.orders]
 
     def finish(self) -> None:
-        """Write the mark."""
         if self.mark:
             with atomic(Path(self.mark)) as scratch:
                 scratch.write_text("\n".join(self.raw))

@@ -112,7 +112,6 @@ class Expectations:
                 self._add(took)
 
     def of(self, cell: Cell) -> Expected:
-        """Return the expectation for a visit to this cell."""
         size, typical = self._work(cell)
         for basis, key in _groups(cell):
             if key in self._groups:

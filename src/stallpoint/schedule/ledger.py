@@ -73,7 +73,6 @@ class Measurement:
 
     @property
     def recorded(self) -> bool:
-        """Whether the record exists."""
         return (self.folder / RECORD).is_dir()
 
     @property

@@ -160,7 +160,6 @@ class Processes:
 
     @property
     def ended(self) -> bool:
-        """Whether the processes have ended."""
         return self._job.poll() is not None
 
     def end(self) -> None:

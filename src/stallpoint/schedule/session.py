@@ -131,7 +131,6 @@ class Candidate:
         self.message = ""
 
     def order(self, position: int, node: int = 0) -> Order:
-        """Return the order for its next visit."""
         number = 1 + max(self.measurement.visits, default=0)
         return Order(self.measurement.cell, self.measurement.visit_folder(number), number, position, node)
 

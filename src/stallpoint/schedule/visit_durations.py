@@ -84,7 +84,6 @@ class Durations:
         return found
 
     def write(self, file: Path) -> None:
-        """Write the durations in one step."""
         cells = [
             {"cell": json.loads(one.cell.to_json()), "durations": one.durations, "medians": one.medians}
             for one in self.cells.values()

@@ -219,7 +219,6 @@ def _begin(conversion: Conversion, parameters: dict[str, Any]) -> None:
 
 
 def _write(conversion: Conversion, samples: SampleSet, part: range) -> Checksums:
-    """Write one part; return and journal the checksums of its content."""
     kind = conversion.target.kind
     made: list[Made] = [
         (kind.stored(samples.read(index), samples.name(index), conversion.shape), samples.label(index))

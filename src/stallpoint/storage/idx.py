@@ -126,7 +126,6 @@ class IdxImages(ImageSet):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write pixels and labels."""
         for ending, size, rows in (
             (IMAGES, SIDE * SIDE, [pixels for pixels, _ in part]),
             (LABELS, 1, [bytes([label % 256]) for _, label in part]),

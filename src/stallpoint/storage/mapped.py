@@ -46,6 +46,5 @@ class MappedImages(RawImages):
         return mapped
 
     def close(self) -> None:
-        """Unmap the array."""
         if mapped := self.__dict__.pop("_mapped", None):
             mapped.close()

@@ -87,6 +87,5 @@ class RawImages(ImageSet):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write pixels and labels."""
         write_rows(path / IMAGES, first, [data for data, _ in part])
         write_rows(path / LABELS, first, [np.int64(label).tobytes() for _, label in part])

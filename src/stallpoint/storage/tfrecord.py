@@ -51,7 +51,6 @@ class TfRecords(EncodedImages):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write one record file."""
         with atomic(path / f"part{first // PART:05d}.tfrecord") as scratch, scratch.open("wb") as file:
             for data, label in part:
                 example = _example(data, label)

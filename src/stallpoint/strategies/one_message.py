@@ -23,7 +23,6 @@ class OneMessage(Strategy):
         return False
 
     def check(self) -> None:
-        """Check the options of the message."""
         super().check()
         at_least(self.options, 1, "period")
         if self.options.start != "after-backward" or self.options.grouping != "layer":

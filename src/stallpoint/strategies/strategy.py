@@ -71,7 +71,6 @@ class Asked:
 
     @property
     def ranks(self) -> int:
-        """Number of workers."""
         return self.placement[0] * self.placement[1]
 
 

@@ -113,7 +113,6 @@ def _share(block: Mapping[str, Any]) -> float:
 
 
 def _validation(axes: Mapping[str, Any], block: Mapping[str, Any]) -> str:
-    """Return the storage of the validation samples."""
     return str(block["validation"] if isinstance(block["validation"], str) else axes["storage"])
 
 

@@ -46,7 +46,6 @@ def _first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
 def _collectives_cell(
     catalogue: Catalogue, hardware: str, log: Mapping[str, Any], where: str
 ) -> ImportedCollectivesCell:
-    """Return the cell of an entry of ``collectives`` at `where`."""
     common = catalogue.common(hardware, nodes=log["nodes"], repeat=1, visits=1, **_workers(log))
     if log["nodes"] * common["workers_per_node"] == 1:
         raise InputError(f"{where}: one worker has nothing to all-reduce")
@@ -98,7 +97,6 @@ def _workers(entry: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], where: str) -> ImportedTrainCell:
-    """Return the cell of an entry of ``traces`` at `where`."""
     compute, batch = trace["scaling"] == "compute", trace["batch"]
     workers = {"workers_per_node": 1} if compute else _workers(trace)
     common = catalogue.common(hardware, nodes=1 if compute else trace["nodes"], repeat=1, visits=1, **workers)

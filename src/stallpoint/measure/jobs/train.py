@@ -228,7 +228,6 @@ class Trainer:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the result of `state`."""
         restore(self._optimiser, state["optimiser"])
         self._synchronisation.restore(state["synchronisation"])
         if self._delays:

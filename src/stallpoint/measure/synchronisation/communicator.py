@@ -88,7 +88,6 @@ class Staged:
         return self._from_to(self._inner.pass_on, received, outgoing)
 
     def close(self) -> None:
-        """Close the inner communicator."""
         self._inner.close()
 
     def _in_place(self, do: Callable[[torch.Tensor], int], values: torch.Tensor) -> int:
@@ -106,7 +105,6 @@ class Staged:
         return count
 
     def _host(self, use: str, like: torch.Tensor) -> torch.Tensor:
-        """Return a host buffer of the size of `like`."""
         if self._fresh:
             return torch.empty(like.shape, dtype=like.dtype)
         buffer = self._pinned.get(use)

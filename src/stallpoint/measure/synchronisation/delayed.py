@@ -52,5 +52,4 @@ class Delays:
         return [list(late) for late in self._late]
 
     def restore(self, state: Sequence[Sequence[Late]]) -> None:
-        """Continue from the result of `state`."""
         self._late = [deque(late) for late in state]

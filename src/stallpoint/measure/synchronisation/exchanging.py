@@ -62,7 +62,6 @@ class Exchanging(Synchronisation):
         return {"iterations": self._iterations}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from these."""
         self._iterations = state["iterations"]
 
     def _iteration_ended(self) -> None:
@@ -103,7 +102,6 @@ class Flat:
 
     @property
     def values(self) -> int:
-        """Number of weights."""
         return sum(self._sizes)
 
     def weights(self) -> torch.Tensor:

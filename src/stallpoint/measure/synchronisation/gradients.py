@@ -64,11 +64,9 @@ class Gradients:
         return sum(parameter.numel() for layer in self.order for parameter in self._parameters[layer])
 
     def bytes_of(self, layer: int) -> int:
-        """Return the bytes of a layer's gradients."""
         return sum(parameter.nbytes for parameter in self._parameters[layer])
 
     def parameters(self, message: Message) -> list[nn.Parameter]:
-        """Return the parameters of a message's layers."""
         return [parameter for layer in message.layers for parameter in self._parameters[layer]]
 
     @torch.no_grad()

@@ -87,7 +87,6 @@ class Servers:
         self.close()
 
     def close(self) -> None:
-        """Leave the servers."""
         for _, connection, _ in self._others:
             connection.close()
         for server, _ in self._own:

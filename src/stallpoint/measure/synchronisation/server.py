@@ -116,7 +116,6 @@ class Server:
 
     @torch.no_grad()
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from the result of `state`."""
         with self._changed:
             for piece, part in zip(self._pieces, torch.split(state["weights"], self._sizes), strict=True):
                 piece.copy_(part.view_as(piece))

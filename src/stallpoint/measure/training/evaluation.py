@@ -107,7 +107,6 @@ class Evaluation:
         return float(loss / predictions), float(correct / predictions)
 
     def close(self) -> None:
-        """Close the samples' files."""
         self._pipeline.close()
 
     def _average(self, network: nn.Module) -> None:

@@ -184,7 +184,6 @@ class Sgd:
 
     @property
     def state(self) -> Iterable[torch.Tensor]:
-        """State kept from step to step."""
         return self._momenta.values()
 
     @torch.no_grad()

@@ -64,6 +64,5 @@ class Recomputation:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
     def remove(self) -> None:
-        """Restore the blocks."""
         while self._blocks:
             del self._blocks.pop().forward

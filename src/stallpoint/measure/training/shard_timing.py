@@ -112,7 +112,6 @@ class ShardTiming:
             future.wait()
 
     def clear(self) -> None:
-        """Forget all collectives."""
         for noted in (self._gathers, self._reduces, self._futures):
             noted.clear()
 

@@ -241,7 +241,6 @@ def _remove(folder: Path) -> None:
 
 
 def _remove_leftovers(home: Path) -> None:
-    """Remove leftovers of killed jobs."""
     for file in home.glob(f"{_OF_JOB}-*{_LOCK}"):
         lock = _locked(file.with_suffix(""))
         if _exclusive(lock):

@@ -78,7 +78,6 @@ class Pipeline(Strategy):
         return cuts is not None and ranks <= cuts.max_stages
 
     def shards(self, placement: Placement) -> int:
-        """Return one shard for each worker."""
         return placement[0] * placement[1]
 
     def divided(

@@ -38,7 +38,6 @@ class ShardedOptimiser(Strategy):
             raise InputError("sharding: optimiser is only for backend: ddp")
 
     def shards(self, placement: Placement) -> int:
-        """Return one shard for each worker."""
         return placement[0] * placement[1]
 
     def buffers(
@@ -129,7 +128,6 @@ class Hybrid(Sharded):
     }
 
     def group(self, placement: Placement) -> Placement:
-        """Return the workers of a node."""
         return 1, placement[1]
 
     def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:

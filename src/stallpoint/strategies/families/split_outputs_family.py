@@ -65,7 +65,6 @@ class SplitOutputs(Strategy):
         return cuts is not None and bool(cuts.split)
 
     def shards(self, placement: Placement) -> int:
-        """Return one shard for each worker."""
         return placement[0] * placement[1]
 
     def divided(
