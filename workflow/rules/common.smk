@@ -223,18 +223,23 @@ def place_records():
                 one.finish()
 
 
+def agendas():
+    """What the workflow wrote down for a job, in the job itself."""
+    names = {} if workflow.is_main_process else {f"measure_{name}": name for name in WHOLE_BLOCKS}
+    return {names[rule]: Agenda.read(agenda_file(names[rule])) for rule in called(names)}
+
+
 def blocks():
-    """The measurements that are to be made now, by job. A job itself goes by what the workflow wrote down for it."""
+    """The measurements that are to be made now, by job."""
     if workflow.is_main_process:
         return requested.blocks(MEASUREMENTS.values(), asked(), RESULTS)
-    names = {f"measure_{name}": name for name in WHOLE_BLOCKS}
-    return {names[rule]: Agenda.read(agenda_file(names[rule])).measurements() for rule in called(names)}
+    return {name: agenda.measurements() for name, agenda in AGENDAS.items()}
 
 
 def mark(name):
     """The mark of a block that is measured as a whole; none where single cells are asked for."""
     if not workflow.is_main_process:
-        return Agenda.read(agenda_file(name)).mark
+        return AGENDAS[name].mark
     return "" if asked().only_cells(RESULTS) else str(MARKS[name])
 
 

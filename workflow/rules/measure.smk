@@ -22,6 +22,7 @@ MEASUREMENTS = measurements()
 place_records()
 WHOLE_BLOCKS = requested.by_block(MEASUREMENTS.values())
 MARKS = {name: requested.mark_of(name, block, RESULTS) for name, block in WHOLE_BLOCKS.items()}
+AGENDAS = agendas()
 BLOCKS = blocks()
 PLAN = planned(BLOCKS)
 
