@@ -80,7 +80,6 @@ papers of A100, GA102, AD102 and H100)."""
 class Row:
     """A line of the table."""
 
-    part: str
     what: str
     figures: str
     speaks_for_it: str = ""
@@ -173,22 +172,22 @@ def machine(on: Setting) -> Iterator[Row]:
     """What jobs record of the machine, its sensors and its sentinel."""
     folder = on.run(on.train("lenet", 64))
     (found,) = frame(ENVIRONMENTS, folder).to_dict("records")
-    yield Row("machine", "environment", ", ".join(
+    yield Row("environment", ", ".join(
         f"{name} {found[name]}" for name in
         ("gpu_model", "cpu_model", "torch", "cuda", "cudnn", "nccl", "driver", "mpi_library", "precision_in_force")
     ))  # fmt: skip
     (visit,) = frame(VISITS, folder).to_dict("records")
     before, after = visit["product_before"], visit["product_after"]
-    yield Row("machine", "sentinel", f"1000 products take {before:.3g} s before and {after:.3g} s after",
+    yield Row("sentinel", f"1000 products take {before:.3g} s before and {after:.3g} s after",
               "the machine stays the same: within 20 %", near(before, after, 0.2))  # fmt: skip
     if not on.gpu:
         return
     held, total = found["gpu_available_memory"], torch.cuda.get_device_properties().total_memory
-    yield Row("machine", "memory of the GPU", f"{held / 2**30:.4g} GiB available",
+    yield Row("memory of the GPU", f"{held / 2**30:.4g} GiB available",
               f"of {total / 2**30:.4g} GiB, less what the driver holds", bool(0.9 * total < held <= total))  # fmt: skip
     clocks = counted(ITERATIONS, folder)["gpu_clock"]
     throttled = counted(ITERATIONS, folder)["gpu_throttle"].unique().tolist()
-    yield Row("machine", "clock of the GPU by NVML", f"{clocks.median() / 1e6:.0f} MHz, throttled by {throttled}",
+    yield Row("clock of the GPU by NVML", f"{clocks.median() / 1e6:.0f} MHz, throttled by {throttled}",
               f"at most {found['gpu_max_clock'] / 1e6:.0f} MHz",
               bool(0 < clocks.median() <= found["gpu_max_clock"]))  # fmt: skip
 
@@ -202,24 +201,24 @@ def layers(on: Setting) -> Iterator[Row]:
         rows, of = counted(ITERATIONS, folder), medians(folder)
         parts = ["data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update"]
         yield Row(
-            "layers", f"{network}, b = {batch}: iteration",
+            f"{network}, b = {batch}: iteration",
             f"{ms(of.iteration_time)} ({batch / of.iteration_time:,.0f} samples/s): "
             + ", ".join(f"{part} {ms(of[part])}" for part in parts if of[part] > 1e-6),
             "phases add up to the iteration", bool(np.allclose(rows[parts].sum(axis=1), rows["iteration_time"], 1e-3)),
         )  # fmt: skip
         wall = float((rows["start"].diff().shift(-1) / rows["iteration_time"]).median())
-        yield Row("layers", f"{network}: the host's clock", f"{wall:.3f} of the events' time from step to step",
+        yield Row(f"{network}: the host's clock", f"{wall:.3f} of the events' time from step to step",
                   "1, and a little for sensors and reading the events", bool(0.999 < wall < 1.15))  # fmt: skip
         (told,) = frame(INSTRUMENTATION, folder).to_dict("records")
         closures = told["forward_closure"], told["backward_closure"]
         yield Row(
-            "layers", f"{network}: layers",
+            f"{network}: layers",
             f"{told['layers']} layers are {closures[0]:.4f} of the forward and {closures[1]:.4f} of the backward pass; "
             f"timing takes {1e6 * told['timing_cost']:.3g} µs a layer, {100 * told['timing_share']:.2g} % of it all",
             "1 within 5 %", all(0.95 < one <= 1.001 for one in closures),
         )  # fmt: skip
         slowest = counted(LAYERS, folder).groupby("layer")[["forward", "backward"]].median().sum(axis=1).nlargest(3)
-        yield Row("layers", f"{network}: slowest layers", ", ".join(f"{name} {ms(at)}" for name, at in slowest.items()))
+        yield Row(f"{network}: slowest layers", ", ".join(f"{name} {ms(at)}" for name, at in slowest.items()))
 
 
 def precisions(on: Setting) -> Iterator[Row]:
@@ -233,7 +232,7 @@ def precisions(on: Setting) -> Iterator[Row]:
             in_force = frame(ENVIRONMENTS, folder)["precision_in_force"][0]
             faster = usual / of.iteration_time
             yield Row(
-                "precisions", f"{network}, b = {batch}: {precision}",
+                f"{network}, b = {batch}: {precision}",
                 f"{ms(of.iteration_time)}, {faster:.3g} × as fast as float32, loss from "
                 f"{losses.iloc[0]:.4g} to {losses.iloc[-1]:.4g}",
                 "in force, learning, and faster than float32 on a GPU",
@@ -252,8 +251,8 @@ def cudnn(on: Setting) -> Iterator[Row]:
         folder = on.run(on.train("alexnet", 128, cudnn=used, iterations=5))
         found[used] = medians(folder).iteration_time
         in_force = bool(frame(ENVIRONMENTS, folder)["cudnn_in_force"][0])
-        yield Row("cudnn", f"alexnet, b = 128: cudnn {used}", ms(found[used]), "in force as asked", in_force == used)
-    yield Row("cudnn", "what it gains", f"{found[False] / found[True]:.3g} ×", "> 1", found[False] > found[True])
+        yield Row(f"alexnet, b = 128: cudnn {used}", ms(found[used]), "in force as asked", in_force == used)
+    yield Row("what it gains", f"{found[False] / found[True]:.3g} ×", "> 1", found[False] > found[True])
 
 
 def prefetch(on: Setting) -> Iterator[Row]:
@@ -266,17 +265,17 @@ def prefetch(on: Setting) -> Iterator[Row]:
         )
         of = found[ahead] = medians(on.run(cell))
         yield Row(
-            "prefetch", f"alexnet, b = {batch}: {'copied ahead' if ahead else 'copied in line'}",
+            f"alexnet, b = {batch}: {'copied ahead' if ahead else 'copied in line'}",
             f"{ms(of.iteration_time)}, of it waiting {ms(of.data_wait)} and copying {ms(of.host_to_device)}",
         )  # fmt: skip
     rate = size / found[False].host_to_device
-    yield Row("prefetch", "rate in line", f"{size / MIB:.0f} MiB at {rate / 1e9:.3g} GB/s",
+    yield Row("rate in line", f"{size / MIB:.0f} MiB at {rate / 1e9:.3g} GB/s",
               "pinned memory over PCIe or NVLink-C2C: 5 to 500 GB/s", bool(5e9 < rate < 500e9))  # fmt: skip
     saved = found[False].iteration_time - found[True].iteration_time
     hidden = 1 - (found[True].data_wait + found[True].host_to_device) / (
         found[False].data_wait + found[False].host_to_device
     )
-    yield Row("prefetch", "what it saves", f"{ms(saved)} of an iteration; {100 * hidden:.0f} % of waiting and copying",
+    yield Row("what it saves", f"{ms(saved)} of an iteration; {100 * hidden:.0f} % of waiting and copying",
               "more than half of it is hidden, iterations are shorter", bool(hidden > 0.5 and saved > 0))  # fmt: skip
 
 
@@ -285,15 +284,15 @@ def copies(on: Setting) -> Iterator[Row]:
     rows = frame(COPIES, on.run(CopiesCell(**on.common(), samples=on.size(5, 2))))
     rates = (rows["bytes"] / rows["seconds"]).groupby([rows["copy"], rows["threads"]]).median()
     for (name, threads), rate in rates.items():
-        yield Row("copies", f"{name}, {threads} threads", f"{rate / 1e9:.4g} GB/s")
+        yield Row(f"{name}, {threads} threads", f"{rate / 1e9:.4g} GB/s")
     if on.gpu:
         of = rates.droplevel("threads")
-        yield Row("copies", "pinned against pageable", f"{of['host to device'] / of['host to device, pageable']:.3g} ×",
+        yield Row("pinned against pageable", f"{of['host to device'] / of['host to device, pageable']:.3g} ×",
                   "> 1", bool(of["host to device"] > of["host to device, pageable"]))  # fmt: skip
         about = torch.cuda.get_device_properties()
         peak = 2e3 * getattr(about, "memory_clock_rate", 0) * getattr(about, "memory_bus_width", 0) / 8
         share = of["within the device"] / peak if peak else math.nan
-        yield Row("copies", "within the device", f"{100 * share:.3g} % of what its memory can", "50 to 100 %",
+        yield Row("within the device", f"{100 * share:.3g} % of what its memory can", "50 to 100 %",
                   bool(0.5 < share < 1) if peak else None)  # fmt: skip
 
 
@@ -311,17 +310,15 @@ def sgemm(on: Setting) -> Iterator[Row]:
         of_machine = rows[rows["layer_type"] == MACHINE].groupby("layer").median(numeric_only=True)
         rate, can = 1e9 * of_machine.loc["peak", "gflops"], _can(precision) if on.gpu else None
         yield Row(
-            "sgemm", f"peak, {precision}", f"{rate / 1e12:.4g} TFLOP/s",
+            f"peak, {precision}", f"{rate / 1e12:.4g} TFLOP/s",
             f"40 to 102 % of {can / 1e12:.4g} TFLOP/s at its highest clock" if can else "",
             0.4 < rate / can < 1.02 if can else None,
         )  # fmt: skip
         streams = of_machine.loc["bandwidth"]
         value = 2 if precision in ("bf16", "fp16") else 4
-        yield Row(
-            "sgemm", f"bandwidth, {precision}", f"{value * streams.k * streams.n / streams.seconds / 1e9:.4g} GB/s"
-        )
+        yield Row(f"bandwidth, {precision}", f"{value * streams.k * streams.n / streams.seconds / 1e9:.4g} GB/s")
         best = rows[rows["layer_type"] != MACHINE].groupby("layer")["gflops"].median().nlargest(1)
-        yield Row("sgemm", f"best layer, {precision}", f"{best.index[0]} {best.iloc[0] / 1e3:.4g} TFLOP/s",
+        yield Row(f"best layer, {precision}", f"{best.index[0]} {best.iloc[0] / 1e3:.4g} TFLOP/s",
                   "no more than peak by a tenth", bool(best.iloc[0] * 1e9 < 1.1 * rate))  # fmt: skip
 
 
@@ -348,19 +345,19 @@ def largest(on: Setting) -> Iterator[Row]:
         (row,) = frame(PEAK_MEMORY, folder).to_dict("records")
         peak = row["device_peak"] if on.gpu else row["host_peak"]
         known = sum(row[name] for name in ("weights", "gradients", "optimiser"))
-        yield Row("memory", f"{on.network('resnet50')}, b = {batch}", f"peak {peak / MIB:,.0f} MiB",
+        yield Row(f"{on.network('resnet50')}, b = {batch}", f"peak {peak / MIB:,.0f} MiB",
                   f"more than weights, gradients and momenta: {known / MIB:,.0f} MiB", bool(peak > known))  # fmt: skip
     found = [one for one in peaks.fit(frame(PEAK_MEMORY, *folders), frame(RUNS, *folders), 1)
              if one.memory == (peaks.DEVICE if on.gpu else peaks.HOST)]  # fmt: skip
     (row,) = largest_batch(found, frame(RUNS, *folders), frame(ENVIRONMENTS, *folders))
     wanted, low, high = (row[f"largest_batch{end}"] for end in ("", "_low", "_high"))
-    yield Row("memory", "largest mini-batch, predicted", f"{wanted:,.0f} [{low:,.0f}, {high:,.0f}]", str(row["note"]))
+    yield Row("largest mini-batch, predicted", f"{wanted:,.0f} [{low:,.0f}, {high:,.0f}]", str(row["note"]))
     if not on.gpu:
         return
     held = 256
     predicted = float(peaks.predicted(found[0], held)[0])
     peak = float(frame(PEAK_MEMORY, on.run(of(held)))["device_peak"][0])
-    yield Row("memory", f"resnet50, b = {held}, predicted",
+    yield Row(f"resnet50, b = {held}, predicted",
               f"{predicted / MIB:,.0f} MiB, measured {peak / MIB:,.0f} MiB",
               "within 5 %", near(predicted, peak, 0.05))  # fmt: skip
     fits = {}
@@ -371,11 +368,9 @@ def largest(on: Setting) -> Iterator[Row]:
             fits[share], told = True, f"fits, peak {row['device_peak'] / MIB:,.0f} MiB"
         except RuntimeError as reason:
             fits[share], told = False, str(reason).partition(": ")[2][:150]
-        yield Row("memory", f"resnet50, b = {batch}, {share} × the predicted", told)
+        yield Row(f"resnet50, b = {batch}, {share} × the predicted", told)
         torch.cuda.empty_cache()
-    yield Row(
-        "memory", "largest mini-batch, tried", f"{fits}", "0.9 of it fits, 1.1 does not", fits[0.9] and not fits[1.1]
-    )
+    yield Row("largest mini-batch, tried", f"{fits}", "0.9 of it fits, 1.1 does not", fits[0.9] and not fits[1.1])
 
 
 def nccl(on: Setting) -> Iterator[Row]:
@@ -397,14 +392,14 @@ def nccl(on: Setting) -> Iterator[Row]:
     rows = counted(COLLECTIVES, folder)
     for name, of in rows.groupby("operation"):
         each = (of["seconds"] / of["calls"]).groupby(of["message_bytes"]).median()
-        yield Row("nccl", f"{name} to itself",
+        yield Row(f"{name} to itself",
                   ", ".join(f"{size / 1024:,.0f} KiB {1e6 * at:.3g} µs" for size, at in each.items()),
                   "finished, and took less than a second", bool((each < 1).all()))  # fmt: skip
     beside = counted(CONTENTION, folder)
     slower = (beside["computing"] / beside["operations"]) / (
         beside["isolated_computing"] / beside["isolated_operations"]
     )
-    yield Row("nccl", "computing meanwhile", f"takes {slower.median():.3g} × as long as isolated",
+    yield Row("computing meanwhile", f"takes {slower.median():.3g} × as long as isolated",
               "at least 0.9 ×", bool(slower.median() > 0.9))  # fmt: skip
 
 
@@ -430,11 +425,11 @@ def synchronising(on: Setting) -> Iterator[Row]:
                 folder = on.run(cell)
         except Exception as error:
             print(traceback.format_exc(), file=sys.stderr)
-            yield Row("synchronisation", name, f"FAILED: {error}", "", False)
+            yield Row(name, f"FAILED: {error}", "", False)
             continue
         of, rows = medians(folder), counted(LAYERS, folder)
         if preset.strategy.in_blocks:
-            yield Row("synchronisation", name, f"{ms(of.iteration_time)}, {of.iteration_time / alone:.3g} × isolated",
+            yield Row(name, f"{ms(of.iteration_time)}, {of.iteration_time / alone:.3g} × isolated",
                       "no shards among one rank, so FSDP2 sends nothing: an isolated iteration within a tenth",
                       bool(0.9 < of.iteration_time / alone < 1.1 and of.communication == 0))  # fmt: skip
             continue
@@ -449,7 +444,7 @@ def synchronising(on: Setting) -> Iterator[Row]:
         ended = sent["iteration"].map(steps["iteration_time"] - steps["update"] - steps["exposed_communication"])
         overlapping = float((sent["all_reduce_start"] < ended - 1e-6).mean())
         yield Row(
-            "synchronisation", name,
+            name,
             f"{ms(of.iteration_time)}, {of.iteration_time / alone:.3g} × isolated; communication "
             f"{ms(of.communication)}, exposed {ms(of.exposed_communication)}; {100 * overlapping:.0f} % of layers sent "
             "before the backward pass ends",
@@ -469,7 +464,7 @@ def waits(on: Setting) -> Iterator[Row]:
             trainer.step(lambda: batch)
         torch.cuda.set_sync_debug_mode("default")
     found = sorted({f"{Path(one.filename).name}:{one.lineno}" for one in heard if "synchroniz" in str(one.message)})
-    yield Row("waits", "of a step", ", ".join(found) or "none",
+    yield Row("of a step", ", ".join(found) or "none",
               "the loss alone is read, in train.py, when the step has ended",
               all("train.py" in one for one in found))  # fmt: skip
     print(*{str(one.message) for one in heard}, sep="\n")
@@ -523,17 +518,17 @@ def trace(on: Setting) -> Iterator[Row]:
     ).stdout  # fmt: skip
     print(words)
     (told,) = json.loads(said.read_text())
-    yield Row("trace", f"{network}: iteration",
+    yield Row(f"{network}: iteration",
               f"{ms(told['iteration_seconds'])} in the trace, {ms(profiled)} by events meanwhile, {ms(by_events)} "
               f"without the profiler; {told['iterations']} iterations",
               "trace and events within 15 %", near(told["iteration_seconds"], profiled, 0.15))  # fmt: skip
     if on.gpu:
         busy = told["iteration_seconds"] * (1 - told["shares"]["idle"] / 100)
-        yield Row("trace", f"{network}: the device is busy",
+        yield Row(f"{network}: the device is busy",
                   f"{ms(busy)} of an iteration in the trace, computing by events takes {ms(computing)}",
                   "70 % of computing at least, no more than the iteration",
                   bool(0.7 * computing < busy < 1.1 * profiled))  # fmt: skip
-    yield Row("trace", "in words", " ".join(words.split())[:300])
+    yield Row("in words", " ".join(words.split())[:300])
 
 
 def probing(on: Setting) -> Iterator[Row]:
@@ -555,14 +550,12 @@ def probing(on: Setting) -> Iterator[Row]:
     last = 1e-9 * (host_mark() - begin)
     rows = pd.concat([pd.read_parquet(file) for file in sorted(folder.rglob("iterations*.parquet"))])
     of = rows.median(numeric_only=True)
-    yield Row("probe", "eight linear layers",
+    yield Row("eight linear layers",
               f"{len(rows)} iterations of {ms(of.iteration_time)}: forward {ms(of.forward)}, backward "
               f"{ms(of.backward)}, update {ms(of['update'])}; by the host's clock {ms(last)}",
               "backward is 1.2 to 3 × forward", bool(1.2 < of.backward / of.forward < 3))  # fmt: skip
     peak = pd.concat([pd.read_parquet(file) for file in sorted(folder.rglob("peak_memory*.parquet"))])
-    yield Row(
-        "probe", "peak of memory", ", ".join(f"{name} {peak[name].iloc[0]}" for name in ("host_peak", "device_peak"))
-    )
+    yield Row("peak of memory", ", ".join(f"{name} {peak[name].iloc[0]}" for name in ("host_peak", "device_peak")))
 
 
 PARTS: dict[str, Callable[[Setting], Iterator[Row]]] = {
@@ -659,7 +652,7 @@ def markdown(table: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for one in table:
         yield f"| **{one['part']}** | {one['state']}, {one['seconds']:.0f} s | {one['why']} | | |"
         for row in one["rows"]:
-            cells = (row["part"], row["what"], row["figures"], row["speaks_for_it"], _sign(row["plausible"]))
+            cells = (one["part"], row["what"], row["figures"], row["speaks_for_it"], _sign(row["plausible"]))
             yield f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
 
 
