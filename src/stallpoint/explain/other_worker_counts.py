@@ -95,8 +95,8 @@ def lacking(rank: Rank) -> Iterator[str]:
     reduced = np.array([kind in ROUNDS for kind in collectives.kind], np.bool_) & among_all
     if (collectives.bytes[reduced] < 0).any():
         yield (
-            "it does not say how large its all-reduces are (for NCCL PyTorch 2.2 or newer does, and torch.profiler "
-            "with record_shapes=True; for Gloo that alone)"
+            "it does not say how large its all-reduces are: torch.profiler does with record_shapes=True, for NCCL also "
+            "PyTorch 2.2 or newer"
         )
     if any(group.parallelism in (EXCHANGE, EXPERT) and group.size == UNKNOWN for group in rank.groups.groups):
         yield (

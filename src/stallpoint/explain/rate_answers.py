@@ -263,7 +263,10 @@ def _finding(series: Series, rates: Rates, options: Options, fit_laws: bool) -> 
             if placed
             else f"one count ({last}) says nothing of scaling"
         )
-        return Finding("rates", subject, one, UNDECIDED, causes=placed, evidence="measured", ask=(ask,), notes=notes)
+        fits = "" if placed or len(series.readings) > 1 else f"{number(curve.rates[last])} {curve.unit}"
+        return Finding(
+            "rates", subject, one, UNDECIDED, causes=placed, evidence="measured", fits=fits, ask=(ask,), notes=notes
+        )
     if len(series.readings) > 1:
         return _read_twice(series, subject, notes)
     found = _measured(series, subject, curve)
@@ -299,7 +302,8 @@ def _placements(series: Series, rates: Rates) -> tuple[Cause, ...]:
 def _subject(series: Series, curve: Curve) -> str:
     counts = f"{curve.counts[0]}-{curve.counts[-1]}" if len(curve.counts) > 1 else f"{curve.counts[0]}"
     nodes = f" ({number(curve.per_node)} a node)" if curve.per_node and curve.per_node > 1 else ""
-    return f"{series.name}, {counts} {series.counted}{nodes}"
+    counted = series.counted.removesuffix("s") if counts == "1" else series.counted
+    return f"{series.name}, {counts} {counted}{nodes}"
 
 
 def _workers(value: float, low: float, high: float | None = None) -> dict[str, Any]:
@@ -336,7 +340,8 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
         first, last = curve.counts[0], curve.counts[-1]
         times = curve.rates[last] / curve.rates[first]
         base = "one" if first == 1 else f"{first}"
-        compared.append(f"{_NAMES[name]}, {last} are {number(times)} times as fast as {base}")
+        stalled = f" and nothing beyond {curve.stall} gains" if curve.verdict == STALLS else ""
+        compared.append(f"{_NAMES[name]}, {last} are {number(times)} times as fast as {base}{stalled}")
     verdicts = {curve.verdict for curve in series.readings.values()}
     verdict = verdicts.pop() if len(verdicts) == 1 else UNDECIDED
     stalls = [curve.stall for curve in series.readings.values()]
@@ -348,6 +353,7 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
         lead = "still gets faster in both readings" if verdict == SCALES else "it depends"
         headline, workers = f"{lead}: {'; '.join(compared)}", {}
     likely = series.first
+    unit = "s an iteration" if WEAK in series.readings else likely.unit
     values = [median(row.value or 0.0 for row, _ in likely.runs if row.workers == count) for count in likely.counts]
     return Finding(
         "rates",
@@ -356,7 +362,7 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
         verdict,
         **workers,
         evidence="read in two ways",
-        fits=f"{_listed(values)} on {', '.join(map(str, likely.counts))} {series.counted}",
+        fits=f"{_listed(values)} {unit} on {', '.join(map(str, likely.counts))} {series.counted}",
         ask=(_ASKS[next(iter(series.readings))],),
         notes=notes,
         points=_points(likely),
@@ -373,7 +379,9 @@ def _measured(series: Series, subject: str, curve: Curve) -> Finding:
     doubt = "sure" if len(counts) > 2 else "two counts only"
     if verdict == STALLS and stall is not None:
         later = counts[counts.index(stall) + 1 :]
-        headline = f"stops getting faster at {stall} {series.counted}"
+        headline = (
+            f"stops getting faster at {stall} {series.counted if stall > 1 else series.counted.removesuffix('s')}"
+        )
         doubt = "sure" if len(later) > 1 or curve.gain(stall, later[0]) < 1 else f"one count beyond it ({later[0]})"
         workers = _workers(stall, stall, later[0])
         if doubt != "sure":

@@ -34,7 +34,7 @@ WORDS = {
     "data_wait": "waiting for a mini-batch",
     "host_wait": "the host is blocked in calls",
     "launch": "the device waits for the host to start operators",
-    "other": "other",
+    "other": "time of which the trace says nothing",
 }
 
 

@@ -22,6 +22,8 @@ MAX_WORKERS = 10**9
 MIN_RATE, MAX_RATE = 1e-15, 1e15
 """Rates are between these: whatever is computed from them stays finite."""
 MAX_ROWS = 200_000
+FASTER = 1.2
+"""Factor from which on as many workers on more nodes would be too much faster to be as many."""
 
 EACH, ALL = "each", "all"
 """Rates are those of each worker, or of all."""
@@ -324,12 +326,13 @@ def _as_written(document: Document) -> Iterator[Grid]:
         yield Grid([row for row in cells if not all(re.fullmatch(r":?-*:?", cell) for cell in row[1])], "|")
     for separator in ("\t", ";", ","):
         if sum(separator in line for _, line in lines) * 2 >= len(lines):
-            yield Grid(list(_separated(lines, separator)), separator)
+            yield Grid(list(separated(lines, separator)), separator)
     yield Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")
     yield Grid([(number, line.split()) for number, line in lines], " ")
 
 
-def _separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str]]]:
+def separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each line, with its number."""
     for number, line in lines:
         try:
             (row,) = csv.reader([line], delimiter=separator, skipinitialspace=True, strict=True)
@@ -438,7 +441,8 @@ class _Table:
         """Return what a column holds: what its heading says, or else the unit in its cells."""
         heading, cells = self.headings[index], [cell for cell in self.columns[index] if not MISSING.fullmatch(cell)]
         kind = kind_of(heading)
-        if kind == "nodes" and not any(map(self._number, cells)):
+        counts = sum(kind_of(head) in ("workers", "nodes") for head in self.headings)
+        if kind in ("workers", "nodes") and counts > 1 and cells and not any(map(self._number, cells)):
             return ""  # their names
         if kind or not cells:
             return kind
@@ -454,9 +458,9 @@ class _Table:
                 for row, (_, cells) in enumerate(self.body):
                     if row and index < len(cells) and not cells[index]:
                         cells[index] = self._cell(self.body[row - 1][1], index)
-        if named := [index for index, kind in enumerate(self.kinds) if kind == "series"]:
-            return named
         counts = next((self.columns[index] for index, kind in enumerate(self.kinds) if kind in ("workers", "nodes")))
+        if named := [index for index, kind in enumerate(self.kinds) if kind == "series"]:
+            return named + self._swept(counts)
         words = [
             index
             for index, kind in enumerate(self.kinds)
@@ -466,11 +470,39 @@ class _Table:
         for index in runs:
             note = f"{self.headings[index]} differs in each row and is read as the name of a run"
             self.notes += [f"line {self.body[0][0]}: {note}"]
-        return [index for index in words if index not in runs]
+        return [index for index in words if index not in runs] + self._swept(counts)
+
+    def _swept(self, counts: Sequence[str]) -> list[int]:
+        """Return the columns of settings in numbers, such as batches: each of their values was measured on the same
+        several counts."""
+        found = []
+        for index, kind in enumerate(self.kinds):
+            if kind in ("", "batch", "batch_per_worker") and not _LABEL.fullmatch(self.headings[index]):
+                on: dict[str, set[str]] = {}
+                for cell, count in zip(self.columns[index], counts, strict=True):
+                    on.setdefault(cell, set()).add(count)
+                if len(on) > 1 and all(map(self._number, on)) and min(map(len, on.values())) > 1:
+                    found += [index] if len(set(map(frozenset, on.values()))) == 1 else []
+        return found
+
+    def _counted_in_each_node(self, value: int) -> bool:
+        """Return whether GPUs beside nodes are those of each node: their number stays, and more nodes are faster."""
+        if not {"nodes", "workers"} <= set(self.kinds) or "workers_per_node" in self.kinds:
+            return False
+        nodes, workers = (self.columns[self.kinds.index(kind)] for kind in ("nodes", "workers"))
+        rows = zip(nodes, self.columns[value], strict=True)
+        read = [[number_in(cell, decimal_comma=self.decimal_comma) for cell in row] for row in rows]
+        known = sorted(row for row in read if row[0] > 0 and row[1] > 0)
+        if not known or len(set(workers)) > 1:
+            return False
+        first, last = known[0][1], known[-1][1]
+        return (first / last if self.kinds[value] in ("iteration", "epoch") else last / first) > FASTER
 
     def rates(self) -> Rates:
         """Return the table's rates."""
         values, like = self._value_columns()
+        if self._counted_in_each_node(values[0]):
+            self.kinds[self.kinds.index("workers")] = "workers_per_node"
         first = self.headings[values[0]]
         kind = self.kinds[values[0]]
         rows = [row for number, cells in self.body for row in self._rows(number, cells, values)]
@@ -515,7 +547,7 @@ class _Table:
     def _value_columns(self) -> tuple[list[int], _Proportional | None]:
         """Return the columns with rates, one series each: those whose heading says so, else all that hold numbers, else
         the first in proportion to a rate."""
-        for kind in ("rate", "iteration", "epoch"):
+        for kind in ("rate", "epoch", "iteration"):
             if found := [index for index, one in enumerate(self.kinds) if one == kind]:
                 best = [index for index in found if self.headings[index] == "samples_per_second"]
                 usual = [index for index in found if not _EXTREME.search(self.headings[index])] or found
@@ -573,7 +605,11 @@ class _Table:
             yield RateRow(series, workers, self._rate(number, cells, index), per_node, batch, number, total)
 
     def _series(self, cells: Sequence[str], values: Sequence[int]) -> str:
-        words = " ".join(filter(None, (self._cell(cells, index) for index in self.series)))
+        words = " ".join(
+            f"{self.headings[index]} {cell}" if self._number(cell) and self.kinds[index] != "series" else cell
+            for index in self.series
+            if (cell := self._cell(cells, index))
+        )
         several = len(values) > 1 and not all(_LABEL.fullmatch(self.headings[index]) for index in values)
         return re.sub(r"[*`]", "", words) if words or several else self.document.path.stem
 

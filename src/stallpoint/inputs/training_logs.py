@@ -9,7 +9,7 @@ from statistics import median
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
-from stallpoint.inputs.rate_tables import ALL, EACH, PER_WORKER, number_in, unit_in
+from stallpoint.inputs.rate_tables import ALL, EACH, PER_WORKER, kind_of, number_in, separated, unit_in
 
 WARMUP = 0.1
 """Part of the lines that are warm-up."""
@@ -137,7 +137,9 @@ _SETUP_WORDS = ("cuda capacity", "building ", "float8", "model:", "gpu:", "preci
 
 def recognised(document: Document) -> bool:
     """Whether lines of a program that is known are in it, or any that the user's pattern finds."""
-    return any(one.search(line) for line in document.lines for one in _programs(document.pattern))
+    return (not document.pattern and _in_columns(document) is not None) or any(
+        one.search(line) for line in document.lines for one in _programs(document.pattern)
+    )
 
 
 def _programs(pattern: str) -> Sequence[Program]:
@@ -157,6 +159,8 @@ def _programs(pattern: str) -> Sequence[Program]:
 
 def read(document: Document) -> LoggedRate:
     """Return the rate in the log; `InputError` where a number that the pattern finds is none."""
+    if not document.pattern and (columns := _in_columns(document)):
+        return columns
     for program in _programs(document.pattern):
         found = [
             (number, match) for number, line in enumerate(document.lines, start=1) if (match := program.search(line))
@@ -164,6 +168,27 @@ def read(document: Document) -> LoggedRate:
         if found:
             return _logged(document, program, found)
     raise document.error(1, "no line with a rate")
+
+
+def _in_columns(document: Document) -> LoggedRate | None:
+    """Return the rate in a CSV file with a row for each step, as loggers of metrics write; None if it is none."""
+    rows = separated(enumerate(document.lines, start=1), ",")
+    _, heads = next(rows, (1, []))
+    kinds = list(map(kind_of, heads))
+    rates = [index for index, kind in enumerate(kinds) if kind == "rate"]
+    column = next((index for index in rates if unit_in(heads[index]) not in ("", "iterations/s")), None)
+    if column is None or {"workers", "nodes"} & set(kinds) or not {"step", "global_step"} & set(map(str.lower, heads)):
+        return None
+    cells = [number_in(cells[column], decimal_comma=False) for _, cells in rows if len(cells) == len(heads)]
+    values = _warm([value for value in cells if 1e-15 < value < 1e15])
+    of = EACH if PER_WORKER.search(heads[column]) else ""
+    unit = unit_in(heads[column])
+    return LoggedRate("steps", median(values), unit, of=of, lines=len(values), values=values) if values else None
+
+
+def _warm(values: list[float]) -> list[float]:
+    """Return the values behind the warm-up."""
+    return values[int(len(values) * WARMUP) + (len(values) > 2) :] or values
 
 
 def _logged(document: Document, program: Program, found: list[tuple[int, re.Match[str]]]) -> LoggedRate:
@@ -180,7 +205,7 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
         seconds = not groups.get("rate")
         value = 1 / value if groups.get("its") else value / 1e3 if groups.get("ms") else value
         values.append(value)
-    kept = values[-1:] if program.averages else values[int(len(values) * WARMUP) + (len(values) > 2) :] or values
+    kept = values[-1:] if program.averages else _warm(values)
     named = found[-1][1].groupdict().get("unit") or ""
     batches = [float(match["batch"]) for _, match in found if match.groupdict().get("batch")]
     return LoggedRate(

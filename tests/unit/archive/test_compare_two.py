@@ -68,6 +68,14 @@ def test_tables_are_read_as_people_write_them(tmp_path: Path, capsys: pytest.Cap
     assert "rates · n = 2" in capsys.readouterr().out
 
 
+def test_rates_of_each_worker_are_compared_with_those_of_all(tmp_path: Path) -> None:
+    each, every = tmp_path / "each.csv", tmp_path / "all.csv"
+    each.write_text("gpus,img/s/GPU\n" + "".join(f"{n},{rate}\n" for n in (2, 4) for rate in (99, 100, 101)))
+    every.write_text("gpus,img/s\n" + "".join(f"{n},{n * rate}\n" for n in (2, 4) for rate in (99, 100, 101)))
+    (all_of_it,) = records(compare_two(str(each), str(every)).of("hardware"))
+    assert all_of_it["ratio"] == pytest.approx(1)
+
+
 def test_equal_tables_and_faster_ones_end_with_status_0(tmp_path: Path) -> None:
     old = rates(tmp_path / "old.csv", 1)
     assert main([old, rates(tmp_path / "same.csv", 2)]) == 0

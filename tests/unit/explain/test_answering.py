@@ -328,6 +328,18 @@ def test_logs_of_several_worker_counts_are_a_curve(program: str, tmp_path: Path)
     assert [rate / rates[0] for rate in rates] == pytest.approx([1, 1.9, 3.5], rel=4e-3)
 
 
+def test_metrics_of_a_logger_are_a_log_of_steps(tmp_path: Path) -> None:
+    """Written by Lightning 2.6 (CSVLogger, ThroughputMonitor), with other rates."""
+    rows = "0,{n},10,{b},{s},320,0.09,\n0,{n},,,,,,2.35\n"
+    head = "epoch,step,train/batches,train/device/batches_per_sec,train/device/samples_per_sec,train/samples,train/time"
+    texts = [
+        f"{head},train_loss\n" + "".join(rows.format(n=n, b=each / 32, s=each) for n in range(9, 99, 10))
+        for each in (1000, 950)
+    ]
+    (one,) = answers(tmp_path, *texts, options=Options(workers=(1, 2)))
+    assert [point["rate"] for point in one.points] == [1000, 1900]
+
+
 def test_a_log_that_does_not_say_its_workers_is_asked_for_them(tmp_path: Path) -> None:
     (one,) = answers(tmp_path, "step: 1  tps: 100\n")
     assert "--workers" in one.ask[0]

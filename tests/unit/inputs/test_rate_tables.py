@@ -162,6 +162,8 @@ def test_other_columns_of_numbers_are_series_of_their_own() -> None:
         (f"gpus,epoch time\n1,1h {'9' * 400}m\n", "line 2: epoch time is 1h 9{37}; a time is expected"),
         ("gpus,img/s\n1-2,10\n4,20\n", "line 2: gpus is 1-2; a whole number"),
         ("n,t\n1,2.1\n2,1.1\n", r"line 1: t falls with the workers and is a rate or a time; a unit says which"),
+        ("host,img/s\nn1,10\n", "line 2: host is n1; a whole number"),
+        ("nodes,gpus,img/s\n", "no rows below the heading of line 1"),
         ("gpus,img/s\n", "no rows below the heading of line 1"),
         ("gpus,loss\n1,2.5\n", "line 1: no column of rates among gpus, loss; expected is a table with a heading"),
     ],
@@ -201,6 +203,25 @@ def test_points_and_commas_are_read_by_the_whole_column(text: str, values: list[
 def test_what_stands_once_for_the_rows_below_it_names_their_series() -> None:
     found = rates("model\tGPUs\timg/s\na\t1\t10\n\t2\t19\nb\t1\t5\n\t2\t9\n")
     assert [row.series for row in found.rows] == ["a", "a", "b", "b"]
+
+
+def test_settings_in_numbers_are_series_and_no_repeats() -> None:
+    swept = rates("gpus,seq_len,img/s\n1,512,10\n1,1024,5\n2,512,19\n2,1024,9\n")
+    assert [(row.series, row.value) for row in swept.rows] == [
+        ("seq_len 512", 10), ("seq_len 1024", 5), ("seq_len 512", 19), ("seq_len 1024", 9),
+    ]  # fmt: skip
+    assert {row.series for row in rates("gpus,rep,img/s\n1,1,10\n1,2,11\n2,1,19\n2,2,20\n").rows} == {"table"}
+
+
+def test_gpus_beside_nodes_are_those_of_each_node_where_their_number_stays_and_more_are_faster() -> None:
+    assert [row.workers for row in rates("nodes,gpus,img/s\n1,8,10\n2,8,19\n").rows] == [8, 16]
+    placed = rates("nodes,gpus,img/s\n1,8,10\n2,8,7\n").rows
+    assert [(row.workers, row.workers_per_node) for row in placed] == [(8, 8), (8, 4)]
+
+
+def test_a_column_of_names_is_no_column_of_counts_where_another_has_them() -> None:
+    found = rates("GPU,n,img/s\nA100,1,10\nA100,2,19\nV100,1,5\nV100,2,9\n")
+    assert [(row.series, row.workers) for row in found.rows] == [("A100", 1), ("A100", 2), ("V100", 1), ("V100", 2)]
 
 
 def test_columns_that_count_runs_are_repeats() -> None:

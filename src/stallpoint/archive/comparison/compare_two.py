@@ -146,7 +146,11 @@ def _repeats(file: Path, pattern: str) -> tuple[pd.DataFrame, str]:
     if rate_tables.recognised(document):
         rates = rate_tables.read(document)
         of_rows = [
-            ("rates" if row.series == file.stem else row.series, row.workers, row.value)
+            (
+                "rates" if row.series == file.stem else row.series,
+                row.workers,
+                row.value * (row.workers if rates.of == rate_tables.EACH else 1),
+            )
             for row in rates.rows
             if row.value is not None
         ]
