@@ -339,7 +339,7 @@ def _joined(answers: list[Finding]) -> list[Finding]:
     if not links:
         return answers
     words = slow[0].words if slow else f"{links[0].subject}: {links[0].words}"
-    which = "the log beside it names the link" if slow else "the log beside it names no slow link"
+    which = "the log beside it names the link" if slow else "the log beside it"
     return [
         replace(one, causes=tuple(_with_link(cause, which, words) for cause in one.causes))
         if one.kind == "rates"
