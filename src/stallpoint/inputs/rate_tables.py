@@ -167,6 +167,7 @@ _SERIES = re.compile(
 )
 _LABEL = re.compile(r"(runs?|names?|jobs?|ids?|rep(eat)?s?|trials?|try|seeds?|date)[ _#]*\d*", re.IGNORECASE)
 """Headings of what tells one run from the next."""
+_MACHINES = re.compile(r"config|set-?up|layout|hardware|cluster|system|scale", re.IGNORECASE)
 _PRODUCT = re.compile(r"(\d+)\s*[x×*]\s*(\d+)\b.*")
 """Counts such as ``2x8``: nodes by workers of each."""
 MISSING = re.compile(
@@ -204,7 +205,7 @@ def number_in(text: str, *, decimal_comma: bool) -> float:
         return nan
     digits, rest = found["digits"].strip(), found["rest"].strip()
     digits = re.sub(r"(?<=\d)['’_ \u00a0\u202f](?=\d{3}(?!\d))", "", digits)
-    if decimal_comma:
+    if decimal_comma or re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+,\d+", digits):
         digits = digits.replace(".", "") if re.fullmatch(r"\d{1,3}(\.\d{3})+(,\d*)?", digits) else digits
         digits = digits.replace(",", ".")
     elif re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", digits):
@@ -233,6 +234,7 @@ def grids(document: Document) -> Iterator[Grid]:
         yield grid
         yield from _with_a_column_for_each_count(document, grid)
         yield from _with_counts_in_a_row(grid)
+        yield from _with_counts_in_words(grid)
     yield from _in_sentences(document)
 
 
@@ -270,6 +272,26 @@ def _with_counts_in_a_row(grid: Grid) -> Iterator[Grid]:
     if kind_of(heads[0]) in ("workers", "nodes") and all(_is_number(column[0]) for column in columns):
         first, second = (line for line, _ in grid.rows[:2])
         yield Grid([(first, list(heads)), *((second, list(column)) for column in columns)], grid.separator)
+
+
+def _with_counts_in_words(grid: Grid) -> Iterator[Grid]:
+    """Yield a table with cells such as ``16 GPUs (2 nodes)`` or ``2x8`` below any heading as one of counts."""
+    for place, head in enumerate(grid.rows[0][1] if len(grid.rows) > 2 else []):
+        texts = [row[place] if place < len(row) else "" for _, row in grid.rows[1:]]
+        if all(map(_PRODUCT.fullmatch, texts)) and _MACHINES.search(head):  # not sizes of images
+            yield _replaced(grid, place, [["workers"], *([text] for text in texts)])
+        found = [one for text in texts if (one := re.fullmatch(_COUNT + r"\W*", text, re.IGNORECASE))]
+        if len(found) == len(texts) and len({one["of"].lower().rstrip("s") for one in found}) == 1:
+            nodes = "nodes" if all(one["nodes"] for one in found) else ""
+            yield _replaced(
+                grid, place, [[found[0]["of"], nodes], *([one["count"], one["nodes"] or ""] for one in found)]
+            )
+
+
+def _replaced(grid: Grid, place: int, cells: Sequence[Sequence[str]]) -> Grid:
+    """Return the table with `cells` of each row in place of a column."""
+    rows = [(line, [*row[:place], *new, *row[place + 1 :]]) for (line, row), new in zip(grid.rows, cells, strict=True)]
+    return Grid(rows, grid.separator)
 
 
 def _in_sentences(document: Document) -> Iterator[Grid]:
@@ -551,7 +573,8 @@ class _Table:
             if found := [index for index, one in enumerate(self.kinds) if one == kind]:
                 best = [index for index in found if self.headings[index] == "samples_per_second"]
                 usual = [index for index in found if not _EXTREME.search(self.headings[index])] or found
-                usual = [index for index in usual if not PER_WORKER.search(self.headings[index])] or usual
+                for other in (lambda head: unit_in(head) == "iterations/s", PER_WORKER.search):
+                    usual = [index for index in usual if not other(self.headings[index])] or usual
                 return best or usual, None
         found = [
             index

@@ -36,6 +36,10 @@ WRITTEN = {
     "JSON": '[{"gpus": 2, "img/s": 1200.5},\n {"gpus": 4, "img/s": 2300, "note": null}]',
     "JSON lines": '{"gpus": 2, "img/s": 1200.5}\n{"gpus": 4, "img/s": 2300}\n',
     "nodes by GPUs": "GPUs,img/s\n1x2,1200.5\n2x2,2300\n",
+    "counts in words": "| Setup | img/s |\n|---|---|\n| 2 GPUs (1 node) | 1200.5 |\n| 4 GPUs (2 nodes) | 2300 |\n",
+    "counts as products": "config,images/s\n1x2,1200.5\n2x2,2300\n",
+    "points and commas": 'GPUs,images/s\n2,"1.200,5"\n4,"2.300,0"\n',
+    "iterations beside": "GPUs,it/s,images/s\n2,3.1,1200.5\n4,3,2300\n",
     "thousands of images": "GPUs,kimg/s\n2,1.2005\n4,2.3\n",
     "an hour": "GPUs,images/hour\n2,4321800\n4,8.28e6\n",
     "all and each": "GPUs,total img/s,img/s/GPU\n2,1200.5,600\n4,2300,575\n",
@@ -274,6 +278,9 @@ def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None
         readers.read(path)
     path.write_text("-|--|\n| ")
     with pytest.raises(InputError, match=r"line 1: '-\|--\|' begins nothing that is known"):
+        readers.read(path)
+    path.write_text("image,img/s\n224x224,10\n448x448,3\n")
+    with pytest.raises(InputError, match="line 1: no heading of worker counts"):
         readers.read(path)
     path.write_text("1 360\n2 700\n")
     with pytest.raises(InputError, match="line 1: numbers without a heading: '1 360'; expected is a table"):
