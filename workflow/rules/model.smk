@@ -33,7 +33,7 @@ rule fit:
         f"{LOGS}/fit.log",
     localrule: SUBMIT is None
     resources:
-        mem_mb=lambda wildcards, input: memory_forecast.of_fit(Path(input.runs), Path(input.layers)),
+        mem_mb=lambda wildcards, input: memory_forecast.of_fit(Path(input.runs), Path(input.iterations)),
     params:
         models=STUDY.config["models"],
         shared_links=STUDY.shared_links,

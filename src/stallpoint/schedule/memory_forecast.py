@@ -16,18 +16,19 @@ from stallpoint.study.kinds.train_kind import TrainCell
 
 FIT_MB = 1500
 """Memory of `fit` of a small study, MB."""
-CELL_MB, ROW_MB = 2.0, 5e-5
-"""What each cell, and each row of layers, takes more at most, MB (``benchmarks/run.py scale many-cells``)."""
+CELL_MB, ROW_MB = 2.0, 1e-3
+"""What each cell, and each row of iterations, takes more at most, MB (``benchmarks/run.py scale many-cells``); rows of
+layers, of which there are more, are read in pieces."""
 
 
-def of_fit(runs: Path, layers: Path) -> int:
+def of_fit(runs: Path, iterations: Path) -> int:
     """Return the memory to request for `fit` of these tidy tables, MB."""
 
     def rows(path: Path) -> int:
         with path.open("rb") as file:
             return int(pq.read_metadata(file).num_rows)
 
-    return round(FIT_MB + CELL_MB * rows(runs) + ROW_MB * rows(layers))
+    return round(FIT_MB + CELL_MB * rows(runs) + ROW_MB * rows(iterations))
 
 
 def expected(cells: Iterable[object], models: Path) -> list[str]:
