@@ -47,7 +47,10 @@ TERMS = (
         records.PREDICTIONS,
         lambda fitted: curve.predictions(fitted.curves, fitted.reduced.training_cells.steps),
     ),
-    Question(records.LAYER_TIMES, lambda fitted: curve.layer_times(fitted.reduced.training_cells.first_ranks)),
+    Question(
+        records.LAYER_TIMES,
+        lambda fitted: curve.layer_times(fitted.curves, fitted.reduced.training_cells.first_ranks),
+    ),
     Question(records.MEDIAN_ITERATIONS, lambda fitted: fitted.shown[0]),
     Question(records.MEDIAN_LAYERS, lambda fitted: fitted.shown[1]),
     Question(records.DISTURBANCES, lambda fitted: fitted.reduced.disturbed),

@@ -701,12 +701,17 @@ SHARED["drawn_of_layers"] = tuple(
 )
 
 LAYER_TIMES = _table("""
-    layer_times: each layer as measured on rank 0: means of every point, those of one worker and imported ones included
+    layer_times: each layer as measured on rank 0: means of every point, those of one worker and imported ones included;
+        and as the DAG model predicts it without the point's own cells, where the point is on a scaling curve
     + series nodes ranks global_batch worker_batch layer
     forward          | real | s | forward time
     backward         | real | s | backward time
     all_reduce_start | real | s | start of its all-reduce, since the start of the backward pass
     all_reduce_end   | real | s | end of its all-reduce, since the start of the backward pass
+    predicted_forward          | real | s | the same as predicted
+    predicted_backward         | real | s | the same as predicted
+    predicted_all_reduce_start | real | s | the same as predicted
+    predicted_all_reduce_end   | real | s | the same as predicted
 """)
 
 MEDIAN_ITERATIONS = _table("""

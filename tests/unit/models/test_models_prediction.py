@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sample_cells import TRAIN
-from synthetic import Truth, study
+from synthetic import NETWORK, Truth, study
 
 from stallpoint.models.fitting import fit
 
@@ -161,6 +161,17 @@ def test_several_workers_on_a_node() -> None:
     assert (table["ranks"] == 2 * table["nodes"]).all()
     truth = table.apply(true_iteration, axis=1, truth=Truth())
     assert (table["predicted_iteration"] / truth).to_numpy() == pytest.approx(1, abs=0.04)
+
+
+def test_layers_are_predicted_where_they_were_measured(fitted: Mapping[str, pd.DataFrame]) -> None:
+    layers = fitted["layer_times"].query("scaling != 'compute'")
+    assert len(layers) == 15 * len(NETWORK)
+    assert (layers["predicted_forward"] / layers["forward"]).to_numpy() == pytest.approx(1, abs=0.08)
+    learned = (layers["gradient_bytes"] > 0) & (layers["ranks"] > 1)
+    for end in ("all_reduce_start", "all_reduce_end"):
+        ratio = layers.loc[learned, f"predicted_{end}"] / layers.loc[learned, end]
+        assert ratio.to_numpy() == pytest.approx(1, abs=0.06)
+    assert layers.loc[~learned, "predicted_all_reduce_start"].isna().all()
 
 
 def test_merged_messages_are_predicted_where_latency_is_all_there_is() -> None:

@@ -126,8 +126,9 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         "communication": {"rect": communication_bars(predictions)},
         # times, and rates below them
         "all-reduce": {"symbol": 2 * 5 * 2, "line": 2 * 2},
-        # on four ranks; the loss, too short for a bar, is drawn with fc7; a mark at the end of the backward pass
-        "overlap": {"rect": 4 * (timeline_bars(tables) - 1) + 4},
+        # on four ranks; the loss, too short for a bar, is drawn with fc7; a mark at the end of the backward pass; and
+        # as predicted, from the forward pass on
+        "overlap": {"rect": 5 * (timeline_bars(tables) - 1) + 5 - 2},
         "free-communication": {"symbol": batches, "line": 2, "area": 1},
         "layer-share": {"rect": large_types(tables, other=True) * batches},
         "layer-speedup": {
@@ -345,7 +346,9 @@ def test_the_time_line_is_one_iteration_as_recorded(tables: Tables) -> None:
     wall = float(said[3]) / 1e3
     assert wall in [pytest.approx(one, rel=1e-2) for one in chosen.groupby("cell")["iteration_time"].max()]
     assert (walls <= wall * 1.01).sum() >= len(walls) / 4  # of several curves, one's median
-    assert set(rows["rank"]) == {f"rank {rank}" for rank in range(4)}
+    assert set(rows["rank"]) == {"predicted", *(f"rank {rank}" for rank in range(4))}
+    ends = rows.groupby(["rank", "task"])["end"].max().unstack("rank")
+    assert (ends["predicted"] / ends["rank 0"]).dropna().to_numpy() == pytest.approx(1, abs=0.1)
     sent = rows[rows["task"] == "all-reduce"].groupby("rank")["what"].apply(list)
     assert all(set(names) == {"fc7", "fc6", "conv2", "conv1"} for names in sent)
     computed = rows[rows["lane"] == "computing"].sort_values(["rank", "start"])

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import POINT, UNKNOWN_PARTS, Measured, Parts, Point
+from stallpoint.models.base.measured import PLACELESS, POINT, UNKNOWN_PARTS, Measured, Parts, Point
 from stallpoint.models.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
 from stallpoint.models.terms.effects import IsolatedComputing
 from stallpoint.models.terms.training_cells import LAYER, OF_RANK
@@ -37,6 +37,8 @@ class Predicted:
     backward_over_forward: Ensemble | None = None
     """Slowdown of the backward pass by other ranks over that of the forward pass, while nothing is sent; None where no
     message overlaps the backward pass."""
+    layers: Mapping[str, object] | None = None
+    """Columns of layer_times that are predicted, for each layer, without uncertainty."""
     waiting: str = "straggling"
     """Part of the critical path in which ranks wait for each other (`Strategy.waiting`)."""
     excluded_cells: frozenset[str] = frozenset()
@@ -165,7 +167,17 @@ def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd
     return float(steps.loc[steps["cell"].isin(list(predicted.excluded_cells)), "iteration_time"].mean())
 
 
-def layer_times(first_ranks: pd.DataFrame) -> pd.DataFrame:
-    """Return the layer_times table, from `TrainingCells.first_ranks`."""
-    key = [*POINT, *LAYER]
-    return first_ranks.groupby(key, as_index=False)[list(OF_RANK)].mean()
+def layer_times(curves: Iterable[ScalingCurve], first_ranks: pd.DataFrame) -> pd.DataFrame:
+    """Return the layer_times table, from `TrainingCells.first_ranks`; points of several curves are predicted once."""
+    measured = first_ranks.groupby([*POINT, *LAYER], as_index=False)[list(OF_RANK)].mean()
+    predicted = [
+        pd.DataFrame(of.layers).assign(**of.point.labels("global_batch", "worker_batch"))
+        for curve in curves
+        for of in curve.held_out.values()
+        if of.layers is not None
+    ]
+    if not predicted:
+        return measured
+    key = [*PLACELESS, "nodes", "ranks", "global_batch", "worker_batch", "layer_index"]
+    every = pd.concat(predicted).drop(columns="workers_per_node").drop_duplicates(key)
+    return measured.merge(every, on=key, how="left")

@@ -114,6 +114,7 @@ class Replicas:
         exchanged = self.exchanged().slowed(np.reshape(slower, (-1, 1)))
         gathered = self.gathered(buckets)
         timeline = self.timeline(Terms(times, reading, collectives, gathered, exchanged, buckets, calibrated))
+        start, end = timeline.start, timeline.end
         isolated_backward = isolated.backward * calibrated.backward
         slowed = calibrated.backward * np.divide(
             timeline.backward, isolated_backward, out=np.ones_like(isolated_backward), where=isolated_backward > 0
@@ -137,7 +138,7 @@ class Replicas:
             reading,
             latency_share(
                 collectives.and_then(exchanged),
-                np.concatenate([timeline.took, exchanged.isolated], axis=-1),
+                np.concatenate([end - start, exchanged.isolated], axis=-1),
                 np.concatenate([timeline.late, exchanged.isolated], axis=-1),
             ),
             isolated.computing,
@@ -147,6 +148,7 @@ class Replicas:
                 + exchanged.isolated.sum(-1)
             ),
             calibrated.backward / calibrated.forward if buckets and preset.overlaps else None,
+            _layer_table(layers, times, calibrated, slowed, buckets, start, end),
             waiting=self.waiting,
         )
 
@@ -363,6 +365,29 @@ def _in_blocks(layers: Layers) -> npt.NDArray[np.bool_]:
     """Return which layers are in a block, by their paths."""
     within = tuple(f"{path}." for path in block_paths(layers.names, layers.gradient_bytes.tolist()) if path)
     return np.array([f"{name}.".startswith(within) for name in layers.names], dtype=np.bool_)
+
+
+def _layer_table(
+    layers: Layers,
+    times: Times,
+    calibrated: Effects,
+    slowed: Ensemble,
+    buckets: Sequence[Sequence[int]],
+    start: Ensemble,
+    end: Ensemble,
+) -> dict[str, object]:
+    """Return the predicted columns of layer_times; the backward pass is `slowed`, messages go from `start` to `end`."""
+    of_layer = {layer: message for message, members in enumerate(buckets) for layer in members}
+    places = range(len(layers.names))
+    return {
+        "layer_index": places,
+        "predicted_forward": times.layers_forward[0] * calibrated.forward[0],
+        "predicted_backward": times.layers_backward[0] * slowed[0],
+        **{
+            f"predicted_all_reduce_{side}": [at[0, of_layer[at_]] if at_ in of_layer else np.nan for at_ in places]
+            for side, at in (("start", start), ("end", end))
+        },
+    }
 
 
 def per_iteration(collectives: CollectiveTimes, preset: Preset, ranks: int, computing: Ensemble) -> CollectiveTimes:

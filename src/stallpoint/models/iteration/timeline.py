@@ -26,8 +26,10 @@ class Timeline:
     """Exposed communication."""
     communication: Ensemble
     """Sum over all messages."""
-    took: Ensemble
-    """Duration of each gradient message, [1 + REPLICATES, messages]."""
+    start: Ensemble
+    """Start of each gradient message, since the end of the forward passes, [1 + REPLICATES, messages]; `end`
+    likewise."""
+    end: Ensemble
     late: Ensemble
     """Time from the end of the backward pass to the end of each message; the whole time of messages that the pass waits
     for."""
@@ -45,15 +47,16 @@ def unsharded(
     begin = schedule.start[f"backward {len(costs.backward)} of 1"][0] - earlier
     backward = schedule.end["backward 1 of 1"][0] - begin
     names = [f"{message.name} of 1" for message in costs.collectives]
-    start, end = (_mean_worker(at, names) for at in (schedule.start, schedule.end))
-    late = end - schedule.end["backward 1 of 1"][0][:, None]
+    start, end = (_since(begin, at, names) for at in (schedule.start, schedule.end))
+    late = end - backward[:, None]
     return Timeline(
         seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
         forward=forward,
         backward=backward,
         exposed=np.maximum(late[:, -1], 0.0) if names else np.zeros(1 + REPLICATES),
         communication=(end - start).sum(-1),
-        took=end - start,
+        start=start,
+        end=end,
         late=late,
     )
 
@@ -66,7 +69,7 @@ def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, bl
     begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
     forward, backward = of("forward"), of("backward")
     names = [f"reduce-scatter {block + 1} of 1" for block in blocks]
-    start, end = (_mean_worker(at, names) for at in (schedule.start, schedule.end))
+    start, end = (_since(begin + forward, at, names) for at in (schedule.start, schedule.end))
     passes = schedule.start["update of 1"][0] - begin
     return Timeline(
         seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
@@ -74,7 +77,8 @@ def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, bl
         backward=backward,
         exposed=np.maximum(passes - forward - backward, 0.0),
         communication=of("gather", "reduce-scatter"),
-        took=end - start,
+        start=start,
+        end=end,
         late=end - start,
     )
 
@@ -86,16 +90,18 @@ def tensor_parallel(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool) -
     of = partial(_took, tasks, schedule)
     begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
     forward, backward = of("forward"), of("backward")
+    turned = schedule.start[f"backward {len(costs.backward)} of 1"][0]
     names = [f"{message.name} of 1" for message in costs.collectives]
-    start, end = (_mean_worker(at, names) for at in (schedule.start, schedule.end))
+    start, end = (_since(turned, at, names) for at in (schedule.start, schedule.end))
     return Timeline(
         seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
         forward=forward,
         backward=backward,
         exposed=np.maximum(schedule.start["update of 1"][0] - begin - forward - backward, 0.0),
         communication=of("all-gather", "reduce-scatter", "all-reduce"),
-        took=end - start,
-        late=end - schedule.end["backward 1 of 1"][0][:, None],
+        start=start,
+        end=end,
+        late=end - (schedule.end["backward 1 of 1"][0] - turned)[:, None],
     )
 
 
@@ -115,6 +121,7 @@ def _took(tasks: Sequence[taskgraph.Task], schedule: taskgraph.Schedule, *kinds:
     return np.asarray(sum(schedule.end[name][0] - schedule.start[name][0] for name in names))
 
 
-def _mean_worker(at: Mapping[str, Reals], names: Sequence[str]) -> Ensemble:
-    """Return the times of the tasks `names` on the mean worker, [1 + REPLICATES, tasks]."""
-    return np.stack([at[name][0] for name in names], axis=-1) if names else np.empty((1 + REPLICATES, 0))
+def _since(begin: Reals, at: Mapping[str, Reals], names: Sequence[str]) -> Ensemble:
+    if not names:
+        return np.empty((1 + REPLICATES, 0))
+    return np.asarray(np.stack([at[name][0] for name in names], axis=-1) - begin[:, None])

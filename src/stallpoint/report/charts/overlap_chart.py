@@ -19,6 +19,8 @@ FINEST = 0.004
 CELLS = "train cells on two workers or more whose layers were timed"
 END = "end of the backward pass"
 LANES = ["computing", "communicating"]
+PREDICTED = "predicted"
+"""Row of the iteration that the DAG model predicts, below those of the ranks."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -30,6 +32,9 @@ def draw(tables: Tables) -> alt.FacetChart:
         labels = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": f"rank {row['rank']}"}
         found = of_rank.get((row["cell"], row["rank"]))
         bars += [labels | bar for bar in _bars(row, found)] if found is not None else []
+    for _, row in _runs(tables).drop_duplicates("panel").iterrows():
+        labels = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": PREDICTED}
+        bars += [labels | bar for bar in _predicted(tables, row)]
     if not bars:
         raise NoData(f"no {CELLS}")
     frame = pd.DataFrame(bars)
@@ -43,7 +48,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _chart(frame: pd.DataFrame) -> alt.FacetChart:
-    ranks = sorted(frame["rank"].unique(), key=natural)
+    ranks = sorted(frame["rank"].unique(), key=lambda rank: (rank == PREDICTED, natural(rank)))
     base = alt.Chart().encode(
         x=alt.X("start:Q", title="time since the first rank began the iteration [ms]"),
         y=alt.Y("rank:N", sort=ranks, title=None),
@@ -125,6 +130,28 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
         size = f"{number(of['gradient_bytes'].sum() / 1e6)} MB"
         start, end = began + of["all_reduce_start"].min(), began + of["all_reduce_end"].max()
         yield _bar(LANES[1], "all-reduce", _names(list(of["layer"])), start, end, size)
+
+
+def _predicted(tables: Tables, run: pd.Series) -> Iterator[dict[str, object]]:
+    """Return the bars of the predicted iteration from the first rank's forward pass on; none where it is unknown."""
+    found = []
+    for table in ("predictions", "layer_times"):
+        frame = tables.get(table, pd.DataFrame(columns=POINT))
+        found.append(frame[(frame[POINT] == run[POINT]).all(axis=1)])
+    layers = found[1].filter(regex=f"^{PREDICTED}_|^layer|^gradient").dropna(subset=f"{PREDICTED}_backward")
+    if found[0].empty or layers.empty:
+        return
+    times = found[0].iloc[0].filter(like=f"{PREDICTED}_").rename(lambda name: name.removeprefix(f"{PREDICTED}_"))
+    passes = times[["forward", "backward", "exposed_communication", "update"]].astype(float)
+    row = passes.to_dict() | {"data_wait": 0.0, "host_to_device": 0.0, "iteration_time": passes.sum()}
+    layers = layers.rename(columns=lambda name: name.removeprefix(f"{PREDICTED}_"))
+    ends = ["all_reduce_start", "all_reduce_end"]
+    layers[ends] += passes["forward"]
+    layers["bucket"] = pd.factorize(layers["all_reduce_start"])[0]
+    begins = run["start"] + run["data_wait"] + run["host_to_device"]
+    for bar in _bars(pd.Series(row | {"start": begins}), layers):
+        if bar["task"] == END or bar["start"] != bar["end"]:
+            yield bar
 
 
 def _backward(layers: pd.DataFrame, start: float, ended: float, finest: float) -> Iterator[dict[str, object]]:
