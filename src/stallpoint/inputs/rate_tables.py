@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from math import ceil, isnan, nan
 
 from stallpoint.errors import InputError
@@ -133,6 +134,7 @@ _COUNT = (
     rf"\b(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
     r"(?: ?[(,] ?(?:(?:on|over|across) )?(?P<nodes>\d+) ?(?:nodes?|hosts?|servers?|machines?)\b\)?)?"
 )
+_COUNT_ALONE = re.compile(_COUNT + r"\W*", re.IGNORECASE)
 _IN_SENTENCE = (
     re.compile(rf"{_COUNT}[^\d]*?{_AMOUNT}", re.IGNORECASE),
     re.compile(rf"{_AMOUNT}[^\d,;.]*?\b(?:on|with|using|from|at|for) {_COUNT}", re.IGNORECASE),
@@ -276,11 +278,14 @@ def _with_counts_in_a_row(grid: Grid) -> Iterator[Grid]:
 
 def _with_counts_in_words(grid: Grid) -> Iterator[Grid]:
     """Yield a table with cells such as ``16 GPUs (2 nodes)`` or ``2x8`` below any heading as one of counts."""
-    for place, head in enumerate(grid.rows[0][1] if len(grid.rows) > 2 else []):
+    pairs = zip(grid.rows[0][1], grid.rows[1][1], strict=False) if len(grid.rows) > 2 else ()
+    for place, (head, first) in enumerate(pairs):
+        if not (_COUNT_ALONE.fullmatch(first) or _PRODUCT.fullmatch(first)):
+            continue
         texts = [row[place] if place < len(row) else "" for _, row in grid.rows[1:]]
-        if all(map(_PRODUCT.fullmatch, texts)) and _MACHINES.search(head):  # not sizes of images
+        if _MACHINES.search(head) and all(map(_PRODUCT.fullmatch, texts)):  # not sizes of images
             yield _replaced(grid, place, [["workers"], *([text] for text in texts)])
-        found = [one for text in texts if (one := re.fullmatch(_COUNT + r"\W*", text, re.IGNORECASE))]
+        found = [one for one in takewhile(bool, map(_COUNT_ALONE.fullmatch, texts)) if one]
         if len(found) == len(texts) and len({one["of"].lower().rstrip("s") for one in found}) == 1:
             nodes = "nodes" if all(one["nodes"] for one in found) else ""
             yield _replaced(
