@@ -1160,8 +1160,10 @@ AVAILABILITY = _table("""
     + series nodes ranks
     basis                 | text  |     | of the iteration time: measured or predicted
     time_between_failures | real± | s   | mean time between failures of any of the nodes
-    checkpoint_interval   | real± | s   | best time between checkpoints (Daly 2006)
+    young_interval        | real± | s   | best time between checkpoints, first order (Young 1974)
+    checkpoint_interval   | real± | s   | the same by Daly (2006)
     productive_share      | real± |     | part of the time that is neither lost nor spent on checkpoints and restarts
+    productive_rate       | real± | 1/s | samples per second times productive_share: goodput
     checkpoint_time       | real± | s   | time to write a checkpoint
     checkpoint_from       | text  |     | given by the hardware entry, or measured on the storage
     elastic_share         | real± |     | productive share where training goes on without failed nodes; empty without

@@ -150,14 +150,16 @@ def rows(curve: ScalingCurve, failures: Failures) -> Iterator[dict[str, object]]
     """Yield the rows of the availability table: every known placement of a curve."""
     for ranks in curve.known:
         at = curve.at(ranks)
-        between = failures.between(at.point.nodes)
+        between, share = failures.between(at.point.nodes), failures.share(at.point.nodes)
         yield {
             **at.point.labels(),
             "basis": curve.basis(ranks),
             **columns_of({
                 "time_between_failures": between,
+                "young_interval": young_interval(failures.checkpoint, between),
                 "checkpoint_interval": daly_interval(failures.checkpoint, between),
-                "productive_share": failures.share(at.point.nodes),
+                "productive_share": share,
+                "productive_rate": share * at.point.global_batch / at.parts.iteration_time,
                 "checkpoint_time": failures.checkpoint,
                 "elastic_share": failures.elastic_share(at.point.nodes),
                 "spare_share": failures.spare_share(at.point.nodes),
