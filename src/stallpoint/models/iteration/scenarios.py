@@ -139,7 +139,10 @@ class _Changed:
     layers: Mapping[str, Layers] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "layers", {name: self._layers(old) for name, old in self.original.layers.items()})
+        layers = self.original.layers
+        if self.gradient_bytes != 1:
+            layers = {name: self._layers(old) for name, old in layers.items()}
+        object.__setattr__(self, "layers", layers)
 
     def _layers(self, old: Layers) -> Layers:
         # Trainable layers stay trainable, however few bytes they take.
