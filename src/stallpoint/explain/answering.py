@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -62,7 +63,15 @@ class Found:
 
 def explain_files(names: Sequence[str], options: Options) -> Explanation:
     """Return what the files say; `InputError` names the file and line that is wrong."""
-    paths = _paths(names)
+    with tempfile.TemporaryDirectory(prefix="stallpoint-") as scratch:
+        try:
+            found = _explained(_paths(names, Path(scratch)), options)
+        except InputError as error:
+            raise InputError(str(error).replace(f"{scratch}/", "")) from None
+        return replace(found, inputs=[replace(one, file=one.file.removeprefix(f"{scratch}/")) for one in found.inputs])
+
+
+def _explained(paths: Sequence[Path], options: Options) -> Explanation:
     found, inputs = Found(), []
     for path in paths:
         if studies := study_results.read(path):
@@ -86,7 +95,8 @@ def explain_files(names: Sequence[str], options: Options) -> Explanation:
     return Explanation(inputs, _joined(answers))
 
 
-def _paths(names: Sequence[str]) -> list[Path]:
+def _paths(names: Sequence[str], scratch: Path) -> list[Path]:
+    """Return the files to read, those of folders and of zips, which are unpacked in `scratch`."""
     paths: list[Path] = []
     for name in names:
         path = Path(name)
@@ -95,7 +105,9 @@ def _paths(names: Sequence[str]) -> list[Path]:
 
             paths += trace_files([name])
         elif path.exists():
-            paths.append(path)
+            inside = scratch.joinpath(*(part for part in path.parts if part not in ("..", path.anchor)))
+            unpacked = study_results.unpack(path, inside)
+            paths += [file for file in unpacked if readers.trace(file)] or unpacked or [path]
         elif Path("results", name).is_dir():
             paths.append(Path("results", name))
         else:

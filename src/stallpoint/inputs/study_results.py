@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,12 @@ from stallpoint.records.tables import PROBES
 
 FILE = "conclusions.json"
 MAX_BYTES = 64 * 2**20
+MAX_UNPACKED = 16 * 2**30
 _MEMBER = re.compile(rf"results/([^/]+)/{re.escape(FILE)}")
 _ZIP = b"PK\x03\x04"
+_HIDDEN = re.compile(r"(^|/)(\.|__MACOSX/)")
+_OTHERS = ("xl/workbook.xml", "ro-crate-metadata.json")
+"""Ends of names in workbooks, and in archives without conclusions."""
 AGAIN = "run `snakemake` for the study"
 
 
@@ -72,26 +77,45 @@ def _of_file(file: Path) -> StudyResults:
     return _parsed(file.absolute().parent.name, content, str(file))
 
 
-def _of_zip(path: Path) -> list[StudyResults]:
+def unpack(path: Path, folder: Path) -> list[Path]:
+    """Unpack a zip of logs or traces into `folder` and return its files; none of a study's archive or other files."""
+    if path.is_dir() or not head(path).startswith(_ZIP):
+        return []
+    with _opened(path) as file:
+        names = file.namelist()
+        if any(_MEMBER.fullmatch(name) or name.endswith(_OTHERS) for name in names):
+            return []
+        if (size := sum(member.file_size for member in file.infolist())) > MAX_UNPACKED:
+            raise InputError(f"{path}: {size / 2**30:.0f} GiB when unpacked; name the files that are to be read")
+        file.extractall(folder, [name for name in names if not _HIDDEN.search(name)])
+    return sorted(file for file in folder.rglob("*") if file.is_file())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip; whatever is wrong with it is an `InputError`."""
     try:
         with zipfile.ZipFile(path) as file:
-            members = {member: found[1] for member in file.infolist() if (found := _MEMBER.fullmatch(member.filename))}
-            if "xl/workbook.xml" in file.namelist():
-                raise InputError(
-                    f"{path}: a workbook of Excel; save its sheet as CSV, or paste the cells into a text file"
-                )
-            if not members:
-                raise InputError(
-                    f"{path}: a zip without results/STUDY/{FILE}: no archive of a study, or one whose conclusions held "
-                    "names; unpack it and run `snakemake`"
-                )
-            if any(member.file_size > MAX_BYTES for member in members):
-                raise InputError(f"{path}: {FILE} of more than {MAX_BYTES // 2**20} MiB is none of a study")
-            return [_parsed(name, file.read(member), f"{path}: {member.filename}") for member, name in members.items()]
+            yield file
     except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: a damaged zip ({error}); copy the archive again") from None
+
+
+def _of_zip(path: Path) -> list[StudyResults]:
+    with _opened(path) as file:
+        members = {member: found[1] for member in file.infolist() if (found := _MEMBER.fullmatch(member.filename))}
+        if "xl/workbook.xml" in file.namelist():
+            raise InputError(f"{path}: a workbook of Excel; save its sheet as CSV, or paste the cells into a text file")
+        if not members:
+            raise InputError(
+                f"{path}: a zip without results/STUDY/{FILE}: no archive of a study, or one whose conclusions held "
+                "names; unpack it and run `snakemake`"
+            )
+        if any(member.file_size > MAX_BYTES for member in members):
+            raise InputError(f"{path}: {FILE} of more than {MAX_BYTES // 2**20} MiB is none of a study")
+        return [_parsed(name, file.read(member), f"{path}: {member.filename}") for member, name in members.items()]
 
 
 def _parsed(name: str, content: bytes, where: str) -> StudyResults:

@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -371,6 +372,27 @@ def test_a_table_comes_through_standard_input_or_gzip(
     packed.write_bytes(gzip.compress(text)[:-12])
     with pytest.raises(InputError, match="not a whole gzip file"):
         explain_files([str(packed)], Options())
+
+
+def test_files_come_in_a_zip_as_issues_attach_them_and_are_named_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, nodes in (("a/run.zip", 64), ("b/run.zip", 32)):
+        Path(name).parent.mkdir()
+        with zipfile.ZipFile(name, "w") as file:
+            file.writestr("logs/rates.csv", table({8: 80, 16: 90, nodes: 91}))
+            file.writestr("__MACOSX/logs/._rates.csv", b"\0\1")
+    found = explain_files(["a/run.zip", "b/run.zip"], Options())
+    assert [one.file for one in found.inputs] == ["a/run.zip/logs/rates.csv", "b/run.zip/logs/rates.csv"]
+    assert len(found.answers) == 2
+    with zipfile.ZipFile("a/run.zip", "a") as file:
+        file.writestr("notes.txt", "nothing to read\n")
+    with pytest.raises(InputError, match=r"^a/run\.zip/notes\.txt, line 1: "):
+        explain_files(["a/run.zip"], Options())
+    Path("cut.zip").write_bytes(Path("b/run.zip").read_bytes()[:100])
+    with pytest.raises(InputError, match=r"cut\.zip: a damaged zip"):
+        explain_files(["cut.zip"], Options())
 
 
 HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:a100:4\n"
