@@ -299,7 +299,7 @@ def _of_ranks(explained: Sequence[dict[str, Any]]) -> Iterator[Finding]:
             lost = round(1 - 1 / slow["slowdown"], 3)
             causes = (Cause(slow["cause"] or "ranks", "others wait for the slowest ranks", lost),)
         yield Finding(
-            "trace", f"{len(explained)} ranks", words[-1].rstrip("."), causes=causes, evidence="traced",
+            "trace", "traced ranks", words[-1].rstrip("."), causes=causes, evidence="traced",
             notes=tuple(words[:-1]), points=tuple(slow["cells"]) if slow else (),
         )  # fmt: skip
 

@@ -304,11 +304,11 @@ def _straggling(of: dict[str, Any], ranks: str) -> str:
         LOADING: "waiting for mini-batches", LAST_STAGE: "the last stage", SEQUENCES: "sequences of uneven length",
         WORKER: f"rank {', '.join(map(str, of['slowest'][:3]))}",
     }  # fmt: skip
-    first = f"{words.get(of['cause'], of['cause'])} alone would save {shares.pop(of['cause'])}" if of["cause"] else (
-        "no cause alone would save half"
-    )  # fmt: skip
+    mended = "No cause alone makes up half"
+    if cause := of["cause"]:
+        mended = f"Mending {words.get(cause, cause)} alone would save {shares.pop(cause)}"
     others = ", ".join(f"{words.get(name, name)}: {share}" for name, share in shares.items())
-    return f"With these {ranks} an iteration takes {slow}. Mending {first} of that ({others})."
+    return f"With these {ranks} an iteration takes {slow}. {mended} of that ({others})."
 
 
 def _blocks(one: dict[str, Any]) -> Iterable[str]:
