@@ -64,11 +64,17 @@ class Found:
 def explain_files(names: Sequence[str], options: Options) -> Explanation:
     """Return what the files say; `InputError` names the file and line that is wrong."""
     with tempfile.TemporaryDirectory(prefix="stallpoint-") as scratch:
+
+        def named(text: str) -> str:
+            for place, name in enumerate(names):
+                text = text.replace(f"{scratch}/{place}/", f"{name}/")
+            return text
+
         try:
             found = _explained(_paths(names, Path(scratch)), options)
         except InputError as error:
-            raise InputError(str(error).replace(f"{scratch}/", "")) from None
-        return replace(found, inputs=[replace(one, file=one.file.removeprefix(f"{scratch}/")) for one in found.inputs])
+            raise InputError(named(str(error))) from None
+        return replace(found, inputs=[replace(one, file=named(one.file)) for one in found.inputs])
 
 
 def _explained(paths: Sequence[Path], options: Options) -> Explanation:
@@ -98,15 +104,14 @@ def _explained(paths: Sequence[Path], options: Options) -> Explanation:
 def _paths(names: Sequence[str], scratch: Path) -> list[Path]:
     """Return the files to read, those of folders and of zips, which are unpacked in `scratch`."""
     paths: list[Path] = []
-    for name in names:
+    for place, name in enumerate(names):
         path = Path(name)
         if path.is_dir() and not (study_results.is_study(path) or study_results.probe_folder(path)):
             from stallpoint.inputs.trace_formats import trace_files
 
             paths += trace_files([name])
         elif path.exists():
-            inside = scratch.joinpath(*(part for part in path.parts if part not in ("..", path.anchor)))
-            unpacked = study_results.unpack(path, inside)
+            unpacked = study_results.unpack(path, scratch / str(place))
             paths += [file for file in unpacked if readers.trace(file)] or unpacked or [path]
         elif Path("results", name).is_dir():
             paths.append(Path("results", name))

@@ -795,7 +795,7 @@ def test_what_is_no_finished_study_says_what_to_do(tmp_path: Path) -> None:
         explain_files([str(tmp_path)], Options())
     packed = tmp_path / "other.zip"
     with ZipFile(packed, "w") as archive:
-        archive.writestr("readme", "hello" * 100)
+        archive.writestr("ro-crate-metadata.json", "{}")
     with pytest.raises(InputError, match="a zip without results/STUDY/conclusions"):
         explain_files([str(packed)], Options())
     packed.write_bytes(packed.read_bytes()[:60])
