@@ -167,7 +167,10 @@ def series_of(rates: Rates, options: Options) -> Iterator[Series]:
         if measured:
             readings = _readings(_packed(measured), rates, options)
             if counted == "nodes":
-                readings = {of: replace(curve, counted=counted) for of, curve in readings.items()}
+                part = " of one worker on each node" if rates.of == EACH else ""
+                readings = {
+                    of: replace(curve, counted=counted, unit=curve.unit + part) for of, curve in readings.items()
+                }
             yield Series(name, measured, counted, readings)
         else:
             yield Series(name, rows, counted)

@@ -15,6 +15,7 @@ from stallpoint.explain.rate_answers import STRONG, WEAK, Options, Series
 from stallpoint.findings.finding import Finding
 from stallpoint.findings.proposal import HEAD, Estimate, Rate, ScalingRates, Training, paragraph, rows
 from stallpoint.inputs import readers
+from stallpoint.inputs.rate_tables import EACH
 from stallpoint.report.answer_page import rates_chart
 from stallpoint.report.charts.render import Spec
 from stallpoint.report.charts.web_page import grid, page
@@ -50,6 +51,8 @@ def curves(names: Sequence[str], options: Options) -> Iterator[ScalingRates]:
         for series, answer in zip(rate_answers.series_of(rates, options), answers, strict=True):
             if len(series.readings) > 1:
                 raise InputError(f"{name}: {series.name} can be read in two ways; {answer.ask[0]}")
+            if series.counted == "nodes" and rates.of == EACH:
+                raise InputError(f"{name}: rates are of each worker, counts of nodes; --workers-per-node says the rest")
             if series.readings:
                 yield _curve(series, answer, options)
 

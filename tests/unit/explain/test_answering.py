@@ -17,6 +17,7 @@ from stallpoint.errors import InputError
 from stallpoint.explain.answering import explain_files
 from stallpoint.explain.rate_answers import Options
 from stallpoint.findings.finding import Finding
+from stallpoint.report.proposal_page import curves
 
 
 def answers(folder: Path, *texts: str, options: Options | None = None) -> list[Finding]:
@@ -372,6 +373,16 @@ def test_a_table_comes_through_standard_input_or_gzip(
     packed.write_bytes(gzip.compress(text)[:-12])
     with pytest.raises(InputError, match="not a whole gzip file"):
         explain_files([str(packed)], Options())
+
+
+def test_rates_of_each_gpu_by_nodes_are_no_totals_until_gpus_per_node_are_known(tmp_path: Path) -> None:
+    text = "nodes,tokens/s/gpu\n1,3200\n2,3100\n4,3000\n8,1500\n"
+    (unknown,) = answers(tmp_path, text)
+    (known,) = answers(tmp_path, text, options=Options(workers_per_node=8))
+    assert "12,000 tokens/s of one worker on each node;" in unknown.fits
+    assert "96,000 tokens/s;" in known.fits
+    with pytest.raises(InputError, match="rates are of each worker, counts of nodes; --workers-per-node"):
+        list(curves([str(tmp_path / "file0")], Options()))
 
 
 def test_files_come_in_a_zip_as_issues_attach_them_and_are_named_by_it(
