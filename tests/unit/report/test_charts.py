@@ -127,8 +127,8 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         # times, and rates below them
         "all-reduce": {"symbol": 2 * 5 * 2, "line": 2 * 2},
         # on four ranks; the loss, too short for a bar, is drawn with fc7; a mark at the end of the backward pass; and
-        # as predicted, from the forward pass on
-        "overlap": {"rect": 5 * (timeline_bars(tables) - 1) + 5 - 2},
+        # passes and messages as predicted
+        "overlap": {"rect": 5 * (timeline_bars(tables) - 1) + 5 - 3},
         "free-communication": {"symbol": batches, "line": 2, "area": 1},
         "layer-share": {"rect": large_types(tables, other=True) * batches},
         "layer-speedup": {

@@ -158,13 +158,13 @@ TOPICS: dict[str, tuple[Chart, ...]] = {
         ),
         Chart(
             "overlap", "One iteration: computing and communicating side by side",
-            ("median_iterations", "median_layers", "hidden_communication", "predictions", "layer_times"),
+            ("median_iterations", "median_layers", "hidden_communication", "layer_times"),
             "One real iteration, that whose wall time is the median of its cell's, with all its ranks (of more than "
             "16, the slowest) and times as recorded: above what the rank computed (layers of the backward pass last "
-            "first), below its messages. The last row is what the DAG model predicts without these cells. "
-            "Communication right of the upright mark, the end of the backward pass, is exposed. What lies left of it "
-            "may still cost time, as it slows the pass down: where training without communication was measured, the "
-            "heading says what communicating costs, and what the same messages take alone.",
+            "first), below its messages. The last row has passes and messages as the DAG model predicts them without "
+            "these cells. Communication right of the upright mark, the end of the backward pass, is exposed. What lies "
+            "left of it may still cost time, as it slows the pass down: where training without communication was "
+            "measured, the heading says what communicating costs, and what the same messages take alone.",
             source="Shi et al. (2018), section IV",
         ),
     ),

@@ -20,7 +20,7 @@ CELLS = "train cells on two workers or more whose layers were timed"
 END = "end of the backward pass"
 LANES = ["computing", "communicating"]
 PREDICTED = "predicted"
-"""Row of the iteration that the DAG model predicts, below those of the ranks."""
+"""Row of the passes and messages that the DAG model predicts, below those of the ranks."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -133,23 +133,19 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
 
 
 def _predicted(tables: Tables, run: pd.Series) -> Iterator[dict[str, object]]:
-    """Return the bars of the predicted iteration from the first rank's forward pass on; none where it is unknown."""
-    found = []
-    for table in ("predictions", "layer_times"):
-        frame = tables.get(table, pd.DataFrame(columns=POINT))
-        found.append(frame[(frame[POINT] == run[POINT]).all(axis=1)])
-    layers = found[1].filter(regex=f"^{PREDICTED}_|^layer|^gradient").dropna(subset=f"{PREDICTED}_backward")
-    if found[0].empty or layers.empty:
+    """Return the bars of the passes and messages as predicted, from the first rank's forward pass on; none where they
+    are unknown."""
+    every = tables.get("layer_times", pd.DataFrame(columns=POINT))
+    layers = every[(every[POINT] == run[POINT]).all(axis=1)].filter(regex=f"^{PREDICTED}_|^layer|^gradient")
+    layers = layers.rename(columns=lambda name: name.removeprefix(f"{PREDICTED}_")).dropna(subset="backward")
+    if layers.empty:
         return
-    times = found[0].iloc[0].filter(like=f"{PREDICTED}_").rename(lambda name: name.removeprefix(f"{PREDICTED}_"))
-    passes = times[["forward", "backward", "exposed_communication", "update"]].astype(float)
-    row = passes.to_dict() | {"data_wait": 0.0, "host_to_device": 0.0, "iteration_time": passes.sum()}
-    layers = layers.rename(columns=lambda name: name.removeprefix(f"{PREDICTED}_"))
-    ends = ["all_reduce_start", "all_reduce_end"]
-    layers[ends] += passes["forward"]
+    forward, backward = layers["forward"].sum(), layers["backward"].sum()
+    layers[["all_reduce_start", "all_reduce_end"]] += forward
     layers["bucket"] = pd.factorize(layers["all_reduce_start"])[0]
     begins = run["start"] + run["data_wait"] + run["host_to_device"]
-    for bar in _bars(pd.Series(row | {"start": begins}), layers):
+    row = dict.fromkeys(["data_wait", "host_to_device", "update"], 0.0) | {"iteration_time": forward + backward}
+    for bar in _bars(pd.Series(row | {"start": begins, "forward": forward, "backward": backward}), layers):
         if bar["task"] == END or bar["start"] != bar["end"]:
             yield bar
 
