@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.base.measured import TIMES, Measured
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 
 THRESHOLD = 0.1
 

@@ -19,7 +19,7 @@ from planted import NOISES, Noise
 
 from stallpoint.models.answers.causes import DOMINANT, losses, verdicts
 from stallpoint.models.base.measured import TIMES, Measured, measured, over_ranks
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
 
 CAUSES = ("interference", "matrix shapes", "communication", "training data", "model update", "straggling")

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from stallpoint.errors import program
+from stallpoint.explain.rate_answers import Options, external_answers
 from stallpoint.findings.claims.claim_files import read_claims
 from stallpoint.findings.claims.facts import facts
 from stallpoint.findings.claims.judge import judge, rows
@@ -31,7 +32,10 @@ with program(Path(snakemake.log[0])):
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS), snakemake.input)
     evidence = Evidence(tables, facts(tables[RUNS.name], snakemake.params.shared_links))
     claims = judge(read_claims(snakemake.input.claim_files, snakemake.params.claims), evidence)
-    conclusions = conclude(tables, **snakemake.params.judged_by, claims=claims)
+    options = Options(threshold=snakemake.params.judged_by["threshold"])
+    tables_of_others = zip(snakemake.params.external, snakemake.input.external, strict=True)
+    external = [one for name, file in tables_of_others for one in external_answers(name, Path(file), options)]
+    conclusions = conclude(tables, **snakemake.params.judged_by, claims=claims, external=external)
     write(CLAIMS, rows(claims), Path(snakemake.output.claims))
     texts = {
         "md": page(conclusions),

@@ -6,14 +6,14 @@ from stallpoint.errors import program
 from stallpoint.findings.proposal import of_study
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read_frames
-from stallpoint.records.tables import COSTS, PREDICTIONS
+from stallpoint.records.tables import COSTS, PREDICTIONS, STALLING
 from stallpoint.report.proposal_page import to_html
 
 with program(Path(snakemake.log[0])):
-    tables = read_frames([PREDICTIONS, COSTS], snakemake.input)
+    tables = read_frames([PREDICTIONS, COSTS, STALLING], snakemake.input)
     proposed = of_study(
-        tables["predictions"], tables["costs"], snakemake.params.rated, snakemake.params.samples,
-        snakemake.params.min_efficiency,
+        tables["predictions"], tables["costs"], tables["stalling"], snakemake.params.rated,
+        snakemake.params.samples, snakemake.params.min_efficiency,
     )  # fmt: skip
     with atomic(Path(snakemake.output[0])) as scratch:
         scratch.write_text(to_html(proposed))

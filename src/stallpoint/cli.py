@@ -106,7 +106,7 @@ def _with_input(names: Sequence[str]) -> Iterator[list[str]]:
 
 def _explained(files: Sequence[str], given: argparse.Namespace, options: Options) -> int:
     from stallpoint.explain.answering import explain_files
-    from stallpoint.findings.finding import UNDECIDED, WITHHELD
+    from stallpoint.models.base.stall import Verdict
 
     found = explain_files(files, options)
     if given.html:
@@ -130,7 +130,8 @@ def _explained(files: Sequence[str], given: argparse.Namespace, options: Options
         print(found.in_words(), end="")
     if any(answer.bad for answer in found.answers):
         return EXIT_BAD_NEWS
-    return EXIT_UNDECIDED if any(answer.verdict in (UNDECIDED, WITHHELD) for answer in found.answers) else 0
+    verdicts = {answer.verdict for answer in found.answers}
+    return EXIT_UNDECIDED if verdicts & {Verdict.UNDECIDED, Verdict.WITHHELD} else 0
 
 
 def _counts(text: str) -> tuple[int, ...]:

@@ -10,6 +10,8 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
 ROOMS = {
     "errors": "how a step ends early, and how programs say so",
@@ -31,6 +33,32 @@ ROOMS = {
     "cli": "the program `stallpoint`, for whoever has no study",
 }
 """From the ground up: a room uses those before it and none after it."""
+
+SLACK = 150
+"""Lines that a budget may lie above what is there: a larger rest is taken back, so that nobody grows into it."""
+
+
+def budgets() -> dict[str, int]:
+    """Return the lines that each room, the source as a whole and the tests may have: `lines.yaml`."""
+    return dict(yaml.safe_load((ROOT / "tests/lines.yaml").read_text(encoding="utf-8")))
+
+
+def weights() -> dict[str, int]:
+    """Return the lines that are there, by the names of `budgets`."""
+    library = House(ROOT / "src/stallpoint")
+    rooms = {name: [file for module, file in library.modules.items() if room(module) == name] for name in ROOMS}
+    others = {"src": (ROOT / "src").rglob("*.py"), "tests": (ROOT / "tests").rglob("*.py")}
+    return {name: size(files)[0] for name, files in {**rooms, **others}.items()}
+
+
+def off_budget(weights: Mapping[str, int], budgets: Mapping[str, int]) -> Iterator[str]:
+    """Yield what to do for each name whose lines do not fit its budget."""
+    for name, lines in weights.items():
+        if (more := lines - budgets.get(name, 0)) > 0:
+            what = f"{name} has {lines:,} lines, {more:,} over its budget"
+            yield f"{what}: raise the budget in this commit and say why, or take something out"
+        elif -more > SLACK:
+            yield f"{name} has {lines:,} lines, {-more:,} below its budget: take them from the budget, as they went"
 
 
 @dataclass(frozen=True)
@@ -120,9 +148,8 @@ def table() -> list[str]:
     """Return the lines of ``make house``."""
     house = House(ROOT / "src/stallpoint")
     rooms = {room(name) for name in house.modules}
-    (lines, files), (test_lines, test_files) = (
-        size(found) for found in (house.modules.values(), (ROOT / "tests").rglob("*.py"))
-    )
+    test_files = len(list((ROOT / "tests").rglob("*.py")))
+    lines, allowed = weights(), budgets()
     rows = [
         ("", "here", "wanted"),
         ("loose modules", f"{len(house.loose())}", "3"),
@@ -136,7 +163,8 @@ def table() -> list[str]:
         ("lines of tests", f"{test_lines:,}", "26,000"),
         ("files of tests", f"{test_files}", ""),
     ]
-    plan = [f"{name:<12}{size(f for m, f in house.modules.items() if room(m) == name)[0]:>7,}  {what}"
+    allowed = budgets()
+    plan = [f"{name:<12}{lines:>7,} of {allowed.get(name, 0):>7,}  {ROOMS.get(name, '')}"
             for name, what in reversed(ROOMS.items())]  # fmt: skip
     return [*(f"{what:<30}{here:>8}{wanted:>8}" for what, here, wanted in rows), "", *plan]
 

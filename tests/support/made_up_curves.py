@@ -7,7 +7,7 @@ import numpy as np
 
 from stallpoint.models.base.measured import TIMES, Measured, Parts, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 
 
 def point(nodes: int, **axes: Any) -> Point:

@@ -18,7 +18,7 @@ LEFT_OUT = [
     Excluded({"network": "alexnet", "nodes": nodes, "batch": 64}, "B is not divisible by the ranks") for nodes in (3, 5)
 ]
 EMPTY = (
-    "claims answers curves machines interventions storages storage_operations extrapolations saturation break_even"
+    "findings claims answers curves machines interventions storages storage_operations saturation break_even"
     " controls alike disturbances slow_nodes left_out ended planned dag_errors instrumentation imported failed targets"
 )
 NOTHING: Conclusions = {"interval": 0.9, "threshold": 0.1, **{name: [] for name in EMPTY.split()}}

@@ -57,6 +57,7 @@ rule conclude:
         **rules.collect.output,
         **rules.fit.output,
         **rules.extrapolate.output,
+        external=rules.extrapolate.input.external,
         network_layers=rules.compare_published.input.networks,
         claim_files=CLAIM_FILES,
         code=code_of("conclude.py"),
@@ -81,6 +82,7 @@ rule conclude:
     params:
         judged_by={name: STUDY.config["models"][name] for name in ("threshold", "efficiency")},
         claims=STUDY.config["claims"],
+        external=rules.extrapolate.params.names,
         shared_links=rules.fit.params.shared_links,
     script:
         "../../scripts/conclude.py"
@@ -133,6 +135,7 @@ rule proposal:
     input:
         predictions=rules.fit.output.predictions,
         costs=rules.fit.output.costs,
+        stalling=rules.fit.output.stalling,
         code=code_of("proposal.py"),
     output:
         f"{RESULTS}/proposal.html",

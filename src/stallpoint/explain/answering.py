@@ -11,12 +11,13 @@ from typing import Any
 from stallpoint.errors import InputError
 from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, script_answers, slurm_account_answers
 from stallpoint.explain.rate_answers import Options
-from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, Cause, Finding, in_json, in_terminal
+from stallpoint.findings.finding import Cause, Finding, in_json, in_terminal
 from stallpoint.inputs import readers, study_results
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.inputs.rate_tables import RateRow, Rates
 from stallpoint.inputs.training_logs import LoggedRate
+from stallpoint.models.base.stall import Verdict
 from stallpoint.text import number
 
 MAX_FILES = 1000
@@ -156,7 +157,7 @@ def _of_logs(found: Found, options: Options) -> Iterator[Finding]:
             "rates",
             f"training log{'s' if len(logs) > 1 else ''} of {logs[0][1].program}",
             words,
-            UNDECIDED,
+            Verdict.UNDECIDED,
             evidence="logged",
             ask=(
                 f"how many workers there were, which {unknown[0]} does not say:  --workers N (one for each log, "
@@ -263,7 +264,9 @@ def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
     for one in explained:
         subject = f"{one['file']}: rank {one['rank']} of {one['world_size']}"
         if not one["iterations"]:
-            yield Finding("trace", subject, "no iterations were found", UNDECIDED, notes=tuple(one["notes"][:2]))
+            yield Finding(
+                "trace", subject, "no iterations were found", Verdict.UNDECIDED, notes=tuple(one["notes"][:2])
+            )
             continue
         first, *others = sentences(one)
         stalling = (one["predicted"] or {}).get("stalling")
@@ -274,13 +277,13 @@ def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
             for name in sorted(seconds, key=lambda name: -seconds[name])
             if name != "compute" and seconds[name] > 0.02 * total
         )
-        verdict = stalling["verdict"] if stalling else UNDECIDED
+        verdict = stalling["verdict"] if stalling else Verdict.UNDECIDED
         workers = float(stalling["workers"]) if stalling else None
         yield Finding(
             "trace",
             subject,
             first.rstrip("."),
-            verdict if verdict in (STALLS, SCALES) else UNDECIDED,
+            verdict if verdict in (Verdict.STALLS, Verdict.SCALES) else Verdict.UNDECIDED,
             workers,
             workers,
             unit="workers" if stalling else "",

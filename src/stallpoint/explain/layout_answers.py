@@ -13,9 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from stallpoint.explain.rate_answers import Options
-from stallpoint.findings.finding import UNDECIDED, Finding
+from stallpoint.findings.finding import Finding
 from stallpoint.inputs import layout_tables
 from stallpoint.inputs.layout_tables import LayoutRow, LayoutTable
+from stallpoint.models.base.stall import Verdict
 from stallpoint.models.base.statistics import Reals
 from stallpoint.models.scaling.layouts import (
     DISTURBED,
@@ -47,7 +48,9 @@ def answers(table: LayoutTable, options: Options) -> Iterator[Finding]:
         if len(measured) < FEWEST_LAYOUTS:
             few = f"{len(measured)} layouts are measured, and at least {FEWEST_LAYOUTS} tell which is fastest elsewhere"
             ask = f"rates of {FEWEST_LAYOUTS} layouts on two worker counts, each degree with two values or more"
-            yield Finding("layout", name, few, UNDECIDED, evidence="measured", ask=(ask,), notes=tuple(table.notes))
+            yield Finding(
+                "layout", name, few, Verdict.UNDECIDED, evidence="measured", ask=(ask,), notes=tuple(table.notes)
+            )
             continue
         yield from _Series(name, table, measured, asked, options).answers()
 
@@ -79,8 +82,8 @@ class _Series:
     def _answer(self, workers: int, ratio: float) -> Finding:
         largest = int(self.layouts.workers.max())
         found = Finding(
-            "layout", f"{self.name}, {workers} workers", "", UNDECIDED, unit=self.table.unit, notes=self._notes(),
-            evidence=f"predicted from {len(self.rows)} layouts on up to {largest} workers",
+            "layout", f"{self.name}, {workers} workers", "", Verdict.UNDECIDED, unit=self.table.unit,
+            notes=self._notes(), evidence=f"predicted from {len(self.rows)} layouts on up to {largest} workers",
         )  # fmt: skip
         if ratio > FURTHEST:
             far = f"not predicted: more than {FURTHEST} times the largest measured count"

@@ -556,8 +556,7 @@ def predictions(known: Known, batch: int | None, threshold: float, per_node: flo
     seconds = dict(zip(counts, found, strict=False))
     rates = {p: (batch or 1) * known.shards * p / of for p, of in seconds.items()}
     line = [p for p in rates if known.workers % p == 0 or p % known.workers == 0]
-    gains = {p: np.log(rates[2 * p] / rates[p])[1:] for p in line if 2 * p in rates}
-    stall = Stall.of(gains, 2 * max(gains), threshold)
+    stall = Stall.of({p: np.log(rates[p][1:]) for p in line}, threshold)
     verdict, workers = stall.verdict
     largest = max(seconds)
     return {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from stallpoint.findings.finding import UNDECIDED, Cause, Finding
+from stallpoint.findings.finding import Cause, Finding
 from stallpoint.measure.probe import probe_box
+from stallpoint.models.base.stall import Verdict
 
 
 def answers(folder: Path) -> Iterator[Finding]:
@@ -14,7 +15,8 @@ def answers(folder: Path) -> Iterator[Finding]:
     found = probe_box.found_last(folder)
     if found is None:
         yield Finding(
-            "trace", f"probe in {folder}", "too few iterations were recorded by rank 0", UNDECIDED, evidence="recorded",
+            "trace", f"probe in {folder}", "too few iterations were recorded by rank 0", Verdict.UNDECIDED,
+            evidence="recorded",
             ask=(f"a run of {probe_box.FEWEST + 1} iterations or more",),
         )  # fmt: skip
         return

@@ -11,20 +11,22 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from stallpoint.errors import InputError
 from stallpoint.explain.published_rates import compared
-from stallpoint.findings.finding import SCALES, STALLS, UNDECIDED, WITHHELD, Cause, Finding
+from stallpoint.findings.conclusions.external_findings import EXTERNAL
+from stallpoint.findings.finding import Cause, Finding
+from stallpoint.inputs import readers
 from stallpoint.inputs.rate_tables import ALL, EACH, RateRow, Rates
-from stallpoint.text import number
+from stallpoint.models.base.curve import THRESHOLD, Curve, rates_from
+from stallpoint.models.base.priors import POSTED
+from stallpoint.models.base.stall import Verdict
+from stallpoint.text import listed, number
 
-THRESHOLD = 0.1
-"""A doubling of the workers has to gain as much, else it is not worth it."""
-SUPERLINEAR = 1.05
-"""Factor over twice the rate from which on a doubling is no doubling of the workers alone."""
 FASTER_STEPS = 1.2
 """Weak scaling never makes an iteration as many times faster with more workers; strong scaling does."""
 CLEAR = 0.05
@@ -58,84 +60,16 @@ class Options:
     """Model, precision and hardware in words."""
 
 
+Runs = Sequence[tuple[RateRow, float]]
+"""Each measurement with its total rate."""
+
+
 @dataclass(frozen=True)
-class Curve:
-    """Total rate by number of workers, in one reading of the table."""
+class Reading:
+    """Rates of a series, read in one way."""
 
-    rates: Mapping[int, float]
-    per_node: float | None
-    threshold: float = THRESHOLD
-    spread: float = CLEAR
-    """Relative deviation of repeats; a default if there are none."""
-    unit: str = "samples/s"
-    runs: Sequence[tuple[RateRow, float]] = ()
-    """Each measurement with its total rate."""
-    counted: str = "workers"
-    """What `counts` are of where no node is known to hold several of them: workers, nodes."""
-
-    @cached_property
-    def counts(self) -> list[int]:
-        """Numbers of workers, rising."""
-        return sorted(self.rates)
-
-    @property
-    def full_node(self) -> int | None:
-        """Workers of one full node; None if unknown."""
-        return int(self.per_node) if self.per_node and self.per_node >= 1 else None
-
-    def gain(self, start: int, end: int) -> float:
-        """Return the factor of the rate for each doubling from `start` to `end`."""
-        return float((self.rates[end] / self.rates[start]) ** (1 / math.log2(end / start)))
-
-    def efficiency(self, count: int) -> float:
-        """Return a worker's rate at `count` over that at the smallest count."""
-        first = self.counts[0]
-        return self.rates[count] / count * first / self.rates[first]
-
-    @cached_property
-    def odd(self) -> int | None:
-        """Count with a more than linear gain at it or after it: other settings, or a disturbed run."""
-        pairs = list(pairwise(self.counts))
-        steep = [(start, end) for start, end in pairs if self.gain(start, end) > 2 * SUPERLINEAR]
-        if not steep:
-            return None
-        start, end = max(steep, key=lambda pair: self.gain(*pair))
-        suspects = [count for count in (start, end) if count not in (self.counts[0], self.counts[-1])]
-        return max(suspects or [end], key=self._away)
-
-    def _away(self, count: int) -> float:
-        """Return how far a worker's rate is from that between its neighbours."""
-        index = self.counts.index(count)
-        if index in (0, len(self.counts) - 1):
-            return 0.0
-        below, above = self.counts[index - 1], self.counts[index + 1]
-        part = math.log(count / below) / math.log(above / below)
-        logs = [math.log(self.rates[one] / one) for one in (below, count, above)]
-        return abs(logs[1] - (1 - part) * logs[0] - part * logs[2])
-
-    @cached_property
-    def stall(self) -> int | None:
-        """Smallest count after which no larger one gains `threshold` per doubling; None if the last one does."""
-        for index, count in enumerate(self.counts[:-1]):
-            if all(self.gain(count, later) < 1 + self.threshold for later in self.counts[index + 1 :]):
-                return count
-        return None
-
-    @property
-    def verdict(self) -> str:
-        """``stalls``, ``scales``, or ``undecided`` with a single count or within noise."""
-        if len(self.counts) < 2:
-            return UNDECIDED
-        if self.stall is None:
-            start, end = self.counts[-2:]
-            return SCALES if self.gain(start, end) > 1 + self.threshold + self._doubt(start, end) else UNDECIDED
-        later = self.counts[self.counts.index(self.stall) + 1 :]
-        if len(later) == 1 and self.gain(self.stall, later[0]) > 1 + self.threshold - self._doubt(self.stall, later[0]):
-            return UNDECIDED
-        return STALLS
-
-    def _doubt(self, start: int, end: int) -> float:
-        return self.spread / math.log2(end / start)
+    curve: Curve
+    runs: Runs
 
 
 @dataclass(frozen=True)
@@ -145,14 +79,13 @@ class Series:
     name: str
     rows: Sequence[RateRow]
     counted: str
-    readings: Mapping[str, Curve] = field(default_factory=dict)
-    """Curves by the value of `Options` that selects them: ``all``, ``each``, ``weak``, ``strong``."""
-    batch: float | None = None
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    """By the value of `Options` that selects each: ``all``, ``each``, ``weak``, ``strong``."""
 
     @property
     def first(self) -> Curve:
-        """The most likely reading."""
-        return next(iter(self.readings.values()))
+        """The curve of the most likely reading."""
+        return next(iter(self.readings.values())).curve
 
 
 def series_of(rates: Rates, options: Options) -> Iterator[Series]:
@@ -165,12 +98,11 @@ def series_of(rates: Rates, options: Options) -> Iterator[Series]:
         rows = [_completed(row, options, nodes=counted != rates.counted) for row in rows]
         measured = sorted((row for row in rows if row.value is not None), key=lambda row: row.workers)
         if measured:
-            readings = _readings(_packed(measured), rates, options)
-            if counted == "nodes":
-                part = " of one worker on each node" if rates.of == EACH else ""
-                readings = {
-                    of: replace(curve, counted=counted, unit=curve.unit + part) for of, curve in readings.items()
-                }
+            part = " of one worker on each node" if counted == "nodes" and rates.of == EACH else ""
+            readings = {
+                of: replace(one, curve=replace(one.curve, counted=counted, unit=one.curve.unit + part))
+                for of, one in _readings(_packed(measured), rates, options).items()
+            }
             yield Series(name, measured, counted, readings)
         else:
             yield Series(name, rows, counted)
@@ -196,45 +128,43 @@ def _packed(rows: Sequence[RateRow]) -> list[RateRow]:
     return [row for row in rows if not row.workers_per_node or row.workers_per_node == packed[row.workers]]
 
 
-def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[str, Curve]:
+def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[str, Reading]:
     of, scaling = options.of or rates.of, options.scaling
     if rates.seconds == "epoch":
-        return {ALL: _curve(rows, options, lambda row: 3600 / (row.value or 1), rates.unit)}
+        return {ALL: _reading(rows, options, lambda row: 3600 / (row.value or 1), rates.unit)}
     if rates.seconds == "iteration":
         batches = {row.batch_per_worker for row in rows}
         known = None not in batches
         if known:
             return {
-                ALL: _curve(rows, options, lambda row: row.workers * (row.batch_per_worker or 1) / (row.value or 1))
+                ALL: _reading(rows, options, lambda row: row.workers * (row.batch_per_worker or 1) / (row.value or 1))
             }
-        weak = _curve(rows, options, lambda row: row.workers / (row.value or 1), "mini-batches/s")
-        strong = _curve(rows, options, lambda row: 1 / (row.value or 1), "iterations/s")
-        ends = weak.counts[0], weak.counts[-1]
-        if not scaling and ends[0] < ends[1] and weak.gain(*ends) > 2 * FASTER_STEPS:
+        weak = _reading(rows, options, lambda row: row.workers / (row.value or 1), "mini-batches/s")
+        strong = _reading(rows, options, lambda row: 1 / (row.value or 1), "iterations/s")
+        first, *_, last = [*weak.curve.counts, weak.curve.counts[-1]]
+        if not scaling and first < last and weak.curve.gain(first, last) > 2 * FASTER_STEPS:
             scaling = STRONG
-        return {name: curve for name, curve in {WEAK: weak, STRONG: strong}.items() if scaling in ("", name)}
-    every = _curve(rows, options, lambda row: row.value or 1, rates.unit)
-    each = _curve(rows, options, lambda row: (row.value or 1) * row.workers, rates.unit)
+        return {name: one for name, one in {WEAK: weak, STRONG: strong}.items() if scaling in ("", name)}
+    every = _reading(rows, options, lambda row: row.value or 1, rates.unit)
+    each = _reading(rows, options, lambda row: (row.value or 1) * row.workers, rates.unit)
     if of:
         return {of: each if of == EACH else every}
-    values = [every.rates[count] for count in every.counts]
+    values = [every.curve.rate(count) for count in every.curve.counts]
     flat = len(values) > 1 and max(values) <= (1 + CLEAR) * values[0]
     return {ALL: every, EACH: each} if flat else {ALL: every}
 
 
-def _curve(
+def _reading(
     rows: Sequence[RateRow], options: Options, rate: Callable[[RateRow], float], unit: str = "samples/s"
-) -> Curve:
+) -> Reading:
     runs = [(row, float(rate(row))) for row in rows]
     found: defaultdict[int, list[float]] = defaultdict(list)
     for row, of_run in runs:
         found[row.workers].append(of_run)
-    repeats = [value / median(values) - 1 for values in found.values() if len(values) > 1 for value in values]
-    spread = max(2 * math.sqrt(sum(one * one for one in repeats) / len(repeats)), 0.005) if repeats else CLEAR
     nodes = {row.workers_per_node for row in rows}
     per_node = max((one for one in nodes if one), default=None) if None not in nodes else None
-    rates = {count: median(values) for count, values in found.items()}
-    return Curve(rates, per_node, options.threshold, spread, unit, runs)
+    repeated = len(runs) > len(found)
+    return Reading(Curve(rates_from(found), per_node, options.threshold, unit, repeated=repeated), runs)
 
 
 def answers(rates: Rates, options: Options) -> Iterator[Finding]:
@@ -244,31 +174,50 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
     for one in every:
         found = _finding(one, rates, options, fitted)
         if len(one.readings) == 1 and one.counted != "nodes":
-            per_worker = {count: rate / count for count, rate in one.first.rates.items()}
+            per_worker = {count: one.first.rate(count) / count for count in one.first.counts}
             setup = f"{one.name} {rates.setup} {options.setup}"
             found = replace(found, notes=(*compared(setup, one.first.unit, per_worker, found.causes), *found.notes))
         yield found
 
 
+def external_answers(name: str, file: Path, options: Options) -> Iterator[Finding]:
+    """Yield the findings of a study's external table; `InputError` for a file that is no table of rates."""
+    rates = readers.read(file).get("rates")
+    if rates is None:
+        raise InputError(f"{file}: no table of rates; a heading for the workers and one for their rate are expected")
+    for found in answers(rates, options):
+        yield replace(found, kind=EXTERNAL, subject=f"{found.subject} in {name}")
+
+
 def _finding(series: Series, rates: Rates, options: Options, fit_laws: bool) -> Finding:
     notes = tuple(note for note in rates.notes if any(note.startswith(f"line {row.line}:") for row in series.rows))
     if not series.readings:
-        return Finding("rates", series.name, "no rate was measured", WITHHELD, ask=("a rate on two worker counts",))
+        return Finding(
+            "rates", series.name, "no rate was measured", Verdict.WITHHELD, ask=("a rate on two worker counts",)
+        )
     curve = series.first
     subject = _subject(series, curve)
     placed = _placements(series, rates)
     last = curve.counts[-1]
     spread = f"a rate on {2 * last} {series.counted}, spread alike: whether a further node helps at all"
     if len(curve.counts) == 1:
-        ask = spread if placed else f"the rate on {2 * last} {series.counted}; two counts say what a doubling gains"
+        more = spread if placed else f"the rate on {2 * last} {series.counted}; two counts say what a doubling gains"
         one = (
             "the same number of workers on more nodes is slower"
             if placed
             else f"one count ({last}) says nothing of scaling"
         )
-        fits = "" if placed or len(series.readings) > 1 else f"{number(curve.rates[last])} {curve.unit}"
+        fits = "" if placed or len(series.readings) > 1 else f"{number(curve.rate(last))} {curve.unit}"
         return Finding(
-            "rates", subject, one, UNDECIDED, causes=placed, evidence="measured", fits=fits, ask=(ask,), notes=notes
+            "rates",
+            subject,
+            one,
+            Verdict.UNDECIDED,
+            causes=placed,
+            evidence="measured",
+            fits=fits,
+            ask=(more,),
+            notes=notes,
         )
     if len(series.readings) > 1:
         return _read_twice(series, subject, notes)
@@ -315,7 +264,7 @@ def _workers(value: float, low: float, high: float | None = None) -> dict[str, A
 
 
 def _points(curve: Curve) -> tuple[dict[str, float | None], ...]:
-    return tuple({"workers": count, "rate": curve.rates[count]} for count in curve.counts)
+    return tuple({"workers": count, "rate": curve.rate(count)} for count in curve.counts)
 
 
 def _listed(values: Iterable[float]) -> str:
@@ -339,25 +288,27 @@ _NAMES = {
 def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding:
     """Return the finding of a series that can be read in two ways."""
     compared = []
-    for name, curve in series.readings.items():
+    curves = {name: one.curve for name, one in series.readings.items()}
+    for name, curve in curves.items():
         first, last = curve.counts[0], curve.counts[-1]
-        times = curve.rates[last] / curve.rates[first]
+        times = curve.rate(last) / curve.rate(first)
         base = "one" if first == 1 else f"{first}"
-        stalled = f" and nothing beyond {curve.stall} gains" if curve.verdict == STALLS else ""
+        said, count = curve.verdict
+        stalled = f" and nothing beyond {count} gains" if said == Verdict.STALLS else ""
         compared.append(f"{_NAMES[name]}, {last} are {number(times)} times as fast as {base}{stalled}")
-    verdicts = {curve.verdict for curve in series.readings.values()}
-    verdict = verdicts.pop() if len(verdicts) == 1 else UNDECIDED
-    stalls = [curve.stall for curve in series.readings.values()]
-    if verdict == STALLS:
-        low, high = min(filter(None, stalls)), max(filter(None, stalls))
+    verdicts = {curve.verdict[0] for curve in curves.values()}
+    verdict = verdicts.pop() if len(verdicts) == 1 else Verdict.UNDECIDED
+    if verdict == Verdict.STALLS:
+        stalls = [curve.verdict[1] for curve in curves.values()]
+        low, high = min(stalls), max(stalls)
         headline = f"stops getting faster at {low}" + ("" if low == high else f" or {high}") + f" {series.counted}"
         workers = _workers(low, low, high)
     else:
-        lead = "still gets faster in both readings" if verdict == SCALES else "it depends"
+        lead = "still gets faster in both readings" if verdict == Verdict.SCALES else "it depends"
         headline, workers = f"{lead}: {'; '.join(compared)}", {}
     likely = series.first
     unit = "s an iteration" if WEAK in series.readings else likely.unit
-    values = [median(row.value or 0.0 for row, _ in likely.runs if row.workers == count) for count in likely.counts]
+    values = [median(row.value or 0.0 for row in series.rows if row.workers == count) for count in likely.counts]
     return Finding(
         "rates",
         subject,
@@ -374,29 +325,42 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
 
 def _measured(series: Series, subject: str, curve: Curve) -> Finding:
     """Return what the rates say without any law."""
-    counts, stall, verdict = curve.counts, curve.stall, curve.verdict
+    counts, (verdict, at) = curve.counts, curve.verdict
     last, before = counts[-1], counts[-2]
     gain = f"{100 * (curve.gain(before, last) - 1):.0f} %"
+    counted = series.counted if at > 1 else series.counted.removesuffix("s")
     asks: list[str] = []
     notes: list[str] = []
-    doubt = "sure" if len(counts) > 2 else "two counts only"
-    if verdict == STALLS and stall is not None:
-        later = counts[counts.index(stall) + 1 :]
-        headline = (
-            f"stops getting faster at {stall} {series.counted if stall > 1 else series.counted.removesuffix('s')}"
-        )
-        doubt = "sure" if len(later) > 1 or curve.gain(stall, later[0]) < 1 else f"one count beyond it ({later[0]})"
-        workers = _workers(stall, stall, later[0])
-        if doubt != "sure":
+    doubt = "sure" if curve.sure else f"P = {curve.stall.probabilities[at]:.2f}{_prior_words(curve)}"
+    if verdict == Verdict.STALLS:
+        later = counts[counts.index(at) + 1 :]
+        headline = f"stops getting faster at {at} {counted}"
+        workers = _workers(at, at, later[0])
+        if len(later) == 1:
+            doubt = f"one count beyond it ({later[0]})"
             asks.append(f"a rate on {2 * last} {series.counted}")
-    elif verdict == SCALES:
+    elif verdict == Verdict.SCALES:
         headline = f"still gets faster at {last}, by {gain} for the last doubling"
         workers = _workers(last, last)
-    else:
-        headline = f"undecided: the last doubling gains {gain}, within what repeats may differ by"
+    elif curve.step_only:
+        node = f"a node of {curve.full_node}" if curve.full_node else f"{at}, which may be a node,"
+        headline = (
+            f"undecided beyond {at} {counted}: one count ({last}) beyond {node} does not tell a step from a stall"
+        )
         doubt = "not sure"
-        workers = _workers(before, before)
-        asks.append(f"repeat the run on {before} and {last} {series.counted}, or measure {2 * last}")
+        workers = _workers(at, at)
+        asks.append(f"a rate on {2 * last} {series.counted}: a step comes once, a stall stays")
+    else:
+        after = counts[counts.index(at) + 1]
+        gain = f"{100 * (curve.gain(at, after) - 1):.0f} %"
+        doubling = "the last doubling" if after == last else f"a doubling from {at} to {after}"
+        headline = f"undecided beyond {at} {counted}: {doubling} gains {gain}, within what equal runs may differ by"
+        doubt = f"not sure{_prior_words(curve)}"
+        workers = _workers(at, at)
+        deciding = listed([str(count) for count in curve.stall.deciding])
+        asks.append(f"repeat the run on {deciding} {series.counted}, or measure {2 * last}")
+    if len(counts) == 2 and verdict == Verdict.SCALES:
+        doubt = "two counts only"
     causes: tuple[Cause, ...] = ()
     if curve.odd is not None:
         notes.append(_odd(curve))
@@ -406,13 +370,13 @@ def _measured(series: Series, subject: str, curve: Curve) -> Finding:
     if counts[-1] / counts[-2] > 2.5 or len(counts) == 2:
         asks.append(_gap(series, curve))
     effs = [f"{100 * curve.efficiency(count):.0f} % at {count}" for count in _shown(curve)]
-    fits = f"{_listed(curve.rates[count] for count in counts[-6:])} {curve.unit}; efficiency {', '.join(effs)}"
-    if verdict == STALLS and stall is not None and (crossed := _probe(curve, stall)):
+    fits = f"{_listed(map(curve.rate, counts[-6:]))} {curve.unit}; efficiency {', '.join(effs)}"
+    if verdict == Verdict.STALLS and (crossed := _probe(curve, at)):
         asks.append(crossed)
     return Finding(
         "rates",
         subject,
-        headline,
+        "; ".join([*_dips(curve), headline]),
         verdict,
         **workers,
         causes=causes,
@@ -421,12 +385,37 @@ def _measured(series: Series, subject: str, curve: Curve) -> Finding:
         ask=tuple(dict.fromkeys(asks)),
         notes=tuple(notes),
         points=_points(curve),
+        to_mend=bool(curve.dips),
+    )
+
+
+def _prior_words(curve: Curve) -> str:
+    """Return the prior that the noise is taken from, where nothing was repeated."""
+    return (
+        "" if curve.repeated else f"; single runs, taken to differ by {100 * POSTED.deviation:.0f} % ({POSTED.words})"
+    )
+
+
+def _dips(curve: Curve) -> Iterator[str]:
+    """Yield a sentence for the deepest dip: how slow it is, and where the loss is made up for."""
+    if not curve.dips:
+        return
+    dip = min(curve.dips, key=lambda dip: curve.rate(dip.at) / curve.rate(dip.before))
+    last, node = curve.counts[-1], curve.full_node or 1
+    in_nodes = curve.counted == "nodes" or (node > 1 and not any(count % node for count in (*dip, last)))
+    counted, each = ("nodes", node) if in_nodes else (curve.counted, 1)
+    at, before, end = (count // each for count in (dip.at, dip.before, last))
+    slower, faster = (number(curve.rate(count) / curve.rate(dip.before), 2) for count in (dip.at, last))
+    yield (
+        f"{at} {counted} are slower than {before}, {slower} times; from {at} on it gains again; {end} {counted} are "
+        f"{faster} times {before}, {100 * curve.efficiency(last):.0f} % efficient"
     )
 
 
 def _shown(curve: Curve) -> list[int]:
     """Return the counts whose efficiency is worth saying: the stall, and the last."""
-    return list(dict.fromkeys(filter(None, (curve.stall, curve.counts[-1]))))
+    verdict, at = curve.verdict
+    return list(dict.fromkeys([*([at] if verdict == Verdict.STALLS else []), curve.counts[-1]]))
 
 
 def _odd(curve: Curve) -> str:
@@ -434,7 +423,7 @@ def _odd(curve: Curve) -> str:
     index = curve.counts.index(odd)
     steep = [(a, b) for a, b in pairwise(curve.counts) if odd in (a, b)]
     start, end = max(steep, key=lambda pair: curve.gain(*pair))
-    times = curve.rates[end] / curve.rates[start]
+    times = curve.rate(end) / curve.rate(start)
     slow = index < len(curve.counts) - 1 and odd == start
     what = "was slower than it need be, or ran" if slow else "ran"
     return (
@@ -470,8 +459,8 @@ def _probe(curve: Curve, stall: int) -> str:
 def _losses(curve: Curve) -> Iterator[Cause]:
     """Yield why workers lose."""
     counts, node = curve.counts, curve.full_node
-    if curve.stall is not None and curve.verdict != SCALES:
-        yield _saturated(curve, curve.stall)
+    if curve.stall.reached and not curve.step_only:
+        yield _saturated(curve, curve.stall.ranks)
         return
     inside = [count for count in counts if node and count <= node]
     across = [count for count in counts if node and count > node]
@@ -524,7 +513,7 @@ def _saturated(curve: Curve, stall: int) -> Cause:
     nodes = "" if not node or stall <= node else f" ({math.ceil(stall / node)} nodes)"
     lost = round(1 - curve.efficiency(curve.counts[-1]), 3)
     last = curve.counts[-1]
-    if curve.rates[last] < (1 - CLEAR) * curve.rates[stall]:
+    if curve.rate(last) < (1 - CLEAR) * curve.rate(stall):
         return Cause(
             "contention",
             f"from {stall} {curve.counted}{nodes} on all together get slower: each one added costs the others time "
@@ -553,7 +542,7 @@ def _falling(curve: Curve, batch_unknown: bool, lower: float) -> str:
         not batch_unknown
         or not falls
         or gains[0] - gains[2] < FALL
-        or lower < (1 + curve.threshold) * curve.rates[curve.counts[-1]]
+        or lower < (1 + curve.threshold) * curve.rate(curve.counts[-1])
     ):
         return ""
     listed = ", ".join(f"{100 * (gain - 1):.0f} %" for gain in gains)
@@ -567,8 +556,6 @@ KEPT_GAIN, FALL = 0.01, 0.1
 def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -> Finding:
     """Return the finding with what laws say of twice the largest count."""
     last = curve.counts[-1]
-    if found.verdict == STALLS and found.evidence.endswith("sure"):
-        return replace(found, beyond=f"not predicted: a rate at {2 * last} would only repeat {last}")
     if len(curve.counts) < 3:
         listed = ", ".join(map(str, curve.counts))
         return replace(found, beyond=f"not predicted: two counts ({listed}) do not tell how a loss grows")
@@ -586,7 +573,7 @@ def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -
             "samples_per_second": rate,
             "batch_per_worker": row.batch_per_worker,
         }
-        for row, rate in curve.runs
+        for row, rate in next(iter(series.readings.values())).runs
     ]
     rows.append({**rows[-1], "workers": 2.0 * last, "samples_per_second": None})
     table = pd.DataFrame(rows).astype(dict.fromkeys(list(rows[0])[1:], float))
@@ -607,7 +594,7 @@ def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -
         return replace(found, beyond=f"not predicted: {reason}", ask=tuple(asks))
     if falling := _falling(curve, bool(table["batch_per_worker"].isna().all()), float(at["lower"])):
         return replace(found, beyond=f"not predicted: {falling}", ask=(f"a rate at {2 * last} {series.counted}", *asks))
-    gain = at["predicted"] / curve.rates[last] - 1
+    gain = at["predicted"] / curve.rate(last) - 1
     ends = f"{number(at['lower'])} to {number(at['upper'])}"
     percent = round(100 * gain)
     gains = f"a {'gain' if percent > 0 else 'loss'} of {abs(percent)} %" if percent else "no gain"

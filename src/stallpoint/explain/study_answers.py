@@ -17,8 +17,9 @@ from stallpoint.findings.conclusions.answer_findings import (
     VERDICT,
 )
 from stallpoint.findings.conclusions.external_findings import EXTERNAL
-from stallpoint.findings.finding import UNDECIDED, Cause, Finding
+from stallpoint.findings.finding import Cause, Finding
 from stallpoint.inputs.study_results import StudyResults
+from stallpoint.models.base.stall import Verdict
 
 
 def answers(study: StudyResults) -> Iterator[Finding]:
@@ -31,11 +32,12 @@ def answers(study: StudyResults) -> Iterator[Finding]:
         yield _answer(study.name, subject, rows)
     external = [row for row in study.findings if row["kind"] == EXTERNAL]
     for row in external:
-        yield Finding("study", f"{study.name}, {row['subject']}", row["words"], evidence=row["evidence"])
+        shown = {name: row[name] for name in ("verdict", "value", "low", "high", "unit", "evidence", "fits", "beyond")}
+        yield Finding("rates", f"{study.name}, {row['subject']}", row["words"], **shown)
     warned = tuple(row["words"] for row in study.findings if row["subject"] not in answered and row not in external)
     if not answered and not external:
         yield Finding(
-            "study", f"study {study.name}", "no network was trained on several worker counts", UNDECIDED,
+            "study", f"study {study.name}", "no network was trained on several worker counts", Verdict.UNDECIDED,
             ask=("cells of one network on two worker counts or more",), notes=warned,
         )  # fmt: skip
     elif warned:

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, field
 from textwrap import wrap
 from typing import Any
 
+from stallpoint.models.base.stall import Verdict
 from stallpoint.text import interval
-
-STALLS, SCALES, UNDECIDED, WITHHELD = "stalls", "scales", "undecided", "withheld"
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Finding:
     words: str
     """A sentence without its full stop."""
     verdict: str = ""
-    """The state in a word, where the question has states: `STALLS`, `SCALES`, `UNDECIDED`, `WITHHELD`."""
+    """The state in a word, where the question has states: of a curve a `Verdict`."""
     value: float | None = None
     low: float | None = None
     high: float | None = None
@@ -59,6 +58,8 @@ class Finding:
     """What readers see before the words, where one is needed: ``beyond 4 nodes``."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Network, hardware and storage that it belongs to, for pages that filter by them."""
+    to_mend: bool = False
+    """Whether something is wrong whatever the verdict: a count that is slower than a smaller one."""
     points: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     """``workers, rate, predicted, low, high`` for a chart; of several ranks' traces the cells of `Stragglers`."""
 
@@ -71,8 +72,8 @@ class Finding:
 
     @property
     def bad(self) -> bool:
-        """Whether something is there to mend: it stalls, or a cause is named of what has no states."""
-        return self.verdict == STALLS or (not self.verdict and bool(self.causes))
+        """Whether something is there to mend: it stalls or dips, or a cause is named of what has no states."""
+        return self.to_mend or self.verdict == Verdict.STALLS or (not self.verdict and bool(self.causes))
 
     @property
     def parts(self) -> Iterator[tuple[str, str]]:

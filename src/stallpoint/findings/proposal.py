@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,40 +11,14 @@ import pandas as pd
 from stallpoint.models.answers.costs import PRICE
 from stallpoint.models.base.frames import records
 from stallpoint.models.base.measured import SERIES
-from stallpoint.models.base.statistics import groups
+from stallpoint.models.base.stall import Verdict
+from stallpoint.models.base.statistics import Estimate, groups
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import listed, number
 
 MIN_EFFICIENCY = 0.5
 """Efficiency at which nodes are still worth asking for, where no study says otherwise (``models.efficiency``)."""
 HEAD = ("nodes", "workers", "throughput", "speedup", "efficiency", "time [h]", "node-hours", "kWh", "price", "basis")
-
-
-class Estimate(NamedTuple):
-    """A value with the ends of its interval; these are NaN where nothing was repeated."""
-
-    value: float
-    low: float = float("nan")
-    high: float = float("nan")
-
-    def times(self, factor: float) -> Estimate:
-        """Return the estimate times a factor."""
-        return Estimate(*(factor * end for end in self))
-
-    def under(self, amount: float) -> Estimate:
-        """Return `amount` over the estimate."""
-        return Estimate(amount / self.value, amount / self.high, amount / self.low)
-
-    def over(self, other: Estimate) -> Estimate:
-        """Return the ratio of independent estimates, whose relative widths add up in quadrature."""
-        value = self.value / other.value
-        down, up = (np.hypot(np.log(self[a] / self[0]), np.log(other[b] / other[0])) for a, b in ((1, 2), (2, 1)))
-        return Estimate(value, value * float(np.exp(-down)), value * float(np.exp(up)))
-
-    def __str__(self) -> str:
-        """Return ``1.81 (1.74–1.96)``, or the value without an interval."""
-        ends = "" if np.isnan([self.low, self.high]).any() else f" ({number(self.low)}–{number(self.high)})"
-        return number(self.value) + ends
 
 
 @dataclass(frozen=True)
@@ -71,6 +44,8 @@ class ScalingRates:
     unit: str
     rates: Sequence[Rate]
     """By rising number of workers; the first one is what speedups refer to."""
+    verdict: tuple[str, int]
+    """As `Curve.verdict` of the measured rates."""
 
     def efficiency(self, at: Rate) -> Estimate:
         """Return the speedup over the ratio of workers."""
@@ -128,11 +103,12 @@ def _percent(share: Estimate) -> str:
 
 
 def requested(curve: ScalingRates, training: Training) -> Rate:
-    """Return the largest measured placement up to which every measured one is efficient enough."""
-    best = curve.rates[0]
+    """Return the largest measured placement up to which every measured one is efficient enough and none stalls."""
+    best, (verdict, count) = curve.rates[0], curve.verdict
     for at in curve.rates:
         if at.basis == "measured":
-            if curve.efficiency(at).value < training.min_efficiency:
+            stalled = verdict == Verdict.STALLS and at.workers > count
+            if stalled or curve.efficiency(at).value < training.min_efficiency:
                 break
             best = at
     return best
@@ -149,6 +125,7 @@ def paragraph(curve: ScalingRates, training: Training) -> str:
             f"Throughput rises from {first.rate} {curve.unit} on {_placed(first)} to {last.rate} {curve.unit} on "
             f"{_placed(last)}, {last.speedup} times as much, at an efficiency of {_percent(curve.efficiency(last))}"
         )
+        sentences.append(_verdict_in_words(*curve.verdict))
     if predicted := [at for at in curve.rates if at.basis != "measured"]:
         beyond = predicted[-1]
         sentences.append(
@@ -175,6 +152,14 @@ def paragraph(curve: ScalingRates, training: Training) -> str:
     return ". ".join(sentences) + "."
 
 
+def _verdict_in_words(verdict: str, count: int) -> str:
+    if verdict == Verdict.STALLS:
+        return f"It stops getting faster at {count} workers"
+    if verdict == Verdict.SCALES:
+        return f"It still gets faster at {count} workers"
+    return f"Whether more than {count} workers are faster is undecided"
+
+
 def _placed(at: Rate) -> str:
     workers = f"{at.workers} worker{'s' if at.workers > 1 else ''}"
     if at.nodes != at.nodes:
@@ -196,13 +181,14 @@ def _counts(of: Sequence[Rate]) -> str:
 def of_study(
     predictions: pd.DataFrame,
     costs: pd.DataFrame,
+    stalling: pd.DataFrame,
     rated: Mapping[str, Mapping[str, float]],
     samples: float,
     min_efficiency: float,
 ) -> Iterator[tuple[ScalingRates, Training]]:
     """Yield the fastest measured curve of each network, hardware entry and scaling, with the training asked for.
 
-    `predictions` and `costs` are the tables of these names, `rated` as in `Asked`.
+    `predictions`, `costs` and `stalling` are the tables of these names, `rated` as in `Asked`.
     """
     known = predictions[(predictions["sync"] != NONE) & predictions["measured_iteration"].notna()]
     fastest = known.assign(rate=known["global_batch"] / known["measured_iteration"])
@@ -216,7 +202,9 @@ def of_study(
         watts = 1000 * (spent["energy"] / spent["node_hours"]).mean() if len(spent) else None
         price = rated.get(hardware, {}).get(PRICE)
         training = Training(samples, watts, price, min_efficiency, ", ".join(spent["energy_from"].unique()))
-        yield ScalingRates(subject, scaling, "samples/s", rates), training
+        (judged,) = records(stalling[(stalling[list(SERIES)] == [best[name] for name in SERIES]).all(axis=1)])
+        verdict = str(judged["verdict"]), int(judged["verdict_ranks"])
+        yield ScalingRates(subject, scaling, "samples/s", rates, verdict), training
 
 
 def _rate(row: Mapping[str, float]) -> Rate | None:

@@ -30,7 +30,7 @@ from stallpoint.models.answers import (
 from stallpoint.models.answers.fitted import Asked, FittedStudy, Question
 from stallpoint.models.base.frames import Tables
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
-from stallpoint.models.iteration import curve
+from stallpoint.models.iteration import scaling_curve
 from stallpoint.models.scaling import study_curves
 from stallpoint.models.terms import communication, data, matrix_products, peaks, storage_rates
 from stallpoint.models.terms.compute import layer_scaling
@@ -45,11 +45,11 @@ TERMS = (
     Question(records.COMMUNICATION, lambda fitted: communication.table(fitted.links)),
     Question(
         records.PREDICTIONS,
-        lambda fitted: curve.predictions(fitted.curves, fitted.reduced.training_cells.steps),
+        lambda fitted: scaling_curve.predictions(fitted.curves, fitted.reduced.training_cells.steps),
     ),
     Question(
         records.LAYER_TIMES,
-        lambda fitted: curve.layer_times(fitted.curves, fitted.reduced.training_cells.first_ranks),
+        lambda fitted: scaling_curve.layer_times(fitted.curves, fitted.reduced.training_cells.first_ranks),
     ),
     Question(records.MEDIAN_ITERATIONS, lambda fitted: fitted.shown[0]),
     Question(records.MEDIAN_LAYERS, lambda fitted: fitted.shown[1]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
-from statistics import NormalDist
 
 import pandas as pd
 
@@ -13,9 +12,10 @@ from stallpoint.errors import InputError
 from stallpoint.explain import rate_answers
 from stallpoint.explain.rate_answers import STRONG, WEAK, Options, Series
 from stallpoint.findings.finding import Finding
-from stallpoint.findings.proposal import HEAD, Estimate, Rate, ScalingRates, Training, paragraph, rows
+from stallpoint.findings.proposal import HEAD, Rate, ScalingRates, Training, paragraph, rows
 from stallpoint.inputs import readers
 from stallpoint.inputs.rate_tables import EACH
+from stallpoint.models.base.statistics import Estimate
 from stallpoint.report.answer_page import rates_chart
 from stallpoint.report.charts.render import Spec
 from stallpoint.report.charts.web_page import grid, page
@@ -61,32 +61,18 @@ def _curve(series: Series, answer: Finding, options: Options) -> ScalingRates:
     """Return the curve, with the count that laws predict."""
     curve = series.first
     per_node = 1.0 if series.counted == "nodes" else curve.per_node or float("nan")
-    known = {count: (_measured(curve, count), "measured") for count in curve.counts}
-    predicted = {
-        int(point["workers"] or 0): (
-            Estimate(*(point[end] or 0.0 for end in ("predicted", "low", "high"))),
-            "predicted",
-        )
-        for point in answer.points
-        if point.get("predicted")
-    }
-    base = known[curve.counts[0]][0]
+    rates = [
+        Rate(count, max(count / per_node, 1.0), curve.estimate(count), curve.speedup(count), "measured")
+        for count in curve.counts
+    ]
+    for point in answer.points:
+        if point.get("predicted"):
+            count, rate = int(point["workers"]), Estimate(*(float(point[end]) for end in ("predicted", "low", "high")))
+            speedup = rate.times(1 / curve.rate(curve.counts[0]))
+            rates.append(Rate(count, max(count / per_node, 1.0), rate, speedup, "predicted"))
     batches = {row.batch_per_worker for row in series.rows}
     scaling = options.scaling or (WEAK if len(batches) == 1 and None not in batches else "")
     if not scaling and None not in batches:
         totals = {row.workers * (row.batch_per_worker or 0) for row in series.rows}
         scaling = STRONG if len(totals) == 1 else ""
-    rates = [
-        Rate(count, max(count / per_node, 1.0), rate, Estimate(1.0) if rate is base else rate.over(base), basis)
-        for count, (rate, basis) in (predicted | known).items()
-    ]
-    return ScalingRates(series.name, scaling, curve.unit, sorted(rates, key=lambda at: at.workers))
-
-
-def _measured(curve: rate_answers.Curve, count: int) -> Estimate:
-    """Return a rate with the interval of a single run, where any count was repeated."""
-    rate = curve.rates[count]
-    if len(curve.runs) == len(curve.rates):
-        return Estimate(rate)
-    half_width = NormalDist().inv_cdf(0.95) * curve.spread / 2  # the spread is two standard deviations
-    return Estimate(rate, (1 - half_width) * rate, (1 + half_width) * rate)
+    return ScalingRates(series.name, scaling, curve.unit, rates, curve.verdict)

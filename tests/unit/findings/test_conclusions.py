@@ -14,7 +14,7 @@ from synthetic import CRITICAL, Layer, Truth, study
 
 from stallpoint.errors import InputError
 from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options
+from stallpoint.explain.rate_answers import Options, external_answers
 from stallpoint.findings.conclusions.answer_findings import (
     LOSS,
     VERDICT,
@@ -41,6 +41,7 @@ from stallpoint.findings.conclusions.details import details
 from stallpoint.findings.conclusions.external_findings import external_lines
 from stallpoint.findings.conclusions.storage_tables import answered, saturation, starving_in_words
 from stallpoint.findings.conclusions.trust_findings import equal_presets, trust_lines, undecodable_in_words
+from stallpoint.findings.finding import in_json
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.strategies.presets import PRESETS
@@ -311,19 +312,19 @@ def test_what_storages_answer_stands_in_details_with_a_table_each(conclusions: d
     assert (large[-1], cached[-1]) == ("100 (83–125)", "–"), "150 GB at 25 MB/s take 100 minutes"
 
 
-def test_external_tables_are_told_at_the_most_workers_of_each_series() -> None:
-    rows = [
-        {"table": "elsewhere", "series": "made up", "workers": workers, "predicted": rate, "lower": low, "upper": 99.0,
-         "law": "ring", "measured": measured}
-        for workers, rate, low, measured in ((8, 50.0, 40.0, None), (4, 30.0, 25.0, 31.0), (16, None, None, None))
-    ]  # fmt: skip
-    assert list(external_lines(rows[:2])) == [
-        "made up in elsewhere: 31 samples/s on 4 workers alone; at 8 workers 50 (40–99) samples/s predicted (ring)"
-    ]
-    both = [{**rows[0], "workers": 2, "measured": 20.0}, *rows]
-    (line,) = external_lines(both)
-    assert "20 → 31 samples/s on 2 → 4 workers, 78 % efficient; at 16 workers not known (ring)" in line
-    assert list(external_lines([{**rows[1], "series": str(k)} for k in range(12)]))[-1].startswith("2 more series")
+def test_an_external_table_gets_the_answer_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "rates.csv"
+    file.write_text("series,workers,workers_per_node,samples_per_second\n" + "".join(
+        f"{name},{n},8,{rate}\n"
+        for name in map(str, range(12)) for n, rate in {4: 40, 8: 80, 16: 81, 32: 160, 64: 318}.items()
+    ))  # fmt: skip
+    found = list(external_answers("elsewhere", file, Options()))
+    alone = explain_files([str(file)], Options()).answers
+    assert [replace(one, kind="rates", subject=one.subject.removesuffix(" in elsewhere")) for one in found] == [*alone]
+    lines = list(external_lines({"findings": in_json(found)}))
+    assert lines[0].startswith("0, 4-64 workers (8 a node) in elsewhere: still gets faster at 64, by 99 % for the last")
+    assert "; at 128: " in lines[0]
+    assert lines[-1] == "2 more series of external tables: details.md"
 
 
 def test_one_node_count_is_no_curve_and_nothing_is_said_of_runs_to_a_target_where_there_are_none() -> None:

@@ -4,13 +4,13 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from synthetic import NETWORK, Truth, study
 
 from stallpoint.cli import main
 from stallpoint.explain.rate_answers import Options
-from stallpoint.findings.proposal import HEAD, Estimate, ScalingRates, Training, of_study, paragraph, requested, rows
+from stallpoint.findings.proposal import HEAD, ScalingRates, Training, of_study, paragraph, requested, rows
+from stallpoint.models.base.statistics import Estimate
 from stallpoint.models.fitting import fit
 from stallpoint.report.proposal_page import curves, to_html
 
@@ -66,10 +66,17 @@ def test_the_paragraph_asks_for_the_most_nodes_that_are_efficient_and_tells_meas
     assert ("predicted; this" in text or "are predicted" in text) == any(at.basis == "predicted" for at in curve.rates)
 
 
-def test_ratios_of_independent_estimates_are_as_uncertain_as_both() -> None:
-    ratio = Estimate(4.0, 4.0 / 1.1, 4.4).over(Estimate(2.0, 2.0 / 1.1, 2.2))
-    assert ratio.value == 2
-    assert ratio.high / 2 == pytest.approx(np.exp(np.sqrt(2) * np.log(1.1)))
+def test_a_stall_ends_what_is_asked_for_whatever_is_efficient_there(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text("nodes,gpus,img/s\n1,4,100\n2,8,190\n4,16,196\n8,32,200\n")
+    (found,) = curves([str(path)], Options(scaling="weak"))
+    training = Training(1e6, min_efficiency=0.1)
+    assert found.verdict == ("stalls", 8)
+    assert requested(found, training).workers == 8
+    assert "It stops getting faster at 8 workers. " in paragraph(found, training)
+
+
+def test_estimates_are_written_with_their_intervals() -> None:
     assert str(Estimate(1.5)) == "1.5"
     assert str(Estimate(386.2, 380.1, 391.4)) == "386 (380–391)"
 
@@ -93,7 +100,7 @@ def test_a_study_has_its_fastest_curve_of_each_scaling() -> None:
     rated = {hardware: {"power": 500.0}}
     fitted = fit(tables, nodes=[8], rated=rated)
     predictions = fitted["predictions"]
-    found = list(of_study(predictions, fitted["costs"], rated, 1e6, 0.5))
+    found = list(of_study(predictions, fitted["costs"], fitted["stalling"], rated, 1e6, 0.5))
     assert [curve.scaling for curve, _ in found] == ["strong", "weak"]
     for curve, training in found:
         assert [at.basis for at in curve.rates] == ["measured"] * 3 + ["predicted"]

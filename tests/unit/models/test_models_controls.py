@@ -16,7 +16,7 @@ from stallpoint.models.answers.stalling import tables as stalling
 from stallpoint.models.base.measured import Measured, point_key
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.iteration.scaling_curve import ScalingCurve
 
 SCATTER = 0.02
 

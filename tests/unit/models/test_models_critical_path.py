@@ -12,7 +12,7 @@ from stallpoint.models.answers.causes import CAUSE_OF, by_cause, causes, path, u
 from stallpoint.models.base.measured import Measured, Parts
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,), "weak": False}

@@ -13,7 +13,7 @@ from stallpoint.models.base.measured import Measured, Parts, Point
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.convergence import early_stopping
 from stallpoint.models.convergence.steps import steps_of
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 
 PLACE = {"hardware": "cpu", "workers_per_node": 1}
 

@@ -12,7 +12,7 @@ from stallpoint.models.answers.stalling import gains
 from stallpoint.models.base.measured import Measured, Parts, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.convergence.steps import Steps, steps_of
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.strategies.presets import Preset
 
 NODES = (1, 2, 4, 8)

@@ -12,7 +12,7 @@ from stallpoint.models.answers import trust
 from stallpoint.models.base.measured import Measured, Parts
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.training_cells import reduced_cells
 

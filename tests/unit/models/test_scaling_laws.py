@@ -20,7 +20,7 @@ from stallpoint.models.scaling.laws import LAWS, Law, Model, models
 from stallpoint.models.scaling.noise import Continuation, Likelihood
 from stallpoint.models.scaling.posterior import posterior
 from stallpoint.models.scaling.scaling_law_choice import choose
-from stallpoint.models.scaling.series_placement import MAX_PLACEMENTS, Placements, Series
+from stallpoint.models.scaling.series_placement import MAX_PLACEMENTS, Placements, Series, grid
 
 BY_NAME = {law.name: law for law in LAWS}
 COUNTS = [1, 2, 4, 8, 16, 32]
@@ -166,7 +166,7 @@ def test_the_density_of_residuals_is_that_of_their_differences() -> None:
     series = Series.of(table([1, 2], [100.0, 190.0]))
     difference = 0.04
     found = Likelihood.of(series, across_nodes=False).log_density(np.array([[0.0, difference]]))[0]
-    for ((sigma, tau), probability), density in zip(noise.grid(series).items(), found, strict=True):
+    for ((sigma, tau), probability), density in zip(grid().items(), found, strict=True):
         variance = 2 * sigma**2 + tau**2
         wanted = -np.log(2 * np.pi * variance) / 2 - difference**2 / variance / 2
         assert density == pytest.approx(wanted + np.log(probability))
@@ -176,7 +176,7 @@ def test_the_drift_is_carried_forward_and_grows() -> None:
     series = Series.of(table([1, 2, 4], [1, 2, 4]))
     onward = Continuation.of(series, Placements.of(table([4, 8, 64], [1] * 3)), across_nodes=False)
     assert onward.gain.sum(-1) == pytest.approx(1)
-    large = list(noise.grid(series)).index((0.003, 0.3))
+    large = list(grid()).index((0.003, 0.3))
     assert onward.gain[large, 1] == pytest.approx([0, 0, 1], abs=1e-3)
     assert onward.deviation[large] == pytest.approx([0.3 * 0, 0.3, 0.6], abs=0.006)
 

@@ -40,7 +40,6 @@ from stallpoint.models.fitting import fit
 from stallpoint.models.scaling import extrapolation, laws, posterior
 from stallpoint.models.scaling import scaling_law_choice as choice
 from stallpoint.models.scaling import series_placement as places
-from stallpoint.models.scaling import study_curves as scaling_curves
 from stallpoint.models.scaling.laws import LAWS, Law, Model, Prior
 from stallpoint.models.scaling.series_placement import Placements
 from stallpoint.models.terms import (
@@ -126,8 +125,6 @@ SCATTER = [
     *others(statistics, "DEGREES_OF_FREEDOM", (0.5, 50.0), (2.0, 50.0), (1.0, 25.0), (1.0, 100.0)),
 ]
 FITTING = [
-    *levels(scaling_curves, "FACTORS"),
-    *levels(scaling_curves, "DRIFTS"),
     *twice(posterior, "ENOUGH", "TEMPERED"),
     *others(posterior, "FREEDOM", 3, 10),
 ]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from house import ROOMS, ROOT, House, room
+from house import ROOMS, ROOT, SLACK, House, budgets, off_budget, room, weights
 
 HOUSE = House(ROOT / "src/stallpoint")
 FLOORS = ("base", "terms", "taskgraph", "iteration", "scaling", "convergence", "answers")
@@ -58,6 +58,24 @@ def test_the_journey_of_a_measurement_has_few_stops_and_each_is_there() -> None:
     assert 10 <= len(stops) <= 15
     for file, name in stops:
         assert re.search(rf"^(def|class) {name}\b", (HOUSE.library / file).read_text(), re.MULTILINE), (file, name)
+
+
+def test_nothing_grows_unless_its_budget_says_so() -> None:
+    """The ratchet: budgets follow what is there, upwards with a reason in the same commit, downwards always."""
+    assert budgets().keys() == weights().keys()
+    assert list(off_budget(weights(), budgets())) == []
+
+
+def test_the_ratchet_holds_both_ways() -> None:
+    (over,) = off_budget({"records": 101}, {"records": 100})
+    assert over == (
+        "records has 101 lines, 1 over its budget: raise the budget in this commit and say why, or take something out"
+    )
+    (new,) = off_budget({"attic": 1}, {})
+    assert "1 over its budget" in new
+    (under,) = off_budget({"records": 100}, {"records": 101 + SLACK})
+    assert "take them from the budget" in under
+    assert list(off_budget({"records": 100}, {"records": 100 + SLACK})) == []
 
 
 @pytest.fixture

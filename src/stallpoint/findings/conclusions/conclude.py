@@ -13,10 +13,9 @@ from stallpoint.findings.claims.judge import Judged
 from stallpoint.findings.conclusions.answer_findings import answer_findings
 from stallpoint.findings.conclusions.answers import Conclusions, Estimate, answers
 from stallpoint.findings.conclusions.cost_findings import CHOICE, PRODUCTIVE, REMAINING
-from stallpoint.findings.conclusions.external_findings import external_findings
 from stallpoint.findings.conclusions.target_findings import targets
 from stallpoint.findings.conclusions.trust_findings import equal_presets, warnings
-from stallpoint.findings.finding import in_json, plain_json
+from stallpoint.findings.finding import Finding, in_json, plain_json
 from stallpoint.models.answers.fits import UNKNOWN
 from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
 from stallpoint.models.base.frames import records
@@ -74,8 +73,6 @@ COPIED: dict[str, tuple[str, tuple[str, ...]]] = {
     "controls": ("controls", ("hardware", "network", "worker_batch", "first", "second", "agrees", "ratio")),
 }  # fmt: skip
 """Entries that are rows of a table: its name and the columns."""
-EXTRAPOLATION = ("table", "series", "workers", "predicted", "lower", "upper", "law", "measured")
-"""Columns of the table ``extrapolations``, which only a study with external tables has."""
 CURVE = (
     *SERIES, "reached", "verdict", "verdict_ranks", "deciding_time", "measured_speedup", "measured_speedup_ranks",
     "basis", "note", "withheld", "dominant_cause", "crossing_ranks", "crossing_after", "cost_efficient_ranks",
@@ -105,12 +102,14 @@ def conclude(
     threshold: float = 0.10,
     efficiency: float = 0.5,
     claims: Sequence[Judged] = (),
+    external: Sequence[Finding] = (),
 ) -> Conclusions:
     """Return conclusions from the model tables and ``runs``, ``environments``, ``visits``, ``instrumentation``, for
     JSON.
 
     Unknown and unbounded values are None; estimates are objects with value, low and high. `threshold` and `efficiency`
-    are those of the models' fit, `claims` were judged by the same tables.
+    are those of the models' fit, `claims` were judged by the same tables; `external` are the answers of tables from
+    elsewhere.
     """
     curves, errors = list(_curves(tables)), list(_dag_errors(tables["predictions"]))
     copied = {key: entries(tables[name], *names) for key, (name, names) in COPIED.items()}
@@ -128,7 +127,6 @@ def conclude(
         "saturation": list(_saturation(tables["saturation"])),
         "targets": list(targets(tables["target_times"], tables["target_stalling"])),
         "accuracy_stalling": list(_accuracy_stalling(tables["accuracy_stalling"])),
-        "extrapolations": entries(tables["extrapolations"], *EXTRAPOLATION) if "extrapolations" in tables else [],
         "machines": list(_machines(tables["runs"], tables["environments"])),
         "alike": list(equal_presets(tables["runs"])),
         "disturbances": list(_disturbances(tables["disturbances"])),
@@ -141,7 +139,7 @@ def conclude(
         "failed": tables["runs"].query("status == 'failed'")[["cell", "reason"]].to_dict("records"),
     }
     answered = [one for answer in found["answers"] for one in answer_findings(answer, found).values()]
-    return {"findings": in_json([*answered, *external_findings(found["extrapolations"]), *warnings(found)]), **found}
+    return {"findings": in_json([*answered, *external, *warnings(found)]), **found}
 
 
 def _estimate(row: Mapping[str, Any], name: str) -> Estimate | None:

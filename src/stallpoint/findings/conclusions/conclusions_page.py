@@ -47,7 +47,7 @@ def page(conclusions: Conclusions) -> str:
         *listed_below("Cost, deadlines and failures", chain(_lines(found, COST), _lines(found, FAILURES))),
         *listed_below("What would help most", _lines(found, HELP)),
         *listed_below("Training data", _data(conclusions)),
-        *listed_below("External tables", external_lines(conclusions["extrapolations"])),
+        *listed_below("External tables", external_lines(conclusions)),
         *listed_below("How sure this is", _trust(conclusions)),
         *listed_below("What to measure next", _next(conclusions["curves"])),
         *listed_below("Claims", claims.summary_lines(conclusions["claims"])),
@@ -145,6 +145,6 @@ def summary(conclusions: Conclusions) -> Iterator[str]:
         yield f"{found[VERDICT].words}{where}"
     yield from (f"{lead(target)}." for target in conclusions["targets"])
     yield from (f"{at['hardware']}: {machine_in_words(at)}" for at in conclusions["machines"])
-    yield from external_lines(conclusions["extrapolations"])
+    yield from external_lines(conclusions)
     for one in warnings(conclusions):
         yield f"warning: {one.words}" if one.verdict == WARNING else one.words

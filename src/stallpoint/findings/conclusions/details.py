@@ -48,7 +48,7 @@ def details(conclusions: Conclusions) -> str:
         *_fits_blocks(conclusions["fits"]),
         *_error_blocks(conclusions["dag_errors"]),
         *(block for one in answered(conclusions) for block in one.markdown),
-        *listed_below("External tables", external_lines(conclusions["extrapolations"], limit=None)),
+        *listed_below("External tables", external_lines(conclusions, limit=None)),
         *_target_blocks(conclusions),
         *_staleness(conclusions["worker_staleness"]).markdown,
         *_instrumentation_blocks(conclusions["instrumentation"]),

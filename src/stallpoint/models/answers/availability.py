@@ -26,7 +26,7 @@ import numpy as np
 from scipy.stats import poisson
 
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.stalling import Gains, doublings
+from stallpoint.models.answers.stalling import Rates, rates_by_curve
 from stallpoint.models.base.measured import SERIES
 from stallpoint.models.base.stall import Stall
 from stallpoint.models.base.statistics import (
@@ -41,7 +41,7 @@ from stallpoint.models.base.statistics import (
     scatter,
     visits_of,
 )
-from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.records.tables import AVAILABILITY, AVAILABILITY_STALLING, STORAGE_OPERATIONS
 from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRITE
 
@@ -169,16 +169,15 @@ def rows(curve: ScalingCurve, failures: Failures) -> Iterator[dict[str, object]]
         }  # fmt: skip
 
 
-def stalling(curve: ScalingCurve, of_throughput: Gains, failures: Failures, threshold: float) -> dict[str, object]:
+def stalling(curve: ScalingCurve, rates: Rates, failures: Failures, threshold: float) -> dict[str, object]:
     """Return the row of the availability_stalling table."""
-    logs = {n: np.log(failures.share(curve.at(n).point.nodes))[1:] for n in curve.known}
-    gained = {n: gain + logs[2 * n] - logs[n] for n, (_, gain) in of_throughput.items()}
-    largest = 2 * max(gained, default=0)
-    without = Stall.of({n: gain for n, (_, gain) in of_throughput.items()}, largest, threshold)
+    throughput = {n: rate for n, (_, rate) in rates.items()}
+    remaining = {n: rate + np.log(failures.share(curve.at(n).point.nodes))[1:] for n, rate in throughput.items()}
+    without = Stall.of(throughput, threshold)
     verdict, ranks = without.verdict
     return {
         **{name: getattr(curve.origin, name) for name in SERIES},
-        **Stall.of(gained, largest, threshold).answer,
+        **Stall.of(remaining, threshold).answer,
         "without_failures": verdict,
         "without_failures_ranks": ranks,
         **columns("failure_limit", failures.limit(threshold)),
@@ -210,9 +209,9 @@ def _timed(fitted: FittedStudy) -> dict[tuple[str, str], dict[str, Ensemble]]:
 
 
 def _stalls(fitted: FittedStudy) -> Iterator[dict[str, object]]:
-    gains_of: Callable[[ScalingCurve], Gains] = fitted.once(doublings)
+    rates_of: Callable[[ScalingCurve], Rates] = fitted.once(rates_by_curve)
     for curve, failures in _failing(fitted):
-        yield stalling(curve, gains_of(curve), failures, fitted.asked.threshold)
+        yield stalling(curve, rates_of(curve), failures, fitted.asked.threshold)
 
 
 QUESTIONS = (

@@ -17,7 +17,7 @@ from scipy.stats import norm
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import Measured, point_key
 from stallpoint.models.base.statistics import Ensemble, columns, estimate, is_duration
-from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.records.tables import CONTROLS
 from stallpoint.schedule.next_visit import CONTROL_AXES, SUPERLINEAR
 

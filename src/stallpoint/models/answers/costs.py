@@ -30,7 +30,7 @@ from stallpoint.models.base.statistics import (
     scatter,
     visits_of,
 )
-from stallpoint.models.iteration.curve import Basis, Predicted
+from stallpoint.models.iteration.scaling_curve import Basis, Predicted
 from stallpoint.records.tables import CHOICES, COSTS, ENERGY
 
 POWER, PRICE = "power", "price"

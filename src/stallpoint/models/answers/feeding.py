@@ -93,8 +93,7 @@ def _saturating(reading: ConcurrentReads, nodes: Collection[int], threshold: flo
         seldom = [n * workers for n, workers in placements if reading.visits[n, workers] < MIN_VISITS]
         ranks = sorted({*counts(nodes, per_node), *measured})
         rates = {n: n / reading.slowdown(placement_at(n, per_node)) for n in ranks}
-        gains = {n: np.log(rates[2 * n] / rates[n])[1:] for n in ranks if 2 * n in rates}
-        stall = Stall.of(gains, max(ranks), threshold)
+        stall = Stall.of({n: np.log(rate[1:]) for n, rate in rates.items()}, threshold)
         verdict, where = (UNDECIDED, 0) if seldom else stall.verdict
         ends = (stall.columns[f"stall_ranks{end}"] for end in ("", "_low", "_high"))
         yield {

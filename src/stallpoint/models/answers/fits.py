@@ -38,7 +38,7 @@ import pandas as pd
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import Point, trained
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns, estimate, unknown_ensemble
-from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.terms.peaks import AVAILABLE, DEVICE, HOST, MEMORY_AXES, Peaks, predicted
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.records.tables import FITS, LARGEST_BATCH

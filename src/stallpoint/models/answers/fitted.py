@@ -32,8 +32,8 @@ from stallpoint.models.base.statistics import Ensemble, groups
 from stallpoint.models.convergence import noise_scale, steps
 from stallpoint.models.convergence.steps import Steps
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
-from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel, calibrated
+from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.iteration.scenarios import Scenario
 from stallpoint.models.terms import communication, data, matrix_products, peaks, slowdown
 from stallpoint.models.terms.compute import Compute

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import PLACELESS
 from stallpoint.models.base.statistics import NORMAL_INTERVAL, Reals, generator
-from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
 from stallpoint.records.tables import NEXT_CELLS
 from stallpoint.strategies.presets import Preset

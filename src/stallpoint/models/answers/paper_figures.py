@@ -22,8 +22,8 @@ from stallpoint.models.answers.stalling import communication_ratio, crossing, pr
 from stallpoint.models.base.measured import Measured, Parts, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import Cluster
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.scenarios import Link, Scenario, predict
 from stallpoint.models.terms.communication import Communication, Scheme, nominal, scheme_of
 from stallpoint.models.terms.compute import Times

@@ -22,7 +22,7 @@ from stallpoint.models.answers.variants import RAISED, Variant
 from stallpoint.models.base.measured import Point, trained
 from stallpoint.models.base.statistics import SAME_WITHIN, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.cluster import Cluster
-from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.iteration.scenarios import Scenario, changed_point, predict
 from stallpoint.models.terms.communication import scheme_of
 from stallpoint.records.tables import REMEDIES

@@ -14,39 +14,46 @@ import numpy as np
 from stallpoint.models.answers.causes import NOT_DISTINGUISHABLE, dominant
 from stallpoint.models.answers.controls import checked, withheld
 from stallpoint.models.answers.fitted import FittedStudy, Question
+from stallpoint.models.base.curve import Curve
 from stallpoint.models.base.measured import SERIES, Measured
-from stallpoint.models.base.stall import Stall
+from stallpoint.models.base.stall import Stall, Verdict
 from stallpoint.models.base.statistics import (
     INTERVAL,
     Ensemble,
     Reals,
     columns,
-    estimate,
     unknown_ensemble,
 )
-from stallpoint.models.iteration.curve import Basis, Predicted, ScalingCurve
-from stallpoint.models.scaling.study_curves import underlying
+from stallpoint.models.iteration.scaling_curve import Basis, Predicted, ScalingCurve
 from stallpoint.records.tables import STALL_PROBABILITIES, STALLING
 from stallpoint.study.workers import placement_at
 
-Gains: TypeAlias = Mapping[int, tuple[Basis, Reals]]
-"""Gain of each doubling of workers, as from `gains`."""
+Rates: TypeAlias = Mapping[int, tuple[Basis, Reals]]
+"""Throughput at each known worker count, as from `known_rates`."""
 
 
-def gains(curve: ScalingCurve) -> Gains:
-    """Return the logarithm of throughput at 2n over throughput at n, for every n with a double: draws, [REPLICATES].
+def known_rates(curve: ScalingCurve) -> Rates:
+    """Return the logarithm of throughput at every known worker count: draws, [REPLICATES].
 
-    Both are measured, by a fit of the measured curve (`underlying`), or both predicted: a model that is off by a
-    constant factor must not look like a gain.
+    A predicted rate is that of the largest measured count below it times what the model says it gains over that one: a
+    model that is off by a constant factor must not look like a gain.
     """
-    known, measured, predicted = curve.known, underlying(curve), throughput(curve)
+    measured, predicted = measured_curve(curve), throughput(curve)
     found: dict[int, tuple[Basis, Reals]] = {}
-    for ranks in known:
-        if ranks in measured and 2 * ranks in measured:
-            found[ranks] = "measured", measured[2 * ranks] - measured[ranks]
-        elif 2 * ranks in known and {ranks, 2 * ranks} <= predicted.keys():
-            found[ranks] = "predicted", _log_gain(predicted, ranks)
+    for ranks in curve.known:
+        if ranks in measured:
+            found[ranks] = "measured", np.log(measured[ranks][1:])
+        elif ranks in predicted:
+            below = max((n for n in measured if n < ranks and n in predicted), default=0)
+            gain = np.log(predicted[ranks] / predicted[below])[1:] if below else np.log(predicted[ranks])[1:]
+            found[ranks] = "predicted", gain + found[below][1] if below else gain
     return found
+
+
+def measured_curve(curve: ScalingCurve) -> dict[int, Ensemble]:
+    """Return samples per second by measured worker count."""
+    there = [curve.measured[ranks] for ranks in curve.known if curve.basis(ranks) == "measured"]
+    return {at.point.ranks: np.asarray(at.point.global_batch / at.parts.iteration_time) for at in there}
 
 
 def throughput(curve: ScalingCurve) -> dict[int, Ensemble]:
@@ -58,12 +65,7 @@ def throughput(curve: ScalingCurve) -> dict[int, Ensemble]:
 
 def predicted_stall(rates: Mapping[int, Ensemble], threshold: float) -> Stall:
     """Return where a curve with these `rates` stalls."""
-    gained = {n: _log_gain(rates, n) for n in rates if 2 * n in rates}
-    return Stall.of(gained, max(rates), threshold)
-
-
-def _log_gain(rates: Mapping[int, Ensemble], ranks: int) -> Reals:
-    return np.asarray(np.log(rates[2 * ranks] / rates[ranks])[1:])
+    return Stall.of({ranks: np.log(rate[1:]) for ranks, rate in rates.items()}, threshold)
 
 
 def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
@@ -103,29 +105,27 @@ def tables(
     threshold: float,
     efficiency: float,
     controls: Sequence[Mapping[str, object]] = (),
-    gains_of: Callable[[ScalingCurve], Gains] = gains,
+    rates_of: Callable[[ScalingCurve], Rates] = known_rates,
     disturbed: Collection[tuple[object, ...]] = (),
     durations: Mapping[Any, float] = MappingProxyType({}),
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities.
 
-    `controls` are rows of that table; `gains_of` is `gains` or a cached version; `disturbed` as for
+    `controls` are rows of that table; `rates_of` is `known_rates` or a cached version; `disturbed` as for
     `controls.withheld`; `durations` are those of all visits to each cell, s. The dominant cause is that of the doubled
     count, which lacks the gain. Workers are cost-efficient while a sample costs at most 1/`efficiency` of the
     worker-seconds it costs at the smallest worker count.
     """
     rows, probabilities = [], []
     for curve in curves:
-        gained = gains_of(curve)
-        largest = max(curve.known, default=curve.base)
-        known = Stall.of({ranks: gain for ranks, (_, gain) in gained.items()}, largest, threshold)
-        both = {ranks: gain for ranks, (basis, gain) in gained.items() if basis == "measured"}
-        measured = Stall.of(both, 2 * max(both, default=0), threshold)
-        bases = {ranks: basis for ranks, (basis, _) in gained.items()}
+        rates = rates_of(curve)
+        known = Stall.of({ranks: rate for ranks, (_, rate) in rates.items()}, threshold)
+        bases = {ranks: basis for ranks, (basis, _) in rates.items()}
+        measured = Curve(measured_curve(curve), float(curve.per_node), threshold)
         mistrust = withheld(curve, controls, disturbed)
-        verdict = _verdict_columns(curve, measured, threshold, mistrust, durations)
+        verdict = _verdict_columns(curve, measured, mistrust, durations)
         rows.append({**_row(curve, bases, known, efficiency, mistrust), **verdict})
-        probabilities += [*_probabilities(curve, "measured", measured), *_probabilities(curve, "known", known)]
+        probabilities += [*_probabilities(curve, "measured", measured.stall), *_probabilities(curve, "known", known)]
     return rows, probabilities
 
 
@@ -145,48 +145,45 @@ def _probabilities(curve: ScalingCurve, of: str, stall: Stall) -> Iterator[dict[
 
 def _row(
     curve: ScalingCurve,
-    gained: Mapping[int, Basis],
+    bases: Mapping[int, Basis],
     stall: Stall,
     efficiency: float,
     mistrust: str,
 ) -> dict[str, object]:
-    """Return the row of a curve without `_verdict_columns`; `stall` is over all known counts, `gained` is the basis
-    of each doubling."""
+    """Return the row of a curve without `_verdict_columns`; `stall` is over all known counts, `bases` are theirs."""
     known, unknown = curve.known, unknown_ensemble()
-    decisive = 2 * stall.ranks if stall.reached else stall.largest
-    # Without a stall the last doubling is the evidence.
-    last = stall.ranks if stall.reached else max(gained, default=None)
+    compared = len(bases) > 1
+    # The evidence is the count beyond a stall; without one the last count.
+    decisive = min((n for n in bases if n > stall.ranks), default=stall.largest)
     return {
         **_labels(curve),
-        **(stall.columns if gained else columns("stall_ranks", unknown)),
+        **(stall.columns if compared else columns("stall_ranks", unknown)),
         "reached": stall.reached,
-        "basis": "measured" if last is None else gained[last],
+        "basis": bases[decisive] if compared else "measured",
         **_crossing_columns(curve, known),
         **columns("cost_efficient_ranks", _cost_efficient(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", np.asarray(_speedups(curve, known).max(-1)) if known else unknown),
         "largest_measured": max(curve.measured, default=0),
-        "largest_considered": stall.largest,
+        "largest_considered": max(known, default=curve.base),
         "dominant_cause": dominant(curve, decisive) if decisive > curve.base else NOT_DISTINGUISHABLE,
         "withheld": curve.withheld,
-        "note": _note(curve, known, gained) or mistrust,
+        "note": _note(curve, known) or mistrust,
     }
 
 
 def _verdict_columns(
-    curve: ScalingCurve, stall: Stall, threshold: float, mistrust: str, durations: Mapping[Any, float]
+    curve: ScalingCurve, measured: Curve, mistrust: str, durations: Mapping[Any, float]
 ) -> dict[str, object]:
-    state, ranks = stall.verdict
-    if state != "undecided" and (open_ := _open(curve, state, ranks, threshold)) is not None:
-        state, ranks = "undecided", open_
-    there = [n for n in curve.known if curve.basis(n) == "measured"]
-    best = max(there, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
-    speedup = curve.speedup(best, "measured") if there else unknown_ensemble()
-    deciding = np.nan
-    if state == "undecided" and not mistrust and {ranks, 2 * ranks} <= set(there):
-        spent = sum(durations.get(cell, np.nan) for n in (ranks, 2 * ranks) for cell in curve.measured[n].cells)
-        deciding = spent * (deciding_visits(np.log(_gain(curve, ranks)[1:]), threshold) - 1)
+    state, ranks = measured.verdict
+    best = max(measured.counts, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
+    speedup = curve.speedup(best, "measured") if measured.counts else unknown_ensemble()
+    deciding, after = np.nan, next((n for n in measured.counts if n > ranks), 0)
+    if state == Verdict.UNDECIDED and ranks and after and not mistrust and not measured.step_only:
+        spent = sum(durations.get(cell, np.nan) for n in (ranks, after) for cell in curve.measured[n].cells)
+        gain = np.log(measured.rates[after] / measured.rates[ranks])[1:] / np.log2(after / ranks)
+        deciding = spent * (deciding_visits(gain, measured.threshold) - 1)
     return {
-        "verdict": "withheld" if mistrust else state,
+        "verdict": Verdict.WITHHELD if mistrust else state,
         "verdict_ranks": ranks,
         "deciding_time": deciding,
         **columns("measured_speedup", speedup),
@@ -194,50 +191,20 @@ def _verdict_columns(
     }
 
 
-def _open(curve: ScalingCurve, state: str, ranks: int, threshold: float) -> int | None:
-    """Return the worker count where the measured speedup does not support the verdict; None if it does.
-
-    If every doubling up to `ranks` pays, the interval there lies above the speedup of minimally paying doublings; if
-    the first one does not pay, the interval of its double lies below. A doubling onto the second node is a step that no
-    law describes: if visited once, its own measurements must support the verdict.
-    """
-    for n in sorted(n for n in curve.measured if n <= ranks and _is_step(curve, n)):
-        pays = float((np.log(_gain(curve, n))[1:] >= np.log1p(threshold)).mean())
-        if (pays if state == "scales" or n < ranks else 1 - pays) < INTERVAL:
-            return n
-    if ranks > curve.base:
-        _, low, _ = estimate(curve.speedup(ranks, "measured"))
-        return None if low >= (1 + threshold) ** np.log2(ranks / curve.base) else ranks // 2
-    _, _, high = estimate(curve.speedup(2 * ranks, "measured"))
-    return None if state == "stalls" and high < 1 + threshold else ranks
-
-
 def deciding_visits(gain: Reals, threshold: float) -> float:
-    """Return the factor on visits by which `gain`, draws of log X(2n)/X(n), would decide whether 2n gain `threshold`.
+    """Return the factor on visits by which the gain of a doubling would decide whether it reaches `threshold`.
 
-    The mean is taken to stay, and the standard deviation to fall with the root of visits, until `INTERVAL` of a normal
-    distribution lies on one side.
+    `gain` is its logarithm, [REPLICATES]. The mean is taken to stay, and the standard deviation to fall with the root
+    of visits, until `INTERVAL` of a normal distribution lies on one side.
     """
     beyond = gain - np.log1p(threshold)
     return float(max((NormalDist().inv_cdf(INTERVAL) * beyond.std() / beyond.mean()) ** 2, 1.0))
 
 
-def _is_step(curve: ScalingCurve, ranks: int) -> bool:
-    """Check whether doubling `ranks` goes from one node to several, and either count was visited once."""
-    both = [curve.measured[n] for n in (ranks, 2 * ranks) if n in curve.measured and curve.basis(n) == "measured"]
-    return [one.point.nodes > 1 for one in both] == [False, True] and 1 in [one.visits for one in both]
-
-
-def _gain(curve: ScalingCurve, ranks: int) -> Ensemble:
-    return np.asarray(curve.speedup(2 * ranks, "measured") / curve.speedup(ranks, "measured"))
-
-
-def _note(curve: ScalingCurve, known: Sequence[int], gained: Mapping[int, object]) -> str:
+def _note(curve: ScalingCurve, known: Sequence[int]) -> str:
     if not known:
         return f"the iteration time on n = {curve.base} is not a positive number"
-    if len(known) < 2:
-        return "needs two worker counts that were measured or can be predicted"
-    return "" if gained else "needs a worker count and its double, measured or predicted"
+    return "" if len(known) > 1 else "needs two worker counts that were measured or can be predicted"
 
 
 def _speedups(curve: ScalingCurve, known: Iterable[int]) -> Reals:
@@ -265,15 +232,15 @@ def _crossing_columns(curve: ScalingCurve, known: Sequence[int]) -> dict[str, fl
     return {**columns("crossing_ranks", found), "crossing_after": float(max(below, default=np.nan))}
 
 
-def doublings(fitted: FittedStudy) -> Callable[[ScalingCurve], Gains]:
-    """Cached `gains` of the curves of a study."""
-    return cache(gains)
+def rates_by_curve(fitted: FittedStudy) -> Callable[[ScalingCurve], Rates]:
+    """Cached `known_rates` of the curves of a study."""
+    return cache(known_rates)
 
 
 def _stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     return tables(
         fitted.training, fitted.asked.threshold, fitted.asked.efficiency, fitted.once(checked),
-        fitted.once(doublings), fitted.doubtful, fitted.tidy["runs"].set_index("cell")["duration"].to_dict(),
+        fitted.once(rates_by_curve), fitted.doubtful, fitted.tidy["runs"].set_index("cell")["duration"].to_dict(),
     )  # fmt: skip
 
 

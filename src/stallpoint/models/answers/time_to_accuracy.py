@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.stalling import Gains, doublings
+from stallpoint.models.answers.stalling import Rates, rates_by_curve
 from stallpoint.models.base.measured import SERIES, Measured, Point
 from stallpoint.models.base.stall import Stall
 from stallpoint.models.base.statistics import (
@@ -36,7 +36,7 @@ from stallpoint.models.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.convergence.steps import ANY, TO_TARGET, Steps, best_trial
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.records.tables import ACCURACY_STALLING, TARGET_STALLING, TARGET_TIMES, TIME_TO_ACCURACY
 from stallpoint.strategies.presets import Preset
 
@@ -60,16 +60,16 @@ class Matched(NamedTuple):
 
 def tables(
     pairs: Sequence[Matched],
-    gains_of: Callable[[ScalingCurve], Gains],
+    rates_of: Callable[[ScalingCurve], Rates],
     noise: Callable[[Steps], Ensemble],
     threshold: float,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of time_to_accuracy, for every placement of a curve, and of accuracy_stalling, one for each of the `pairs`.
 
-    `gains_of` is `gains` of throughput or a cached version; `noise` returns the noise scale of a training.
+    `rates_of` is `known_rates` or a cached version; `noise` returns the noise scale of a training.
     """
     times = [row for pair in pairs for row in _times(pair, noise)]
-    return times, [_accuracy_stalling(pair, gains_of(pair.curve), threshold) for pair in pairs]
+    return times, [_accuracy_stalling(pair, rates_of(pair.curve), threshold) for pair in pairs]
 
 
 def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
@@ -131,22 +131,15 @@ def _times(pair: Matched, noise: Callable[[Steps], Ensemble]) -> Iterator[dict[s
         }
 
 
-def _gains(pair: Matched, of_throughput: Gains) -> dict[int, Reals]:
-    """Return the logarithm of the time at n over that at 2n, where both are known: draws, [REPLICATES]."""
-    found = {}
-    for ranks, (_, gain) in of_throughput.items():
-        ends = [at for at in map(pair.at, (ranks, 2 * ranks)) if at]
-        if len(ends) == 2:
-            one, double = (steps.samples(at.point.global_batch) for at, steps in ends)
-            cost = np.log(double / one)[1:]
-            if np.isfinite(cost).all():
-                found[ranks] = gain - cost
-    return found
-
-
-def _accuracy_stalling(pair: Matched, of_throughput: Gains, threshold: float) -> dict[str, object]:
-    gained = _gains(pair, of_throughput)
-    stall = Stall.of(gained, 2 * max(gained, default=0), threshold)
+def _accuracy_stalling(pair: Matched, rates: Rates, threshold: float) -> dict[str, object]:
+    """Return the row of a pair: throughput over the samples that its mini-batch needs is the rate of trainings."""
+    trainings = {}
+    for ranks, (_, rate) in rates.items():
+        if at := pair.at(ranks):
+            needed = np.log(at[1].samples(at[0].point.global_batch))[1:]
+            if np.isfinite(needed).all():
+                trainings[ranks] = rate - needed
+    stall = Stall.of(trainings, threshold)
     labels = {name: value for name, value in pair.curve.origin.labels().items() if name in SERIES}
     return {
         **labels,
@@ -300,8 +293,7 @@ def _target_stalling(key: tuple[Any, ...], times: Mapping[int, list[Ensemble]], 
     for ranks, several in times.items():
         if reached := [one for one in several if np.isfinite(one).all()]:
             best[ranks] = min(reached, key=lambda one: float(one[0]))[1:]
-    gains = {ranks: np.log(best[ranks] / best[2 * ranks]) for ranks in sorted(best) if 2 * ranks in best}
-    stall = Stall.of(gains, 2 * max(gains, default=0), threshold)
+    stall = Stall.of({ranks: -np.log(seconds) for ranks, seconds in best.items()}, threshold)
     return {
         **dict(zip((*TARGET, "workers_per_node", "basis"), key, strict=True)),
         **stall.answer,
@@ -313,7 +305,7 @@ def _matched_curves(fitted: FittedStudy) -> list[Matched]:
 
 
 def _times_and_stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    return tables(fitted.once(_matched_curves), fitted.once(doublings), fitted.noise, fitted.asked.threshold)
+    return tables(fitted.once(_matched_curves), fitted.once(rates_by_curve), fitted.noise, fitted.asked.threshold)
 
 
 def _runs(fitted: FittedStudy) -> list[Trained]:

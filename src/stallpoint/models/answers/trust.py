@@ -18,7 +18,7 @@ import numpy as np
 
 from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble, estimate, generator
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms.compute import Compute
 
 MAX_MEDIAN_ERROR = 0.25

@@ -16,8 +16,8 @@ from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import columns, estimate
 from stallpoint.models.iteration.cluster import SCALINGS
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.records.tables import VALIDATION
 
 CALIBRATED_ON = 2

@@ -1,37 +1,57 @@
-"""Where doubling workers stops paying, with its probabilities."""
+"""Where more workers stop paying: the one meaning of a stall, with its probabilities.
+
+A stall is the smallest worker count after which no larger one gains the threshold for each doubling. The gain of m
+workers over n for each doubling is (X(m) / X(n))^(1 / log2(m / n)), with X the throughput; a larger count that does
+gain ends a stall, however bad the first node boundary is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
-from stallpoint.models.base.statistics import REPLICATES, Reals, likely
+from stallpoint.models.base.statistics import Reals, likely
+
+
+class Verdict(StrEnum):
+    """What is said of a curve."""
+
+    STALLS = "stalls"
+    SCALES = "scales"
+    UNDECIDED = "undecided"
+    WITHHELD = "withheld"
+
+
+_ROUNDING = 1e-9
+"""By how much a gain may fall short of the threshold through rounding."""
 
 
 @dataclass(frozen=True)
 class Stall:
-    """Probability that doubling stops paying at each worker count."""
+    """Probability of each worker count to be the stall."""
 
     probabilities: Mapping[int, float]
-    """By rising worker count; the last count, which has no double, stands for no stall."""
+    """By rising worker count; the last count, beyond which nothing is known, stands for no stall."""
 
     @classmethod
-    def of(cls, gains: Mapping[int, Reals], largest: int, threshold: float) -> Stall:
-        """Build from draws of log X(2n)/X(n), [draws], by n: a draw stalls at the first n that gains less than
-        `threshold`.
-
-        `largest` is the largest known worker count.
-        """
-        ranks = sorted(gains)
-        paid = np.ones(len(gains[ranks[0]]) if ranks else REPLICATES, dtype=np.bool_)
+    def of(cls, log_rates: Mapping[int, Reals], threshold: float) -> Stall:
+        """Build from the logarithm of throughput by worker count, draws [draws] of a curve each."""
+        counts = sorted(log_rates)
+        if not counts:
+            return cls({0: 1.0})
+        logs = np.stack([log_rates[count] for count in counts])
+        doublings = np.log2(counts)[:, None]
+        gained = np.ones(logs.shape[1], dtype=np.bool_)
         found = {}
-        for n in ranks:
-            pays = gains[n] >= np.log1p(threshold)
-            found[n] = float((paid & ~pays).mean())
-            paid &= pays
-        return cls(found | {largest: float(paid.mean())})
+        for place, count in enumerate(counts[:-1], start=1):
+            needed = (np.log1p(threshold) - _ROUNDING) * (doublings[place:] - doublings[place - 1])
+            pays = (logs[place:] - logs[place - 1] >= needed).any(axis=0)
+            found[count] = float((gained & ~pays).mean())
+            gained &= pays
+        return cls(found | {counts[-1]: float(gained.mean())})
 
     @property
     def largest(self) -> int:
@@ -62,14 +82,14 @@ class Stall:
         return dict(zip(("stall_ranks", "stall_ranks_low", "stall_ranks_high"), map(float, ends), strict=True))
 
     @property
-    def verdict(self) -> tuple[str, int]:
-        """``stalls`` or ``scales`` and the only likely worker count; else ``undecided`` and the smallest likely one."""
+    def verdict(self) -> tuple[Verdict, int]:
+        """`STALLS` or `SCALES` and the only likely worker count; else `UNDECIDED` and the smallest likely one."""
         if len(self.probabilities) < 2:
-            return "undecided", 0
+            return Verdict.UNDECIDED, 0
         first, *others = self.likely
         if others:
-            return "undecided", first
-        return ("stalls" if first != self.largest else "scales"), first
+            return Verdict.UNDECIDED, first
+        return (Verdict.STALLS if first != self.largest else Verdict.SCALES), first
 
     @property
     def answer(self) -> dict[str, object]:
@@ -80,5 +100,6 @@ class Stall:
 
     @property
     def deciding(self) -> list[int]:
-        """Worker counts whose times decide between the likely ones: both ends of each doubling in question."""
-        return sorted({ranks for n in self.likely[:-1] for ranks in (n, 2 * n)})
+        """Worker counts whose rates decide between the likely ones: each of these but the last, and the next count."""
+        counts = list(self.probabilities)
+        return sorted({at for n in self.likely[:-1] for at in (n, counts[counts.index(n) + 1])})

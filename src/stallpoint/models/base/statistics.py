@@ -11,10 +11,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from stallpoint.models.base.priors import VISIT
+from stallpoint.text import number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +53,27 @@ Ensemble: TypeAlias = npt.NDArray[np.float64]
 """Shape [1 + REPLICATES, ...]."""
 
 _TAILS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
+
+
+class Estimate(NamedTuple):
+    """A value with the ends of its 90 % interval, which are NaN where nothing says them."""
+
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+    def times(self, factor: float) -> Estimate:
+        """Return the estimate times a factor."""
+        return Estimate(*(factor * end for end in self))
+
+    def under(self, amount: float) -> Estimate:
+        """Return `amount` over the estimate."""
+        return Estimate(amount / self.value, amount / self.high, amount / self.low)
+
+    def __str__(self) -> str:
+        """Return ``1.81 (1.74–1.96)``, or the value without an interval."""
+        ends = "" if np.isnan([self.low, self.high]).any() else f" ({number(self.low)}–{number(self.high)})"
+        return number(self.value) + ends
 
 
 def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
@@ -132,9 +156,8 @@ class Composed:
     """For each further column, the indices of the parts it deviates with."""
 
 
-UNKNOWN = Scatter(0.08, 4.0)
-"""Prior scatter if nothing was visited twice. Visits on shared machines were 1 to 10 % apart: at 10 %, nine of ten
-intervals from one visit contain the truth (benchmark `truth`); at 5 %, 7 of 10."""
+UNKNOWN = Scatter(VISIT.deviation, VISIT.freedom)
+"""Prior scatter if nothing was visited twice."""
 UNKNOWN_PART = Scatter(np.sqrt(2) * UNKNOWN.deviation, UNKNOWN.freedom)
 """The same for a part of an iteration, which also varies independently of the other parts."""
 BETWEEN_OVER_WITHIN = 3.0
@@ -441,14 +464,14 @@ def is_duration(seconds: Ensemble) -> bool:
     return bool((np.isfinite(seconds) & (seconds > 0)).all())
 
 
-def estimate(ensemble: Ensemble) -> tuple[float, float, float]:
+def estimate(ensemble: Ensemble) -> Estimate:
     """Return value and 90 % interval of an ensemble [1 + REPLICATES]; the interval contains the value."""
     value = float(ensemble[0])
     if np.isnan(ensemble).any():
-        return value, float("nan"), float("nan")
+        return Estimate(value)
     # A replicate may be infinite (no serial part: no limit), so the quantile is one of them, not between two.
     low, high = np.quantile(ensemble[1:], _TAILS, method="inverted_cdf")
-    return value, min(value, float(low)), max(value, float(high))
+    return Estimate(value, min(value, float(low)), max(value, float(high)))
 
 
 def columns(name: str, ensemble: Ensemble) -> dict[str, float]:

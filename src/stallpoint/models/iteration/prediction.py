@@ -16,8 +16,8 @@ import numpy as np
 from stallpoint.models.base.measured import UNKNOWN_PARTS, Measured, Point
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
-from stallpoint.models.iteration.curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.replicas import Replicas
+from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms import effects
 from stallpoint.models.terms.contention import Contention
 from stallpoint.models.terms.effects import IsolatedTimes

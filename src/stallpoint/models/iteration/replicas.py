@@ -13,7 +13,7 @@ from stallpoint.models.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Meas
 from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.cluster import Cluster
-from stallpoint.models.iteration.curve import Predicted
+from stallpoint.models.iteration.scaling_curve import Predicted
 from stallpoint.models.iteration.timeline import Timeline
 from stallpoint.models.terms.communication import Communication, all_reduce_parts, all_reduce_seconds, traffic
 from stallpoint.models.terms.compute import Times

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from stallpoint.models.base.measured import MATRIX_LAYERS, Point
 from stallpoint.models.base.statistics import Ensemble
 from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
-from stallpoint.models.iteration.curve import ScalingCurve
 from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.terms.communication import law_name, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects

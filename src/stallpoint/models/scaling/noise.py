@@ -11,19 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
+from stallpoint.models.base.curve import SHARED
 from stallpoint.models.base.statistics import Reals
-from stallpoint.models.scaling.series_placement import SHARED, Placements, Series
-
-_LEVEL = 10.0  # standard deviation of the unknown rate of a lone worker, as a logarithm: as good as flat
-
-
-def grid(series: Series) -> dict[tuple[float, float], float]:
-    """Return the probability of each pair of a noise level, sigma, and a drift, tau."""
-    return {(s, t): p * q for (s, p), (t, q) in product(series.noise_levels.items(), series.drifts.items())}
+from stallpoint.models.scaling.series_placement import Placements, Series, grid
 
 
 def log_sum(logarithms: Reals) -> Reals:
@@ -60,7 +53,7 @@ class Likelihood:
     @classmethod
     def of(cls, series: Series, across_nodes: bool) -> Likelihood:
         """Return the densities for the placements of `series`."""
-        walk, noise, points = _walk(series.places, series.places, across_nodes), np.diag(series.noise), grid(series)
+        walk, noise, points = _walk(series.places, series.places, across_nodes), np.diag(series.noise), grid()
         cholesky = np.linalg.cholesky(np.stack([s**2 * noise + t**2 * walk for s, t in points]))
         inverse = np.linalg.inv(cholesky)
         ones = inverse.sum(-1)
@@ -96,7 +89,7 @@ class Continuation:
         towards = _walk(new, series.places, across_nodes)
         drift_variance = np.log2(new.workers) + (np.log2(new.nodes) if across_nodes else 0.0)
         gains, deviations = [], []
-        for sigma, tau in grid(series):
+        for sigma, tau in grid():
             inverse = np.linalg.inv(sigma**2 * noise + tau**2 * walk)
             follow = tau**2 * towards @ inverse
             level = inverse.sum(0) / inverse.sum()
@@ -105,26 +98,3 @@ class Continuation:
             variance = tau**2 * (drift_variance - (follow * towards).sum(-1)) + rest**2 / inverse.sum()
             deviations.append(sigma * np.sqrt(1 + np.maximum(variance, 0.0) / sigma**2))
         return cls(np.stack(gains), np.stack(deviations))
-
-
-@dataclass(frozen=True)
-class Smoothing:
-    """A series without its noise, given its residuals: normal, for each grid point."""
-
-    gain: Reals
-    """[grid, placements, placements]: mean of drift and level at each placement, per residual."""
-    root: Reals
-    """[grid, placements, placements]: a root of their covariance."""
-
-    @classmethod
-    def of(cls, series: Series, across_nodes: bool) -> Smoothing:
-        """Return the smoothing at the placements of `series`."""
-        walk, noise = _walk(series.places, series.places, across_nodes), np.diag(series.noise)
-        gains, roots = [], []
-        for sigma, tau in grid(series):
-            prior = tau**2 * walk + _LEVEL**2
-            gains.append(np.linalg.solve(prior + sigma**2 * noise, prior).T)
-            # Noise and signal determine each other: the covariance is as small as the smaller of them.
-            values, vectors = np.linalg.eigh(gains[-1] @ (sigma**2 * noise))
-            roots.append(vectors * np.sqrt(np.maximum(values, 0.0)))
-        return cls(np.stack(gains), np.stack(roots))

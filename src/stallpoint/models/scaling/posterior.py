@@ -20,7 +20,7 @@ from scipy.stats import norm, qmc
 
 from stallpoint.models.base.statistics import Reals
 from stallpoint.models.scaling.laws import Model
-from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
+from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
 from stallpoint.models.scaling.series_placement import Placements, Series
 
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -91,14 +91,6 @@ class Posterior:
             rows = grid == index
             rates[rows] += known[rows] @ onward.gain[index].T
         return rates + self.series.level
-
-    def underlying(self, smoothing: Smoothing, count: int, seed: int = 0) -> Reals:
-        """Return draws of the series without noise: logarithm of a worker's samples per second, [count, placements]."""
-        draw, grid = self._drawn(count)
-        law = -self.model.log_time(self.z[draw], self.series.places)
-        normal = np.random.default_rng(seed).standard_normal(law.shape)
-        rest = np.einsum("dpq,dq->dp", smoothing.gain[grid], self.series.log_rate - law)
-        return np.asarray(law + rest + np.einsum("dpq,dq->dp", smoothing.root[grid], normal) + self.series.level)
 
     def _drawn(self, count: int) -> tuple[Integers, Integers]:
         """Return the draw and the grid point of each of `count` equally likely ones."""

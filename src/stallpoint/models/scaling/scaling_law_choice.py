@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from stallpoint.models.base.statistics import Reals
 from stallpoint.models.scaling.laws import LAWS, Law, models
-from stallpoint.models.scaling.noise import Continuation, Likelihood, Smoothing, log_sum
+from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
 from stallpoint.models.scaling.posterior import PREDICTIVE_DRAWS, Posterior, posterior
 from stallpoint.models.scaling.series_placement import Placements, Series
 
@@ -76,14 +76,6 @@ class Choice:
         parts = [np.where(which, self.weights, 0.0) for which in (either & ~strong, strong)]
         medians = [np.median(replace(self, weights=part / part.sum()).predict(placements), axis=0) for part in parts]
         return np.array(medians)
-
-    def underlying(self, count: int) -> Reals:
-        """Return draws of the series without noise, averaged over laws: as `Posterior.underlying`, [count,
-        placements]."""
-        first = self.posteriors[0]
-        smoothing = Smoothing.of(first.series, self.across_nodes)
-        shares = self._shares(count)
-        return np.concatenate([self.posteriors[index].underlying(smoothing, of_it, index) for index, of_it in shares])
 
     def _shares(self, count: int) -> list[tuple[int, int]]:
         """Return the number of `count` draws that each law gets by its weight."""

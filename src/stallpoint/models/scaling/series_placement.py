@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from stallpoint.models.base.curve import SHARED
 from stallpoint.models.base.statistics import Reals
 
 PLACEMENT = ["workers", "workers_per_node", "batch_per_worker"]
@@ -23,8 +24,11 @@ Repeats of a placement show which it is.
 """
 TAU = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
 """Drift per doubling: probability. Usually small, at times a wall (another switch, a full bus)."""
-SHARED = 0.5
-"""Part of the noise's variance that repeats of a placement share: they ran on the same machines in the same state."""
+
+
+def grid() -> dict[tuple[float, float], float]:
+    """Return the probability of each pair of a noise level, sigma, and a drift, tau."""
+    return {(sigma, tau): p * q for (sigma, p), (tau, q) in product(SIGMA.items(), TAU.items())}
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,6 @@ class Series:
     """Sum of squared deviations of the repeats' logarithms from their mean."""
     level: float
     """Log samples per second of one worker at the first placement."""
-    noise_levels: Mapping[float, float] = field(default_factory=lambda: SIGMA)
-    """Possible levels of the noise: probability."""
-    drifts: Mapping[float, float] = field(default_factory=lambda: TAU)
-    """Possible drifts per doubling: probability."""
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> Series:

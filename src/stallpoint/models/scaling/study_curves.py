@@ -8,31 +8,10 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.statistics import (
-    INTERVAL,
-    MIN_SCATTER,
-    NORMAL_INTERVAL,
-    REPLICATES,
-    Ensemble,
-    Reals,
-    columns,
-    unknown_ensemble,
-)
-from stallpoint.models.iteration.curve import ScalingCurve
+from stallpoint.models.base.statistics import INTERVAL, Ensemble, Reals, columns, unknown_ensemble
+from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.scaling.scaling_law_choice import choose, too_few, too_wide, would_tell
 from stallpoint.models.scaling.series_placement import PLACEMENT, Placements, Series
-
-FACTORS = {0.7: 0.25, 1.0: 0.4, 1.6: 0.25, 2.8: 0.1}
-"""Common factor between the noise of a curve's points and that of their ensembles: probability.
-
-Few visits tell little of it, and one visit nothing (`statistics.UNKNOWN`).
-"""
-DRIFTS = {0.003: 0.2, 0.01: 0.25, 0.03: 0.25, 0.1: 0.2, 0.3: 0.1}
-"""Drift of a curve from the laws per doubling: probability.
-
-Walls count for more than where laws extrapolate (`series_placement.TAU`): an overlooked one is a wrong answer here, not
-a wide interval.
-"""
 
 _QUANTILES = (0.5, (1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 _RATE = "samples_per_second"
@@ -47,36 +26,6 @@ def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
 def scaling_laws(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
     """Return the rows of the scaling_laws table: the chosen law, or their average, at every count of every curve."""
     return [row for curve in curves for row in _curve_rows(curve)]
-
-
-def underlying(curve: ScalingCurve) -> dict[int, Reals]:
-    """Return throughput at each measured worker count without measurement noise: draws of its logarithm.
-
-    By worker count, [REPLICATES]; none where fewer than two were measured. Of two points their ensembles are all that
-    is known. Else all laws are fitted to the whole curve, each point as uncertain as its ensemble says; what is left
-    over is noise, or a drift away from the laws.
-    """
-    there = [curve.measured[ranks] for ranks in curve.known if curve.basis(ranks) == "measured"]
-    if len(there) < 2:
-        return {}
-    logs = np.log([one.point.global_batch / one.parts.iteration_time / one.point.ranks for one in there]).T
-    if len(there) == 2:
-        return {one.point.ranks: logs[1:, index] + np.log(one.point.ranks) for index, one in enumerate(there)}
-    ends = np.quantile(logs[1:], (_QUANTILES[1], _QUANTILES[2]), axis=0)
-    deviations = np.maximum(_by_itself(logs[1:], (ends[1] - ends[0]) / NORMAL_INTERVAL), MIN_SCATTER)
-    placements = Placements.of(pd.DataFrame([_placement(one.point) for one in there]))
-    relative, once, nothing = np.round(logs[0] - logs[0, 0], 9), np.ones(len(there)), np.zeros(len(there))
-    series = Series(placements, relative, deviations**2, once, nothing, float(logs[0, 0]), FACTORS, DRIFTS)
-    draws = choose(series, placements).underlying(REPLICATES) + np.log(placements.workers)
-    return {one.point.ranks: draws[:, index] for index, one in enumerate(there)}
-
-
-def _by_itself(logs: Reals, deviations: Reals) -> Reals:
-    """Return the `deviations` of the points without their common part, as rounds of visits have: it changes no gain."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        every: Reals = np.asarray(np.corrcoef(logs.T))
-        correlations = every[np.triu_indices(logs.shape[1], 1)]
-    return np.asarray(deviations * np.sqrt(1 - np.clip(np.nan_to_num(correlations).mean(), 0.0, 1.0)))
 
 
 def _placement(point: Point) -> dict[str, float]:

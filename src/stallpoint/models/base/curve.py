@@ -1,0 +1,184 @@
+"""A scaling curve as it was measured: rates by worker count with their noise, and the verdict on them.
+
+Studies make a curve of visits, readers of files one of rows; from there both are judged alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from stallpoint.models.base.priors import POSTED, Noise
+from stallpoint.models.base.stall import Stall, Verdict
+from stallpoint.models.base.statistics import Ensemble, Estimate, Reals, estimate, generator
+
+THRESHOLD = 0.1
+"""Gain for each doubling of the workers from which on more workers pay."""
+_NODES = (4, 8, 16)
+"""Usual numbers of workers on a node, at which a step may be a node boundary where no table says so."""
+SURE = 0.99
+"""Probability from which on a verdict is called sure."""
+_SLOWER = 0.95
+"""Probability from which on a count is called slower than an earlier one."""
+SUPERLINEAR = 1.05
+"""Factor over twice the rate from which on a doubling is no doubling of the workers alone."""
+SHARED = 0.5
+"""Part of the noise's variance that repeats of a placement share: they ran on the same machines in the same state."""
+_DRAWS = 4000
+"""Draws of a curve's noise where no visits give an ensemble."""
+
+
+class Dip(NamedTuple):
+    """A count that is slower than an earlier one, which a larger count exceeds."""
+
+    at: int
+    before: int
+    """The earlier count, of those before the one with the highest rate."""
+    after: int
+    """The first larger count that exceeds the rate at `before`."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Total rate by number of workers."""
+
+    rates: Mapping[int, Ensemble]
+    """Of each count the estimate and its draws, [1 + draws], above 0; draws at one position belong together."""
+    per_node: float | None = None
+    """Workers of a full node; None if unknown."""
+    threshold: float = THRESHOLD
+    unit: str = "samples/s"
+    counted: str = "workers"
+    """What `counts` are of where no node is known to hold several of them: workers, nodes."""
+    repeated: bool = True
+    """Whether the noise is known from repeats; else from a prior."""
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Numbers of workers, rising."""
+        return sorted(self.rates)
+
+    @cached_property
+    def stall(self) -> Stall:
+        """Probability of each count to be the stall."""
+        return Stall.of({count: np.log(rate[1:]) for count, rate in self.rates.items()}, self.threshold)
+
+    @cached_property
+    def verdict(self) -> tuple[Verdict, int]:
+        """As `Stall.verdict`, but undecided where a stall rests on one count beyond a node."""
+        verdict, count = self.stall.verdict
+        return (Verdict.UNDECIDED, count) if self.step_only else (verdict, count)
+
+    @property
+    def sure(self) -> bool:
+        """Whether noise does not leave another verdict, and a stall shows at more than one count."""
+        verdict, count = self.verdict
+        decided = verdict in (Verdict.STALLS, Verdict.SCALES) and self.stall.probabilities[count] >= SURE
+        return decided and (verdict == Verdict.SCALES or len(self.counts) - self.counts.index(count) > 2)
+
+    @cached_property
+    def step_only(self) -> bool:
+        """Whether a stall rests on one count beyond a node: a step that comes once says nothing of further nodes.
+
+        Where the workers of a node are unknown, one count beyond a usual number of them is taken for such a step.
+        """
+        verdict, count = self.stall.verdict
+        if verdict != Verdict.STALLS:
+            return False
+        if self.per_node is None:
+            return self.counted != "nodes" and count in _NODES and count == self.counts[-2]
+        inside = {n: np.log(rate[1:]) for n, rate in self.rates.items() if n <= self.per_node}
+        if self.per_node <= 1 or len(self.counts) - len(inside) != 1:
+            return False
+        return Stall.of(inside, self.threshold).verdict != (verdict, count)
+
+    @cached_property
+    def dips(self) -> list[Dip]:
+        """Counts that are slower than an earlier one, which a larger one exceeds."""
+        found = []
+        for place, count in enumerate(self.counts[1:], start=1):
+            before = max(self.counts[:place], key=self.rate)
+            slower = float((self.rates[count][1:] < self.rates[before][1:]).mean())
+            after = next((n for n in self.counts[place:] if self.rate(n) > self.rate(before)), None)
+            if slower >= _SLOWER and after:
+                found.append(Dip(count, before, after))
+        return found
+
+    @cached_property
+    def full_node(self) -> int | None:
+        """Workers of one full node; None if unknown."""
+        return int(self.per_node) if self.per_node and self.per_node >= 1 else None
+
+    def rate(self, count: int) -> float:
+        """Return the estimated rate of a count."""
+        return float(self.rates[count][0])
+
+    def estimate(self, count: int) -> Estimate:
+        """Return the rate of a count with its interval."""
+        return estimate(self.rates[count])
+
+    def speedup(self, count: int) -> Estimate:
+        """Return the rate of a count over that of the smallest, with its interval."""
+        return estimate(self.rates[count] / self.rates[self.counts[0]])
+
+    def gain(self, start: int, end: int) -> float:
+        """Return the factor of the rate for each doubling from `start` to `end`."""
+        return float((self.rate(end) / self.rate(start)) ** (1 / math.log2(end / start)))
+
+    def efficiency(self, count: int) -> float:
+        """Return a worker's rate at `count` over that at the smallest count."""
+        first = self.counts[0]
+        return self.rate(count) / count * first / self.rate(first)
+
+    @cached_property
+    def odd(self) -> int | None:
+        """Count with a more than linear gain at it or after it: other settings, or a disturbed run."""
+        pairs = list(pairwise(self.counts))
+        steep = [(start, end) for start, end in pairs if self.gain(start, end) > 2 * SUPERLINEAR]
+        if not steep:
+            return None
+        start, end = max(steep, key=lambda pair: self.gain(*pair))
+        suspects = [count for count in (start, end) if count not in (self.counts[0], self.counts[-1])]
+        return max(suspects or [end], key=self._away)
+
+    def _away(self, count: int) -> float:
+        """Return how far a worker's rate is from that between its neighbours."""
+        index = self.counts.index(count)
+        if index in (0, len(self.counts) - 1):
+            return 0.0
+        below, above = self.counts[index - 1], self.counts[index + 1]
+        part = math.log(count / below) / math.log(above / below)
+        logs = [math.log(self.rate(one) / one) for one in (below, count, above)]
+        return abs(logs[1] - (1 - part) * logs[0] - part * logs[2])
+
+
+def rates_from(runs: Mapping[int, Sequence[float]], prior: Noise = POSTED) -> dict[int, Ensemble]:
+    """Return the rates of a `Curve` from those of each run: medians, with the noise that repeats show.
+
+    The variance of repeats is shrunk towards that of `prior` by degrees of freedom (moderated t; Smyth 2004); without
+    repeats the prior is taken as it is.
+    """
+    logs = {count: np.log(list(values)) for count, values in sorted(runs.items())}
+    repeats = sum(len(values) - 1 for values in logs.values())
+    squares = float(sum(((values - values.mean()) ** 2).sum() for values in logs.values()))
+    freedom = prior.freedom + repeats
+    deviation = math.sqrt((prior.freedom * prior.deviation**2 + squares) / freedom)
+    random = generator(0, "rates")
+    noise = deviation * random.standard_normal((len(logs), _DRAWS))
+    if repeats:
+        noise *= np.sqrt(freedom / random.chisquare(freedom, _DRAWS))
+    return {
+        count: median(runs[count]) * np.exp(_with_estimate(row * math.sqrt(SHARED + (1 - SHARED) / len(logs[count]))))
+        for (count, row) in zip(logs, noise, strict=True)
+    }
+
+
+def _with_estimate(draws: Reals) -> Ensemble:
+    return np.concatenate([[0.0], draws])
