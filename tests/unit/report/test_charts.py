@@ -701,3 +701,11 @@ def test_logarithmic_axes_have_ticks_inside(least: float, factor: float) -> None
     for ticks in (axes.log2_ticks(domain), axes.log10_ticks(domain)):
         assert ticks
         assert all(domain[0] <= tick <= domain[1] for tick in ticks)
+
+
+def test_the_median_error_of_predictions_has_its_number_of_points(tables: Tables) -> None:
+    errors = tables["predictions"]["error"].dropna()
+    said = CHARTS["prediction"].finding(tables)
+    assert said.startswith(
+        f"Predictions are {100 * errors.abs().median():.0f} % off (median of {len(errors)} points), most for "
+    )

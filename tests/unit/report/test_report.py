@@ -103,7 +103,8 @@ def test_further_answers_of_a_card_take_a_line_each(conclusions: Conclusions) ->
 
 def test_how_sure_an_answer_is_stands_on_its_card(conclusions: Conclusions) -> None:
     assert "known to ± " in card(conclusions, {})
-    assert "; model 5.7 % off where checked; " in card(conclusions, {"model_error": {"value": 0.057}})
+    of_two = {"median_error": {"value": 0.057}, "points": 2}
+    assert "; model 5.7 % off (median of 2 measured points); " in card(conclusions, {"model_error": of_two})
     assert "; model not checked; " in card(conclusions, {"model_error": None})
 
 

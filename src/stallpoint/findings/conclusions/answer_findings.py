@@ -12,6 +12,7 @@ from stallpoint.findings.conclusions.conclusion_words import (
     count,
     deciding_in_words,
     gained_in_words,
+    model_error_in_words,
     named_in_words,
     no_double,
     prefetch_in_words,
@@ -240,7 +241,7 @@ def trust_in_words(answer: Mapping[str, Any], conclusions: Mapping[str, Any]) ->
     """Return the uncertainty of an answer: the speedup's interval, the model's error where it was checked, visits."""
     at, error = answer["at"], answer["model_error"]
     known = f"known to ± {number(100 * at['half_width'], 2)} %" if at and at["half_width"] is not None else ""
-    off = f"model {number(100 * error['value'], 2)} % off where checked" if error else "model not checked"
+    off = f"model {model_error_in_words(error)}" if error else "model not checked"
     visits = sum(entry["visits"] for entry in conclusions["ended"] if entry["hardware"] == answer["hardware"])
     return "; ".join(text for text in (known, off, count(visits, "visit") if visits else "") if text)
 

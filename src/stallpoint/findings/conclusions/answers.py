@@ -126,9 +126,7 @@ def _answer(rivals: Sequence[Curve], off: Mapping[tuple[str, str], Any]) -> Answ
         "cause": _cause(best, at["ranks"]) if at else None,
         "beyond": _beyond(best),
         "helps": _helps(best),
-        "model_error": off[competition]["median_error"]
-        if (competition := (best["network"], best["hardware"])) in off
-        else None,
+        "model_error": off.get((best["network"], best["hardware"])),
     }
 
 

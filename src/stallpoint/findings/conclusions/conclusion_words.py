@@ -267,6 +267,12 @@ def next_in_words(curve: Mapping[str, Any]) -> str:
     )
 
 
+def model_error_in_words(error: Mapping[str, Any]) -> str:
+    """Return the median error of the model, and of how many points."""
+    off = number(100 * error["median_error"]["value"], 2)
+    return f"{off} % off (median of {count(error['points'], 'measured point')})"
+
+
 def error_in_words(error: Mapping[str, Any]) -> str:
     """Return the median error, with an interval where its points tell one."""
     median_error = error["median_error"]

@@ -24,7 +24,12 @@ from stallpoint.findings.conclusions.answer_findings import (
     source_in_words,
 )
 from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.conclusions.conclusion_words import count, next_in_words, prefetch_in_words
+from stallpoint.findings.conclusions.conclusion_words import (
+    count,
+    model_error_in_words,
+    next_in_words,
+    prefetch_in_words,
+)
 from stallpoint.findings.conclusions.external_findings import external_lines
 from stallpoint.findings.conclusions.target_findings import lead
 from stallpoint.findings.conclusions.trust_findings import WARNING, instrumentation_warnings, trust_lines, warnings
@@ -113,9 +118,7 @@ def _trust(conclusions: Conclusions) -> Iterator[str]:
     yield from trust_lines(conclusions)
     for error in conclusions["dag_errors"]:
         if error["sync"] == "all":
-            off = number(100 * error["median_error"]["value"], 2)
-            points = count(error["points"], "measured point")
-            yield f"{error['network']} on {error['hardware']}: the model is {off} % off (median of {points})"
+            yield f"{error['network']} on {error['hardware']}: the model is {model_error_in_words(error)}"
     yield from instrumentation_warnings(conclusions["instrumentation"])
     for name, what in (("imported", "imported, not measured here"), ("failed", "could not run")):
         if conclusions[name]:

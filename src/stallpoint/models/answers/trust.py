@@ -44,7 +44,8 @@ def _doubt(curve: ScalingCurve, curves: Iterable[ScalingCurve], compute: Compute
     errors = list(_off(curve)) or [error for one in same_hardware for error in _off(one)]
     off = float(np.median(np.abs(errors))) if errors else 0.0
     if off > MAX_MEDIAN_ERROR:
-        return f"the model is {100 * off:.0f} % off where {point.network} on {point.hardware} was measured"
+        points = f"median of {len(errors)} point{'s' if len(errors) > 1 else ''}"
+        return f"the model is {100 * off:.0f} % off where {point.network} on {point.hardware} was measured ({points})"
     for ranks, predicted in curve.predicted.items():
         at = predicted.point
         isolated = compute.passes(at.network, at.hardware, at.worker_batch)

@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from stallpoint.findings.conclusions.conclusion_words import count
 from stallpoint.report.charts import Drawing, NoData, Tables, axes, shapes
 from stallpoint.report.charts.labels import AXES, label, largest_row, placement_in_words, rows, with_interval
 
@@ -53,13 +54,14 @@ def _off(frame: pd.DataFrame) -> list[str]:
 
 
 def _median_error(tables: Tables) -> str:
-    """Return the median error of the model, and its worst point."""
+    """Return the median error of the model, of how many points, and the worst."""
     errors = rows(tables, "predictions", "train cells").dropna(subset="error")
     if errors.empty:
         return ""
     worst = largest_row(errors.assign(off=errors["error"].abs()), "off")
     return (
-        f"Predictions are {100 * errors['error'].abs().median():.0f} % off in the median, most for {worst['network']} "
+        f"Predictions are {100 * errors['error'].abs().median():.0f} % off (median of {count(len(errors), 'point')}), "
+        f"most for {worst['network']} "
         f"({worst['sync']}) at {placement_in_words(worst)}: {100 * worst['error']:+.0f} %"
     )
 
