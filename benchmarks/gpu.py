@@ -39,7 +39,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.assembly import communicating
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.training import allocator
-from stallpoint.measure.training.pipeline import MiniBatch
+from stallpoint.measure.training.input_pipeline import MiniBatch
 from stallpoint.measure.training.precision import allow_only
 from stallpoint.measure.world import World
 from stallpoint.networks import find

@@ -27,7 +27,7 @@ from paired import Figure, Timing, figure, interleaved
 
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ITERATIONS
-from stallpoint.schedule.processes import THIS_MACHINE, Order, Processes
+from stallpoint.schedule.processes import THIS_MACHINE, Processes, VisitRequest
 from stallpoint.study.commands import THREADS
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.study import expand
@@ -137,7 +137,7 @@ def _ways(cell: CommandCell, scratch: Path) -> dict[str, Callable[[], float]]:
         os.environ |= dict.fromkeys(THREADS, str(os.cpu_count()))  # as Snakemake's shell does
         processes = Processes([cell], cell.scheme, launcher=THIS_MACHINE, log=scratch / "log")
         try:
-            (problem,) = processes.visit(Order(cell, folder, visit=1, position=1))
+            (problem,) = processes.visit(VisitRequest(cell, folder, visit=1, position=1))
         finally:
             processes.end()
         if problem:

@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from stallpoint.measure.training.decoding import decoder
-from stallpoint.measure.training.pipeline import InputPipeline, SampleOrder
+from stallpoint.measure.training.input_pipeline import InputPipeline, SampleOrder
 from stallpoint.networks.inputs import Images
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare

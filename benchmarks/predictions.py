@@ -15,7 +15,7 @@ import simpy
 from paired import Figure, figure, interleaved, report
 
 from stallpoint.models.base.statistics import REPLICATES
-from stallpoint.models.taskgraph import Costs, Message, iteration_tasks, schedule
+from stallpoint.models.taskgraph import Costs, MessageTimes, iteration_tasks, schedule
 from stallpoint.strategies.presets import PRESETS
 
 LAYERS, WORKERS, FEW = 161, 1024, 16
@@ -63,7 +63,9 @@ def _costs(
     factor: float | np.ndarray, forward: np.ndarray, backward: np.ndarray, messages: np.ndarray,
     *, beside: float = 1.0, slows: float = 1.0,
 ) -> Costs:  # fmt: skip
-    sent = [Message((layer,), messages[layer], beside * messages[layer], slows) for layer in reversed(range(LAYERS))]
+    sent = [
+        MessageTimes((layer,), messages[layer], beside * messages[layer], slows) for layer in reversed(range(LAYERS))
+    ]
     return Costs(
         0.0, 0.0, [factor * seconds for seconds in forward], [factor * seconds for seconds in backward], sent, 1e-3
     )

@@ -37,8 +37,8 @@ def candidates(network: str, batch: int) -> dict[str, Callable[[], float]]:
     from stallpoint.measure.mpi import MPI
     from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
     from stallpoint.measure.training import allocator
+    from stallpoint.measure.training.input_pipeline import MiniBatch
     from stallpoint.measure.training.optimisers import Sgd
-    from stallpoint.measure.training.pipeline import MiniBatch
     from stallpoint.measure.world import World
     from stallpoint.networks import find
     from stallpoint.strategies.presets import PRESETS

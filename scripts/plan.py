@@ -37,7 +37,7 @@ with program():
     measurements = [requested.measurement(cell, results / "visits", again=False) for cell in cells]
     plan = planned(
         study.name,
-        requested.blocks(measurements, requested.Asked(), str(results)),
+        requested.blocks(measurements, requested.RequestedTargets(), str(results)),
         Limits(study.config["precision"], **study.config["budget"]),
         results,
         storages=study.config["storage"],

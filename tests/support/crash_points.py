@@ -51,7 +51,7 @@ from stallpoint.records.tables import MODEL_TABLES, SLURM_JOBS, TABLES, TIDY_TAB
 from stallpoint.schedule import session
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
-from stallpoint.schedule.processes import THIS_MACHINE, Order
+from stallpoint.schedule.processes import THIS_MACHINE, VisitRequest
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell
@@ -152,7 +152,7 @@ class _Rows:
         return rows_of(self.cell, self.visit, table)
 
 
-def visit(order: Order) -> int:
+def visit(order: VisitRequest) -> int:
     """Visit a cell, all but the measuring itself; its exit status."""
     if fails(order.cell):
         measure: Callable[[Any], None] = _too_little_memory
@@ -162,7 +162,9 @@ def visit(order: Order) -> int:
     rows: Any = _Rows(order.cell, order.visit)
     started = archived.STARTED
     try:
-        job._Visit(order.cell, order.folder, started, order.position, 0, world, rows, lambda cell, _: cell).run(measure)
+        job._RankVisit(order.cell, order.folder, started, order.position, 0, world, rows, lambda cell, _: cell).run(
+            measure
+        )
     except SystemExit as end:
         return int(end.code or 0)
     return 0
@@ -186,10 +188,10 @@ class VisitingHere:
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
-    def visit(self, *orders: Order) -> list[str]:
+    def visit(self, *orders: VisitRequest) -> list[str]:
         return [self._visit(order) for order in orders]
 
-    def _visit(self, order: Order) -> str:
+    def _visit(self, order: VisitRequest) -> str:
         with open(os.environ[JOURNAL], "a") as journal:
             journal.write(f"{order.folder}\n")
         code = visit(order)
@@ -209,7 +211,7 @@ def made_up() -> Iterator[None]:
 
     with (
         mock.patch.object(session, "Processes", VisitingHere),
-        mock.patch.object(job._Visit, "_measure", lambda self, measure: measure()),
+        mock.patch.object(job._RankVisit, "_measure", lambda self, measure: measure()),
         mock.patch.object(job, "run_row", same_row),
         mock.patch("stallpoint.study.runs.run_row", same_row),
         mock.patch("stallpoint.explain.importing.run_row", same_row),
@@ -503,7 +505,7 @@ def _job(cell: Cell) -> Program:
         with program():
             (one,) = (one for one in measurements() if one.cell == cell)
             if not one.visits:  # as a session orders it
-                sys.exit(visit(Order(cell, one.visit_folder(1), 1, 1)))
+                sys.exit(visit(VisitRequest(cell, one.visit_folder(1), 1, 1)))
 
     return Program(f"job: {'cannot run' if fails(cell) else cell.kind}", step, ledger)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stallpoint.models.taskgraph.tasks import Schedule, Task
+from stallpoint.models.taskgraph.tasks import Task, TaskSchedule
 
 
 def initials(task: Task) -> str:
@@ -14,7 +14,7 @@ def initials(task: Task) -> str:
 
 
 def timeline(
-    tasks: Sequence[Task], schedule: Schedule, *, columns_per_second: float, label: Callable[[Task], str] = initials
+    tasks: Sequence[Task], schedule: TaskSchedule, *, columns_per_second: float, label: Callable[[Task], str] = initials
 ) -> str:
     """One line for each stream, in the order of `tasks`; a task fills its span as ``[b3   ]``.
 

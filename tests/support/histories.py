@@ -39,7 +39,7 @@ from stallpoint.records.parquet import read
 from stallpoint.records.tables import RUNS, TIDY_TABLES, VISITS, Table
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import Measurement
-from stallpoint.schedule.requested import Asked, blocks, mark_of, measurement
+from stallpoint.schedule.requested import RequestedTargets, blocks, mark_of, measurement
 from stallpoint.study.cells import Cell
 from stallpoint.study.collect import collect_all
 
@@ -72,7 +72,7 @@ def measurements(again: Sequence[Cell] = ()) -> list[Measurement]:
 
 def block(again: Sequence[Cell] = ()) -> list[Measurement]:
     """What is to be measured now."""
-    return blocks(measurements(again), Asked(), str(RESULTS)).get("cpu", [])
+    return blocks(measurements(again), RequestedTargets(), str(RESULTS)).get("cpu", [])
 
 
 def run(again: Sequence[Cell] = (), *, requeued: bool = False) -> None:

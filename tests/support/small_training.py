@@ -14,7 +14,7 @@ from torch import nn
 
 from stallpoint.measure import constants
 from stallpoint.measure.jobs.train import Iteration, Trainer
-from stallpoint.measure.training.pipeline import MiniBatch
+from stallpoint.measure.training.input_pipeline import MiniBatch
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Classifier, initialise
 from stallpoint.strategies.presets import PRESETS, Preset

@@ -29,7 +29,7 @@ from stallpoint.schedule.plan_text import text as plan_text
 from stallpoint.study.sources import sources_of
 from stallpoint.schedule import requested
 from stallpoint.schedule.agenda import Agenda, Limits
-from stallpoint.schedule.processes import THIS_MACHINE, Shape
+from stallpoint.schedule.processes import THIS_MACHINE, LaunchShape
 
 SCHEMA_FILE = file_of_workflow("workflow/schemas/study.schema.yaml")
 SCHEMA = load_yaml(Path(SCHEMA_FILE).read_text(), SCHEMA_FILE)
@@ -307,7 +307,7 @@ def runtime(block):
 
 def shape_of(block):
     """What the processes are like that measure all of it."""
-    return Shape.of([one.cell for one in block])
+    return LaunchShape.of([one.cell for one in block])
 
 
 def storage_and_networks(block):

@@ -98,7 +98,7 @@ _SOFTWARE = {
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasuredRun:
     """Period and machines of the study's measurements."""
 
     cells: Sequence[Mapping[str, Any]]
@@ -122,7 +122,7 @@ class Run:
         return sum(cell["status"] == "failed" for cell in self.cells)
 
 
-def run_of(folder: Path, cells: Mapping[str, Any]) -> Run:
+def run_of(folder: Path, cells: Mapping[str, Any]) -> MeasuredRun:
     """Return the run by the records below `folder`; `cells` are their folders."""
     folders = [folder / cell for cell in cells]
     runs = [
@@ -133,10 +133,12 @@ def run_of(folder: Path, cells: Mapping[str, Any]) -> Run:
     if len(runs) != len(folders):
         raise InputError(f"{len(folders) - len(runs)} of {len(folders)} cells have no records: run the study first")
     empty = ENVIRONMENTS.schema.empty_table()
-    return Run(runs, pa.concat_tables([empty, *(read(ENVIRONMENTS, file) for file in files_of(ENVIRONMENTS, folders))]))
+    return MeasuredRun(
+        runs, pa.concat_tables([empty, *(read(ENVIRONMENTS, file) for file in files_of(ENVIRONMENTS, folders))])
+    )
 
 
-def write_metadata(folder: Path, study: Study, run: Run) -> None:
+def write_metadata(folder: Path, study: Study, run: MeasuredRun) -> None:
     """Describe the contents of `folder`, in its file `METADATA`."""
     files = sorted({*files_in(folder), CHECKSUMS} - {METADATA})
     machines = list(_machines(run))
@@ -158,7 +160,7 @@ def write_metadata(folder: Path, study: Study, run: Run) -> None:
     (folder / METADATA).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _root(study: Study, run: Run, files: Iterable[str]) -> Iterator[Entity]:
+def _root(study: Study, run: MeasuredRun, files: Iterable[str]) -> Iterator[Entity]:
     """Return the crate itself, with its profiles, authors and licences."""
     about = study.config["archive"]
     profiles = [
@@ -216,7 +218,7 @@ def _organisation(name: str) -> Entity:
     return {"@id": f"#{slug(name)}", "@type": "Organization", "name": name}
 
 
-def _workflow(run: Run, steps: Provenance) -> Iterator[Entity]:
+def _workflow(run: MeasuredRun, steps: Provenance) -> Iterator[Entity]:
     """Return the Snakefile, its language, its parameters and the software it ran with."""
     software = [
         {"@id": url, "@type": "SoftwareApplication", "name": name, "url": url, "softwareVersion": version}
@@ -262,7 +264,7 @@ def _parameter(name: str, kind: str, *, required: bool = False) -> Entity:
     }
 
 
-def _run(study: Study, run: Run, folder: Path, machines: Sequence[Entity]) -> Iterator[Entity]:
+def _run(study: Study, run: MeasuredRun, folder: Path, machines: Sequence[Entity]) -> Iterator[Entity]:
     """Return the run of the workflow: its inputs, its machines, its outputs."""
     results = f"results/{study.name}"
     outputs = {
@@ -290,7 +292,7 @@ def _run(study: Study, run: Run, folder: Path, machines: Sequence[Entity]) -> It
         yield {"@id": quote(name), **kind, "exampleOfWork": {"@id": f"#{parameter}"}}
 
 
-def _machines(run: Run) -> Iterator[Entity]:
+def _machines(run: MeasuredRun) -> Iterator[Entity]:
     """Return the recorded properties of each hardware entry."""
     hardware_of = {cell["cell"]: cell["hardware"] for cell in run.cells}
     rows: dict[str, list[Mapping[str, Any]]] = {}

@@ -24,7 +24,7 @@ LARGE, ENOUGH = 1 << 20, 16 << 20
 
 
 @dataclass(frozen=True)
-class Measured:
+class MedianTimes:
     """All runs with one number of ranks, reduced to the median time of each size."""
 
     runs: Sequence[AllReduceRun]
@@ -118,12 +118,12 @@ def duration(seconds: float) -> str:
     return f"{number(1e6 * seconds)} µs" if seconds < 1e-3 else f"{number(1e3 * seconds)} ms"
 
 
-def measured(runs: Sequence[AllReduceRun]) -> list[Measured]:
+def measured(runs: Sequence[AllReduceRun]) -> list[MedianTimes]:
     """Return the runs by how many ranks and nodes they have, the fewest first."""
     by_program: defaultdict[tuple[str, int, int], list[AllReduceRun]] = defaultdict(list)
     for run in runs:
         by_program[run.program, run.ranks or 0, len(set(run.hosts))].append(run)
-    return [Measured(found) for _, found in sorted(by_program.items(), key=lambda one: one[0][1:])]
+    return [MedianTimes(found) for _, found in sorted(by_program.items(), key=lambda one: one[0][1:])]
 
 
 def answers(
@@ -143,7 +143,7 @@ def answers(
         yield _finding(one, of_link, inside if one.hosts and one.hosts > 1 else 0.0, logged)
 
 
-def _one_device(one: Measured) -> bool:
+def _one_device(one: MedianTimes) -> bool:
     """Return whether two ranks name the same device, which suggests that host names were replaced."""
     return (
         one.runs[0].program == "nccl-tests"
@@ -153,7 +153,7 @@ def _one_device(one: Measured) -> bool:
     )
 
 
-def _finding(one: Measured, expected: LinkRate | None, inside: float, logged: bool) -> Finding:
+def _finding(one: MedianTimes, expected: LinkRate | None, inside: float, logged: bool) -> Finding:
     where = "" if not one.hosts or _one_device(one) else f" on {one.hosts} node{'' if one.hosts == 1 else 's'}"
     ranks = f"{one.ranks} ranks" if one.ranks else "ranks (how many is not said)"
     subject = f"all-reduce of {ranks}{where}" + (f", {one.device}" if one.device else "")

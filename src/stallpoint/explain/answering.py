@@ -49,7 +49,7 @@ class Explanation:
 
 
 @dataclass
-class Found:
+class FoundRecords:
     """The records of all files, by the names of their readers, each with its file."""
 
     records: dict[str, list[tuple[Path, Any]]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def explain_files(names: Sequence[str], options: Options) -> Explanation:
 
 
 def _explained(paths: Sequence[Path], options: Options) -> Explanation:
-    found, inputs = Found(), []
+    found, inputs = FoundRecords(), []
     for path in paths:
         if studies := study_results.read(path):
             found.records.setdefault(STUDY, []).extend((path, one) for one in studies)
@@ -123,12 +123,12 @@ def _paths(names: Sequence[str], scratch: Path) -> list[Path]:
     return paths
 
 
-def _of_tables(found: Found, options: Options) -> Iterator[Finding]:
+def _of_tables(found: FoundRecords, options: Options) -> Iterator[Finding]:
     for _, rates in found.of("rates"):
         yield from rate_answers.answers(rates, options)
 
 
-def _of_layouts(found: Found, options: Options) -> Iterator[Finding]:
+def _of_layouts(found: FoundRecords, options: Options) -> Iterator[Finding]:
     if not found.of("layouts"):
         return
     from stallpoint.explain import layout_answers
@@ -137,7 +137,7 @@ def _of_layouts(found: Found, options: Options) -> Iterator[Finding]:
         yield from layout_answers.answers(table, options)
 
 
-def _of_logs(found: Found, options: Options) -> Iterator[Finding]:
+def _of_logs(found: FoundRecords, options: Options) -> Iterator[Finding]:
     """Yield the answer of training logs of several worker counts, which are one series for each program."""
     logs: list[tuple[Path, LoggedRate]] = found.of("training-log")
     if not logs:
@@ -183,7 +183,7 @@ def _of_logs(found: Found, options: Options) -> Iterator[Finding]:
         yield from rate_answers.answers(Rates(rows, program[1], program[3], seconds, setup=setup), options)
 
 
-def _of_all_reduces(found: Found, options: Options) -> Iterator[Finding]:
+def _of_all_reduces(found: FoundRecords, options: Options) -> Iterator[Finding]:
     runs: list[AllReduceRun] = [
         run for name in ("all-reduce", "all-reduce-json") for _, of_file in found.of(name) for run in of_file
     ]
@@ -195,7 +195,7 @@ def _of_all_reduces(found: Found, options: Options) -> Iterator[Finding]:
     yield from all_reduce_answers.answers(runs, link=options.link, expected=expected, logged=bool(logs))
 
 
-def _of_nccl(found: Found, _: Options) -> Iterator[Finding]:
+def _of_nccl(found: FoundRecords, _: Options) -> Iterator[Finding]:
     for path, log in found.of("nccl-debug"):
         finding = nccl_answers.answer(path.name, log)
         # Of a benchmark's log that says no more than its start, the benchmark is the answer.
@@ -203,12 +203,12 @@ def _of_nccl(found: Found, _: Options) -> Iterator[Finding]:
             yield finding
 
 
-def _of_accounts(found: Found, _: Options) -> Iterator[Finding]:
+def _of_accounts(found: FoundRecords, _: Options) -> Iterator[Finding]:
     for path, accounts in found.of("slurm-accounts"):
         yield slurm_account_answers.answer(path.name, accounts)
 
 
-def _of_scripts(found: Found, _: Options) -> Iterator[Finding]:
+def _of_scripts(found: FoundRecords, _: Options) -> Iterator[Finding]:
     for path, script in found.of("batch-script"):
         yield script_answers.answer(path.name, script)
 
@@ -216,7 +216,7 @@ def _of_scripts(found: Found, _: Options) -> Iterator[Finding]:
 SENDING = ("nccl", "rccl", "all_reduce", "allreduce", "c10d::", "gloo:", "oneccl")
 
 
-def _of_key_averages(found: Found, _: Options) -> Iterator[Finding]:
+def _of_key_averages(found: FoundRecords, _: Options) -> Iterator[Finding]:
     for path, rows in found.of("key-averages"):
         on_device = any(row.device_seconds for row in rows)
         took = {row.name: row.device_seconds if on_device else row.cpu_seconds for row in rows}
@@ -248,7 +248,7 @@ def _of_key_averages(found: Found, _: Options) -> Iterator[Finding]:
         )
 
 
-def _of_traces(found: Found, options: Options) -> Iterator[Finding]:
+def _of_traces(found: FoundRecords, options: Options) -> Iterator[Finding]:
     if not found.traces:
         return
     from stallpoint.explain.rank import read_ranks
@@ -318,7 +318,7 @@ def _words(name: str) -> str:
     return WORDS[name]
 
 
-def _of_studies(found: Found, _: Options) -> Iterator[Finding]:
+def _of_studies(found: FoundRecords, _: Options) -> Iterator[Finding]:
     if not found.of(STUDY):
         return
     from stallpoint.explain import study_answers
@@ -327,7 +327,7 @@ def _of_studies(found: Found, _: Options) -> Iterator[Finding]:
         yield from study_answers.answers(study)
 
 
-def _of_probes(found: Found, _: Options) -> Iterator[Finding]:
+def _of_probes(found: FoundRecords, _: Options) -> Iterator[Finding]:
     if not found.probes:
         return
     from stallpoint.explain import probe_answers
@@ -336,7 +336,7 @@ def _of_probes(found: Found, _: Options) -> Iterator[Finding]:
         yield from probe_answers.answers(folder)
 
 
-QUESTIONS: tuple[Callable[[Found, Options], Iterator[Finding]], ...] = (
+QUESTIONS: tuple[Callable[[FoundRecords, Options], Iterator[Finding]], ...] = (
     _of_studies,
     _of_probes,
     _of_tables,

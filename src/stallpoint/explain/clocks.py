@@ -22,7 +22,7 @@ FEWEST = 3
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClockOffset:
     """Offset of a rank's clock from the first rank's."""
 
     ahead: float
@@ -82,27 +82,27 @@ def _of_all(ranks: Sequence[Collectives], chosen: np.ufunc, nothing: float) -> l
     return [np.where(own >= 0, found[own] if len(found) else nothing, nothing) for own in numbers]
 
 
-def clocks(ranks: Sequence[Collectives]) -> list[Clock]:
+def clocks(ranks: Sequence[Collectives]) -> list[ClockOffset]:
     """Return the offset of each rank's clock from the first one's, through other ranks if the two share too little."""
     numbers = shared(ranks)
     ends = [collectives.start + collectives.seconds for collectives in ranks]
-    found: list[Clock | None] = [Clock(0.0, 0.0), *[None] * (len(ranks) - 1)]
+    found: list[ClockOffset | None] = [ClockOffset(0.0, 0.0), *[None] * (len(ranks) - 1)]
     reached = [0] if ranks else []
     for known in reached:
         for other in range(len(ranks)):
             if found[other] is None and (apart := _apart(numbers, ends, known, other)):
                 nearer = found[known]
                 assert nearer is not None
-                found[other] = Clock(nearer.ahead + apart.ahead, max(nearer.spread, apart.spread))
+                found[other] = ClockOffset(nearer.ahead + apart.ahead, max(nearer.spread, apart.spread))
                 reached.append(other)
-    return [clock or Clock(np.nan, np.nan) for clock in found]
+    return [clock or ClockOffset(np.nan, np.nan) for clock in found]
 
 
-def _apart(numbers: Sequence[npt.NDArray[np.int64]], ends: Sequence[Reals], one: int, other: int) -> Clock | None:
+def _apart(numbers: Sequence[npt.NDArray[np.int64]], ends: Sequence[Reals], one: int, other: int) -> ClockOffset | None:
     _, mine, theirs = np.intersect1d(numbers[one], numbers[other], return_indices=True)
     mine, theirs = mine[numbers[one][mine] >= 0], theirs[numbers[other][theirs] >= 0]
     if len(mine) < FEWEST:
         return None
     apart = ends[other][theirs] - ends[one][mine]
     middle = float(np.median(apart))
-    return Clock(middle, float(np.median(np.abs(apart - middle))))
+    return ClockOffset(middle, float(np.median(np.abs(apart - middle))))

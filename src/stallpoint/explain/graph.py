@@ -31,7 +31,7 @@ from stallpoint.explain.intervals import Intervals, both, union
 from stallpoint.explain.iterations import LONG_CALL, OPTIMIZER, WAITING, Iterations
 from stallpoint.explain.started import Started
 from stallpoint.inputs.events import CALL, COPY, KERNEL, MARK, OPERATOR, Events
-from stallpoint.models.taskgraph.cycle_time import Node
+from stallpoint.models.taskgraph.cycle_time import StreamTask
 
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function|^\w+Backward\d*$|^torch::autograd::AccumulateGrad")
 """Operators of autograd's backward pass, the second and third as before 2022."""
@@ -70,7 +70,7 @@ class _Point:
 
 def graphs(
     events: Events, found: Iterations, started: Started, slowdowns: Sequence[float] = (1.0,)
-) -> Iterator[list[list[Node]]]:
+) -> Iterator[list[list[StreamTask]]]:
     """Yield the graphs of each iteration, one for each slowdown of the host.
 
     An iteration lasts from its start on the host to the next one's. Keys of collectives are indices in `started`.
@@ -102,7 +102,7 @@ class _Trace:
         if not len(self._started) or (self._started.events.kind == MARK).any():
             yield from _pauses(events, self._started, self._main)
 
-    def graph(self, iteration: int, slowdown: float) -> list[Node]:
+    def graph(self, iteration: int, slowdown: float) -> list[StreamTask]:
         """Return the graph of an iteration, with a host that takes `slowdown` times its traced time."""
         begin, end = self._found.host_begin[iteration], self._found.host_end[iteration]
         building = _Building(
@@ -140,7 +140,7 @@ class _Building:
         self, started: Started, begin: float, earlier: set[int], latency: float, gap: float,
         clocks: Mapping[int, _WorkingClock], slowdown: float,
     ) -> None:  # fmt: skip
-        self.nodes: list[Node] = []
+        self.nodes: list[StreamTask] = []
         self._started, self._begin, self._earlier = started, begin, earlier
         self._latency, self._gap = latency, gap
         self._clocks, self._slowdown = clocks, slowdown
@@ -161,7 +161,7 @@ class _Building:
             after.append((other, (point.time - at) * self._slowdown if point.leaves is None else point.leaves))
         self._threads[point.thread] = len(self.nodes), point.time
         self._callers |= dict.fromkeys(point.starts, len(self.nodes))
-        self.nodes.append(Node(HOST, 0.0, after))
+        self.nodes.append(StreamTask(HOST, 0.0, after))
 
     def add_task(self, index: int, before: Iterable[int]) -> None:
         """Add a task of a lane."""
@@ -170,7 +170,7 @@ class _Building:
         after += self._ended(before, 0.0)
         self._tasks[index] = self._lanes[lane] = len(self.nodes)
         key = index if self._started.communicates[index] else -1
-        self.nodes.append(Node(lane, float(self._started.events.seconds[index]), after, key))
+        self.nodes.append(StreamTask(lane, float(self._started.events.seconds[index]), after, key))
 
     def _ended(self, places: Iterable[int], seconds: float) -> Iterator[tuple[int, float]]:
         """Yield edges from the ends of tasks; of earlier iterations only each lane's last task is known."""

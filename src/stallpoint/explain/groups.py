@@ -25,7 +25,7 @@ from stallpoint.explain.trace_collectives import (
     SEND_RECEIVE,
     Collectives,
 )
-from stallpoint.explain.trace_phases import Phases
+from stallpoint.explain.trace_phases import TracedPhases
 
 DATA, TENSOR, PIPELINE, EXPERT, CONTEXT, UNTOLD = "data", "tensor", "pipeline", "expert", "context", ""
 EXCHANGE = "expert or embedding"
@@ -79,7 +79,7 @@ class Groups:
     """Whether all replicas take part in a collective, [collectives]."""
 
 
-def groups(collectives: Collectives, found: Iterations, phases: Phases, workers: int, started: Started) -> Groups:
+def groups(collectives: Collectives, found: Iterations, phases: TracedPhases, workers: int, started: Started) -> Groups:
     """Return the groups of one rank of `workers`."""
     of: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
     for index, (name, size) in enumerate(zip(collectives.group, collectives.group_size.tolist(), strict=True)):
@@ -122,8 +122,8 @@ def _replicating(sharding: Group, data: list[Group], collectives: Collectives, w
 
 
 def _group(
-    name: str, size: int, places: npt.NDArray[np.int64], collectives: Collectives, found: Iterations, phases: Phases,
-    workers: int, started: Started,
+    name: str, size: int, places: npt.NDArray[np.int64], collectives: Collectives, found: Iterations,
+    phases: TracedPhases, workers: int, started: Started,
 ) -> Group:  # fmt: skip
     bytes_ = (
         np.maximum(collectives.bytes[places], 0) if (collectives.bytes[places] >= 0).any() else np.ones(len(places))
@@ -141,7 +141,7 @@ def _stated(purpose: str) -> str:
 
 def _shown(
     places: npt.NDArray[np.int64], sizes: npt.NDArray[np.float64], collectives: Collectives, found: Iterations,
-    phases: Phases, of_all: bool, started: Started,
+    phases: TracedPhases, of_all: bool, started: Started,
 ) -> str:  # fmt: skip
     kinds = np.array([collectives.kind[index] for index in places])
     exchanges = np.isin(kinds, (SEND_RECEIVE, ALL_TO_ALL)).all()

@@ -189,7 +189,7 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
     forward, backward, communication = (
         np.array([getattr(layer, name) for layer in layers]) for name in ("forward", "backward", "communication")
     )
-    buckets = [taskgraph.Message((layer,), communication[layer]) for layer in reversed(range(len(layers)))]
+    buckets = [taskgraph.MessageTimes((layer,), communication[layer]) for layer in reversed(range(len(layers)))]
     costs = taskgraph.Costs(0.0, 0.0, [0.0], backward, buckets, 0.0)
     tasks = taskgraph.iteration_tasks(costs, preset_from(cell.preset), prefetch=False, iterations=1)
     schedule = taskgraph.schedule(tasks)

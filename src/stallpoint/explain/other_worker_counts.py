@@ -163,7 +163,7 @@ class IterationCollectives:
 
 
 @dataclass(frozen=True)
-class Link:
+class FittedLink:
     """Latency of a round [s] and time of a byte [s/B], as ensembles."""
 
     alpha: Ensemble
@@ -173,7 +173,7 @@ class Link:
     trees: bool | None = None
     """Whether the scheme is trees rather than a ring; None if one worker count does not identify it."""
 
-    def doubted(self, share: float, count: int) -> Link:
+    def doubted(self, share: float, count: int) -> FittedLink:
         """Return the link with the uncertainty from `share` traced ranks and `count` iterations.
 
         Only the last-arriving rank does not wait. With the probability that it was traced, the shortest duration holds
@@ -228,7 +228,7 @@ class Transfers:
 
 
 @dataclass(frozen=True)
-class Change:
+class HypotheticalChange:
     """A hypothetical change; see `CHANGES`."""
 
     bytes: float = 1.0
@@ -242,7 +242,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Known:
+class TracedInputs:
     """Data that predictions at any worker count take from a trace."""
 
     workers: int
@@ -261,23 +261,23 @@ class Known:
     replays: Sequence[Sequence[Cycle]]
     """Replays of each iteration for each possible speed of the host, [hosts][iterations]."""
     iteration_collectives: Sequence[IterationCollectives]
-    link: Link
+    link: FittedLink
     drawn: npt.NDArray[np.int64]
     """Indices of the host and the iteration of each replicate, [2, 1 + REPLICATES]."""
     trees: npt.NDArray[np.bool_]
     """Whether a replicate uses trees rather than rings at other worker counts, [1 + REPLICATES]."""
 
-    def iteration(self, workers: int, change: Change | None = None) -> Ensemble:
+    def iteration(self, workers: int, change: HypotheticalChange | None = None) -> Ensemble:
         """Return the duration of an iteration on `workers` replicas, s."""
-        return np.asarray(self.iterations([(workers, change or Change())])[0])
+        return np.asarray(self.iterations([(workers, change or HypotheticalChange())])[0])
 
-    def iterations(self, cases: Sequence[tuple[int, Change]]) -> Reals:
+    def iterations(self, cases: Sequence[tuple[int, HypotheticalChange]]) -> Reals:
         """Return durations for several counts and changes at once, s; [cases, 1 + REPLICATES]."""
         found = np.empty((len(cases), 1 + REPLICATES))
         for host, index in np.unique(self.drawn, axis=1).T.tolist():
             own = (self.drawn == [[host], [index]]).all(0)
             collectives, replayed = self.iteration_collectives[index], self.replays[host][index]
-            usual = self._cost(collectives, self.workers, own, Change())
+            usual = self._cost(collectives, self.workers, own, HypotheticalChange())
             with np.errstate(divide="ignore", invalid="ignore"):
                 # Without waiting: as on the rank that came last, else no longer than the link takes.
                 took = np.where(np.isfinite(collectives.least), collectives.least, collectives.seconds)[:, None] / usual
@@ -322,7 +322,11 @@ class Known:
         return _scattered(Scatter(float(deviation), freedom), "few", count, *key)
 
     def _cost(
-        self, collectives: IterationCollectives, workers: int, replicates: npt.NDArray[np.bool_], change: Change
+        self,
+        collectives: IterationCollectives,
+        workers: int,
+        replicates: npt.NDArray[np.bool_],
+        change: HypotheticalChange,
     ) -> Reals:
         """Return the duration of transfers, s; [collectives, replicates]."""
         if workers < 2:
@@ -350,7 +354,7 @@ MAX_ERROR = 1.0
 """Maximum logarithm of an error, as Student's t has rare extreme draws."""
 
 
-def _merged(collectives: IterationCollectives, change: Change) -> npt.NDArray[np.bool_]:
+def _merged(collectives: IterationCollectives, change: HypotheticalChange) -> npt.NDArray[np.bool_]:
     """Return which all-reduces are fused with the next one."""
     merged = np.zeros(len(collectives.bytes), np.bool_)
     own = np.flatnonzero(collectives.all_reduces)
@@ -359,7 +363,7 @@ def _merged(collectives: IterationCollectives, change: Change) -> npt.NDArray[np
     return merged
 
 
-def _changed(collectives: IterationCollectives, change: Change) -> IterationCollectives:
+def _changed(collectives: IterationCollectives, change: HypotheticalChange) -> IterationCollectives:
     """Return the collectives, with pairs of all-reduces fused if the change says so."""
     merged = np.flatnonzero(_merged(collectives, change))
     if not len(merged):
@@ -390,11 +394,11 @@ def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
 
 def learn(
     rank: Rank,
-    link: Link | None = None,
+    link: FittedLink | None = None,
     least: Reals | None = None,
     traced: int | None = None,
     elsewhere: Sequence[Transfers] = (),
-) -> Known:
+) -> TracedInputs:
     """Estimate what predictions need from a data-parallel training; `NotIdentifiable` if the trace lacks it.
 
     `link` is from a log of another program; `least` [collectives] is the duration on the last-arriving rank of `traced`
@@ -433,7 +437,7 @@ def learn(
     # The host as traced, where nothing else is known; of a device that is never idle, any host that may be.
     hosts = (*rank.other_hosts, rank.replays)
     host = np.append(0, random.integers(len(hosts), size=REPLICATES) if len(hosts) > 1 else np.zeros(REPLICATES, int))
-    return Known(
+    return TracedInputs(
         workers=workers,
         each=rank.workers // workers,
         shards=rank.groups.shards,
@@ -462,7 +466,7 @@ def _max_latency(collectives: Collectives, workers: int) -> float:
     return float((collectives.seconds[timed] / rounds[timed]).min())
 
 
-def _link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, random: np.random.Generator) -> Link:
+def _link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, random: np.random.Generator) -> FittedLink:
     """Return α and β of the law nearest to the transfers; a round's latency is at most `latency`, s."""
     if of.without_waiting.mean() < _ENOUGH:
         return replace(_frontier(of, latency, random), source=ONE_RANK)
@@ -476,7 +480,7 @@ def _link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, random: n
     return replace(found[best], source=RANKS, trees=laws[best] is TREE)
 
 
-def _frontier(of: Transfers, max_latency: float, random: np.random.Generator) -> Link:
+def _frontier(of: Transfers, max_latency: float, random: np.random.Generator) -> FittedLink:
     """Return α and β of a ring whose law is the highest one below all transfers.
 
     Waiting is assumed to be exponentially distributed: replicates are drawn by the waiting that each α leaves.
@@ -492,10 +496,10 @@ def _frontier(of: Transfers, max_latency: float, random: np.random.Generator) ->
     usual = waiting.min() + _SCATTER * seconds.mean()
     likely = np.exp((waiting.min() - waiting) * len(seconds) / usual)
     drawn = np.append(waiting.argmin(), random.choice(_STEPS, REPLICATES, p=likely / likely.sum()))
-    return Link(tried[drawn], slopes[drawn])
+    return FittedLink(tried[drawn], slopes[drawn])
 
 
-def link_of(rows: Sequence[AllReduce], workers: int) -> Link:
+def link_of(rows: Sequence[AllReduce], workers: int) -> FittedLink:
     """Return α and β of a ring from another program's log of all-reduces, as `_fitted`."""
     sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
     count = len(rows)
@@ -511,12 +515,12 @@ def _design(of: Transfers, law: ReductionLaw) -> Reals:
     return np.stack([of.rounds * latency / 2, of.rounds * bandwidth / 2 * of.bytes], -1)
 
 
-def _fitted(of: Transfers, law: ReductionLaw, random: np.random.Generator) -> Link:
+def _fitted(of: Transfers, law: ReductionLaw, random: np.random.Generator) -> FittedLink:
     """Return α and β of a law by least squares, for the transfers and for resampled ones."""
     count, design = len(of.seconds), _design(of, law)
     drawn = np.concatenate([[np.arange(count)], random.integers(count, size=(REPLICATES, count))])
     alpha, beta = np.moveaxis(non_negative_fit(design[drawn], of.seconds[drawn]), -1, 0)
-    return Link(alpha, beta)
+    return FittedLink(alpha, beta)
 
 
 def exchanges(rank: Rank) -> npt.NDArray[np.bool_]:
@@ -534,7 +538,7 @@ def worker_counts(workers: int) -> list[int]:
     return sorted({count for count in doublings if count <= FURTHEST * workers})
 
 
-def reachable(known: Known, per_node: float) -> list[int]:
+def reachable(known: TracedInputs, per_node: float) -> list[int]:
     """Return those of `worker_counts` that can be predicted: exchanges among all cross the node boundary, or stay
     inside, as traced."""
     counts = worker_counts(known.workers)
@@ -543,7 +547,7 @@ def reachable(known: Known, per_node: float) -> list[int]:
     return [count for count in counts if count == 1 or (count <= per_node) == (known.workers <= per_node)]
 
 
-def predictions(known: Known, batch: int | None, threshold: float, per_node: float = NODE) -> dict[str, Any]:
+def predictions(known: TracedInputs, batch: int | None, threshold: float, per_node: float = NODE) -> dict[str, Any]:
     """Return the throughput at each of `worker_counts`, the stalling point, and the gain of each change.
 
     Throughput is in samples/s if the mini-batch is given, else in iterations of a worker, or of the workers that share
@@ -551,7 +555,7 @@ def predictions(known: Known, batch: int | None, threshold: float, per_node: flo
     """
     counts = reachable(known, per_node)
     changes = {name: change for name, change in CHANGES.items() if _identifiable(known, change)}
-    cases = [(p, Change()) for p in counts] + [(counts[-1], change) for change in changes.values()]
+    cases = [(p, HypotheticalChange()) for p in counts] + [(counts[-1], change) for change in changes.values()]
     found = known.iterations(cases)
     seconds = dict(zip(counts, found, strict=False))
     rates = {p: (batch or 1) * known.shards * p / of for p, of in seconds.items()}
@@ -595,7 +599,7 @@ _ROUNDING = 1e-6
 """Apparent overlap of consecutive collectives that is ignored, s."""
 
 
-def _identifiable(known: Known, change: Change) -> bool:
+def _identifiable(known: TracedInputs, change: HypotheticalChange) -> bool:
     """Return whether the effect of a change is identifiable: not that of other collectives on a shared link."""
     if known.shares_link and (change.sharded or change.pairs):
         return False
@@ -605,10 +609,10 @@ def _identifiable(known: Known, change: Change) -> bool:
     return not change.pairs or (all_reduces > 1 and not known.sharded)
 
 
-CHANGES: Mapping[str, Change] = {
-    "half the bytes": Change(bytes=0.5),
-    "twice the bandwidth": Change(bandwidth=2.0),
-    "buckets twice as large": Change(pairs=True),
-    "FSDP in place of DDP": Change(sharded=True),
+CHANGES: Mapping[str, HypotheticalChange] = {
+    "half the bytes": HypotheticalChange(bytes=0.5),
+    "twice the bandwidth": HypotheticalChange(bandwidth=2.0),
+    "buckets twice as large": HypotheticalChange(pairs=True),
+    "FSDP in place of DDP": HypotheticalChange(sharded=True),
 }
 """Changes that are predicted for every trace."""

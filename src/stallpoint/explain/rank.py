@@ -17,7 +17,7 @@ from stallpoint.explain.intervals import Intervals, union
 from stallpoint.explain.iterations import Iterations, iterations, seconds_by_cause
 from stallpoint.explain.started import Started
 from stallpoint.explain.trace_collectives import Collectives, collectives
-from stallpoint.explain.trace_phases import Phases, phases
+from stallpoint.explain.trace_phases import TracedPhases, phases
 from stallpoint.inputs import trace_formats
 from stallpoint.inputs.events import COPY, KERNEL, Events, Trace
 from stallpoint.models.taskgraph.cycle_time import Cycle, cycle
@@ -37,7 +37,7 @@ class Rank:
     """Replays by the index of their iteration: of all, or as many as `MAX_STARTED` allows."""
     other_hosts: Sequence[Mapping[int, Cycle]]
     """Replays for each of `FASTER_HOSTS`, if the device is never idle."""
-    phases: Phases
+    phases: TracedPhases
     workers: int
     """Number of workers of the training, as far as known."""
     groups: Groups

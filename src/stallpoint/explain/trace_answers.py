@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.explain import other_worker_counts
-from stallpoint.explain.clocks import Clock, clocks, max_seconds, min_seconds
+from stallpoint.explain.clocks import ClockOffset, clocks, max_seconds, min_seconds
 from stallpoint.explain.context_ring import ring
 from stallpoint.explain.device_activity import shares
 from stallpoint.explain.expert_imbalance import imbalance
@@ -87,7 +87,7 @@ class _OtherRanks:
     least: npt.NDArray[np.float64]
     """Durations as from `min_seconds`, [collectives]."""
     largest: npt.NDArray[np.float64]
-    clock: Clock
+    clock: ClockOffset
 
 
 def _by_training(ranks: Sequence[tuple[Trace, Rank | None]]) -> Iterable[list[tuple[int, Trace, Rank]]]:
@@ -108,14 +108,14 @@ def _other_ranks(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _Other
             zero = members[0][1].began
             each = zip(members, min_seconds(collectives), max_seconds(collectives), clocks(collectives), strict=True)
             for (index, trace, _), least, largest, clock in each:
-                absolute = Clock(clock.ahead + trace.began - zero, clock.spread)
+                absolute = ClockOffset(clock.ahead + trace.began - zero, clock.spread)
                 found[index] = _OtherRanks([rank for _, _, rank in members], least, largest, absolute)
     return found
 
 
 def _of_trace(
     trace: Trace, rank: Rank | None, others: _OtherRanks | None,
-    link: other_worker_counts.Link | None, elsewhere: Sequence[other_worker_counts.Transfers],
+    link: other_worker_counts.FittedLink | None, elsewhere: Sequence[other_worker_counts.Transfers],
     batch: int | None, threshold: float, per_node: float | None,
 ) -> dict[str, Any]:  # fmt: skip
     events, notes = trace.events, list(trace.notes)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stallpoint.explain.iterations import Iterations
 from stallpoint.explain.started import Started
-from stallpoint.inputs.events import MARK, NOTHING, OPERATOR, UNKNOWN, Events, Message
+from stallpoint.inputs.events import MARK, NOTHING, OPERATOR, UNKNOWN, EventCommunication, Events
 
 VALUE_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "int": 4, "long": 8, "byte": 1, "char": 1, "bool": 1,
@@ -131,7 +131,7 @@ def collectives(events: Events, started: Started, found: Iterations) -> Collecti
 
 def _around(
     events: Events, moments: npt.NDArray[np.float64], threads: npt.NDArray[np.int32]
-) -> list[tuple[str, Message]]:
+) -> list[tuple[str, EventCommunication]]:
     """Return kind and size at each moment, from the innermost mark or operator of its thread that has them."""
     marks = events.where(np.isin(events.kind, (MARK, OPERATOR)) & events.called(_AROUND))
     kinds = dict(zip(marks.name.tolist(), (_kind(name) for name in marks.text(marks.name)), strict=True))
@@ -149,7 +149,7 @@ def _around(
     return found
 
 
-def _bytes(payloads: Message) -> int:
+def _bytes(payloads: EventCommunication) -> int:
     size = VALUE_BYTES.get(payloads.dtype.lower().removeprefix("c10::"), UNKNOWN)
     return size * payloads.elements if size > 0 and payloads.elements >= 0 else UNKNOWN
 

@@ -19,7 +19,7 @@ Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Phases:
+class TracedPhases:
     """Phases that add up to the iteration, s; nan if no backward pass is marked; [iterations] each.
 
     A phase begins on the device with the first kernel that the host started in it, and without a device on the host.
@@ -41,7 +41,7 @@ class Phases:
 
 def phases(
     events: Events, found: Iterations, started: Started, collectives: Collectives, causes: Mapping[str, Reals]
-) -> Phases:
+) -> TracedPhases:
     """Return the phases of each iteration."""
     backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
     # Events stand by their starts, what was started by its launch, and collectives by their starts.
@@ -49,7 +49,7 @@ def phases(
     firsts, lasts = (np.searchsorted(backward.start, moments) for moments in (found.host_begin, found.host_end))
     order = np.argsort(collectives.iteration, kind="stable")
     of_iteration = np.split(order, np.searchsorted(collectives.iteration[order], np.arange(1, len(found.seconds))))
-    columns: dict[str, list[float]] = {name: [] for name in Phases.__dataclass_fields__}
+    columns: dict[str, list[float]] = {name: [] for name in TracedPhases.__dataclass_fields__}
     for index, (begin, end) in enumerate(zip(found.begin, found.end, strict=True)):
         own = slice(firsts[index], lasts[index])
         at = of_iteration[index]
@@ -69,7 +69,7 @@ def phases(
         }  # fmt: skip
         for name, value in values.items():
             columns[name].append(value)
-    return Phases(**{name: np.array(values, np.float64) for name, values in columns.items()})
+    return TracedPhases(**{name: np.array(values, np.float64) for name, values in columns.items()})
 
 
 _LATE = 1e-3

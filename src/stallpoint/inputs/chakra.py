@@ -32,7 +32,7 @@ from stallpoint.inputs.events import (
     OPERATOR,
     UNKNOWN,
     Columns,
-    Message,
+    EventCommunication,
     Trace,
     rank_of,
 )
@@ -309,7 +309,7 @@ def _add(columns: Columns, nodes: dict[int, _Node], starts: dict[int, float], si
         thread = nodes[callers[0]].lane if callers else ("host", 0)
         columns.add_row(CALL, "cudaLaunchKernel", called, 0.0, thread, correlation=at)
         kind = COPY if node.name.startswith("Memcpy") else FILL if node.name.startswith("Memset") else KERNEL
-        name, message = node.name, Message()
+        name, message = node.name, EventCommunication()
         if node.communicates:
             group = str(node.attributes.get("pg_name", ""))
             what = (
@@ -317,7 +317,7 @@ def _add(columns: Columns, nodes: dict[int, _Node], starts: dict[int, float], si
             )
             name = node.name if _NCCL.search(node.name) else f"ncclKernel_{what}({node.name})"
             size = int(node.attributes.get("comm_size", UNKNOWN))
-            message = Message(what, size, sizes.get(group, UNKNOWN), BYTE, group)
+            message = EventCommunication(what, size, sizes.get(group, UNKNOWN), BYTE, group)
         columns.add_row(
             kind, name, starts[at], node.duration, node.lane, stream=node.stream, correlation=at, message=message
         )

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import opened
-from stallpoint.inputs.events import BYTE, CALL, KERNEL, UNKNOWN, Columns, Message, Trace
+from stallpoint.inputs.events import BYTE, CALL, KERNEL, UNKNOWN, Columns, EventCommunication, Trace
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ def _trace_of(path: Path, rank: int, collectives: list[Collective], notes: list[
         columns.add_row(CALL, f"nccl{one.kind}", one.called, 0.0, "host", correlation=number)
         columns.add_row(
             KERNEL, one.name, one.start, one.end - one.start, one.group, stream=columns.threads[one.group],
-            correlation=number, message=Message(one.kind, one.bytes, one.group_size, BYTE, one.group),
+            correlation=number, message=EventCommunication(one.kind, one.bytes, one.group_size, BYTE, one.group),
         )  # fmt: skip
     world_size = max(one.group_size for one in collectives)
     if world_size < 1:

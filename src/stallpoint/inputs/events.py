@@ -21,7 +21,7 @@ BYTE = "Byte"
 """Type of values known by their bytes alone."""
 
 
-class Message(NamedTuple):
+class EventCommunication(NamedTuple):
     """Communication of an event; empty for most."""
 
     collective: str = ""
@@ -42,7 +42,7 @@ class Message(NamedTuple):
     """Values that it receives from each rank."""
 
 
-NOTHING = Message()
+NOTHING = EventCommunication()
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Events:
     message: npt.NDArray[np.int32]
     """Index in `payloads`, of which the first is empty."""
     texts: tuple[str, ...]
-    payloads: tuple[Message, ...]
+    payloads: tuple[EventCommunication, ...]
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -83,7 +83,7 @@ class Events:
         return [self.texts[index] for index in column]
 
     @property
-    def each_payload(self) -> list[Message]:
+    def each_payload(self) -> list[EventCommunication]:
         """Communication of each event."""
         return [self.payloads[index] for index in self.message]
 
@@ -156,7 +156,7 @@ class Columns:
 
     def add_row(
         self, kind: int, name: str, start: float, seconds: float, thread: Any, *,
-        stream: int = UNKNOWN, correlation: int = UNKNOWN, message: Message = NOTHING,
+        stream: int = UNKNOWN, correlation: int = UNKNOWN, message: EventCommunication = NOTHING,
     ) -> None:  # fmt: skip
         """Add one event; times in any unit."""
         self._rows.append((

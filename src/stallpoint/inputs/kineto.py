@@ -19,7 +19,19 @@ import msgspec
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import opened
-from stallpoint.inputs.events import CALL, COPY, FILL, KERNEL, MARK, OPERATOR, UNKNOWN, Columns, Message, Trace, rank_of
+from stallpoint.inputs.events import (
+    CALL,
+    COPY,
+    FILL,
+    KERNEL,
+    MARK,
+    OPERATOR,
+    UNKNOWN,
+    Columns,
+    EventCommunication,
+    Trace,
+    rank_of,
+)
 
 PIECE = 512 * 1024
 """Bytes of JSON that are decoded at once."""
@@ -78,7 +90,7 @@ class _ArgsWithInputs(_Args, gc=False):
     types: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
 
 
-class _Event(msgspec.Struct, gc=False):
+class _KinetoEvent(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str = ""
     name: str = ""
@@ -89,7 +101,7 @@ class _Event(msgspec.Struct, gc=False):
     args: _Args | None = None
 
 
-class _EventWithInputs(_Event, gc=False):
+class _EventWithInputs(_KinetoEvent, gc=False):
     args: _ArgsWithInputs | None = None
 
 
@@ -106,7 +118,7 @@ class _Loose(msgspec.Struct):
     args: Any = None
 
 
-_EVENTS, _LOOSE = msgspec.json.Decoder(list[_Event]), msgspec.json.Decoder(list[_Loose])
+_EVENTS, _LOOSE = msgspec.json.Decoder(list[_KinetoEvent]), msgspec.json.Decoder(list[_Loose])
 _WITH_INPUTS = msgspec.json.Decoder(list[_EventWithInputs])
 _NOTHING = _Args()
 _COLLECTIVES = ("gloo:", "mpi:", "ucc:", "nccl:")
@@ -225,7 +237,7 @@ def _header(text: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _events(text: bytes) -> list[_Event] | None:
+def _events(text: bytes) -> list[_KinetoEvent] | None:
     """Return a comma-separated list of events; None if the text does not end with a complete one."""
     for mended in _mended(text):
         listed = b"[" + mended + b"]"
@@ -241,7 +253,7 @@ def _events(text: bytes) -> list[_Event] | None:
     return None
 
 
-def _strict(event: _Loose) -> _Event:
+def _strict(event: _Loose) -> _KinetoEvent:
     """Return the event with fields of the right types; invalid times are nan, or below 0."""
     values = event.args if isinstance(event.args, dict) else {}
     args: dict[str, Any] = {}
@@ -268,7 +280,7 @@ def _mended(text: bytes) -> Iterator[bytes]:
         yield text.decode("utf-8", "replace").encode()
 
 
-def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_Event]]:
+def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_KinetoEvent]]:
     """Yield the events up to the end of the list, or all complete ones."""
     ends = [end.start() for end in re.finditer(rb"\]", buffer)]
     for end in reversed(ends):
@@ -282,7 +294,7 @@ def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_Event]]:
             return
 
 
-def _add(columns: Columns, events: list[_Event]) -> int:
+def _add(columns: Columns, events: list[_KinetoEvent]) -> int:
     """Add the events that are kept; return the number of those with impossible times."""
     known = [event for event in events if _KINDS[event.cat] >= 0 and event.ph == "X"]
     kept = [event for event in known if event.dur >= 0 and event.ts == event.ts]
@@ -312,8 +324,8 @@ def _add(columns: Columns, events: list[_Event]) -> int:
     return len(known) - len(kept)
 
 
-def _message(args: _Args) -> Message:
-    return Message(
+def _message(args: _Args) -> EventCommunication:
+    return EventCommunication(
         args.collective, args.elements, args.group_size, args.dtype, args.group, args.purpose, args.members,
         args.in_splits, args.out_splits,
     )  # fmt: skip

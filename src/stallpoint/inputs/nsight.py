@@ -29,7 +29,7 @@ from stallpoint.inputs.events import (
     OPERATOR,
     UNKNOWN,
     Columns,
-    Message,
+    EventCommunication,
     Trace,
     rank_of,
 )
@@ -166,7 +166,7 @@ class _Report:
             message = NOTHING
             if kind == KERNEL and _NCCL.match(name):
                 size = _size_at(calls.get((process, row["correlationId"])), sizes)
-                message = Message(elements=size, dtype=BYTE) if size >= 0 else message
+                message = EventCommunication(elements=size, dtype=BYTE) if size >= 0 else message
             device, stream = row.get("deviceId", 0), row.get("streamId", 0)
             self._devices.setdefault(process, device)
             self._of_process[process].add_row(

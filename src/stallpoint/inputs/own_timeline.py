@@ -14,12 +14,12 @@ import msgspec
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import opened
-from stallpoint.inputs.events import BYTE, MARK, NOTHING, OPERATOR, Columns, Message, Trace
+from stallpoint.inputs.events import BYTE, MARK, NOTHING, OPERATOR, Columns, EventCommunication, Trace
 
 _SIGN = re.compile(rb'^\s*\{"traceEvents":\[\{"name":"process_name","ph":"M".{0,60}?"name":"rank \d+', re.DOTALL)
 
 
-class _Event(msgspec.Struct):
+class _TimelineEvent(msgspec.Struct):
     name: str
     ph: str
     pid: int
@@ -30,8 +30,8 @@ class _Event(msgspec.Struct):
     args: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class _File(msgspec.Struct):
-    traceEvents: list[_Event]
+class _TimelineFile(msgspec.Struct):
+    traceEvents: list[_TimelineEvent]
 
 
 def recognised(head: bytes) -> bool:
@@ -43,7 +43,7 @@ def read(path: Path) -> list[Trace]:
     """Return the trace of each rank in the file; `InputError` if it is incomplete."""
     try:
         with opened(path) as file:
-            found = msgspec.json.decode(file.read(), type=_File)
+            found = msgspec.json.decode(file.read(), type=_TimelineFile)
     except (OSError, EOFError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: no whole timeline of stallpoint: {error}") from None
     of_rank: dict[int, Columns] = defaultdict(Columns)
@@ -62,7 +62,7 @@ def read(path: Path) -> list[Trace]:
 _MAIN = {"iterations", "data", "compute"}
 
 
-def _add(columns: Columns, event: _Event, world_size: int) -> None:
+def _add(columns: Columns, event: _TimelineEvent, world_size: int) -> None:
     """Add an event by PyTorch's name for such an event."""
     kind, name, message = OPERATOR, event.name, NOTHING
     if event.cat == "iterations":
@@ -71,7 +71,7 @@ def _add(columns: Columns, event: _Event, world_size: int) -> None:
         kind, name = MARK, "enumerate(DataLoader)#__next__"
     elif event.cat == "communication":
         kind, name = MARK, "mpi:all_reduce"
-        message = Message("allreduce", int(event.args.get("bytes", -1)), world_size, BYTE)
+        message = EventCommunication("allreduce", int(event.args.get("bytes", -1)), world_size, BYTE)
     elif event.name == "backward":
         name = "autograd::engine::evaluate_function: backward"
     elif event.name == "wait for gradients":

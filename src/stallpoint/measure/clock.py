@@ -28,7 +28,7 @@ def event_mark() -> Mark:
     return event
 
 
-class Clock(Protocol):
+class IterationClock(Protocol):
     """Times of one iteration at a time, in seconds since its start."""
 
     def start(self) -> None:
@@ -89,7 +89,7 @@ class EventClock:
         return float(self._start.elapsed_time(mark)) * 1e-3
 
 
-def clock_for(device: torch.device) -> Clock:
+def clock_for(device: torch.device) -> IterationClock:
     """Return the clock that follows `device`."""
     return EventClock(device) if has_streams(device) else HostClock()
 

@@ -98,11 +98,11 @@ def run(
             write_failure(cell, folder, started, str(error))
         return
     recorder = Recorder(cell, world.rank, visit, checkpoint_of(folder))
-    _Visit(cell, folder, started, position, concurrent, world, recorder, prepare).run(measure)
+    _RankVisit(cell, folder, started, position, concurrent, world, recorder, prepare).run(measure)
 
 
 @dataclass(frozen=True)
-class _Visit:
+class _RankVisit:
     """One rank's part of a visit."""
 
     cell: Cell

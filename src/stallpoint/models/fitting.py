@@ -27,7 +27,7 @@ from stallpoint.models.answers import (
     validation,
     what_if,
 )
-from stallpoint.models.answers.fitted import Asked, FittedStudy, Question
+from stallpoint.models.answers.fitted import FittedStudy, Question, QuestionSettings
 from stallpoint.models.base.frames import Tables
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
 from stallpoint.models.iteration import scaling_curve
@@ -98,7 +98,7 @@ def fit(
 
     `tidy` holds every tidy table by name, also empty ones. Those of `training_cells.COLUMNS` may come as `parts` with
     complete cells each, as from `parquet.cells_at_once`, so that they need not fit into memory. `asked` are the fields
-    of `Asked`, of which `nodes` is required. Equal records and ``seed`` give equal numbers.
+    of `QuestionSettings`, of which `nodes` is required. Equal records and ``seed`` give equal numbers.
     """
-    fitted = FittedStudy(tidy, parts, Asked(**asked))
+    fitted = FittedStudy(tidy, parts, QuestionSettings(**asked))
     return Tables(MODEL_TABLES, {name: partial(question.rows, fitted) for name, question in QUESTIONS.items()})

@@ -13,7 +13,7 @@ from __future__ import annotations
 from torch import nn
 
 from stallpoint.networks.layers import Classifier, Positions
-from stallpoint.networks.transformer import Block
+from stallpoint.networks.transformer import TransformerBlock
 
 VOCABULARY, LENGTH = 50257, 1024
 DROPOUT = 0.1
@@ -36,4 +36,4 @@ def gpt2(width: int, heads: int, blocks: int, *, vocabulary: int = VOCABULARY, l
 
 
 def _block(width: int, heads: int) -> nn.Module:
-    return Block(width, heads, causal=True, dropout=DROPOUT, approximate="tanh", epsilon=EPSILON)
+    return TransformerBlock(width, heads, causal=True, dropout=DROPOUT, approximate="tanh", epsilon=EPSILON)

@@ -46,7 +46,7 @@ def _pooled(channels: int, filters: int) -> nn.Sequential:
     return nn.Sequential(nn.AvgPool2d(kernel_size=3, stride=1, padding=1), _convolution(channels, filters, 1))
 
 
-class Block(nn.Module):
+class InceptionBlock(nn.Module):
     """Branches over the same input, joined along the channels."""
 
     def __init__(self, **branches: nn.Module) -> None:
@@ -62,9 +62,9 @@ class Block(nn.Module):
         return joined
 
 
-def _images_of_35(channels: int, pool: int) -> Block:
+def _images_of_35(channels: int, pool: int) -> InceptionBlock:
     """Figure 5: 5x5 as two 3x3; 224 + `pool` channels."""
-    return Block(
+    return InceptionBlock(
         conv_1x1=_convolution(channels, 64, 1),
         conv_5x5=_same(channels, (48, 1, 1), (64, 5, 5)),
         conv_3x3_twice=_same(channels, (64, 1, 1), (96, 3, 3), (96, 3, 3)),
@@ -72,11 +72,11 @@ def _images_of_35(channels: int, pool: int) -> Block:
     )
 
 
-def _images_of_17(width: int) -> Block:
+def _images_of_17(width: int) -> InceptionBlock:
     """Figure 6: 7x7 as 1x7 and 7x1; 768 channels."""
     once = ((width, 1, 1), (width, 1, 7), (192, 7, 1))
     twice = ((width, 1, 1), (width, 7, 1), (width, 1, 7), (width, 7, 1), (192, 1, 7))
-    return Block(
+    return InceptionBlock(
         conv_1x1=_convolution(768, 192, 1),
         conv_7x7=_same(768, *once),
         conv_7x7_twice=_same(768, *twice),
@@ -86,13 +86,13 @@ def _images_of_17(width: int) -> Block:
 
 def _expanded(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
     """`steps`, and then 1x3 and 3x1 side by side."""
-    split = Block(conv_1x3=_same(384, (384, 1, 3)), conv_3x1=_same(384, (384, 3, 1)))
+    split = InceptionBlock(conv_1x3=_same(384, (384, 1, 3)), conv_3x1=_same(384, (384, 3, 1)))
     return nn.Sequential(*_same(channels, *steps), split)
 
 
-def _images_of_8(channels: int) -> Block:
+def _images_of_8(channels: int) -> InceptionBlock:
     """Figure 7; 2048 channels."""
-    return Block(
+    return InceptionBlock(
         conv_1x1=_convolution(channels, 320, 1),
         conv_3x3=_expanded(channels, (384, 1, 1)),
         conv_3x3_twice=_expanded(channels, (448, 1, 1), (384, 3, 3)),
@@ -100,18 +100,18 @@ def _images_of_8(channels: int) -> Block:
     )
 
 
-def _from_35_to_17() -> Block:
+def _from_35_to_17() -> InceptionBlock:
     """Figure 10 over 288 channels; 768 channels."""
-    return Block(
+    return InceptionBlock(
         conv_3x3=_convolution(288, 384, 3, stride=2),
         conv_3x3_twice=_same(288, (64, 1, 1), (96, 3, 3)).append(_convolution(96, 96, 3, stride=2)),
         pool=nn.MaxPool2d(kernel_size=3, stride=2),
     )
 
 
-def _from_17_to_8() -> Block:
+def _from_17_to_8() -> InceptionBlock:
     """Return a block over 768 channels that halves the image; 1280 channels."""
-    return Block(
+    return InceptionBlock(
         conv_3x3=_same(768, (192, 1, 1)).append(_convolution(192, 320, 3, stride=2)),
         conv_7x7_3x3=_same(768, (192, 1, 1), (192, 1, 7), (192, 7, 1)).append(_convolution(192, 192, 3, stride=2)),
         pool=nn.MaxPool2d(kernel_size=3, stride=2),

@@ -14,7 +14,7 @@ from stallpoint.networks.layers import Add, Classifier, Multiply, RotaryAttentio
 EPSILON = 1e-5
 
 
-class Block(nn.Module):
+class LlamaBlock(nn.Module):
     """Causal self-attention and a perceptron of three layers, for vectors of `width`; nothing has a bias.
 
     `groups` of heads have keys and values of their own (Ainslie et al. 2023, grouped-query attention).
@@ -60,7 +60,7 @@ def tiny_llama() -> nn.Module:
 def _llama(*, vocabulary: int, width: int, heads: int, groups: int, hidden: int, blocks: int) -> nn.Module:
     return Classifier(
         embedding=nn.Embedding(vocabulary, width),
-        **{f"block{number}": Block(width, heads, groups, hidden) for number in range(1, blocks + 1)},
+        **{f"block{number}": LlamaBlock(width, heads, groups, hidden) for number in range(1, blocks + 1)},
         norm=nn.RMSNorm(width, EPSILON),
         output=nn.Linear(width, vocabulary, bias=False),
     )

@@ -14,7 +14,7 @@ EXPANSION = 4
 """Width inside the perceptron over the width of the block."""
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Self-attention, then two fully-connected layers, for vectors of `width`.
 
     `approximate` is that of `nn.GELU`, `epsilon` that of `nn.LayerNorm`. No weight of the attention is dropped out, so

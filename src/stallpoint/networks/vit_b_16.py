@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import nn
 
 from stallpoint.networks.layers import Classifier, ClassToken, FirstToken, Positions, Sequence
-from stallpoint.networks.transformer import Block
+from stallpoint.networks.transformer import TransformerBlock
 
 CLASSES = 1000
 SIZE, PATCH = 224, 16
@@ -20,7 +20,7 @@ EPSILON = 1e-6
 
 
 def _block() -> nn.Module:
-    return Block(WIDTH, HEADS, causal=False, dropout=DROPOUT, approximate="none", epsilon=EPSILON)
+    return TransformerBlock(WIDTH, HEADS, causal=False, dropout=DROPOUT, approximate="none", epsilon=EPSILON)
 
 
 def vit_b_16() -> nn.Module:

@@ -191,7 +191,7 @@ def _collectives(rows: Sequence[dict[str, Any]]) -> str:
 
 
 @dataclass(frozen=True)
-class Span:
+class LaneSpan:
     """Activity of one kind in a lane; begin and end in s since the iteration began."""
 
     lane: str
@@ -200,12 +200,12 @@ class Span:
     end: float
 
 
-def spans(rank: Rank, iteration: int) -> list[Span]:
+def spans(rank: Rank, iteration: int) -> list[LaneSpan]:
     """Return the spans within an iteration."""
     begin, end = float(rank.iterations.begin[iteration]), float(rank.iterations.end[iteration])
     gap = FINEST * (end - begin)
     return [
-        Span(lane, kind, float(first - begin), float(last - begin))
+        LaneSpan(lane, kind, float(first - begin), float(last - begin))
         for lane, kind, when in _lanes(rank, np.array([[begin, end]]))
         for first, last in _without_gaps(when, gap)
     ]

@@ -6,7 +6,7 @@ import math
 
 from stallpoint.errors import InputError
 from stallpoint.schedule.expected import Interval
-from stallpoint.schedule.plan import Job, Order, Plan, bases, total
+from stallpoint.schedule.plan import BlockJob, Plan, PlannedCell, bases, total
 from stallpoint.schedule.plan_text import count, in_time, rests_on
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_words
@@ -26,26 +26,26 @@ def check_budget(plan: Plan) -> None:
         raise InputError("\n".join(problems))
 
 
-def _fits(job: Job) -> bool:
+def _fits(job: BlockJob) -> bool:
     if job.budget == math.inf or any(order.done for order in job.orders):
         return True
     return _least(job).low <= job.budget
 
 
-def _least(job: Job) -> Interval:
+def _least(job: BlockJob) -> Interval:
     """Return the expected duration of each cell's own number of visits, s."""
     return total(order.expected.visit.times(order.visits) for order in job.orders)
 
 
-def _cost(job: Job, visits: int) -> float:
+def _cost(job: BlockJob, visits: int) -> float:
     """Return the expected duration of `visits` visits to each cell, s."""
     return sum(order.expected.visit.typical * min(visits, order.visits) for order in job.orders)
 
 
-def _problem(job: Job) -> str:
+def _problem(job: BlockJob) -> str:
     least = _least(job)
     fitting = next((number for number in range(job.max_visits - 1, 0, -1) if _cost(job, number) <= job.budget), 0)
-    groups: dict[str, list[Order]] = {}
+    groups: dict[str, list[PlannedCell]] = {}
     for order in job.orders:
         groups.setdefault(_name(order), []).append(order)
     costs = {name: sum(one.expected.visit.typical * one.visits for one in group) for name, group in groups.items()}
@@ -65,13 +65,13 @@ def _problem(job: Job) -> str:
     )
 
 
-def _name(order: Order) -> str:
+def _name(order: PlannedCell) -> str:
     cell = order.cell
     what = [cell.kind, *([cell.network] if hasattr(cell, "network") else [])]
     return f"{' '.join(what)} on {placement_in_words(cell.ranks, cell.workers_per_node)}"
 
 
-def _given(job: Job) -> str:
+def _given(job: BlockJob) -> str:
     values = {"minutes": job.limits.minutes, "node_hours": job.limits.node_hours}
     words = ", ".join(f"{name}: {value:g}" for name, value in values.items() if value is not None)
     return f"{words}, on {count('node', job.nodes)}"

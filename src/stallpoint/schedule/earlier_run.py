@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from stallpoint.records.atomic import atomic
-from stallpoint.slurm.orphaned_jobs import Run, known
+from stallpoint.slurm.orphaned_jobs import WorkflowRun, known
 
 FILE = "stallpoint_runs.json"
 """Name of the file with the runs, in Snakemake's folder."""
@@ -46,13 +46,13 @@ def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator
     if processes or (dead and not stay and locked):
         ended = f"{len(processes)} of its processes still ran and were ended, " if processes else ""
         yield f"an earlier run here was killed: {ended}finished visits are kept, and this run goes on with them"
-    this = Run.this(uuid.uuid4().hex)
+    this = WorkflowRun.this(uuid.uuid4().hex)
     os.environ[VARIABLE] = this.name
     with atomic(file) as scratch:
         scratch.write_text(json.dumps([asdict(run) for run in (*stay, this)]))
 
 
-def _processes(run: Run) -> list[int]:
+def _processes(run: WorkflowRun) -> list[int]:
     """Return the processes of this machine that the run or its children started; those in Slurm jobs are Slurm's."""
     own, found = os.environb.get(SLURM_JOB), []
     for process in Path("/proc").glob("[0-9]*"):  # not */environ: looking for it raises where one ends meanwhile

@@ -31,7 +31,7 @@ from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.convergence_kind import ConvergenceCell
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.work import FACTOR, FACTOR_UNKNOWN, Known, Size
+from stallpoint.study.work import FACTOR, FACTOR_UNKNOWN, KnownProperties, Size
 
 QUANTILE = 1.645
 """Quantile of the normal distribution: 90 % lie within so many standard deviations."""
@@ -199,7 +199,9 @@ def seconds(
     """
     crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores and cell.device == "cpu" else 1.0
     held, path = getattr(cell, "storage_format", ""), getattr(cell, "storage_path", "")
-    return cell.seconds(Known(size, crowd, lambda storage: samples.get(storage) or _epoch(held, path), _sample(held)))
+    return cell.seconds(
+        KnownProperties(size, crowd, lambda storage: samples.get(storage) or _epoch(held, path), _sample(held))
+    )
 
 
 @cache

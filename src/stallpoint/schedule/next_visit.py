@@ -175,7 +175,7 @@ def _distinct(pairs: Iterable[tuple[Visited, Visited]]) -> list[Speedup]:
 
 
 @dataclass(frozen=True)
-class Choice:
+class NextVisit:
     """The cell to visit next, or the reason why visits end."""
 
     index: int | None
@@ -183,32 +183,32 @@ class Choice:
     """Reason for the end: ``visits``, ``precision``, ``budget`` or ``max visits``; empty before it."""
 
 
-def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> Choice:
+def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
     """Return the index in `visited` of the cell to visit next. The same visits give the same choice."""
     round_ = due(visited, seed)
     unseen = round_ and not visited[round_[0]].visits
     if not unseen and _used_up(visited, limits):
-        return Choice(None, "budget")
+        return NextVisit(None, "budget")
     if round_:
-        return Choice(round_[0], "")
+        return NextVisit(round_[0], "")
     if not limits.precision:
-        return Choice(None, "visits")
+        return NextVisit(None, "visits")
     known = speedups(visited)
     again = [one for one in _doubtful(visited, [*known, *gains(visited)]) if one.visits < 2 * one.wanted]
     if again:
         return _visit(min(again, key=lambda one: one.visits), visited)  # interleaved, so that a slowdown affects all
     unmet = [one for one in known if one.steady > limits.precision]
     if not unmet:
-        return Choice(None, "precision")
+        return NextVisit(None, "precision")
     for speedup in sorted(unmet, key=lambda one: -one.steady):
         ends = [one for one in (speedup.base, speedup.other) if one.visits < MAX_FACTOR * one.cell.visits]
         if ends:
             return _visit(max(ends, key=_narrowing), visited)
-    return Choice(None, "max visits")
+    return NextVisit(None, "max visits")
 
 
-def _visit(chosen: Visited, visited: Sequence[Visited]) -> Choice:
-    return Choice(next(index for index, one in enumerate(visited) if one is chosen), "")
+def _visit(chosen: Visited, visited: Sequence[Visited]) -> NextVisit:
+    return NextVisit(next(index for index, one in enumerate(visited) if one is chosen), "")
 
 
 def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[Visited]:

@@ -44,7 +44,7 @@ FILE = "plan.json"
 
 
 @dataclass(frozen=True)
-class Order:
+class PlannedCell:
     """A cell to be measured now."""
 
     cell: Cell
@@ -80,11 +80,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Job:
+class BlockJob:
     """Cells of one block, which one job measures in an interleaved schedule."""
 
     name: str
-    orders: Sequence[Order]
+    orders: Sequence[PlannedCell]
     limits: Limits
     nodes: int
     start: Interval
@@ -144,7 +144,7 @@ class Plan:
     """The measurements of one run of the workflow."""
 
     study: str
-    jobs: Sequence[Job]
+    jobs: Sequence[BlockJob]
     concurrent: bool = False
     """Whether jobs may run at the same time, as on a cluster."""
     asks: Mapping[str, str] | None = None
@@ -163,7 +163,7 @@ class Plan:
         return {name: threads for name, threads in wanted.items() if self.cores is not None and threads > self.cores}
 
     @property
-    def orders(self) -> Iterator[Order]:
+    def orders(self) -> Iterator[PlannedCell]:
         return (order for job in self.jobs for order in job.orders)
 
     @property
@@ -177,7 +177,7 @@ class Plan:
     @cached_property
     def rows(self) -> list[Row]:
         """One row for each kind, hardware, node count and workers per node."""
-        groups: dict[tuple[str, str, int, int], list[tuple[Order, int]]] = {}
+        groups: dict[tuple[str, str, int, int], list[tuple[PlannedCell, int]]] = {}
         for job in self.jobs:
             for order in job.orders:
                 cell = order.cell
@@ -266,7 +266,7 @@ class Plan:
                 scratch.write_text(json.dumps([*read(file), self.to_json()], indent=1) + "\n")
 
 
-def bases(orders: Iterable[Order]) -> dict[str, int]:
+def bases(orders: Iterable[PlannedCell]) -> dict[str, int]:
     """Return the number of cells for each basis of their expectations."""
     counts = Counter(order.expected.basis for order in orders)
     return {basis: counts[basis] for basis in BASES if counts[basis]}
@@ -320,9 +320,9 @@ def planned(
             elif one.cell.path in compared:
                 typical, high = expected_visits(expected.noise, least, limits.precision, shared=cores is not None)
                 further = max(0, typical - max(done, least)), max(0, high - max(done, least))
-            orders.append(Order(one.cell, done, max(0, least - done), expected, further))
+            orders.append(PlannedCell(one.cell, done, max(0, least - done), expected, further))
         starts = len({forced(one.cell.scheme) for one in block})
-        jobs.append(Job(name, orders, limits, max(one.cell.nodes for one in block), start.times(starts), between))
+        jobs.append(BlockJob(name, orders, limits, max(one.cell.nodes for one in block), start.times(starts), between))
     cells = (one.cell for block in blocks.values() for one in block)
     return Plan(study, jobs, concurrent, asks, memory_forecast.expected(cells, results / "models"), cores)
 
@@ -373,7 +373,7 @@ def _values(row: Row, *names: str) -> dict[str, Any]:
     return {name: getattr(row, name) for name in names}
 
 
-def _took(one: Row | Job | Plan) -> dict[str, list[float]]:
+def _took(one: Row | BlockJob | Plan) -> dict[str, list[float]]:
     seconds = [round(value, 3) for value in one.seconds.values()]
     return {"seconds": seconds, "node_hours": _hours(one.node_hours)}
 

@@ -36,7 +36,7 @@ PATIENCE = 40.0
 
 
 @dataclass(frozen=True)
-class Shape:
+class LaunchShape:
     """Number of processes for several cells: the fields that a launcher's text can name in braces."""
 
     ranks: int
@@ -54,7 +54,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Order:
+class VisitRequest:
     """One visit to a cell."""
 
     cell: Cell
@@ -75,14 +75,14 @@ class Order:
 class Processes:
     """The processes of one MPI job, which visit one cell after another.
 
-    Their number is enough for each of `cells` (`Shape`), and they reduce by `scheme`. `launcher` starts MPI processes,
-    e.g. ``mpirun -n {ranks}`` (with the fields of `Shape`); one rank is started without it. Raises `InputError` if the
-    launcher cannot be used, `CannotRun` if MPI reports why it does not work here.
+    Their number is enough for each of `cells` (`LaunchShape`), and they reduce by `scheme`. `launcher` starts MPI
+    processes, e.g. ``mpirun -n {ranks}`` (with the fields of `LaunchShape`); one rank is started without it. Raises
+    `InputError` if the launcher cannot be used, `CannotRun` if MPI reports why it does not work here.
     """
 
     def __init__(self, cells: Collection[Cell], scheme: str, *, launcher: str, log: Path) -> None:
         self._log = log
-        shape = Shape.of(cells)
+        shape = LaunchShape.of(cells)
         if launcher == THIS_MACHINE and shape.nodes > 1 and "SLURM_JOB_ID" in os.environ:
             raise InputError(f"{shape.nodes} nodes of Slurm, but the profile has no resource launcher (profiles/slurm)")
         command = [
@@ -127,7 +127,7 @@ class Processes:
             self.end()
             raise CannotRun(answer.removeprefix(CANNOT_RUN))
 
-    def visit(self, *orders: Order) -> list[str]:
+    def visit(self, *orders: VisitRequest) -> list[str]:
         """Carry out the orders at the same time; return the problem of each that left no tables, empty for others.
 
         After the processes died (`ended`, `died`) they take no more orders. A visit that was killed for lack of memory
@@ -146,7 +146,7 @@ class Processes:
         exit_code = self._job.wait()
         return [self._problem(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
 
-    def _problem(self, order: Order, exit_code: int) -> str:
+    def _problem(self, order: VisitRequest, exit_code: int) -> str:
         """Return the problem of a visit with this exit code; empty if it is recorded as the cell's failure."""
         if exit_code == EXIT_FAILED and (order.folder / f"{RUNS.name}.parquet").exists():
             return ""
@@ -191,7 +191,7 @@ class Processes:
         return self._log.read_bytes()[self._read_before :].decode(errors="replace")
 
 
-def _started_by(launcher: str, shape: Shape) -> list[str]:
+def _started_by(launcher: str, shape: LaunchShape) -> list[str]:
     """Return the launcher's command line for processes of this shape."""
     values = asdict(shape)
     check_template("resource launcher", launcher, values)

@@ -74,7 +74,7 @@ def summary(found: list[State], logs: Path, schedule: Path, queue: str | None = 
     yield _remaining_work(unfinished, _typical(found))
 
 
-def _of_block(log: Path, job: slurm_queue.Job | None, runs_now: str, *, in_slurm: bool) -> Iterator[str]:
+def _of_block(log: Path, job: slurm_queue.QueuedJob | None, runs_now: str, *, in_slurm: bool) -> Iterator[str]:
     """Yield the state of a block's job, and the last message of its log."""
     if job:
         yield job.words

@@ -21,7 +21,7 @@ from stallpoint.study.commands import files_of
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedTargets:
     """Targets and forced rules of the command line."""
 
     targets: frozenset[str] = frozenset()
@@ -108,7 +108,7 @@ def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
     return Path(results, "visits", f"{name}.{digest}~{block[0].cell.hardware}")
 
 
-def blocks(measurements: Iterable[Measurement], asked: Asked, results: str) -> dict[str, list[Measurement]]:
+def blocks(measurements: Iterable[Measurement], asked: RequestedTargets, results: str) -> dict[str, list[Measurement]]:
     """Return the measurements to be made now, by the name of their block; one if only its mark is missing."""
     only = asked.only_cells(results)
     found = {}

@@ -21,7 +21,7 @@ from stallpoint.schedule import visit_durations
 from stallpoint.schedule.agenda import Agenda
 from stallpoint.schedule.ledger import Measurement, Seconds
 from stallpoint.schedule.next_visit import FEWEST, Visited, choose, speedups
-from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE, Order, Processes
+from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE, Processes, VisitRequest
 from stallpoint.schedule.side_by_side import SideBySide
 from stallpoint.schedule.terminal import CANNOT_RUN, DISTURBED, SO_FAR
 from stallpoint.strategies.options import forced
@@ -50,7 +50,7 @@ def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None
     fixed = not agenda.limits.precision
     made: list[pd.DataFrame] = []
     cells = [
-        Candidate.found(measurement, made, fixed=fixed, planned=agenda.planned.get(measurement.cell.path))
+        WantedCell.found(measurement, made, fixed=fixed, planned=agenda.planned.get(measurement.cell.path))
         for measurement in agenda.measurements()
     ]
     visited = [one.visited for one in cells]
@@ -92,7 +92,7 @@ def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None
 
 
 @dataclass
-class Candidate:
+class WantedCell:
     """A cell whose visits are wanted."""
 
     measurement: Measurement
@@ -109,7 +109,7 @@ class Candidate:
     @classmethod
     def found(
         cls, measurement: Measurement, made: list[pd.DataFrame], *, fixed: bool, planned: Seconds | None
-    ) -> Candidate:
+    ) -> WantedCell:
         """Return the cell with its visits of earlier jobs; `fixed` as in `Visited`, `planned`: of the visits to come.
 
         Once there is a record, remaining visits are ignored: a job was killed while it removed them.
@@ -130,11 +130,11 @@ class Candidate:
             yield self.message
         self.message = ""
 
-    def order(self, position: int, node: int = 0) -> Order:
+    def order(self, position: int, node: int = 0) -> VisitRequest:
         number = 1 + max(self.measurement.visits, default=0)
-        return Order(self.measurement.cell, self.measurement.visit_folder(number), number, position, node)
+        return VisitRequest(self.measurement.cell, self.measurement.visit_folder(number), number, position, node)
 
-    def note(self, order: Order, problem: str) -> None:
+    def note(self, order: VisitRequest, problem: str) -> None:
         """Count a finished visit, or keep the problem with it."""
         self.problem = problem
         if self.problem:
@@ -164,7 +164,7 @@ class Candidate:
                 self.visited.medians.append(median)
 
 
-def _visit(group: Sequence[Candidate], nodes: Sequence[int], processes: Pool, position: int) -> bool:
+def _visit(group: Sequence[WantedCell], nodes: Sequence[int], processes: Pool, position: int) -> bool:
     """Visit the cells at the same time, each on its node; return whether all of them left their tables."""
     orders = [one.order(number, node) for number, (one, node) in enumerate(zip(group, nodes, strict=True), position)]
     problems = processes.visit(*orders)
@@ -177,7 +177,7 @@ def _visit(group: Sequence[Candidate], nodes: Sequence[int], processes: Pool, po
     return complete
 
 
-def _try(company: SideBySide, group: Sequence[Candidate], processes: Pool, position: int) -> None:
+def _try(company: SideBySide, group: Sequence[WantedCell], processes: Pool, position: int) -> None:
     """Visit the cells side by side and, right before or after that, isolated on the first node, which is recorded."""
     numbers = [one.order(position).visit for one in group]
 
@@ -249,7 +249,7 @@ class Pool:
         """Number of nodes of the processes for cells without a forced reduction scheme."""
         return max((one.nodes for one in self.cells if not forced(one.scheme)), default=1)
 
-    def visit(self, *orders: Order) -> list[str]:
+    def visit(self, *orders: VisitRequest) -> list[str]:
         """Visit these cells, which have one scheme, at the same time; see `Processes.visit`."""
         scheme = forced(orders[0].cell.scheme)
         began = datetime.now(UTC)
@@ -267,7 +267,7 @@ class Pool:
             del self.running[scheme]
         return self._died(orders[0], began, processes) if processes.died else problems
 
-    def _died(self, order: Order, began: datetime, processes: Processes) -> list[str]:
+    def _died(self, order: VisitRequest, began: datetime, processes: Processes) -> list[str]:
         """Visit a cell again after an unexplained end; the second such end is recorded as the cell's failure."""
         path, how = order.cell.path, processes.died
         if path in self.died:

@@ -31,7 +31,7 @@ PATIENCE = 90.0
 
 
 @dataclass(frozen=True)
-class Run:
+class WorkflowRun:
     """A run of the workflow on a login node."""
 
     name: str
@@ -52,16 +52,16 @@ class Run:
         return self.host == socket.gethostname() and bool(self.began) and _began(self.pid) == self.began
 
 
-def known(file: Path) -> list[Run]:
+def known(file: Path) -> list[WorkflowRun]:
     """Return the recorded runs."""
     try:
-        return [Run(**one) for one in json.loads(file.read_text())]
+        return [WorkflowRun(**one) for one in json.loads(file.read_text())]
     except (OSError, ValueError, TypeError):
         return []
 
 
 def cancel(
-    file: Path, this: Run, ask: Ask, pause: float = 2.0, patience: float = PATIENCE, *, locked: bool = False
+    file: Path, this: WorkflowRun, ask: Ask, pause: float = 2.0, patience: float = PATIENCE, *, locked: bool = False
 ) -> Iterator[str]:
     """Cancel orphaned jobs, wait for their end, and record `this` run; yield messages about it.
 
@@ -75,7 +75,7 @@ def cancel(
             "Slurm does not report its jobs; if one of an earlier run still measures, this run's job ends at its start "
             "with a message"
         )
-    gone: list[slurm_queue.Job] = []
+    gone: list[slurm_queue.QueuedJob] = []
     for job in found or []:
         if runs[job.run].goes_on:
             yield f"job {job} belongs to a run that goes on (process {runs[job.run].pid}): not cancelled"
@@ -103,13 +103,13 @@ def cancel(
             time.sleep(pause)
 
 
-def cancelling(jobs: Iterable[slurm_queue.Job]) -> Iterator[list[str]]:
+def cancelling(jobs: Iterable[slurm_queue.QueuedJob]) -> Iterator[list[str]]:
     """Yield commands that cancel jobs, one for each cluster, as ids are unique only within a cluster."""
     for cluster, ids in groupby(sorted((job.cluster, job.id) for job in jobs), key=itemgetter(0)):
         yield ["scancel", *on_clusters([cluster] if cluster else []), *(job for _, job in ids)]
 
 
-def _jobs(ask: Ask, runs: dict[str, Run]) -> list[slurm_queue.Job] | None:
+def _jobs(ask: Ask, runs: dict[str, WorkflowRun]) -> list[slurm_queue.QueuedJob] | None:
     answer = slurm_queue.all_clusters(ask)
     return None if answer is None else [job for job in slurm_queue.jobs_of_runs(answer) if job.run in runs]
 

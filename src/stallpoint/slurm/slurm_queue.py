@@ -55,7 +55,7 @@ def all_clusters(ask: Ask) -> str | None:
 
 
 @dataclass(frozen=True)
-class Job:
+class QueuedJob:
     """A job in the queue; `run` and `rule` are set if Snakemake submitted it."""
 
     id: str
@@ -82,7 +82,7 @@ class Job:
         return f"job {self.id} is pending ({self.reason})"
 
 
-def jobs_in(answer: str) -> Iterator[Job]:
+def jobs_in(answer: str) -> Iterator[QueuedJob]:
     """Yield the jobs of an answer to `command`; Snakemake writes the rule into the comment, after ``rule_``."""
     cluster = ""
     for line in answer.splitlines():
@@ -91,10 +91,10 @@ def jobs_in(answer: str) -> Iterator[Job]:
         elif line.count("|") >= 4:
             job, state, run, comment, reason = line.strip().split("|", 4)
             rule = comment.removeprefix("rule_").partition("_wildcards_")[0] if comment.startswith("rule_") else ""
-            yield Job(job, state, run, rule, reason.split(",")[0], cluster)
+            yield QueuedJob(job, state, run, rule, reason.split(",")[0], cluster)
 
 
-def jobs_of_runs(answer: str) -> list[Job]:
+def jobs_of_runs(answer: str) -> list[QueuedJob]:
     """Return the jobs in an answer to `command` that Snakemake submitted."""
     return [job for job in jobs_in(answer) if job.rule]
 

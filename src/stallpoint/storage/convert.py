@@ -28,7 +28,7 @@ from stallpoint.storage import FORMATS, Storage
 from stallpoint.storage.files import SmallFiles
 from stallpoint.storage.images import EncodedImages, ImageSet
 from stallpoint.storage.raw import Squares
-from stallpoint.storage.samples import PART, Made, SampleSet, Shape
+from stallpoint.storage.samples import PART, Made, SampleSet, SampleShape
 from stallpoint.text import Progress
 
 CONVERSION_FILE = "stallpoint-converted.json"
@@ -47,7 +47,7 @@ class Conversion:
 
     source: Storage
     target: Storage
-    shape: Shape | None
+    shape: SampleShape | None
     """Shape of the target's samples; None if its format keeps encoded images."""
 
     @property
@@ -163,7 +163,7 @@ def cannot_become(source: Storage, target: Storage) -> str:
     return ""
 
 
-def _shape(target: Storage, image_size: int | None) -> Shape | None:
+def _shape(target: Storage, image_size: int | None) -> SampleShape | None:
     shaped = target.kind.shape is Squares
     if image_size is not None and not shaped:
         known = ", ".join(name for name, kind in FORMATS.items() if kind.shape is Squares)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from stallpoint.storage.images import IMAGE_SUFFIXES, EncodedImages, suffix_of
-from stallpoint.storage.samples import Entry, Made, SampleSet
+from stallpoint.storage.samples import IndexEntry, Made, SampleSet
 
 ASKING = 16
 """Threads that request the sizes of a folder's files: a network file system takes a while for each."""
@@ -31,7 +31,7 @@ class SmallFiles(SampleSet):
     keep_open = False
 
     @classmethod
-    def scan(cls, path: Path) -> Iterator[Entry]:
+    def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Find files below `path`, sorted; classes are numbered in the order of their folders' names."""
         labels = count()
         with ThreadPoolExecutor(ASKING) as pool:
@@ -43,7 +43,7 @@ class SmallFiles(SampleSet):
                     sizes = chain.from_iterable(pool.map(partial(_sizes, folder), parts))
                     within = os.path.relpath(folder, path)
                     for name, size in zip(samples, sizes, strict=True):
-                        yield Entry(name if within == os.curdir else f"{within}/{name}", 0, size, label)
+                        yield IndexEntry(name if within == os.curdir else f"{within}/{name}", 0, size, label)
 
     @classmethod
     def suffix(cls, data: bytes) -> str:

@@ -17,7 +17,7 @@ from stallpoint.records.atomic import atomic
 from stallpoint.storage import Storage
 from stallpoint.storage.convert import check_conversion, convert, converted_samples
 from stallpoint.storage.raw import Squares
-from stallpoint.storage.samples import SampleSet, Shape
+from stallpoint.storage.samples import SampleSet, SampleShape
 from stallpoint.text import Progress
 
 MARKER_FILE = "stallpoint-generated.json"
@@ -34,7 +34,7 @@ def prepare(
     generate: int | None,
     seed: int,
     source: Storage | None = None,
-    shape: Shape | None = None,
+    shape: SampleShape | None = None,
     max_corrupt: int = 0,
 ) -> dict[str, Any]:
     """Prepare the storage and return its manifest (its content, with a checksum).
@@ -93,7 +93,7 @@ def _wrong(stored: SampleSet, index: int) -> str:
     return ""
 
 
-def write_synthetic(storage: Storage, samples: int, seed: int, shape: Shape | None = None) -> None:
+def write_synthetic(storage: Storage, samples: int, seed: int, shape: SampleShape | None = None) -> None:
     """Write a synthetic set; the folder appears complete or not at all."""
     if storage.path.exists() and not (storage.path / MARKER_FILE).exists():
         raise InputError(
@@ -106,12 +106,12 @@ def write_synthetic(storage: Storage, samples: int, seed: int, shape: Shape | No
         (scratch / MARKER_FILE).write_text(json.dumps(_wanted(storage, samples, seed, shape)))
 
 
-def _shape(storage: Storage, asked: Shape | None) -> Shape | None:
+def _shape(storage: Storage, asked: SampleShape | None) -> SampleShape | None:
     """Return the shape of generated samples: `asked`, or the format's default, if it has any."""
     return asked or (storage.kind.shape() if storage.kind.shape else None)
 
 
-def _wanted(storage: Storage, samples: int, seed: int, shape: Shape | None) -> dict[str, Any]:
+def _wanted(storage: Storage, samples: int, seed: int, shape: SampleShape | None) -> dict[str, Any]:
     made = _shape(storage, shape)
     recorded = asdict(made) if made else {}
     return {"generator": _GENERATOR, "format": storage.format, "samples": samples, "seed": seed, **recorded}

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from stallpoint.errors import InputError
 from stallpoint.storage.images import ImageSet, Pixels, decode_image
-from stallpoint.storage.samples import Entry, Extent, Made, Shape
+from stallpoint.storage.samples import Extent, IndexEntry, Made, SampleShape
 
 IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
 _UNSIGNED_BYTE = 8
@@ -64,7 +64,7 @@ class IdxImages(ImageSet):
         return self._content is not None
 
     @classmethod
-    def scan(cls, path: Path) -> Iterator[Entry]:
+    def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield the images of the file, one after another."""
         images, labels = _file(path, IMAGES), _file(path, LABELS)
         if not images:
@@ -80,7 +80,7 @@ class IdxImages(ImageSet):
             if there != expected:
                 raise InputError(f"{file}: has {there:,} bytes where its header says {expected:,}")
         for number, label in enumerate(_decompressed(labels)[_HEADS[LABELS] :]):
-            yield Entry(images.name, _HEADS[IMAGES] + number * size, size, label)
+            yield IndexEntry(images.name, _HEADS[IMAGES] + number * size, size, label)
 
     @classmethod
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
@@ -110,13 +110,13 @@ class IdxImages(ImageSet):
         return np.broadcast_to(grey, (3, size, size))
 
     @classmethod
-    def stored(cls, data: bytes, name: str, shape: Shape | None) -> bytes:
+    def stored(cls, data: bytes, name: str, shape: SampleShape | None) -> bytes:
         """Return the mean of the colours of a JPEG or PNG, `SIDE` x `SIDE` pixels."""
         grey: Pixels = decode_image(data, SIDE, name).mean(axis=0).astype(np.uint8)
         return grey.tobytes()
 
     @classmethod
-    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+    def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Create both files with their headers, in their final size."""
         path.mkdir(parents=True)
         for ending, sizes in ((IMAGES, (samples, SIDE, SIDE)), (LABELS, (samples,))):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.errors import InputError
-from stallpoint.storage.samples import Made, SampleSet, Shape
+from stallpoint.storage.samples import Made, SampleSet, SampleShape
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 _PNG = b"\x89PNG"
@@ -31,7 +31,7 @@ class ImageSet(SampleSet):
         image."""
 
     @classmethod
-    def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
+    def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterable[Made]:
         """JPEGs and their classes."""
         from stallpoint.storage.synthetic import synthetic_images
 

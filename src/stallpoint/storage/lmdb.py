@@ -15,7 +15,7 @@ from typing import Any
 from stallpoint.errors import InputError, Unavailable, Unreadable
 from stallpoint.records.protobuf import fields, integer, message
 from stallpoint.storage.images import EncodedImages
-from stallpoint.storage.samples import REPAIR, Entry, Made
+from stallpoint.storage.samples import REPAIR, IndexEntry, Made
 
 FILE = "data.mdb"
 _DATA, _LABEL, _ENCODED = 4, 5, 7
@@ -36,7 +36,7 @@ class LmdbImages(EncodedImages):
         self._first = threading.Lock()
 
     @classmethod
-    def scan(cls, path: Path) -> Iterator[Entry]:
+    def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield all values, in the order of their keys; `offset` is where in the value its image begins."""
         if not (path / FILE).exists():
             return
@@ -50,7 +50,7 @@ class LmdbImages(EncodedImages):
                         if not datum.get(_ENCODED):
                             raise ValueError("no Datum with an encoded image")
                         begin, end = datum[_DATA]
-                        yield Entry(name, begin, end - begin, int(datum.get(_LABEL, 0)))
+                        yield IndexEntry(name, begin, end - begin, int(datum.get(_LABEL, 0)))
                     except (ValueError, KeyError, TypeError) as error:
                         raise InputError(f"{path / FILE}, key {name}: {error}; expected {cls.layout}") from None
         finally:

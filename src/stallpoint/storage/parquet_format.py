@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from stallpoint.errors import InputError, Unavailable, Unreadable
 from stallpoint.records.atomic import atomic
 from stallpoint.storage.images import EncodedImages
-from stallpoint.storage.samples import INDEX_FILE, PART, REPAIR, Entry, Extent, Made
+from stallpoint.storage.samples import INDEX_FILE, PART, REPAIR, Extent, IndexEntry, Made
 from stallpoint.storage.shards import shards
 
 GROUP = 32
@@ -38,7 +38,7 @@ class ParquetImages(EncodedImages):
         self._group = lru_cache(maxsize=1)(self._read_group)
 
     @classmethod
-    def scan(cls, path: Path) -> Iterator[Entry]:
+    def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield the rows of all files, in the order of the files' names; `offset` is the row. Reads the images once."""
         for file in shards(path, ".parquet"):
             if file.name == INDEX_FILE:
@@ -49,7 +49,7 @@ class ParquetImages(EncodedImages):
                     for batch in opened.iter_batches(GROUP, columns=[_BYTES, "label"]):
                         sizes = pc.binary_length(batch.column("image").field("bytes"))
                         for size, label in zip(sizes.to_pylist(), batch.column("label").to_pylist(), strict=True):
-                            yield Entry(file.name, row, size, label)
+                            yield IndexEntry(file.name, row, size, label)
                             row += 1
             except (pa.ArrowException, OSError, KeyError, TypeError, AttributeError) as error:
                 raise InputError(f"{file}: {str(error) or 'not so'}; expected {cls.layout}, not cut off") from None

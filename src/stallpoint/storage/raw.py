@@ -16,13 +16,13 @@ from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Images, Inputs
 from stallpoint.storage.arrays import array, new_array, write_rows
 from stallpoint.storage.images import ImageSet, Pixels, decode_image
-from stallpoint.storage.samples import Entry, Made, Shape
+from stallpoint.storage.samples import IndexEntry, Made, SampleShape
 
 IMAGES, LABELS = "images.npy", "labels.npy"
 
 
 @dataclass(frozen=True)
-class Squares(Shape):
+class Squares(SampleShape):
     """The shape of generated images."""
 
     image_size: int = 256
@@ -51,7 +51,7 @@ class RawImages(ImageSet):
         self.decode(index, data, min(self._shape[1:]))
 
     @classmethod
-    def scan(cls, path: Path) -> Iterator[Entry]:
+    def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield the images of the array, one after another."""
         if not (path / IMAGES).exists():
             return
@@ -60,7 +60,7 @@ class RawImages(ImageSet):
             raise InputError(f"{path}: not a raw storage; expected {cls.layout}")
         size = int(np.prod(images.shape[1:]))
         for number, label in enumerate(labels):
-            yield Entry(IMAGES, images.offset + number * size, size, int(label))
+            yield IndexEntry(IMAGES, images.offset + number * size, size, int(label))
 
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
         """Return the central [3, size, size] of the stored pixels, without a copy."""
@@ -72,13 +72,13 @@ class RawImages(ImageSet):
         return pixels[:, top : top + size, left : left + size]
 
     @classmethod
-    def stored(cls, data: bytes, name: str, shape: Shape | None) -> bytes:
+    def stored(cls, data: bytes, name: str, shape: SampleShape | None) -> bytes:
         """Return the pixels of a JPEG or PNG."""
         assert isinstance(shape, Squares)
         return decode_image(data, shape.image_size, name).tobytes()
 
     @classmethod
-    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+    def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Create arrays in their final size."""
         assert isinstance(shape, Squares)
         path.mkdir(parents=True)

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from stallpoint.errors import InputError, Unavailable, Unreadable
 from stallpoint.storage.images import EncodedImages
-from stallpoint.storage.samples import PART, REPAIR, Entry, Made, Shape
+from stallpoint.storage.samples import PART, REPAIR, IndexEntry, Made, SampleShape
 
 FILE = "redis.json"
 PATIENCE = 30
@@ -37,7 +37,7 @@ class RedisImages(EncodedImages):
         return _server(self.path)
 
     @classmethod
-    def scan(cls, path: Path) -> Iterator[Entry]:
+    def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield all fields in their order."""
         if not (path / FILE).exists():
             return
@@ -53,7 +53,7 @@ class RedisImages(EncodedImages):
                     name = field.decode("latin-1")
                     if not size or not label.isdigit():
                         raise InputError(f"{path / FILE}: field {name} has no image or no label; expected {cls.layout}")
-                    yield Entry(name, 0, size, int(label))
+                    yield IndexEntry(name, 0, size, int(label))
 
     def read(self, index: int) -> bytes:
         client, key = self._database
@@ -80,7 +80,7 @@ class RedisImages(EncodedImages):
         return str(self._files[self._file[index]])
 
     @classmethod
-    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+    def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Take the server of the nearest folder above, and a new key."""
         above = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
         if above is None:

@@ -56,7 +56,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Entry:
+class IndexEntry:
     """One line of an index: a sample's extent (file relative to the storage) and label.
 
     Formats whose library hides extents put its key of the sample here.
@@ -69,7 +69,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Shape(ABC):
+class SampleShape(ABC):
     """The shape of samples that are generated; its fields are keys of a storage entry."""
 
     @abstractmethod
@@ -88,7 +88,7 @@ class SampleSet(ABC):
     """Kind of samples: ``images`` or ``tokens``, as networks take them, or kinds that only storage cells read."""
     layout: ClassVar[str]
     """Expected content of the folder, for messages and documentation."""
-    shape: ClassVar[type[Shape] | None] = None
+    shape: ClassVar[type[SampleShape] | None] = None
     """Class of the shape of generated samples; None: many shapes, as ImageNet's."""
     in_folder: ClassVar[bool] = True
     """Whether a storage of the format is a folder; without, nothing is read."""
@@ -208,7 +208,7 @@ class SampleSet(ABC):
 
     @classmethod
     @abstractmethod
-    def scan(cls, path: Path) -> Iterable[Entry]:
+    def scan(cls, path: Path) -> Iterable[IndexEntry]:
         """Find all samples below `path`, in a fixed order."""
 
     @abstractmethod
@@ -220,17 +220,17 @@ class SampleSet(ABC):
         return {"classes": len(np.unique(self._label))}
 
     @classmethod
-    def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
+    def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterable[Made]:
         """Yield synthetic samples, the same for the same `seed`, as they are before `stored`."""
         raise NotImplementedError
 
     @classmethod
-    def stored(cls, data: bytes, name: str, shape: Shape | None) -> bytes:
+    def stored(cls, data: bytes, name: str, shape: SampleShape | None) -> bytes:
         """Return the format's bytes of the sample `data`, called `name` in messages."""
         return data
 
     @classmethod
-    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+    def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Prepare the new folder `path` for so many samples (of `shape`, if the format has one)."""
         path.mkdir(parents=True)
 
@@ -243,7 +243,7 @@ class SampleSet(ABC):
         raise NotImplementedError
 
     @classmethod
-    def write(cls, path: Path, made: Iterable[Made], samples: int, shape: Shape | None = None) -> None:
+    def write(cls, path: Path, made: Iterable[Made], samples: int, shape: SampleShape | None = None) -> None:
         """Write a new folder `path` with the `made` samples."""
         cls.begin(path, samples, shape)
         coming = iter(made)
@@ -277,7 +277,7 @@ def _index_elsewhere(path: Path) -> Path:
     )
 
 
-def _to_table(entries: Iterable[Entry]) -> pa.Table:
+def _to_table(entries: Iterable[IndexEntry]) -> pa.Table:
     """Return an index as an Arrow table, file names as a dictionary."""
     rows = list(entries)
     try:

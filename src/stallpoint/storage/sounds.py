@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from stallpoint.errors import InputError
 from stallpoint.storage.files import SmallFiles
-from stallpoint.storage.samples import Made, Shape
+from stallpoint.storage.samples import Made, SampleShape
 
 
 class SoundFiles(SmallFiles):
@@ -30,7 +30,7 @@ class SoundFiles(SmallFiles):
             raise InputError(f"{self.name(index)}: ends before its {file.getnframes()} values do")
 
     @classmethod
-    def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
+    def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterable[Made]:
         """Yield sounds and their classes."""
         from stallpoint.storage.synthetic import synthetic_sounds
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.storage.images import IMAGE_SUFFIXES, EncodedImages, suffix_of
-from stallpoint.storage.samples import PART, Entry, Made
+from stallpoint.storage.samples import PART, IndexEntry, Made
 from stallpoint.storage.shards import shards
 
 
@@ -24,7 +24,7 @@ class TarShards(EncodedImages):
     layout = "uncompressed .tar files with NAME.jpg and NAME.cls members"
 
     @classmethod
-    def scan(cls, path: Path) -> Iterator[Entry]:
+    def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Find images in all shards of the folder, in the order of the shards' names."""
         for shard in shards(path, ".tar"):
             try:
@@ -47,7 +47,7 @@ class TarShards(EncodedImages):
                 _add(tar, f"{number:07d}.cls", str(label).encode())
 
 
-def _scan_shard(tar: tarfile.TarFile, shard: str) -> list[Entry]:
+def _scan_shard(tar: tarfile.TarFile, shard: str) -> list[IndexEntry]:
     """Yield the images of one shard with their classes (0 without one)."""
     images: dict[PurePosixPath, tarfile.TarInfo] = {}
     labels: dict[PurePosixPath, int] = {}
@@ -57,7 +57,7 @@ def _scan_shard(tar: tarfile.TarFile, shard: str) -> list[Entry]:
             images[name.with_suffix("")] = member
         elif name.suffix == ".cls" and (file := tar.extractfile(member)):
             labels[name.with_suffix("")] = int(file.read())
-    return [Entry(shard, member.offset_data, member.size, labels.get(name, 0)) for name, member in images.items()]
+    return [IndexEntry(shard, member.offset_data, member.size, labels.get(name, 0)) for name, member in images.items()]
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

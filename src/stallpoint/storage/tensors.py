@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stallpoint.networks.inputs import Inputs
-from stallpoint.storage.samples import Entry, SampleSet
+from stallpoint.storage.samples import IndexEntry, SampleSet
 
 SAMPLES = 1024
 
@@ -28,9 +28,9 @@ class SyntheticTensors(SampleSet):
         return True
 
     @classmethod
-    def scan(cls, path: Path) -> Iterator[Entry]:
+    def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Find samples of which nothing is stored."""
-        return (Entry("", 0, 0, 0) for _ in range(SAMPLES))
+        return (IndexEntry("", 0, 0, 0) for _ in range(SAMPLES))
 
     def read(self, index: int) -> bytes:
         return b""

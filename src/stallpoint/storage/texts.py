@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from stallpoint.errors import InputError
 from stallpoint.storage.files import SmallFiles
-from stallpoint.storage.samples import Made, Shape
+from stallpoint.storage.samples import Made, SampleShape
 
 
 class TextFiles(SmallFiles):
@@ -24,7 +24,7 @@ class TextFiles(SmallFiles):
             raise InputError(f"{self.name(index)}: not a UTF-8 text ({error})") from None
 
     @classmethod
-    def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterable[Made]:
+    def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterable[Made]:
         """Yield texts and their classes."""
         from stallpoint.storage.synthetic import synthetic_texts
 

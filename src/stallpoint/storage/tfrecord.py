@@ -19,7 +19,7 @@ from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.records.protobuf import Buffer, Span, fields, integer, integers, message
 from stallpoint.storage.images import EncodedImages
-from stallpoint.storage.samples import PART, Entry, Made
+from stallpoint.storage.samples import PART, IndexEntry, Made
 from stallpoint.storage.shards import shards
 
 _IMAGE, _LABEL = (b"image/encoded", b"image"), (b"image/class/label", b"label")
@@ -35,7 +35,7 @@ class TfRecords(EncodedImages):
     )
 
     @classmethod
-    def scan(cls, path: Path) -> Iterator[Entry]:
+    def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Find images of all record files, in the order of their names."""
         for file in (file for file in shards(path, "") if "tfrecord" in file.name and file.stat().st_size):
             with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as mapped:
@@ -43,7 +43,7 @@ class TfRecords(EncodedImages):
                 try:
                     for record in _records(view):
                         (begin, end), label = _image_and_label(view, record)
-                        yield Entry(file.name, begin, end - begin, label)
+                        yield IndexEntry(file.name, begin, end - begin, label)
                 except ValueError as error:
                     raise InputError(f"{file}: {error}; expected {cls.layout}") from None
                 finally:

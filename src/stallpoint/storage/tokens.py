@@ -16,14 +16,14 @@ import numpy.typing as npt
 from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Inputs, Tokens
 from stallpoint.storage.arrays import array, new_array, write_rows
-from stallpoint.storage.samples import Entry, Made, SampleSet, Shape
+from stallpoint.storage.samples import IndexEntry, Made, SampleSet, SampleShape
 from stallpoint.storage.synthetic import synthetic_sequences
 
 FILE = "tokens.npy"
 
 
 @dataclass(frozen=True)
-class Sequences(Shape):
+class Sequences(SampleShape):
     """The shape of a text; by default what GPT-2 takes."""
 
     sequence_length: int = 1024
@@ -61,7 +61,7 @@ class TokenSequences(SampleSet):
         """Tokens of a sequence that have a label."""
 
     @classmethod
-    def scan(cls, path: Path) -> Iterator[Entry]:
+    def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Find the sequences of the array, one after another."""
         if not (path / FILE).exists():
             return
@@ -70,7 +70,7 @@ class TokenSequences(SampleSet):
             raise InputError(f"{path}: not a storage of tokens; expected {cls.layout}")
         size = tokens.shape[1] * tokens.itemsize
         for number in range(len(tokens)):
-            yield Entry(FILE, tokens.offset + number * size, size, 0)
+            yield IndexEntry(FILE, tokens.offset + number * size, size, 0)
 
     def decode(self, data: bytes, length: int, vocabulary: int) -> npt.NDArray[np.unsignedinteger]:
         """Return the first `length` + 1 tokens of a sequence; `InputError` for fewer, or invalid ones."""
@@ -89,14 +89,14 @@ class TokenSequences(SampleSet):
         return {"sequence_length": self.length}
 
     @classmethod
-    def synthetic(cls, samples: int, seed: int, shape: Shape | None) -> Iterator[Made]:
+    def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterator[Made]:
         """Yield sequences of a text with word-like token frequencies."""
         assert isinstance(shape, Sequences)
         for sequence in synthetic_sequences(samples, seed, shape.sequence_length, shape.vocabulary):
             yield sequence.astype(shape.dtype).tobytes(), 0
 
     @classmethod
-    def begin(cls, path: Path, samples: int, shape: Shape | None) -> None:
+    def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Create an array in its final size."""
         assert isinstance(shape, Sequences)
         path.mkdir(parents=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
-from stallpoint.strategies.options import SYNCHRONOUS, Options
+from stallpoint.strategies.options import SYNCHRONOUS, StepOptions
 
 if TYPE_CHECKING:  # strategies are imported without numpy
     import numpy as np
@@ -26,7 +26,7 @@ Merge = Callable[[Sequence[int]], list[list[int]]]
 
 
 def buckets(
-    preset: Options, gradient_bytes: Sequence[int], merge: Merge | None = None, names: Sequence[str] = ()
+    preset: StepOptions, gradient_bytes: Sequence[int], merge: Merge | None = None, names: Sequence[str] = ()
 ) -> list[list[int]]:
     """Return the layers (positions in forward order) of each bucket, in the order of sending: the last layer first.
 
@@ -97,7 +97,7 @@ def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
     return [*groups, waiting] if waiting else groups
 
 
-def message_bytes(preset: Options, gradient_bytes: npt.ArrayLike) -> Reals:
+def message_bytes(preset: StepOptions, gradient_bytes: npt.ArrayLike) -> Reals:
     """Return the bytes that a rank sends for gradients of these sizes [...] in single precision."""
     import numpy as np
 

@@ -41,7 +41,7 @@ OPERATIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class StepOptions:
     """Options of the distribution of a step; see `presets.CHOICES`."""
 
     backend: str = "mpi"

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.families import STRATEGIES
-from stallpoint.strategies.options import SHARDED, SYNCHRONOUS, Options
+from stallpoint.strategies.options import SHARDED, SYNCHRONOUS, StepOptions
 from stallpoint.strategies.strategy import Strategy, at_least
 
 CHOICES: dict[str, dict[str, str]] = {
@@ -76,7 +76,7 @@ _LATER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Preset(Options):
+class Preset(StepOptions):
     """Distribution of a step; see `CHOICES`. Raises `InputError` naming the option that does not fit."""
 
     def __post_init__(self) -> None:
@@ -170,7 +170,7 @@ NONE = "none"
 def _known() -> dict[str, KnownPreset]:
     found: dict[str, KnownPreset] = {}
     for one in STRATEGIES:
-        of_strategy: dict[str, Any] = {} if one.value == getattr(Options(), one.choice) else {one.choice: one.value}
+        of_strategy: dict[str, Any] = {} if one.value == getattr(StepOptions(), one.choice) else {one.choice: one.value}
         for name, entry in one.presets.items():
             preset = found[entry.alias_of].preset if entry.alias_of else Preset(**of_strategy, **entry.choices)
             found[name] = KnownPreset(preset, entry.description, entry.source, entry.look, entry.alias_of)
@@ -212,7 +212,7 @@ def check_types(values: Mapping[str, Any], where: str) -> None:
             raise InputError(f"{where}.{name}: {value!r} is no number")
 
 
-_TYPES = get_type_hints(Options)
+_TYPES = get_type_hints(StepOptions)
 
 
 def to_values(preset: Preset) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from stallpoint.errors import InputError
 from stallpoint.strategies.buckets import blocks
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.options import ALL_REDUCE, Options
+from stallpoint.strategies.options import ALL_REDUCE, StepOptions
 
 if TYPE_CHECKING:  # strategies are imported without numpy
     from stallpoint.strategies.buckets import Reals
@@ -25,7 +25,7 @@ Placement = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Entry:
+class PresetEntry:
     """A preset in its family: choices, description and source."""
 
     description: str
@@ -37,7 +37,7 @@ class Entry:
     """Preset that this is another name of."""
 
 
-class Trained(Protocol):
+class NetworkProperties(Protocol):
     """Properties of a network before it is built."""
 
     @property
@@ -57,14 +57,14 @@ class Trained(Protocol):
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedTraining:
     """Training that a study asks for."""
 
     preset: str
     placement: Placement
     worker_batch: int
     network: str
-    known: Trained | None
+    known: NetworkProperties | None
     """None for a network of the study's own."""
     command: bool
     """Whether the network is a script."""
@@ -78,7 +78,7 @@ class Asked:
 class Strategy:
     """Distribution of a step by the `options` of a preset. Defaults are those of data-parallel SGD."""
 
-    options: Options
+    options: StepOptions
 
     choice: ClassVar[str] = "sharding"
     """Choice of a preset that selects the strategy: sharding or algorithm."""
@@ -87,7 +87,7 @@ class Strategy:
     meaning: ClassVar[str] = "every rank has all weights, gradients and the whole state of the optimiser"
     own: ClassVar[tuple[str, ...]] = ("blocks",)
     """Choices that only some strategies have."""
-    presets: ClassVar[Mapping[str, Entry]] = {}
+    presets: ClassVar[Mapping[str, PresetEntry]] = {}
     """Built-in presets by name."""
     training: ClassVar[str] = "measure.synchronisation.assembly:replicas"
     """Function that begins a worker's part: ``(preset, worker) -> Synchronisation``."""
@@ -146,7 +146,7 @@ class Strategy:
 
     # --- where it can run -----------------------------------------------------------------------
 
-    def impossible(self, asked: Asked) -> str:
+    def impossible(self, asked: RequestedTraining) -> str:
         """Return why it cannot train what is asked for; empty if it can."""
         return ""
 
@@ -259,7 +259,7 @@ def largest_block(names: Sequence[str], sizes: Sequence[int]) -> float:
     return max((float(sum(sizes[layer] for layer in members)) for members in blocks(names, sizes)), default=0.0)
 
 
-def at_least(options: Options, least: int, *names: str) -> None:
+def at_least(options: StepOptions, least: int, *names: str) -> None:
     """Raise `InputError` for an option below its minimum."""
     for name in names:
         if getattr(options, name) < least:

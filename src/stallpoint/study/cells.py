@@ -100,7 +100,7 @@ class Cell:
         """Values in which cells of a kind with similar visit times agree: a network, a storage, a backend."""
         return ()
 
-    def seconds(self, known: work.Known) -> float:
+    def seconds(self, known: work.KnownProperties) -> float:
         """Return the typical duration of a visit, s, from stated rates, before any measurement; see `study.work`."""
         return work.VISIT
 

@@ -13,7 +13,7 @@ from stallpoint.study.cells import Cell
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedCells:
     """Training cells of a study, and what a kind needs to add its own cells."""
 
     config: Mapping[str, Any]
@@ -62,7 +62,7 @@ class JobKind:
     """Colour in charts of the study's time."""
     section: str = ""
     """Section of a study that asks for such cells."""
-    called_for: Callable[[Asked, int], Iterator[Cell]] | None = None
+    called_for: Callable[[RequestedCells, int], Iterator[Cell]] | None = None
     """Yields the cells of a study with this section, for one repeat."""
     lacks: tuple[Table, ...] = field(default=())
     """Tables that a complete record may lack: with one worker, or nothing staged, converted or served."""

@@ -11,7 +11,7 @@ from typing import Any
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.strategies.presets import NONE, PRESETS, Preset, preset_from, to_values
-from stallpoint.strategies.strategy import Asked
+from stallpoint.strategies.strategy import RequestedTraining
 from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue
 from stallpoint.study.conditions import Row, condition
 from stallpoint.study.interventions import NO_COMMUNICATION, possible
@@ -146,7 +146,9 @@ def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own
     if own % preset.accumulate:
         return f"b = {own} is not divisible by the {preset.accumulate} parts of preset {name} (accumulate)"
     network, placement = combination["network"], (combination["nodes"], combination["workers_per_node"])
-    asked = Asked(name, placement, own, network, NETWORKS.get(network), command=network in catalogue.commands)
+    asked = RequestedTraining(
+        name, placement, own, network, NETWORKS.get(network), command=network in catalogue.commands
+    )
     return preset.strategy.impossible(asked) or None
 
 

@@ -83,7 +83,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class StepSizeSchedule:
     """The step size of each step of one run."""
 
     recipe: Recipe

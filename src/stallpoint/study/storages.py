@@ -12,7 +12,7 @@ from typing import Any
 from stallpoint.errors import InputError
 from stallpoint.storage import FORMATS, Storage
 from stallpoint.storage.convert import cannot_become
-from stallpoint.storage.samples import Shape
+from stallpoint.storage.samples import SampleShape
 
 SHAPE_KEYS = {kind.shape: [field.name for field in fields(kind.shape)] for kind in FORMATS.values() if kind.shape}
 """Shapes of generated samples, and the keys of a storage entry that set them."""
@@ -79,7 +79,7 @@ def _generated(entry: Mapping[str, Any]) -> list[Any]:
     return [entry.get(key) for key in ("generate", *chain.from_iterable(SHAPE_KEYS.values()))]
 
 
-def shape(entry: Mapping[str, Any]) -> Shape | None:
+def shape(entry: Mapping[str, Any]) -> SampleShape | None:
     """Return the shape of a storage entry's generated samples; None if its format has many shapes."""
     of_format = FORMATS[entry["format"]].shape
     return of_format(**{key: entry[key] for key in SHAPE_KEYS[of_format] if key in entry}) if of_format else None

@@ -21,7 +21,7 @@ from stallpoint.study.configuration import check
 from stallpoint.study.convergence_cells import convergence_cells
 from stallpoint.study.dry_run import plan_of, reasons
 from stallpoint.study.imported import imported_cells
-from stallpoint.study.job_kind import Asked
+from stallpoint.study.job_kind import RequestedCells
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell
@@ -193,7 +193,7 @@ def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
     """Yield the cells of each kind whose section the study has, but all-reduces that were `imported`."""
-    asked = Asked(
+    asked = RequestedCells(
         config=config,
         presets=catalogue.presets,
         own_networks=catalogue.own_networks,

@@ -80,7 +80,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownProperties:
     """Known properties of a cell's machine, network and data before its visits."""
 
     size: Size | None
@@ -93,7 +93,7 @@ class Known:
     """Time in which a reader reads and decodes one of them, s."""
 
 
-class Trained(Protocol):
+class TrainedCell(Protocol):
     """A cell whose workers train."""
 
     @property
@@ -121,7 +121,7 @@ class Trained(Protocol):
     def preset(self) -> dict[str, Any]: ...
 
 
-def iteration(cell: Trained, known: Known) -> float:
+def iteration(cell: TrainedCell, known: KnownProperties) -> float:
     """Return the seconds of one iteration that depend on its network and data."""
     assert known.size
     operations = 2 * PASSES * known.size.multiply_adds * cell.worker_batch

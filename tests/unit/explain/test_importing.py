@@ -17,7 +17,7 @@ from stallpoint.errors import InputError
 from stallpoint.explain.importing import ITERATIONS_AT_ONCE, ROWS_AT_ONCE, compose, describe_traced, import_cell
 from stallpoint.inputs.layer_trace import TracedIteration, to_text
 from stallpoint.models.base.measured import over_ranks
-from stallpoint.models.taskgraph import Costs, Message, iteration_tasks, schedule
+from stallpoint.models.taskgraph import Costs, MessageTimes, iteration_tasks, schedule
 from stallpoint.models.terms import communication
 from stallpoint.records.parquet import read, to_arrow
 from stallpoint.records.tables import NETWORK_LAYERS, RUNS, TABLES
@@ -81,7 +81,7 @@ def test_the_equations_on_table_vi_agree_with_its_dag_run_task_by_task(sync: str
         [getattr(layer, name) for layer in layers] for name in ("forward", "backward", "communication")
     )
     phases, _ = compose(table_vi_cell(sync=sync, prefetch=0), table_vi())
-    sent = [Message((layer,), seconds) for layer, seconds in reversed(list(enumerate(reduce)))]
+    sent = [MessageTimes((layer,), seconds) for layer, seconds in reversed(list(enumerate(reduce)))]
     costs = [Costs(1.2, 0.0, forward, backward, sent, 0.0)] * 2
     ends = schedule(iteration_tasks(costs, PRESETS[sync].preset, prefetch=False)).end
     assert ends["update of 1"] - ends["update of 0"] == pytest.approx(phases["iteration_time"])

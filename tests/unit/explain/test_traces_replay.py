@@ -15,7 +15,7 @@ from planted_traces import ALPHA, BETA, Planted
 
 from stallpoint.explain import other_worker_counts
 from stallpoint.explain.clocks import min_seconds
-from stallpoint.explain.other_worker_counts import CHANGES, Change, learn, link_of
+from stallpoint.explain.other_worker_counts import CHANGES, HypotheticalChange, learn, link_of
 from stallpoint.explain.rank import Rank, read_ranks
 from stallpoint.explain.trace_answers import explain
 from stallpoint.inputs.all_reduce_logs import AllReduce, read_log
@@ -119,8 +119,10 @@ def test_a_log_beside_the_trace_says_how_fast_the_link_is(tmp_path: Path) -> Non
 
 def test_halving_bytes_is_doubling_bandwidth(tmp_path: Path) -> None:
     known = learn(rank_of(Planted(), tmp_path))
-    np.testing.assert_allclose(known.iteration(8, Change(bytes=0.5)), known.iteration(8, Change(bandwidth=2.0)))
-    assert (known.iteration(8, Change(bytes=0.5)) <= known.iteration(8) + 1e-12).all()
+    np.testing.assert_allclose(
+        known.iteration(8, HypotheticalChange(bytes=0.5)), known.iteration(8, HypotheticalChange(bandwidth=2.0))
+    )
+    assert (known.iteration(8, HypotheticalChange(bytes=0.5)) <= known.iteration(8) + 1e-12).all()
 
 
 def test_a_kernel_waits_for_the_one_of_another_stream_that_fills_the_device(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stallpoint.errors import InputError
-from stallpoint.measure.training.pipeline import DevicePrefetch, MiniBatch
+from stallpoint.measure.training.input_pipeline import DevicePrefetch, MiniBatch
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

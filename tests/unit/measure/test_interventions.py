@@ -12,7 +12,7 @@ from report_samples import NOTHING
 from synthetic import Truth, study
 from visiting_cells import train
 
-from stallpoint.measure.training.pipeline import InputPipeline
+from stallpoint.measure.training.input_pipeline import InputPipeline
 from stallpoint.measure.training.substitutes import FixedMiniBatch, SyntheticData
 from stallpoint.models.answers.causes import CAUSE_OF
 from stallpoint.models.fitting import fit
@@ -39,7 +39,7 @@ from virtual_time import sleep
 
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.training.optimisers import Sgd
-from stallpoint.measure.training.pipeline import InputPipeline
+from stallpoint.measure.training.input_pipeline import InputPipeline
 from stallpoint.measure.synchronisation.mpi_communicator import MpiCommunicator
 
 

@@ -12,7 +12,7 @@ import pytest
 from launching import ENVIRONMENT, MPIRUN, copied
 
 from stallpoint.measure.machine import node_check
-from stallpoint.measure.machine.node_check import OK, UNKNOWN, WRONG, Check, Node
+from stallpoint.measure.machine.node_check import OK, UNKNOWN, WRONG, Check, LocalNode
 
 NAMES = ["cores", "page cache", "MPI", "Slurm", "meet on", "NICs", "GPUs", "all-reduce", "/dev/shm", "home"]
 OPEN_MPI = "Open MPI v5.0.11, package: Open MPI"
@@ -36,7 +36,7 @@ def node(
     interfaces: Mapping[str, IPv4Interface] = ADDRESSES,
     answers: Mapping[str, str] | None = None,
     **variables: str,
-) -> Node:
+) -> LocalNode:
     """Return a node with these files, and programs that print these answers (by their first words)."""
     for name, text in {"sys/devices/system/cpu/online": "0-7\n", **(files or {})}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def node(
         words = " ".join(command)
         return next((text for begin, text in (answers or {}).items() if begin in words), None)
 
-    return Node(root, variables, ask, frozenset(range(cpus)), interfaces)
+    return LocalNode(root, variables, ask, frozenset(range(cpus)), interfaces)
 
 
 def test_one_core_in_the_mask_where_two_are_expected_is_said(tmp_path: Path) -> None:

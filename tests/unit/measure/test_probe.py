@@ -35,13 +35,13 @@ def loader(batches: int) -> DataLoader[tuple[torch.Tensor, ...]]:
     return DataLoader(TensorDataset(torch.randn(2 * batches, 4), torch.randint(0, 2, (2 * batches,))), 2)
 
 
-def found(folder: Path, rank: int = 0) -> probe_files.Found:
+def found(folder: Path, rank: int = 0) -> probe_files.RankRecords:
     of_rank = probe_files.read(folder, rank)
     assert of_rank is not None
     return of_rank
 
 
-def rows(of_rank: probe_files.Found, table: str) -> pd.DataFrame:
+def rows(of_rank: probe_files.RankRecords, table: str) -> pd.DataFrame:
     frame: pd.DataFrame = of_rank.tables[table].to_pandas()
     return frame
 

@@ -15,7 +15,7 @@ from stallpoint.explain.rate_answers import Options
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.probe_box import box, diagnose, lines
 from stallpoint.measure.probe.probe_box import texts as texts_of_box
-from stallpoint.measure.probe.probe_files import Found, of_script
+from stallpoint.measure.probe.probe_files import RankRecords, of_script
 from stallpoint.records.parquet import to_arrow, write
 from stallpoint.records.tables import ITERATIONS, LAYERS, PHASES, PROBES
 
@@ -29,7 +29,7 @@ NAMES = ("conv", "fc")
 
 def made(
     workers: int, seconds: Mapping[str, float], layers: Mapping[str, float], *, waits: float, late: float
-) -> Found:
+) -> RankRecords:
     """The records of a rank: phases and layers as given, in ms, with a scatter of 2 %."""
     random = np.random.default_rng(len(seconds))
     scatter = 1e-3 * np.exp(0.02 * random.standard_normal(STEPS))
@@ -48,10 +48,10 @@ def made(
     }  # fmt: skip
     probe = {"script_ranks": workers, "layers": 2, "iterations": STEPS, "ended": "complete"}
     tables = ((ITERATIONS, iterations), (LAYERS, of_layers))
-    return Found(probe, {table.name: to_arrow(of_script(table), rows) for table, rows in tables})
+    return RankRecords(probe, {table.name: to_arrow(of_script(table), rows) for table, rows in tables})
 
 
-def ranks(workers: int, slow: int | None, phase: str, wait: float = 50.0) -> dict[int, Found]:
+def ranks(workers: int, slow: int | None, phase: str, wait: float = 50.0) -> dict[int, RankRecords]:
     """All ranks, with `wait` ms planted in the phase of one rank, or of all of them."""
     found = {}
     for rank in range(workers):
@@ -103,7 +103,7 @@ def test_ranks_without_records_are_counted_and_few_iterations_say_nothing() -> N
     assert said is not None
     assert said.lacking == 1
     short = {
-        rank: Found(one.probe, {**one.tables, "iterations": one.tables["iterations"][:4]})
+        rank: RankRecords(one.probe, {**one.tables, "iterations": one.tables["iterations"][:4]})
         for rank, one in found.items()
     }
     assert diagnose(short) is None

@@ -140,7 +140,7 @@ def test_a_pass_says_where_its_bytes_came_from(ranks: Ranks, tmp_path: Path, dro
 
 def one_is_warm(patch: pytest.MonkeyPatch) -> None:
     """The page cache holds what one of two workers reads, before a pass that looks at nothing."""
-    prepare_pass = storage_reads._Visit._prepare
+    prepare_pass = storage_reads._ReadVisit._prepare
 
     def warm_on_rank_1(visit: Any, one: Any) -> Any:
         found = prepare_pass(visit, one)
@@ -151,7 +151,7 @@ def one_is_warm(patch: pytest.MonkeyPatch) -> None:
                 visit._stored.read(index)
         return found
 
-    patch.setattr(storage_reads._Visit, "_prepare", warm_on_rank_1)
+    patch.setattr(storage_reads._ReadVisit, "_prepare", warm_on_rank_1)
 
 
 def test_a_page_cache_that_is_warm_for_one_worker_is_told(ranks: Ranks, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from stallpoint.measure.jobs.bursts import send
 from stallpoint.measure.jobs.operations import Operation
 from stallpoint.measure.jobs.train import Iteration, Trainer
 from stallpoint.measure.synchronisation import assembly
+from stallpoint.measure.training.input_pipeline import DevicePrefetch, MiniBatch
 from stallpoint.measure.training.optimisers import Sgd
-from stallpoint.measure.training.pipeline import DevicePrefetch, MiniBatch
 from stallpoint.measure.world import World
 from stallpoint.strategies.presets import Preset
 

@@ -21,7 +21,7 @@ from stallpoint.measure import STEP_SIZE
 from stallpoint.measure.jobs import train
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training import optimisers
-from stallpoint.measure.training.pipeline import MiniBatch
+from stallpoint.measure.training.input_pipeline import MiniBatch
 from stallpoint.measure.training.precision import in_force
 from stallpoint.measure.world import World
 from stallpoint.networks import find

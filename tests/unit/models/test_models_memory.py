@@ -230,7 +230,9 @@ def fit_of(
     largest = [{**one.labels, **told} for one in known] if told else []
     networks = {point.network: layers} if layers else {}
     known_cuts = {point.network: cuts} if cuts else {}
-    memory = fits.Memory(known, largest, networks, presets, tables["peak_memory"], tables["environments"], known_cuts)
+    memory = fits.MemoryModel(
+        known, largest, networks, presets, tables["peak_memory"], tables["environments"], known_cuts
+    )
     return memory(point, now or point)
 
 

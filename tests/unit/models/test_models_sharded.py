@@ -11,7 +11,7 @@ from stallpoint.models.base.measured import Measured, Parts, Point
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.iteration.scenarios import Link, Scenario, changed
+from stallpoint.models.iteration.scenarios import PublishedLink, Scenario, changed
 from stallpoint.models.terms.communication import WhileComputing, all_reduce_parts, nominal
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.training_cells import Layers
@@ -108,7 +108,7 @@ def test_blocks_that_keep_nothing_do_their_forward_pass_twice() -> None:
 
 
 def test_another_link_carries_whatever_a_preset_sends() -> None:
-    scenario = Scenario(link=Link(latency=ALPHA, bandwidth=SPEED))
+    scenario = Scenario(link=PublishedLink(latency=ALPHA, bandwidth=SPEED))
     presets = {name: PRESETS[name].preset for name in ("wfbp", "fsdp", "none")}
     known = changed(Cluster(Computing(), {}, NoData(), presets), scenario, "cpu").communication
     assert {scheme[1:] for scheme in known} == {

@@ -8,7 +8,7 @@ import pytest
 from synthetic import Layer, Truth, study
 
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.scenarios import AS_MEASURED, Link, Scenario, _with_launches, scenarios
+from stallpoint.models.iteration.scenarios import AS_MEASURED, PublishedLink, Scenario, _with_launches, scenarios
 from stallpoint.models.terms.compute import Times
 from stallpoint.strategies.presets import PRESETS
 
@@ -134,7 +134,7 @@ def test_scenarios_are_the_grid_of_each_block() -> None:
         "horovod",
     ]
     assert scenarios([]) == [Scenario()]
-    assert scenarios([{"link": [LARGE_LINK]}])[1].link == Link(**LARGE_LINK)
+    assert scenarios([{"link": [LARGE_LINK]}])[1].link == PublishedLink(**LARGE_LINK)
 
 
 def test_no_what_if_makes_no_rows() -> None:

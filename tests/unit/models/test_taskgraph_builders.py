@@ -7,27 +7,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.models.taskgraph import Costs, Kind, Message, Schedule, Task, gradients_ready, iteration_tasks, schedule
+from stallpoint.models.taskgraph import (
+    Costs,
+    Kind,
+    MessageTimes,
+    Task,
+    TaskSchedule,
+    gradients_ready,
+    iteration_tasks,
+    schedule,
+)
 from stallpoint.strategies.buckets import buckets
 from stallpoint.strategies.presets import PRESETS, Preset
 
-SENT = [Message((layer,), seconds) for layer, seconds in ((2, 3), (1, 3), (0, 1))]
+SENT = [MessageTimes((layer,), seconds) for layer, seconds in ((2, 3), (1, 3), (0, 1))]
 COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), collectives=SENT, update=1)
 GPUS = 4
 
 
-def figure_1(preset: str, prefetch: bool = True) -> tuple[list[Task], Schedule]:
+def figure_1(preset: str, prefetch: bool = True) -> tuple[list[Task], TaskSchedule]:
     tasks = iteration_tasks([COSTS] * GPUS, PRESETS[preset].preset, prefetch=prefetch)
     return tasks, schedule(tasks)
 
 
-def one_gpu(tasks: list[Task], found: Schedule) -> list[str]:
+def one_gpu(tasks: list[Task], found: TaskSchedule) -> list[str]:
     """Lines of the timeline that GPU 0 takes part in, four columns a second."""
     rows = [task for task in tasks if not task.stream[-1].isdigit() or task.stream.endswith(" 0")]
     return timeline(rows, found, columns_per_second=4).splitlines()
 
 
-def span(found: Schedule, name: str) -> tuple[float, float]:
+def span(found: TaskSchedule, name: str) -> tuple[float, float]:
     return float(found.start[name]), float(found.end[name])
 
 
@@ -107,7 +116,7 @@ def test_figure_1_with_the_copy_ahead() -> None:
 def test_every_preset_is_a_job(name: str, prefetch: bool, gradient_bytes: list[int]) -> None:
     preset = PRESETS[name].preset
     layers = len(gradient_bytes)
-    sent = [Message(tuple(m), 1.0) for m in buckets(preset, gradient_bytes)]
+    sent = [MessageTimes(tuple(m), 1.0) for m in buckets(preset, gradient_bytes)]
     tasks = iteration_tasks(Costs(1, 1, [1] * layers, [1] * layers, sent, 1), preset, prefetch=prefetch)
     named = {task.name: task for task in tasks}
     assert len(named) == 2 * (2 + 2 * layers + len(sent) + 1)
@@ -120,7 +129,7 @@ def test_every_preset_is_a_job(name: str, prefetch: bool, gradient_bytes: list[i
 
 
 def test_fused_layers_wait_for_each_other() -> None:
-    costs = Costs(0, 0, (1, 1, 1), (2, 2, 2), [Message((2, 1), 4), Message((0,), 1)], 1)
+    costs = Costs(0, 0, (1, 1, 1), (2, 2, 2), [MessageTimes((2, 1), 4), MessageTimes((0,), 1)], 1)
     found = schedule(iteration_tasks(costs, PRESETS["horovod"].preset, prefetch=True))
     #  compute  [f f f][b3 ][b2 ][b1 ]          [u]
     #  network                   [3..2     ][1]
@@ -151,7 +160,7 @@ def test_wrong_costs_are_refused() -> None:
     with pytest.raises(InputError, match="an iteration has no forward or no backward pass"):
         iteration_tasks(Costs(1, 1, [], [1.0], (), 1), Preset(), prefetch=True)
     with pytest.raises(InputError, match=r"a message has layers \(3,\); give positions from 0 to 0"):
-        iteration_tasks(Costs(1, 1, [1], [1], [Message((3,), 1)], 1), Preset(), prefetch=True)
+        iteration_tasks(Costs(1, 1, [1], [1], [MessageTimes((3,), 1)], 1), Preset(), prefetch=True)
 
 
 @pytest.mark.parametrize("start", ["layer-ready", "after-backward"])
@@ -160,7 +169,7 @@ def test_passes_wait_for_what_split_layers_take(start: str) -> None:
     #  compute   [f1 ]<g>[f2]<g>[f3][b3]<s>[b2]<s >[b1    ]             layer 3 is the loss, which takes what 2 gives
     #  network                                            [1     ]
     costs = Costs(
-        read=0, copy=0, forward=(2, 2, 1), backward=(4, 3, 1), collectives=[Message((0,), 4)], update=0,
+        read=0, copy=0, forward=(2, 2, 1), backward=(4, 3, 1), collectives=[MessageTimes((0,), 4)], update=0,
         gathered={1: (1, 2), 2: (0.5, 0.5)},
     )  # fmt: skip
     preset = Preset(sharding="outputs", start=start)

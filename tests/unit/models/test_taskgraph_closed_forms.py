@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.taskgraph import Costs, Message, iteration_tasks, schedule
+from stallpoint.models.taskgraph import Costs, MessageTimes, iteration_tasks, schedule
 from stallpoint.strategies.presets import PRESETS
 
 times = st.floats(0, 10)
@@ -31,7 +31,7 @@ class Drawn:
 
     def simulated(self, preset: str, *, prefetch: bool, workers: int) -> float:
         """Time between the ends of two updates, one after the other: as long as every later one."""
-        sent = [Message((layer,), seconds) for layer, seconds in enumerate(self.all_reduce) if workers > 1]
+        sent = [MessageTimes((layer,), seconds) for layer, seconds in enumerate(self.all_reduce) if workers > 1]
         costs = Costs(self.t_io, self.t_h2d, self.forward, self.backward, sent[::-1], self.t_u)
         tasks = iteration_tasks([costs] * workers, PRESETS[preset].preset, prefetch=prefetch, iterations=4)
         ends = [float(schedule(tasks).end[f"update of {number}"]) for number in range(4)]

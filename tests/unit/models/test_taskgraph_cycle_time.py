@@ -9,26 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models.taskgraph import Kind, Task, schedule
-from stallpoint.models.taskgraph.cycle_time import Cycle, Node, cycle
+from stallpoint.models.taskgraph.cycle_time import Cycle, StreamTask, cycle
 
 STREAMS = 4
 
 
 @st.composite
-def graphs(draw: st.DrawFn, max_nodes: int = 25, max_others: int = 9) -> list[Node]:
+def graphs(draw: st.DrawFn, max_nodes: int = 25, max_others: int = 9) -> list[StreamTask]:
     """A graph of tasks in streams, each after any that came before; durations of some are variable."""
-    nodes: list[Node] = []
+    nodes: list[StreamTask] = []
     last = {stream: -1 - stream for stream in range(STREAMS)}
     for place in range(draw(st.integers(1, max_nodes))):
         stream = draw(st.integers(0, STREAMS - 1))
         others = draw(st.lists(st.integers(-STREAMS, place - 1), max_size=max_others))
         after = [(before, float(draw(st.integers(0, 9)))) for before in dict.fromkeys([last[stream], *others])]
-        nodes.append(Node(stream, float(place % 4), after, place if draw(st.booleans()) else -1))
+        nodes.append(StreamTask(stream, float(place % 4), after, place if draw(st.booleans()) else -1))
         last[stream] = place
-    return [*nodes, Node(0, 0.0, [(last[0], 1.0)])]
+    return [*nodes, StreamTask(0, 0.0, [(last[0], 1.0)])]
 
 
-def repeated(nodes: Sequence[Node], iterations: int) -> Iterator[Task]:
+def repeated(nodes: Sequence[StreamTask], iterations: int) -> Iterator[Task]:
     """The same as tasks; what lies between two tasks is one in a stream of its own."""
     before = {node.stream: "" for node in nodes}
     for number in range(iterations):
@@ -45,7 +45,7 @@ def repeated(nodes: Sequence[Node], iterations: int) -> Iterator[Task]:
 
 
 @given(graphs(max_nodes=5, max_others=2))
-def test_an_iteration_takes_what_the_schedule_of_many_comes_to(nodes: list[Node]) -> None:
+def test_an_iteration_takes_what_the_schedule_of_many_comes_to(nodes: list[StreamTask]) -> None:
     count, repeats = 30, 12  # of a cycle through at most four streams whose lengths are whole numbers
     ends = schedule(list(repeated(nodes, count))).end
     last = [max(float(ends[f"{place} of {number}"]) for place in range(len(nodes)))
@@ -55,7 +55,7 @@ def test_an_iteration_takes_what_the_schedule_of_many_comes_to(nodes: list[Node]
     assert (last[1] - last[0]) / repeats == pytest.approx(float(found.iteration(found.seconds)), abs=0.25)
 
 
-def by_every_path(nodes: Sequence[Node]) -> float:
+def by_every_path(nodes: Sequence[StreamTask]) -> float:
     """The cycle time by the longest paths from one stream's end after the other to all nodes."""
     streams = sorted({node.stream for node in nodes})
     matrix = np.full((len(streams), len(streams)), -np.inf)
@@ -72,7 +72,9 @@ def by_every_path(nodes: Sequence[Node]) -> float:
 
 
 @given(graphs(), st.data())
-def test_a_graph_that_is_summed_up_takes_as_long_as_every_path_of_it(nodes: list[Node], data: st.DataObject) -> None:
+def test_a_graph_that_is_summed_up_takes_as_long_as_every_path_of_it(
+    nodes: list[StreamTask], data: st.DataObject
+) -> None:
     found = cycle(nodes)
     count = len(found.keys)
     durations = data.draw(st.lists(st.integers(0, 30).map(float), min_size=count, max_size=count))
@@ -84,15 +86,15 @@ def test_a_graph_that_is_summed_up_takes_as_long_as_every_path_of_it(nodes: list
     np.testing.assert_allclose(found.iteration(both), [expected, float(found.iteration(found.seconds))])
 
 
-def gathers(count: int) -> list[Node]:
+def gathers(count: int) -> list[StreamTask]:
     """Computing that waits for one all-gather after the other, as in FSDP: paths through each lead to the end."""
-    nodes: list[Node] = []
+    nodes: list[StreamTask] = []
     for block in range(count):
         host, before = 3 * block - 3 if block else -1, 3 * block - 1 if block else -2
-        nodes.append(Node(0, 0.0, [(host, 1.0)]))
-        nodes.append(Node(2, 2.0, [(3 * block, 0.0), (3 * block - 2 if block else -3, 0.0)], 3 * block + 1))
-        nodes.append(Node(1, 3.0, [(3 * block, 0.0), (before, 0.0), (3 * block + 1, 0.0)]))
-    return [*nodes, Node(0, 0.0, [(3 * count - 3, 1.0), (3 * count - 1, 0.0)])]
+        nodes.append(StreamTask(0, 0.0, [(host, 1.0)]))
+        nodes.append(StreamTask(2, 2.0, [(3 * block, 0.0), (3 * block - 2 if block else -3, 0.0)], 3 * block + 1))
+        nodes.append(StreamTask(1, 3.0, [(3 * block, 0.0), (before, 0.0), (3 * block + 1, 0.0)]))
+    return [*nodes, StreamTask(0, 0.0, [(3 * count - 3, 1.0), (3 * count - 1, 0.0)])]
 
 
 def test_paths_grow_with_the_collectives_and_not_with_their_square() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.models.taskgraph import Kind, Schedule, Task, schedule
+from stallpoint.models.taskgraph import Kind, Task, TaskSchedule, schedule
 
 seconds = st.floats(0.1, 2.0)
 jobs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=4)
@@ -14,7 +14,7 @@ jobs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=4)
 
 def backward_and_messages(
     steps: object, after: object, beside: object = None, slows: object = 1.0
-) -> tuple[Schedule, list[str], str]:
+) -> tuple[TaskSchedule, list[str], str]:
     """A backward pass whose steps each make a message ready; names of the messages and of the last step."""
     tasks: list[Task] = []
     for place, (step, message) in enumerate(zip(steps, after, strict=True)):

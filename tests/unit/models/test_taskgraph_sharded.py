@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.taskgraph import Message, ShardedCosts, runs_of, schedule, sharded_tasks
+from stallpoint.models.taskgraph import MessageTimes, ShardedCosts, runs_of, schedule, sharded_tasks
 from stallpoint.strategies.presets import PRESETS, Preset
 
 FSDP = PRESETS["fsdp"].preset
@@ -16,7 +16,7 @@ UPDATE = 0.5
 def iteration(preset: Preset, blocks: list[tuple[int, ...]], f: float, b: float, g: float, r: float) -> float:
     """Seconds of an iteration with f, b for each layer's passes, g for a gather, r for a reduce-scatter."""
     layers = 1 + max(map(max, blocks))
-    gathers, reduces = ([Message(members, seconds) for members in blocks] for seconds in (g, r))
+    gathers, reduces = ([MessageTimes(members, seconds) for members in blocks] for seconds in (g, r))
     costs = ShardedCosts(0, 0, [f] * layers, [b] * layers, gathers, reduces, UPDATE)
     ends = schedule(sharded_tasks(costs, preset, prefetch=True, iterations=3)).end
     assert ends["update of 2"] - ends["update of 1"] == pytest.approx(ends["update of 1"] - ends["update of 0"])

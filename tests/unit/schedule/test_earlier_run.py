@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stallpoint.schedule.earlier_run import FILE, VARIABLE, take_over
-from stallpoint.slurm.orphaned_jobs import Run, known
+from stallpoint.slurm.orphaned_jobs import WorkflowRun, known
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 
@@ -40,7 +40,7 @@ def process(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def written(folder: Path, **changes: object) -> None:
     """Write down a run that is this process's, with changes, and has the folder's name: no other test's."""
-    (folder / FILE).write_text(json.dumps([asdict(replace(Run.this(str(folder)), **changes))]))
+    (folder / FILE).write_text(json.dumps([asdict(replace(WorkflowRun.this(str(folder)), **changes))]))
 
 
 def said(folder: Path) -> list[str]:

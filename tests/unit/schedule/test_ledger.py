@@ -16,7 +16,7 @@ from stallpoint.records.parquet import read, write_cell
 from stallpoint.records.tables import COLLECTIVES, RUNS
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
-from stallpoint.schedule.requested import Asked, block_of, blocks, by_block, mark_of, measurement
+from stallpoint.schedule.requested import RequestedTargets, block_of, blocks, by_block, mark_of, measurement
 from stallpoint.study.cells import Cell
 from stallpoint.study.runs import run_row
 
@@ -180,21 +180,21 @@ RAW = f"results/tiny/raw/{CELL.path}"
 @pytest.mark.parametrize(
     ("asked", "again"),
     [
-        (Asked(), False),
-        (Asked(forced=frozenset({"collectives"})), True),
-        (Asked(forced=frozenset({"train"})), False),
-        (Asked(forced=frozenset({RAW})), True),
-        (Asked(targets=frozenset({RAW})), False),
-        (Asked(everything=True), True),
+        (RequestedTargets(), False),
+        (RequestedTargets(forced=frozenset({"collectives"})), True),
+        (RequestedTargets(forced=frozenset({"train"})), False),
+        (RequestedTargets(forced=frozenset({RAW})), True),
+        (RequestedTargets(targets=frozenset({RAW})), False),
+        (RequestedTargets(everything=True), True),
     ],
 )
-def test_what_is_forced_is_measured_again(asked: Asked, again: bool) -> None:
+def test_what_is_forced_is_measured_again(asked: RequestedTargets, again: bool) -> None:
     assert asked.again("collectives", RAW) == again
 
 
 def test_only_cells_asked_for_are_measured_alone() -> None:
     def alone(*targets: str) -> frozenset[str] | None:
-        return Asked(frozenset(targets)).only_cells("results/tiny")
+        return RequestedTargets(frozenset(targets)).only_cells("results/tiny")
 
     assert alone() is None
     assert alone("all") is None
@@ -209,22 +209,28 @@ def test_blocks_are_of_a_hardware_entry_and_a_repeat(tmp_path: Path) -> None:
     cells = [CELL, sgemm(), sgemm(repeat=2), sgemm(hardware="gpu")]
     assert [block_of(cell) for cell in cells] == ["cpu", "cpu", "cpu.repeat2", "gpu"]
     results = str(tmp_path)
-    alone = Asked(frozenset({f"{results}/raw/{CELL.path}"}))
+    alone = RequestedTargets(frozenset({f"{results}/raw/{CELL.path}"}))
     found = [measurement(cell, tmp_path / "visits", again=False) for cell in cells]
-    everything = blocks(found, Asked(), results)
+    everything = blocks(found, RequestedTargets(), results)
     assert everything == {"cpu": found[:2], "cpu.repeat2": found[2:3], "gpu": found[3:]}
     assert blocks(found, alone, results) == {"cpu": found[:1]}
     for one in found:
         write_cell(one.folder / RECORD, {RUNS.name: [run_row(one.cell, STARTED)]})
     found[0].finish()
-    assert blocks(found, Asked(), results)["cpu"] == found[1:2]
+    assert blocks(found, RequestedTargets(), results)["cpu"] == found[1:2]
     assert blocks(found, alone, results) == {}
-    (again,) = blocks([measurement(CELL, tmp_path / "visits", again=True)], Asked(), results)["cpu"]
+    (again,) = blocks([measurement(CELL, tmp_path / "visits", again=True)], RequestedTargets(), results)["cpu"]
     assert again.folder.name[-2:] == "~2"
     for one in found:
         one.finish()
-    assert blocks(found, Asked(), results) == {"cpu": found[:1], "cpu.repeat2": found[2:3], "gpu": found[3:]}, "marks"
+    assert blocks(found, RequestedTargets(), results) == {
+        "cpu": found[:1],
+        "cpu.repeat2": found[2:3],
+        "gpu": found[3:],
+    }, "marks"
     for name, block in by_block(found).items():
         mark_of(name, block, results).touch()
-    assert blocks(found, Asked(), results) == {}
-    assert blocks([again, *found[1:]], Asked(), results) == {"cpu": [again]}, "it was measured with other settings"
+    assert blocks(found, RequestedTargets(), results) == {}
+    assert blocks([again, *found[1:]], RequestedTargets(), results) == {"cpu": [again]}, (
+        "it was measured with other settings"
+    )

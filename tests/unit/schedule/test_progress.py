@@ -130,7 +130,9 @@ def test_a_running_job_is_told_from_one_that_ended(tmp_path: Path) -> None:
 def test_refused_pending_running_and_ended_jobs_are_told_apart(tmp_path: Path) -> None:
     list(
         orphaned_jobs.cancel(
-            tmp_path / "schedule" / orphaned_jobs.FILE, orphaned_jobs.Run("run", "login", 1, "1"), lambda _: None
+            tmp_path / "schedule" / orphaned_jobs.FILE,
+            orphaned_jobs.WorkflowRun("run", "login", 1, "1"),
+            lambda _: None,
         )
     )
     jobs = "{0}|run|rule_measure_cpu_wildcards_cpu|{1}\n9|PENDING|other|rule_measure_cpu.repeat2|Resources\n"

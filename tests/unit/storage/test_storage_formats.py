@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from stallpoint.errors import InputError, Unreadable
-from stallpoint.measure.training.pipeline import InputPipeline
+from stallpoint.measure.training.input_pipeline import InputPipeline
 from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.records.protobuf import fields, integer, message
 from stallpoint.storage import FORMATS, SampleSet, Storage

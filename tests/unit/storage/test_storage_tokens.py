@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from stallpoint.errors import InputError
-from stallpoint.measure.training.pipeline import InputPipeline
+from stallpoint.measure.training.input_pipeline import InputPipeline
 from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare

@@ -27,7 +27,7 @@ from stallpoint.measure.clock import HostClock
 from stallpoint.measure.jobs.train import Trainer
 from stallpoint.measure.synchronisation.averaging import Outer
 from stallpoint.measure.synchronisation.delayed import Delays
-from stallpoint.measure.synchronisation.interface import Part, Replica, Worker
+from stallpoint.measure.synchronisation.interface import Replica, Worker, WorkerPart
 from stallpoint.measure.synchronisation.served import Asynchronous, Downpour, Elastic, Servers
 from stallpoint.measure.synchronisation.server import TOKEN_BYTES, Ask, Rules, Server, ends, share
 from stallpoint.measure.training.optimisers import Adagrad, RecipeOptimiser
@@ -252,7 +252,7 @@ def test_a_server_updates_before_the_trainer_beside_it_is_made(preset: str, monk
     """Whoever is first pushes while others still prepare."""
     begin, weights = synchronisation.begin, nn.Parameter(torch.zeros(3))
 
-    def early(preset: Preset, worker: Worker) -> Part:
+    def early(preset: Preset, worker: Worker) -> WorkerPart:
         optimiser, weights.grad = worker.for_server([weights]), torch.ones(3)
         optimiser.begin(0)
         optimiser.step([weights])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.models.answers.fits import Memory
+from stallpoint.models.answers.fits import MemoryModel
 from stallpoint.models.base.measured import Point
 from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.peaks import Peaks
@@ -76,5 +76,5 @@ def test_fewer_activations_are_kept_than_by_gpipe() -> None:
     layers = {"net": Layers(("fc",), np.array(["fully-connected"]), np.array([4]))}
     frame = pd.DataFrame(columns=["hardware", "ranks", "nodes", "cell", "available_memory"])
     for name, samples in {"pipeline": 16, NAME: 16 * 2 / 8}.items():
-        memory = Memory([alone], [], layers, {"mine": preset(8, name)}, frame, frame)
+        memory = MemoryModel([alone], [], layers, {"mine": preset(8, name)}, frame, frame)
         assert memory.held_out(point).peak[0] == pytest.approx(1e9 + 1e7 * samples)

@@ -21,7 +21,7 @@ from stallpoint.measure.synchronisation import Worker, begin
 from stallpoint.measure.synchronisation.communicator import Communicator, Staged
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.fsdp import FullySharded
-from stallpoint.measure.synchronisation.gradients import Gradients, Message
+from stallpoint.measure.synchronisation.gradients import Bucket, Gradients
 from stallpoint.measure.synchronisation.streams import HostStream
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
 from stallpoint.measure.training.optimisers import Sgd
@@ -57,12 +57,12 @@ def test_small_gradients_are_packed_and_large_ones_stay_where_they_are(monkeypat
     assert large is not None
     for number in gradients.order:
         gradients.complete(number)
-    everything = gradients.spans(Message(0, (2, 1, 0)))
+    everything = gradients.spans(Bucket(0, (2, 1, 0)))
     assert [len(piece.values) for piece in everything] == [4 + 10 + 9, 100]
     assert everything[0].values.tolist() == [3.0] * 4 + [2.0] * 10 + [1.0] * 9
     assert everything[1].values.data_ptr() == large.data_ptr()
     assert [piece.offset for piece in everything] == [0, 23]
-    middle = gradients.spans(Message(1, (1,)))
+    middle = gradients.spans(Bucket(1, (1,)))
     assert [(piece.offset, len(piece.values)) for piece in middle] == [(4, 10), (23, 100)]
     for piece in everything:
         piece.values.mul_(2)
@@ -84,7 +84,7 @@ class Noting:
         self.asked = [] if asked is None else asked
         self.numbers: list[int] = []
 
-    def send(self, message: Message) -> int:
+    def send(self, message: Bucket) -> int:
         if message.number not in self.sizes:
             raise OSError("the network is down")
         self.numbers.append(message.number)

@@ -11,11 +11,11 @@ from torch import nn
 
 from stallpoint.errors import InputError
 from stallpoint.measure.training.optimisers import RecipeOptimiser
-from stallpoint.study.recipes import RECIPES, Recipe, Schedule, recipe_from, recipes_of, to_values
+from stallpoint.study.recipes import RECIPES, Recipe, StepSizeSchedule, recipe_from, recipes_of, to_values
 
 
-def schedule(batch: int = 100, steps: int = 100, **values: Any) -> Schedule:
-    return Schedule(Recipe(**values), batch, samples=1000, steps=steps)
+def schedule(batch: int = 100, steps: int = 100, **values: Any) -> StepSizeSchedule:
+    return StepSizeSchedule(Recipe(**values), batch, samples=1000, steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_linear_scaling_warms_up_from_the_step_before_scaling() -> None:
     step=st.integers(0, 10_000),
 )
 def test_no_step_is_larger_than_the_peak(kind: str, scaling: str, batch: int, warmup: float, step: int) -> None:
-    one = Schedule(Recipe(schedule=kind, scaling=scaling, warmup_epochs=warmup), batch, 1000, 10_000)
+    one = StepSizeSchedule(Recipe(schedule=kind, scaling=scaling, warmup_epochs=warmup), batch, 1000, 10_000)
     assert 0 <= one.step_size(step) <= one.recipe.peak(batch) * (1 + 1e-12)
 
 

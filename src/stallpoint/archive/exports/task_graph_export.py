@@ -10,7 +10,7 @@ import pandas as pd
 
 from stallpoint.archive.exports.exported_records import TrainRecords, train_records
 from stallpoint.errors import InputError
-from stallpoint.models.taskgraph import Costs, Kind, Message, Task, iteration_tasks, schedule
+from stallpoint.models.taskgraph import Costs, Kind, MessageTimes, Task, iteration_tasks, schedule
 from stallpoint.records.atomic import atomic
 from stallpoint.strategies.families.data_parallel_family import DataParallel
 from stallpoint.strategies.presets import preset_from
@@ -39,7 +39,7 @@ def tasks(run: TrainRecords) -> list[Task]:
     return iteration_tasks(costs[0] if len(costs) == 1 else costs, preset, prefetch=run.cell.prefetch > 0)
 
 
-def _costs(run: TrainRecords, iterations: pd.DataFrame, layers: pd.DataFrame, buckets: Sequence[Message]) -> Costs:
+def _costs(run: TrainRecords, iterations: pd.DataFrame, layers: pd.DataFrame, buckets: Sequence[MessageTimes]) -> Costs:
     times = layers.groupby("layer_index")[["forward", "backward"]].mean()
     read = (
         (iterations["read"] + iterations["decode"]) / run.cell.readers if run.cell.prefetch else iterations["data_wait"]
@@ -50,12 +50,13 @@ def _costs(run: TrainRecords, iterations: pd.DataFrame, layers: pd.DataFrame, bu
     )  # fmt: skip
 
 
-def _buckets(layers: pd.DataFrame) -> list[Message]:
+def _buckets(layers: pd.DataFrame) -> list[MessageTimes]:
     """Return the all-reduces in the order of sending."""
     rows = layers[layers["bucket"] >= 0]
     rows = rows.assign(seconds=rows["all_reduce_end"] - rows["all_reduce_start"])
     return [
-        Message(tuple(sorted(set(of["layer_index"]))), float(of["seconds"].mean())) for _, of in rows.groupby("bucket")
+        MessageTimes(tuple(sorted(set(of["layer_index"]))), float(of["seconds"].mean()))
+        for _, of in rows.groupby("bucket")
     ]
 
 

@@ -27,8 +27,8 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training import allocator, checkpoint
 from stallpoint.measure.training.evaluation import LARGEST, SMALLEST, Classes, Evaluation, InTurn, check_labels
 from stallpoint.measure.training.gradient_norms import GradientNorms
+from stallpoint.measure.training.input_pipeline import InputPipeline, SampleOrder
 from stallpoint.measure.training.optimisers import RecipeOptimiser
-from stallpoint.measure.training.pipeline import InputPipeline, SampleOrder
 from stallpoint.measure.training.precision import loss_scale
 from stallpoint.measure.training.sharpness import sharpness
 from stallpoint.measure.world import World
@@ -40,7 +40,7 @@ from stallpoint.storage import Storage
 from stallpoint.strategies.presets import preset_from
 from stallpoint.study.kinds.convergence_kind import ConvergenceCell
 from stallpoint.study.outcome import DIVERGED, Evaluated, ended, outcome
-from stallpoint.study.recipes import Schedule, recipe_from
+from stallpoint.study.recipes import StepSizeSchedule, recipe_from
 from stallpoint.text import Progress
 
 SPLIT = 0x5B117
@@ -50,7 +50,7 @@ _NO_MINIMUM: dict[str, float | None] = dict.fromkeys(("loss_gap", "accuracy_gap"
 
 
 @dataclass
-class Run:
+class RunState:
     """State of a run."""
 
     step: int = 0
@@ -66,7 +66,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Part:
+class ChosenOrder:
     """Order of the samples among `chosen`, for the trainer's pipeline."""
 
     order: SampleOrder
@@ -97,7 +97,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         )
     recipe = recipe_from(cell.settings)
     steps = max(1, round(cell.max_epochs * len(training) / cell.batch))
-    schedule = Schedule(recipe, cell.batch, len(training), steps)
+    schedule = StepSizeSchedule(recipe, cell.batch, len(training), steps)
     interval = max(1, round(cell.evaluation_epochs * len(training) / cell.batch))
     network = resident.network(known, cell.seed, device)
 
@@ -179,7 +179,7 @@ def _training_pipeline(
         takes=network_of(cell.network, cell.own_network).takes,
         batch=cell.worker_batch, rank=world.rank, ranks=world.size,
         prefetch=cell.prefetch, readers=cell.readers, seed=cell.seed, begin=begin, pinned=device.type == "cuda",
-        order=Part(order, chosen),
+        order=ChosenOrder(order, chosen),
     )  # fmt: skip
 
 
@@ -199,7 +199,7 @@ def _in_turn(
 
 
 def _minimum(
-    run: Run, cell: ConvergenceCell, world: World, trainer: Trainer, classes: Classes, training: Indices
+    run: RunState, cell: ConvergenceCell, world: World, trainer: Trainer, classes: Classes, training: Indices
 ) -> dict[str, float | None]:
     """Return generalisation gap and sharpness where the run ended; all ranks call this, and the first one computes."""
     chosen = np.random.default_rng([SPLIT, len(training)]).permutation(training)[: cell.sharpness_samples]
@@ -229,11 +229,11 @@ def _minimum(
             }
 
 
-def _ended(run: Run, cell: ConvergenceCell, steps: int) -> str:
+def _ended(run: RunState, cell: ConvergenceCell, steps: int) -> str:
     return ended(run.evaluations, target=cell.target, steps=steps, patience=cell.patience, max_minutes=cell.max_minutes)
 
 
-def _evaluate(run: Run, cell: ConvergenceCell, world: World, evaluation: Evaluation, trainer: Trainer) -> None:
+def _evaluate(run: RunState, cell: ConvergenceCell, world: World, evaluation: Evaluation, trainer: Trainer) -> None:
     """Evaluate and add the result to the run, the same on all ranks."""
     with trainer.for_evaluation() as network:
         loss, accuracy = evaluation.run(network)
@@ -259,7 +259,7 @@ def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def _save(file: Path, cell: ConvergenceCell, run: Run, workers: Sequence[dict[str, Any]]) -> None:
+def _save(file: Path, cell: ConvergenceCell, run: RunState, workers: Sequence[dict[str, Any]]) -> None:
     """Write a checkpoint of a run that was just evaluated; one worker's state stands for all if all are equal."""
     checkpoint.write(file, cell, {"run": vars(run), "workers": workers})
 
@@ -270,21 +270,26 @@ def _resumed(
     keep: Recorder,
     network: nn.Module,
     trainer: Trainer,
-) -> Run:
+) -> RunState:
     """Return the run to continue, with its weights; a new one if there is no checkpoint."""
     found: dict[str, Any] | None = checkpoint.read(keep.checkpoint, cell, world) if keep.checkpoint else None
     if found is None:
-        return Run()
+        return RunState()
     worker = found["workers"][min(world.rank, len(found["workers"]) - 1)]
     with torch.no_grad():
         for name, values in resident.state(network):
             values.copy_(worker["weights"][name])
     trainer.restore(worker["trainer"])
-    return Run(**found["run"])
+    return RunState(**found["run"])
 
 
 def _record(
-    run: Run, cell: ConvergenceCell, keep: Recorder, schedule: Schedule, reason: str, minimum: dict[str, float | None]
+    run: RunState,
+    cell: ConvergenceCell,
+    keep: Recorder,
+    schedule: StepSizeSchedule,
+    reason: str,
+    minimum: dict[str, float | None],
 ) -> None:
     for evaluated in run.evaluations:
         keep.add(CONVERGENCE, **evaluated)

@@ -29,7 +29,7 @@ LEAST, GPU_BYTES = 64 * 2**20, 256 * 2**20
 """Bytes of an array: the least in the host's memory, and those on a GPU."""
 
 
-class Copy(NamedTuple):
+class TimedCopy(NamedTuple):
     """A copy to be timed."""
 
     name: str
@@ -64,7 +64,7 @@ def measure(cell: CopiesCell, world: World, keep: Recorder) -> None:
     keep.measuring += time.perf_counter() - begin
 
 
-def _seconds(one: Copy, device: torch.device) -> float:
+def _seconds(one: TimedCopy, device: torch.device) -> float:
     synchronize(device)
     begin = time.perf_counter()
     one.run()
@@ -72,17 +72,17 @@ def _seconds(one: Copy, device: torch.device) -> float:
     return time.perf_counter() - begin
 
 
-def _on_cpu(device: torch.device) -> Iterator[Copy]:
+def _on_cpu(device: torch.device) -> Iterator[TimedCopy]:
     """Yield copy and triad with 1, 2, 4, ... threads, and with as many as the process may use."""
     size = max(LEAST, TIMES_CACHE * caches(device).emptied_by)
     to, one, other = (torch.full((size // 8,), 1.0, dtype=torch.float64) for _ in range(3))
     cores = len(os.sched_getaffinity(0))
     for threads in sorted({*(2**power for power in range(cores.bit_length()) if 2**power < cores), cores}):
-        yield Copy("copy", threads, 2 * to.nbytes, lambda: to.copy_(one))
-        yield Copy("triad", threads, 3 * to.nbytes, lambda: torch.add(one, other, alpha=3.0, out=to))
+        yield TimedCopy("copy", threads, 2 * to.nbytes, lambda: to.copy_(one))
+        yield TimedCopy("triad", threads, 3 * to.nbytes, lambda: torch.add(one, other, alpha=3.0, out=to))
 
 
-def _on_gpu(device: torch.device) -> Iterator[Copy]:
+def _on_gpu(device: torch.device) -> Iterator[TimedCopy]:
     """Yield copies between the host's memory and the device's, within the device, and to each other device of the
     node."""
     here = torch.empty(GPU_BYTES, dtype=torch.uint8, device=device)
@@ -90,11 +90,11 @@ def _on_gpu(device: torch.device) -> Iterator[Copy]:
     pageable = torch.zeros(GPU_BYTES, dtype=torch.uint8)
     pinned = torch.zeros(GPU_BYTES, dtype=torch.uint8).pin_memory()
     threads = torch.get_num_threads()
-    yield Copy("host to device, pageable", threads, GPU_BYTES, lambda: here.copy_(pageable))
-    yield Copy("host to device", threads, GPU_BYTES, lambda: here.copy_(pinned, non_blocking=True))
-    yield Copy("device to host", threads, GPU_BYTES, lambda: pinned.copy_(here, non_blocking=True))
-    yield Copy("within the device", threads, 2 * GPU_BYTES, lambda: there.copy_(here))
+    yield TimedCopy("host to device, pageable", threads, GPU_BYTES, lambda: here.copy_(pageable))
+    yield TimedCopy("host to device", threads, GPU_BYTES, lambda: here.copy_(pinned, non_blocking=True))
+    yield TimedCopy("device to host", threads, GPU_BYTES, lambda: pinned.copy_(here, non_blocking=True))
+    yield TimedCopy("within the device", threads, 2 * GPU_BYTES, lambda: there.copy_(here))
     for number in range(torch.accelerator.device_count()):
         if number != here.device.index:
             peer = torch.empty(GPU_BYTES, dtype=torch.uint8, device=torch.device(device.type, number))
-            yield Copy("device to device", threads, GPU_BYTES, lambda to=peer: to.copy_(here))  # type: ignore[misc]
+            yield TimedCopy("device to device", threads, GPU_BYTES, lambda to=peer: to.copy_(here))  # type: ignore[misc]

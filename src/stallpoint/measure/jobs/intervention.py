@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stallpoint.measure.jobs import train
-from stallpoint.measure.jobs.train import Change
+from stallpoint.measure.jobs.train import TrainingChange
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training.substitutes import FixedMiniBatch, SyntheticData
 from stallpoint.measure.world import World
@@ -12,10 +12,10 @@ from stallpoint.study.interventions import EMPTY_MESSAGES, FIXED_MINI_BATCH, NO_
 from stallpoint.study.kinds.intervention_kind import InterventionCell
 
 CHANGES = {
-    EMPTY_MESSAGES: Change(empty_messages=True),
-    SYNTHETIC_DATA: Change(pipeline=SyntheticData),
-    FIXED_MINI_BATCH: Change(pipeline=FixedMiniBatch),
-    NO_UPDATE: Change(update=False),
+    EMPTY_MESSAGES: TrainingChange(empty_messages=True),
+    SYNTHETIC_DATA: TrainingChange(pipeline=SyntheticData),
+    FIXED_MINI_BATCH: TrainingChange(pipeline=FixedMiniBatch),
+    NO_UPDATE: TrainingChange(update=False),
 }
 
 

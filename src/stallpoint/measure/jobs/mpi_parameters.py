@@ -21,7 +21,7 @@ from stallpoint.strategies.options import UNFORCED, forced
 
 
 @dataclass(frozen=True)
-class Library:
+class MpiLibrary:
     """One family of MPI libraries."""
 
     version: str
@@ -37,7 +37,7 @@ class Library:
 
 
 LIBRARIES = (
-    Library(
+    MpiLibrary(
         version="Open MPI",
         prefix="OMPI_MCA_",
         # Only component tuned knows these algorithms; han (35 in 5.0), hcoll (90) and others would come before it.
@@ -49,7 +49,7 @@ LIBRARIES = (
             "binary-tree": {"coll_tuned_reduce_algorithm": "binary", "coll_tuned_bcast_algorithm": "binary_tree"},
         },
     ),
-    Library(
+    MpiLibrary(
         version="MPICH",
         prefix="",
         # These exclude the network device's own algorithms. Where the chosen one does not fit (Rabenseifner's with
@@ -67,7 +67,7 @@ LIBRARIES = (
             },
         },
     ),
-    Library(
+    MpiLibrary(
         version="Intel(R) MPI",
         prefix="",
         common={},
@@ -128,7 +128,7 @@ def _wanted(reduction: str) -> dict[str, str]:
     return {**library.common, **library.schemes[reduction]}
 
 
-def _library() -> Library:
+def _library() -> MpiLibrary:
     text = _version()
     found = next((library for library in LIBRARIES if text.startswith(library.version)), None)
     if found is None:

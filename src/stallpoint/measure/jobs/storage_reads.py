@@ -64,7 +64,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
                     f"storage {cell.storage} has {stored.samples} samples, fewer than the {world.size} workers that "
                     "read at once, each its own"
                 )
-            _Visit(cell, world, keep, node, stored).run()
+            _ReadVisit(cell, world, keep, node, stored).run()
     except OSError as error:  # the system reports no name of a file that is already open
         raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
     finally:
@@ -72,7 +72,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
 
 
 @dataclass(frozen=True)
-class _Pass:
+class _ReadPass:
     """One pass of this worker over samples."""
 
     order: str
@@ -81,7 +81,7 @@ class _Pass:
     indices: list[int]
 
 
-class _Visit:
+class _ReadVisit:
     """A visit of one worker; all workers do the same at the same time."""
 
     def __init__(self, cell: StorageCell, world: World, keep: Recorder, node: MPI.Comm, stored: SampleSet) -> None:
@@ -115,17 +115,17 @@ class _Visit:
         self._world.comm.Barrier()
         self._keep.measuring += time.perf_counter() - begin
 
-    def _passes(self) -> Iterator[_Pass]:
+    def _passes(self) -> Iterator[_ReadPass]:
         """Yield all passes; the first one reads files that were never opened, others in each visit while they last."""
         one_each = not self._droppable and not self._stored.keep_open
         if one_each and (fresh := _fresh(self._parts, self._keep.visit, self._world.rank, self._world.size)):
-            yield _Pass("shuffled", "untouched", 1, fresh)
+            yield _ReadPass("shuffled", "untouched", 1, fresh)
         for order in ("sequential", "shuffled", "random"):
             for readers in sorted({1, self._cell.readers}):
                 for cache in ("cold", "warm"):
-                    yield _Pass(order, cache, readers, self._parts[order])
+                    yield _ReadPass(order, cache, readers, self._parts[order])
 
-    def _read(self, one: _Pass) -> None:
+    def _read(self, one: _ReadPass) -> None:
         """Bring the caches into the state of the pass, read, and record the bytes that each counter counted."""
         # A worker that still reads in the pass before would cache again what others have dropped.
         self._world.comm.Barrier()
@@ -146,7 +146,7 @@ class _Visit:
             server_cache=beyond, uncached=uncached(came_from, beyond), **self._facts,
         )  # fmt: skip
 
-    def _prepare(self, one: _Pass) -> tuple[str, float | None]:
+    def _prepare(self, one: _ReadPass) -> tuple[str, float | None]:
         """Bring the caches into the state of the pass; return the state of the node's metadata cache, and the resident
         share."""
         if one.cache == "untouched":  # checking whether they are in the page cache would open them
@@ -171,7 +171,7 @@ class _Visit:
         self._world.comm.Barrier()
         return self._droppable
 
-    def _time(self, one: _Pass) -> int:
+    def _time(self, one: _ReadPass) -> int:
         """Read all samples of the pass, all workers at once; return the bytes requested."""
         began = time.perf_counter()
 

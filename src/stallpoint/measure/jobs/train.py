@@ -27,11 +27,11 @@ from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.synchronisation.interface import parameters
 from stallpoint.measure.training import allocator
 from stallpoint.measure.training.gradient_norms import GradientNorms
+from stallpoint.measure.training.input_pipeline import DevicePrefetch, InputPipeline, MiniBatch
 from stallpoint.measure.training.instrumentation import Instrumentation
 from stallpoint.measure.training.layer_timing import LayerTimer
 from stallpoint.measure.training.optimisers import Adagrad, Optimiser, Sgd, local, restore
 from stallpoint.measure.training.passes import Ends, Passes, Recomputation
-from stallpoint.measure.training.pipeline import DevicePrefetch, InputPipeline, MiniBatch
 from stallpoint.measure.training.precision import forward_context, loss_scale
 from stallpoint.measure.training.substitutes import FixedMiniBatch, NothingToRead
 from stallpoint.measure.world import World
@@ -57,7 +57,7 @@ class Iteration:
 
 
 @dataclass(frozen=True)
-class Change:
+class TrainingChange:
     """Part that training does without."""
 
     empty_messages: bool = False
@@ -66,7 +66,7 @@ class Change:
     update: bool = True
 
 
-UNCHANGED = Change()
+UNCHANGED = TrainingChange()
 
 
 class Trainer:
@@ -88,7 +88,7 @@ class Trainer:
         precision: str = "float32",
         warmup: int = 1,
         per_node: int = 1,
-        change: Change = UNCHANGED,
+        change: TrainingChange = UNCHANGED,
         optimiser: Callable[..., Optimiser] = Sgd,
         norms: GradientNorms | None = None,
         division: Sequence[int] = (),
@@ -306,7 +306,7 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
 
 
 def iterations(
-    cell: TrainCell, world: World, keep: Recorder, change: Change = UNCHANGED
+    cell: TrainCell, world: World, keep: Recorder, change: TrainingChange = UNCHANGED
 ) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
     """Train, with `change`; yield the iteration's number and start, its measurements, and the readings of sensors.
 

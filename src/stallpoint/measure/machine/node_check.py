@@ -69,7 +69,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Node:
+class LocalNode:
     """This process's node, as far as it is read from files, variables and programs."""
 
     root: Path = Path("/")
@@ -90,7 +90,7 @@ class Node:
         return next((int(one[0]) for one in found if one), None)
 
 
-def cores(node: Node, wanted: int | None = None) -> Check:
+def cores(node: LocalNode, wanted: int | None = None) -> Check:
     """Compare the cores that this process may use with those that it is given, or `wanted`."""
     there = len(members(node.text("sys/devices/system/cpu/online"))) or os.cpu_count() or 1
     quota = quota_of_cgroups(node.root)
@@ -117,7 +117,7 @@ def cores(node: Node, wanted: int | None = None) -> Check:
     return Check("cores", got, wanted_by, _more_cores(node, quota, expected), WRONG)
 
 
-def _more_cores(node: Node, quota: float | None, expected: int) -> str:
+def _more_cores(node: LocalNode, quota: float | None, expected: int) -> str:
     if quota and quota < min(len(node.cpus), expected):
         return "a quota of the cgroup limits them (docker --cpus, resources.limits.cpu of Kubernetes): raise it"
     if "OMPI_COMM_WORLD_SIZE" in node.variables:
@@ -131,7 +131,7 @@ def _more_cores(node: Node, quota: float | None, expected: int) -> str:
     return "a mask hides the others (taskset, a cpuset, a container): start without it"
 
 
-def memory(node: Node) -> Check:
+def memory(node: LocalNode) -> Check:
     """Check the free memory for processes and for the page cache, which keeps what training reads."""
     known = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", node.text("proc/meminfo"), re.MULTILINE))
     if len(known) < 2:
@@ -148,7 +148,7 @@ def memory(node: Node) -> Check:
     return Check("page cache", got, f"at least {_size(needed)}, 1 GiB for each core", advice, WRONG)
 
 
-def mpi(node: Node, version: str | None, problem: str = "") -> Check:
+def mpi(node: LocalNode, version: str | None, problem: str = "") -> Check:
     """Compare the MPI library's own version text with ``mpirun``; `version` is None where mpi4py is not installed."""
     if version is None and not problem:
         return Check("MPI", "mpi4py is not installed", "for measuring alone", _MEASURE, UNKNOWN)
@@ -173,7 +173,7 @@ def _family(text: str) -> str:
     return next((name for name, pattern in marks.items() if re.search(pattern, text)), "")
 
 
-def slurm(node: Node, library: str) -> Check:
+def slurm(node: LocalNode, library: str) -> Check:
     """Check which Slurm job this is, and whether its srun has the plugin that the MPI library speaks to."""
     version = (node.ask(["srun", "--version"]) or "").strip()
     job = node.variables.get("SLURM_JOB_ID")
@@ -201,7 +201,7 @@ def slurm(node: Node, library: str) -> Check:
     return Check("Slurm", got, f"{wanted} for this MPI", advice, WRONG)
 
 
-def meeting(node: Node, nodes: Sequence[Mapping[str, Interface]]) -> Check:
+def meeting(node: LocalNode, nodes: Sequence[Mapping[str, Interface]]) -> Check:
     """Tell at which interface ranks would meet; `nodes` are the allowed addresses of each, this node's first."""
     loopback = [name for name, one in node.interfaces.items() if one.is_loopback]
     outer = [name for name in node.interfaces if name not in loopback]
@@ -229,15 +229,15 @@ def meeting(node: Node, nodes: Sequence[Mapping[str, Interface]]) -> Check:
     return Check("meet on", got + (f", of {len(outer)} interfaces" if others else ""))
 
 
-def _is_bridge(node: Node, name: str) -> bool:
+def _is_bridge(node: LocalNode, name: str) -> bool:
     return (node.root / "sys/class/net" / name / "bridge").exists()
 
 
-def _interface(node: Node, name: str, rates: Mapping[str, float]) -> str:
+def _interface(node: LocalNode, name: str, rates: Mapping[str, float]) -> str:
     return f"{node.interfaces[name].ip}, {_gbit(rates.get(name))}"
 
 
-def _rate_of(node: Node, name: str) -> float | None:
+def _rate_of(node: LocalNode, name: str) -> float | None:
     """Return bytes/s of an interface, by itself or by the InfiniBand port behind it; None if unknown."""
     folder = f"sys/class/net/{name}"
     speed = node.text(f"{folder}/speed")  # Mbit/s; -1 where unknown
@@ -255,7 +255,7 @@ def _infiniband_rate(file: Path) -> float | None:
     return None
 
 
-def nics(node: Node) -> Check:
+def nics(node: LocalNode) -> Check:
     """Name the adapters with what each carries, and whether PCIe gives each of them all its lanes."""
     links, narrow = [], []
     for folder in sorted((node.root / "sys/class/net").glob("*")):
@@ -287,7 +287,7 @@ def _narrow(folder: Path) -> list[str]:
     return []
 
 
-def gpus(node: Node, usable: Callable[[], tuple[int, str]] | None) -> Check:
+def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check:
     """Compare the GPUs that PyTorch can use (`usable`: how many, and its build) with the driver's and the job's."""
     driver = len(list((node.root / "proc/driver/nvidia/gpus").glob("*")))
     amd = (file.read_text() for file in (node.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"))
@@ -386,7 +386,7 @@ def _installed(module: str) -> bool:
 
 def check_node(wanted_cores: int | None = None) -> list[Check]:
     """Check this node, or all nodes of the ranks that a launcher started; empty on all of them but the first."""
-    node = Node()
+    node = LocalNode()
     ranks = ranks_started(node.variables)
     library, problem, world = _world(ranks)
     if world is None and not first_process():
@@ -434,7 +434,7 @@ def _world(ranks: int) -> tuple[str | None, str, World | None]:
         return library, str(error), None
 
 
-def _all_reduced(node: Node, world: World | None, allowed: Sequence[Mapping[str, Interface]]) -> Check:
+def _all_reduced(node: LocalNode, world: World | None, allowed: Sequence[Mapping[str, Interface]]) -> Check:
     if not _installed("torch"):
         return Check("all-reduce", "not measured", "", f"needs PyTorch: {_MEASURE}", UNKNOWN)
     if world is None:

@@ -115,7 +115,7 @@ class Sensors:
     """
 
     def __init__(self, root: Path = Path("/"), *, gpu: int | None = None) -> None:
-        self._files: list[_File] = []
+        self._files: list[_SensorFile] = []
         self._cpus = sorted(os.sched_getaffinity(0))
         task = f"proc/self/task/{threading.get_native_id()}"
         self._schedstat = self._open(root / task / "schedstat")
@@ -153,7 +153,7 @@ class Sensors:
 
     def reading(self, sample: Sample) -> Reading:
         """Parse what `sample` returned, also after `close`."""
-        texts: dict[_File | None, bytes] = {None: b"", **dict(zip(self._files, sample.texts, strict=True))}
+        texts: dict[_SensorFile | None, bytes] = {None: b"", **dict(zip(self._files, sample.texts, strict=True))}
         busy, steal = busy_and_steal(texts[self._stat], self._cpus)
         if self._usage:
             busy = usage_of(texts[self._usage], self._cpus)
@@ -187,25 +187,25 @@ class Sensors:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self, path: Path) -> _File | None:
+    def _open(self, path: Path) -> _SensorFile | None:
         with suppress(OSError):
-            self._files.append(_File(path))
+            self._files.append(_SensorFile(path))
             return self._files[-1]
         return None
 
-    def _open_usage(self, root: Path) -> _File | None:
+    def _open_usage(self, root: Path) -> _SensorFile | None:
         """Open the CPU usage of cgroups v1, in ns, if it is that of the kernel and not only of a container."""
         usage = next((file for group in groups(root, "cpuacct") if (file := self._open(group[-1] / USAGE))), None)
         busy, _ = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
         counted = usage_of(usage.read(), self._cpus) if usage else None
         return usage if busy and counted and counted > constants.KERNEL_SHARE * busy else None
 
-    def _frequency(self, texts: Mapping[_File | None, bytes]) -> float | None:
+    def _frequency(self, texts: Mapping[_SensorFile | None, bytes]) -> float | None:
         clocks = [clock for file in self._clocks if file and (clock := _integer(texts[file]))]
         return 1e3 * sum(clocks) / len(clocks) if clocks else self._clock_before
 
 
-class _File:
+class _SensorFile:
     """A small file of /proc or /sys that is read repeatedly; empty once it is unreadable."""
 
     def __init__(self, path: Path) -> None:

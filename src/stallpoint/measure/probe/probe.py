@@ -28,7 +28,16 @@ from stallpoint.measure.machine.sensors import Sensors, between
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.parallelism import parallelism_of
 from stallpoint.measure.probe.probe_box import box
-from stallpoint.measure.probe.probe_phases import BACKWARD, BETWEEN, DATA, EXPOSED, FORWARD, UPDATE, Phases, watched
+from stallpoint.measure.probe.probe_phases import (
+    BACKWARD,
+    BETWEEN,
+    DATA,
+    EXPOSED,
+    FORWARD,
+    UPDATE,
+    ProbedPhases,
+    watched,
+)
 from stallpoint.measure.probe.ranks import checksum, collectives, rank_and_size
 from stallpoint.measure.training.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.training.transfers import Gathered, Transfer
@@ -98,7 +107,7 @@ class Probe:
             undo.callback(self._timer.remove)
             self._parallelism = parallelism_of(self._model, self._layers, self._clock.mark, self._ranks, self._waiting)
             undo.callback(self._parallelism.close)
-            self._memory = Memory(self._model, self._optimizer, self._device)
+            self._memory = LoopMemory(self._model, self._optimizer, self._device)
             for hook in (
                 self._model.register_forward_pre_hook(lambda *_: self.called()),
                 self._model.register_forward_hook(self._returned),
@@ -108,7 +117,7 @@ class Probe:
             undo.callback(register_optimizer_step_post_hook(self._updated).remove)
             undo.enter_context(watched(self._loads, self._backward))
             self._sensors = undo.enter_context(Sensors(gpu=self._device.index))
-            self._thread, self._phases = threading.get_ident(), Phases()
+            self._thread, self._phases = threading.get_ident(), ProbedPhases()
             self._loaded = self._forwards = False
             self._depth, self._bookkeeping, self._updates = 0, 0.0, 0
             self._first, self._written = host_mark(), time.monotonic()
@@ -320,7 +329,7 @@ def _max_iterations() -> int | None:
     return int(text) if text else None
 
 
-class Memory:
+class LoopMemory:
     """Peak memory from the beginning of a training loop to its end; parameters count by their shards."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer | None, device: torch.device) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.measure.probe import probe_files
-from stallpoint.measure.probe.probe_files import Found
+from stallpoint.measure.probe.probe_files import RankRecords
 from stallpoint.records.tables import PHASES
 from stallpoint.text import number
 
@@ -104,7 +104,7 @@ class Diagnosis:
         return self.rank is not None or self.phase in (DATA, EXPOSED)
 
 
-def diagnose(ranks: Mapping[int, Found], fewer: Found | None = None) -> Diagnosis | None:
+def diagnose(ranks: Mapping[int, RankRecords], fewer: RankRecords | None = None) -> Diagnosis | None:
     """Return the diagnosis of some `ranks`' records; None with too few iterations.
 
     `fewer` are rank 0's records of the same script on fewer workers.
@@ -173,7 +173,7 @@ def _slowest(own: Reals) -> tuple[int, Reals, float]:
     return slowest, np.median(beyond[slowest], axis=0), float(steadily[slowest])
 
 
-def _iterations(found: Found) -> dict[int, Reals]:
+def _iterations(found: RankRecords) -> dict[int, Reals]:
     """Return the phases of each iteration after warm-up, by its number."""
     table = found.tables["iterations"]
     table = table.filter(np.logical_not(table["warmup"].to_numpy()))
@@ -184,7 +184,7 @@ def _iterations(found: Found) -> dict[int, Reals]:
     return dict(zip(steps, phases, strict=True))
 
 
-def _entering(found: Found, steps: Sequence[int]) -> Reals:
+def _entering(found: RankRecords, steps: Sequence[int]) -> Reals:
     """Return a rank's time in each iteration from complete gradients until it had entered their collectives."""
     table = found.tables["layers"]
     carried = table.filter(table["bucket"].to_numpy() >= 0)
@@ -204,7 +204,7 @@ def _entering(found: Found, steps: Sequence[int]) -> Reals:
     return late
 
 
-def _layer(phase: str, here: Found, other: Found | None = None) -> tuple[str, float]:
+def _layer(phase: str, here: RankRecords, other: RankRecords | None = None) -> tuple[str, float]:
     """Return the layer with the longest time in a pass, or the largest excess over the other rank if there is one."""
     if phase not in (FORWARD, BACKWARD):
         return "", 0.0
@@ -213,7 +213,7 @@ def _layer(phase: str, here: Found, other: Found | None = None) -> tuple[str, fl
     return max(beyond.items(), key=lambda item: item[1], default=("", 0.0))
 
 
-def _of_layers(found: Found, phase: str) -> dict[str, float]:
+def _of_layers(found: RankRecords, phase: str) -> dict[str, float]:
     table = found.tables["layers"]
     table = table.filter(table["iteration"].to_numpy() > 0)
     names, which = np.unique(table["layer"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
@@ -221,7 +221,7 @@ def _of_layers(found: Found, phase: str) -> dict[str, float]:
     return {str(name): float(np.median(seconds[which == index])) for index, name in enumerate(names)}
 
 
-def _gradients(found: Found) -> int:
+def _gradients(found: RankRecords) -> int:
     table = found.tables["layers"]
     if not len(table):
         return 0
@@ -229,7 +229,7 @@ def _gradients(found: Found) -> int:
     return int(table["gradient_bytes"].to_numpy()[step == step[-1]].sum())
 
 
-def _doubling(fewer: Found, found: Found) -> Doubling | None:
+def _doubling(fewer: RankRecords, found: RankRecords) -> Doubling | None:
     """Estimate the gain from rank 0's records on two worker counts.
 
     Its own work shows whether its mini-batch stayed as it was or became smaller. Communication at least stays constant,
@@ -330,7 +330,7 @@ def box(folder: Path, workers: int, patience: float = PATIENCE) -> list[str]:
     Waits for ranks whose records are not finished, as they end about when this one does.
     """
     until = time.monotonic() + patience
-    ranks: dict[int, Found] = {}
+    ranks: dict[int, RankRecords] = {}
     for rank in range(workers):
         while (of_rank := probe_files.read(folder, rank, parts=PARTS)) and not of_rank.probe["ended"]:
             if time.monotonic() > until:
@@ -352,11 +352,11 @@ def found_last(folder: Path) -> Diagnosis | None:
     )
 
 
-def _diagnosed(folder: Path, ranks: Mapping[int, Found]) -> Diagnosis | None:
+def _diagnosed(folder: Path, ranks: Mapping[int, RankRecords]) -> Diagnosis | None:
     return diagnose(ranks, _on_fewer(folder, ranks[0])) if 0 in ranks else None
 
 
-def _on_fewer(folder: Path, found: Found) -> Found | None:
+def _on_fewer(folder: Path, found: RankRecords) -> RankRecords | None:
     """Return the newest records of rank 0 of the same model on fewer workers."""
     for recording in reversed(probe_files.recordings(folder, rank=0)):
         of_rank = probe_files.read_recording(recording, parts=PARTS)

@@ -81,7 +81,7 @@ class Recording:
 
 
 @dataclass(frozen=True)
-class Found:
+class RankRecords:
     """Records of a rank."""
 
     probe: Mapping[str, Any]
@@ -95,7 +95,7 @@ def recordings(folder: Path, rank: int) -> list[Path]:
     return [file.parent for file in sorted((folder / f"rank~{rank}").glob(f"*/{PROBES.name}.parquet"))]
 
 
-def read(folder: Path, rank: int, parts: int | None = None) -> Found | None:
+def read(folder: Path, rank: int, parts: int | None = None) -> RankRecords | None:
     """Return a rank's latest recording below `folder`; None without one. `InputError` for damaged files.
 
     With `parts`, only the last so many files of each table.
@@ -104,11 +104,11 @@ def read(folder: Path, rank: int, parts: int | None = None) -> Found | None:
     return read_recording(found[-1], parts) if found else None
 
 
-def read_recording(folder: Path, parts: int | None = None) -> Found:
+def read_recording(folder: Path, parts: int | None = None) -> RankRecords:
     """Return one of the `recordings`."""
     tables = {table.name: _concatenated(table, folder, parts) for table in (*_MANY, PEAK_MEMORY)}
     (row,) = _concatenated(PROBES, folder).to_pylist()
-    return Found(row, tables)
+    return RankRecords(row, tables)
 
 
 def _concatenated(table: Table, folder: Path, parts: int | None = None) -> pa.Table:

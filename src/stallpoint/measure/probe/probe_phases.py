@@ -30,7 +30,7 @@ from stallpoint.records.tables import PHASES
 DATA, BETWEEN, FORWARD, BACKWARD, EXPOSED, UPDATE = PHASES
 
 
-class Phases:
+class ProbedPhases:
     """The phases of one iteration at a time."""
 
     def __init__(self) -> None:

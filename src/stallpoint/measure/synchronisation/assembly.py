@@ -11,7 +11,7 @@ from stallpoint.measure.synchronisation.compression import reducer
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.fusion import Fusion
 from stallpoint.measure.synchronisation.gradients import Gradients
-from stallpoint.measure.synchronisation.interface import Part, Synchronisation, Worker, unsharded
+from stallpoint.measure.synchronisation.interface import Synchronisation, Worker, WorkerPart, unsharded
 from stallpoint.measure.synchronisation.message_exchange import Empty, Exchange, ParameterServer, Sum
 from stallpoint.strategies.buckets import buckets
 from stallpoint.strategies.presets import Preset
@@ -25,20 +25,20 @@ class NoExchange(Synchronisation):
         self.network = network
 
 
-def begin(preset: Preset, worker: Worker) -> Part:
+def begin(preset: Preset, worker: Worker) -> WorkerPart:
     """Return the part of a `worker` in training by `preset`."""
     if worker.world.size == 1 or not preset.communicates:
         return unsharded(NoExchange(worker.network), worker)
     return communicating(preset, worker)
 
 
-def communicating(preset: Preset, worker: Worker) -> Part:
+def communicating(preset: Preset, worker: Worker) -> WorkerPart:
     """Return the part as `begin` does, also for a single worker, which then sends to itself."""
-    found: Part = load(preset.strategy.training)(preset, worker)
+    found: WorkerPart = load(preset.strategy.training)(preset, worker)
     return found
 
 
-def replicas(preset: Preset, worker: Worker) -> Part:
+def replicas(preset: Preset, worker: Worker) -> WorkerPart:
     """Return the part of one of several workers that have all layers, and sum their gradients."""
     if preset.backend == "ddp":
         from stallpoint.measure.synchronisation.ddp import DataParallel  # loads slowly

@@ -15,7 +15,7 @@ import torch
 
 from stallpoint.measure.synchronisation.communicator import Communicator, communicator
 from stallpoint.measure.synchronisation.exchanging import Apart
-from stallpoint.measure.synchronisation.interface import Part, Replica, Worker, unsharded
+from stallpoint.measure.synchronisation.interface import Replica, Worker, WorkerPart, unsharded
 from stallpoint.strategies.presets import Preset
 
 
@@ -23,7 +23,7 @@ class Averaging(Apart):
     """Averages the weights of all workers by `preset`."""
 
     @classmethod
-    def begin(cls, preset: Preset, worker: Worker) -> Part:
+    def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
         sums = communicator(preset.backend, preset.scheme, preset.segment_bytes, worker.world, worker.device)
         return unsharded(cls(worker.replica, preset, sums), worker)
 
@@ -80,7 +80,7 @@ class Gossip(Apart):
     `period` iterations with equal weights: 1/3 each, or 1/2 of two workers."""
 
     @classmethod
-    def begin(cls, preset: Preset, worker: Worker) -> Part:
+    def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
         return unsharded(cls(worker.replica, preset), worker)
 
     def close(self, *, wait: bool) -> None:

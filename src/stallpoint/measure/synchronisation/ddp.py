@@ -20,7 +20,14 @@ from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from stallpoint.measure.clock import Mark
-from stallpoint.measure.synchronisation.interface import Part, Replica, Synchronisation, Transfer, Worker, unsharded
+from stallpoint.measure.synchronisation.interface import (
+    Replica,
+    Synchronisation,
+    Transfer,
+    Worker,
+    WorkerPart,
+    unsharded,
+)
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
 from stallpoint.measure.training.bucket_timing import BucketTiming, Send, summed
 from stallpoint.strategies.presets import Preset
@@ -34,7 +41,7 @@ class DataParallel(Synchronisation):
     """A `Synchronisation` by DistributedDataParallel and `preset`; `waiting` is called at waits in an update."""
 
     @classmethod
-    def begin(cls, preset: Preset, worker: Worker) -> Part:
+    def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
         return unsharded(cls(worker.replica, worker.device, preset, worker.waiting), worker)
 
     def __init__(self, replica: Replica, device: torch.device, preset: Preset, waiting: Callable[[bool], None]) -> None:

@@ -14,9 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from torch import nn
 
-from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.clock import IterationClock, Mark
 from stallpoint.measure.device import thread_for
-from stallpoint.measure.synchronisation.gradients import Gradients, Message
+from stallpoint.measure.synchronisation.gradients import Bucket, Gradients
 from stallpoint.measure.synchronisation.interface import Synchronisation, Transfer
 from stallpoint.measure.synchronisation.message_exchange import Exchange
 from stallpoint.measure.synchronisation.streams import stream_for
@@ -36,7 +36,7 @@ class Engine(Synchronisation):
         gradients: Gradients,
         exchange: Exchange,
         plan: Plan,
-        clock: Clock,
+        clock: IterationClock,
         device: torch.device,
         *,
         during_backward: bool,
@@ -96,7 +96,7 @@ class Engine(Synchronisation):
             self._end()
 
     def _set_plan(self, plan: Plan) -> None:
-        self._messages = [Message(number, tuple(layers)) for number, layers in enumerate(plan)]
+        self._messages = [Bucket(number, tuple(layers)) for number, layers in enumerate(plan)]
         self._message_of = {layer: message.number for message in self._messages for layer in message.layers}
         self._begin()
 
@@ -112,7 +112,7 @@ class Engine(Synchronisation):
             self._under_way.append(thread.submit(self._send, message, self._stream.note()))
             self._next += 1
 
-    def _send(self, message: Message, written: Mark) -> None:
+    def _send(self, message: Bucket, written: Mark) -> None:
         with self._stream.entered():
             self._stream.wait(written)
             start = self._stream.mark()

@@ -24,9 +24,16 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from stallpoint.errors import CannotRun
-from stallpoint.measure.clock import Clock
+from stallpoint.measure.clock import IterationClock
 from stallpoint.measure.jobs.operations import Operations
-from stallpoint.measure.synchronisation.interface import Gathered, Part, Synchronisation, Transfer, Worker, parameters
+from stallpoint.measure.synchronisation.interface import (
+    Gathered,
+    Synchronisation,
+    Transfer,
+    Worker,
+    WorkerPart,
+    parameters,
+)
 from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
 from stallpoint.measure.training.optimisers import local
 from stallpoint.measure.world import World
@@ -43,14 +50,20 @@ class FullySharded(Synchronisation):
     """
 
     @classmethod
-    def begin(cls, preset: Preset, worker: Worker) -> Part:
+    def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
         sharded = cls(worker.network, worker.world, worker.clock, worker.device, preset, worker.per_node)
         of = layers(sharded.network)
         sharded.start(of, worker.waiting)
-        return Part(sharded, sharded.network, of, of, parameters(of), copied=True)
+        return WorkerPart(sharded, sharded.network, of, of, parameters(of), copied=True)
 
     def __init__(
-        self, network: nn.Module, world: World, clock: Clock, device: torch.device, preset: Preset, per_node: int
+        self,
+        network: nn.Module,
+        world: World,
+        clock: IterationClock,
+        device: torch.device,
+        preset: Preset,
+        per_node: int,
     ) -> None:
         if not hasattr(FSDPModule, "set_custom_all_gather"):
             raise CannotRun(

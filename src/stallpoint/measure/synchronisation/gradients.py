@@ -18,7 +18,7 @@ from stallpoint.networks.layers import Layer
 
 
 @dataclass(frozen=True)
-class Span:
+class GradientSpan:
     """Gradients in contiguous memory, one-dimensional."""
 
     values: torch.Tensor
@@ -27,7 +27,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Message:
+class Bucket:
     """Layers whose gradients share a message."""
 
     number: int
@@ -66,7 +66,7 @@ class Gradients:
     def bytes_of(self, layer: int) -> int:
         return sum(parameter.nbytes for parameter in self._parameters[layer])
 
-    def parameters(self, message: Message) -> list[nn.Parameter]:
+    def parameters(self, message: Bucket) -> list[nn.Parameter]:
         return [parameter for layer in message.layers for parameter in self._parameters[layer]]
 
     @torch.no_grad()
@@ -80,15 +80,15 @@ class Gradients:
             else:
                 parameter.grad = part.view_as(parameter).copy_(parameter.grad)
 
-    def spans(self, message: Message) -> list[Span]:
+    def spans(self, message: Bucket) -> list[GradientSpan]:
         """Return the gradients of a message as they lie in memory, the packed ones first."""
         parameters = self.parameters(message)
         packed = [self._places[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
         large = [parameter for parameter in parameters if id(parameter) not in self._parts]
         # Contiguous, as layers and their parameters are packed in the order of sending.
         begin, end = (min(begin for begin, _ in packed), max(end for _, end in packed)) if packed else (0, 0)
-        spans = [Span(_gradient(parameter), self._places[id(parameter)][0]) for parameter in large]
-        return [Span(self._packed[begin:end], begin), *spans] if packed else spans
+        spans = [GradientSpan(_gradient(parameter), self._places[id(parameter)][0]) for parameter in large]
+        return [GradientSpan(self._packed[begin:end], begin), *spans] if packed else spans
 
     def clear(self) -> None:
         """Forget all gradients: the next backward pass leaves new ones."""

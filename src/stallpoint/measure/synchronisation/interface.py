@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.clock import IterationClock, Mark
 from stallpoint.measure.synchronisation.server import MakeOptimiser
 from stallpoint.measure.training.passes import Ends, Passes
 from stallpoint.measure.training.transfers import Gathered as Gathered
@@ -28,7 +28,7 @@ class Replica:
     layers: Sequence[Layer]
     """Layers of the network, in forward order."""
     world: World
-    clock: Clock
+    clock: IterationClock
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Worker:
     layers: Sequence[Layer]
     """Layers of the network, in forward order, whose gradients are synchronised."""
     world: World
-    clock: Clock
+    clock: IterationClock
     device: torch.device
     step: Callable[[list[nn.Parameter]], None]
     """Updates weights if one rank does that for all."""
@@ -169,7 +169,7 @@ class Synchronisation(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkerPart:
     """A worker's part in training."""
 
     synchronisation: Synchronisation
@@ -190,6 +190,6 @@ def parameters(of: Sequence[Layer]) -> list[nn.Parameter]:
     return [weights for layer in of for weights in layer.parameters]
 
 
-def unsharded(synchronisation: Synchronisation, worker: Worker) -> Part:
+def unsharded(synchronisation: Synchronisation, worker: Worker) -> WorkerPart:
     """Return the part of a worker that has all layers."""
-    return Part(synchronisation, worker.network, worker.layers, worker.layers, parameters(worker.layers))
+    return WorkerPart(synchronisation, worker.network, worker.layers, worker.layers, parameters(worker.layers))

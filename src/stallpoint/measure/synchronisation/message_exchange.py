@@ -10,7 +10,7 @@ from torch import nn
 
 from stallpoint.measure.synchronisation.communicator import Communicator
 from stallpoint.measure.synchronisation.compression import Reducer
-from stallpoint.measure.synchronisation.gradients import Gradients, Message
+from stallpoint.measure.synchronisation.gradients import Bucket, Gradients
 
 
 class Exchange(Protocol):
@@ -19,7 +19,7 @@ class Exchange(Protocol):
     updates: bool
     """Whether the weights are updated when it returns, not only the gradients summed."""
 
-    def send(self, message: Message) -> int:
+    def send(self, message: Bucket) -> int:
         """Return when the result is there; bytes this rank put into messages."""
 
 
@@ -31,7 +31,7 @@ class Sum:
     def __init__(self, gradients: Gradients, reducer: Reducer) -> None:
         self._gradients, self._reducer = gradients, reducer
 
-    def send(self, message: Message) -> int:
+    def send(self, message: Bucket) -> int:
         """Sum the message's spans, one after the other."""
         return sum(self._reducer.sum(span.values, span.offset) for span in self._gradients.spans(message))
 
@@ -44,7 +44,7 @@ class Empty:
     def __init__(self, communicator: Communicator, device: torch.device) -> None:
         self._communicator, self._value = communicator, torch.zeros(1, device=device)
 
-    def send(self, message: Message) -> int:
+    def send(self, message: Bucket) -> int:
         """Sum the value."""
         return self._communicator.all_reduce(self._value)
 
@@ -64,7 +64,7 @@ class ParameterServer:
     ) -> None:
         self._gradients, self._communicator, self._update = gradients, communicator, update
 
-    def send(self, message: Message) -> int:
+    def send(self, message: Bucket) -> int:
         """Send gradients and receive weights."""
         parameters = self._gradients.parameters(message)
         count = sum(self._communicator.collect(span.values) for span in self._gradients.spans(message))

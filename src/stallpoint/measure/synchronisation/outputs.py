@@ -19,10 +19,17 @@ from torch import nn
 from torch.nn import functional
 
 from stallpoint.errors import InputError
-from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.clock import IterationClock, Mark
 from stallpoint.measure.synchronisation.assembly import replicas
 from stallpoint.measure.synchronisation.communicator import communicator
-from stallpoint.measure.synchronisation.interface import Gathered, Part, Synchronisation, Transfer, Worker, parameters
+from stallpoint.measure.synchronisation.interface import (
+    Gathered,
+    Synchronisation,
+    Transfer,
+    Worker,
+    WorkerPart,
+    parameters,
+)
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer, layers
 from stallpoint.strategies.presets import Preset
@@ -41,19 +48,19 @@ class SplitLayers(Synchronisation):
     """
 
     @classmethod
-    def begin(cls, preset: Preset, worker: Worker) -> Part:
+    def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
         split = cls(worker.network, worker.division, worker.world, worker.clock, worker.device, preset, worker.waiting)
         trained = layers(split.network)
         summed = split.summed(trained)
         split.start(replicas(preset, replace(worker, layers=summed)).synchronisation)
-        return Part(split, split.network, split.layers, trained, parameters(summed), copied=True)
+        return WorkerPart(split, split.network, split.layers, trained, parameters(summed), copied=True)
 
     def __init__(
         self,
         network: nn.Module,
         split: Sequence[int],
         world: World,
-        clock: Clock,
+        clock: IterationClock,
         device: torch.device,
         preset: Preset,
         waiting: Callable[[bool], None],

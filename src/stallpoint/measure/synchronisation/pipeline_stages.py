@@ -25,7 +25,7 @@ from torch import nn
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.device import thread_for
-from stallpoint.measure.synchronisation.interface import Part, Synchronisation, Worker, parameters
+from stallpoint.measure.synchronisation.interface import Synchronisation, Worker, WorkerPart, parameters
 from stallpoint.measure.training.passes import Ends, Passes
 from stallpoint.measure.training.transfers import Received
 from stallpoint.networks.cutting import Cutting
@@ -41,13 +41,13 @@ class Stage(Synchronisation):
     """This rank's stage of `network`; stages begin with the layers `starts`."""
 
     @classmethod
-    def begin(cls, preset: Preset, worker: Worker) -> Part:
+    def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
         stage = cls(preset, worker)
         trained = [
             layer if position in stage.layers else replace(layer, parameters=[])
             for position, layer in enumerate(worker.layers)
         ]
-        return Part(stage, stage.network, worker.layers, trained, parameters(trained))
+        return WorkerPart(stage, stage.network, worker.layers, trained, parameters(trained))
 
     def __init__(self, preset: Preset, worker: Worker) -> None:
         network, starts, world, device = worker.network, worker.division, worker.world, worker.device

@@ -13,7 +13,7 @@ import torch
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.synchronisation.exchanging import Exchanging
-from stallpoint.measure.synchronisation.interface import Part, Replica, Worker, unsharded
+from stallpoint.measure.synchronisation.interface import Replica, Worker, WorkerPart, unsharded
 from stallpoint.measure.synchronisation.rendezvous import reachable
 from stallpoint.measure.synchronisation.server import (
     ANSWERED,
@@ -106,7 +106,7 @@ class Served(Exchanging):
     """A worker, and on the first ranks also the thread of a server."""
 
     @classmethod
-    def begin(cls, preset: Preset, worker: Worker) -> Part:
+    def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
         return unsharded(cls(worker.replica, preset, worker.for_server), worker)
 
     def __init__(self, replica: Replica, preset: Preset, make_optimiser: MakeOptimiser) -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.mpi import MPI
-from stallpoint.measure.training.pipeline import InputPipeline
+from stallpoint.measure.training.input_pipeline import InputPipeline
 from stallpoint.measure.world import World
 from stallpoint.networks import Network
 from stallpoint.networks.layers import Loss

@@ -34,7 +34,7 @@ import torch
 from torch import nn
 
 from stallpoint.errors import InputError
-from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.clock import IterationClock, Mark
 from stallpoint.measure.training.transfers import Gathered, Transfer
 from stallpoint.networks.layers import Layer
 
@@ -90,7 +90,7 @@ class LayerTimes:
 
 
 @dataclass(frozen=True)
-class _Pass:
+class _TimedPass:
     """Marks of a forward and a backward pass that have ended."""
 
     owners: list[int]
@@ -109,7 +109,7 @@ class LayerTimer:
     def __init__(
         self,
         layers: Sequence[Layer],
-        clock: Clock,
+        clock: IterationClock,
         gradients_ready: Callable[[int], None],
         full: Sequence[Layer] | None = None,
     ) -> None:
@@ -132,7 +132,7 @@ class LayerTimer:
         self._ready: list[tuple[int, Mark]] = []
         self._parameters: list[str] = []
         self._accumulated: list[int] = []
-        self._passes: list[_Pass] = []
+        self._passes: list[_TimedPass] = []
         self._waits: list[tuple[Mark, Mark]] = []
         self._waiting: tuple[int | None, Mark] = (None, None)
         self._stay = False
@@ -193,7 +193,7 @@ class LayerTimer:
 
     def passed(self, end_of_forward: Mark, end_of_backward: Mark) -> None:
         """Note the end of a forward and a backward pass of the iteration."""
-        self._passes.append(_Pass(self._owners.copy(), self._marks.copy(), end_of_forward, end_of_backward))
+        self._passes.append(_TimedPass(self._owners.copy(), self._marks.copy(), end_of_forward, end_of_backward))
         self._owners.clear()
         self._marks.clear()
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from stallpoint.errors import InputError
-from stallpoint.measure.clock import Clock, Mark
+from stallpoint.measure.clock import IterationClock, Mark
 from stallpoint.measure.training.layer_timing import LayerTimer
 from stallpoint.networks.layers import Layer
 from stallpoint.strategies.buckets import block_paths
@@ -25,7 +25,7 @@ Ends = Sequence[Mark]
 class Passes:
     """Settings of a worker's passes."""
 
-    clock: Clock
+    clock: IterationClock
     timer: LayerTimer
     in_precision: AbstractContextManager[None]
     scale: float

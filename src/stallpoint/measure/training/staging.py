@@ -46,7 +46,7 @@ _AGAIN = 0.1
 
 
 @dataclass(frozen=True)
-class Copy:
+class StagedCopy:
     """A staged set, as reported by the rank that copied it to the others of its node."""
 
     folder: Path
@@ -97,7 +97,7 @@ class Staging:
         all_arrive(self._world.comm, math.inf)  # sleeping, unlike the calls below
         every = [one for one in self._world.comm.allgather(found) if one is not None]
         own = self._node.bcast(found)
-        problem = next((one for one in every if not isinstance(one, Copy)), None)
+        problem = next((one for one in every if not isinstance(one, StagedCopy)), None)
         untold = [] if problem else [{"node": node, **_row(one)} for node, one in enumerate(every) if one.made]
 
         def prepare(cell: TrainCell | StorageCell, keep: Recorder) -> TrainCell | StorageCell:
@@ -109,7 +109,7 @@ class Staging:
 
         return prepare
 
-    def _attempt(self, cell: TrainCell | StorageCell) -> Copy | CannotRun | InputError:
+    def _attempt(self, cell: TrainCell | StorageCell) -> StagedCopy | CannotRun | InputError:
         """Stage on this node; return the copy, or the problem."""
         try:
             return self._on_this_node(cell)
@@ -121,7 +121,7 @@ class Staging:
         except Exception as error:  # raised by every visit that needs the set
             return CannotRun(f"storage {cell.storage}: staging to {cell.stage_to}: {type(error).__name__}: {error}")
 
-    def _on_this_node(self, cell: TrainCell | StorageCell) -> Copy:
+    def _on_this_node(self, cell: TrainCell | StorageCell) -> StagedCopy:
         begin = time.perf_counter()
         source = Path(cell.storage_path)
         stored = Storage(cell.storage, source, cell.storage_format).open()  # refuses a folder that is no such storage
@@ -148,10 +148,10 @@ class Staging:
                 time.sleep(_AGAIN)
             fcntl.flock(lock, fcntl.LOCK_SH)
         seconds = time.perf_counter() - begin
-        return Copy(folder, len(sizes), samples, sum(sizes.values()), seconds, made)
+        return StagedCopy(folder, len(sizes), samples, sum(sizes.values()), seconds, made)
 
 
-def _row(copy: Copy) -> dict[str, int | float]:
+def _row(copy: StagedCopy) -> dict[str, int | float]:
     return {"files": copy.files, "samples": copy.samples, "bytes": copy.bytes, "seconds": copy.seconds}
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from stallpoint.measure.training.decoding import Buffers
-from stallpoint.measure.training.pipeline import InputPipeline, MiniBatch
+from stallpoint.measure.training.input_pipeline import InputPipeline, MiniBatch
 
 
 class SyntheticData(InputPipeline):

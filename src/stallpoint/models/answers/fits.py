@@ -159,7 +159,7 @@ class _Base(NamedTuple):
     placement: Placement
 
 
-class Memory:
+class MemoryModel:
     """Predicts the memory of a worker at any point, and whether it fits."""
 
     def __init__(
@@ -236,7 +236,7 @@ class Memory:
         return float(self._environments.loc[self._environments["cell"].isin(cells), AVAILABLE[memory]].min())
 
 
-def fits(curves: Iterable[ScalingCurve], memory: Memory) -> Iterator[dict[str, object]]:
+def fits(curves: Iterable[ScalingCurve], memory: MemoryModel) -> Iterator[dict[str, object]]:
     """Rows of the fits table: every point of every curve."""
     for curve in curves:
         for ranks, one in sorted(curve.predicted.items()):
@@ -318,9 +318,9 @@ def largest(fitted: FittedStudy) -> list[dict[str, object]]:
     return largest_batch(fitted.memory, fitted.tidy["runs"], fitted.tidy["environments"])
 
 
-def memory(fitted: FittedStudy) -> Memory:
+def memory(fitted: FittedStudy) -> MemoryModel:
     """Memory model of a study."""
-    return Memory(
+    return MemoryModel(
         fitted.memory, fitted.once(largest), fitted.reduced.training_cells.networks, fitted.presets,
         fitted.tidy["peak_memory"], fitted.tidy["environments"], fitted.asked.cuts,
     )  # fmt: skip

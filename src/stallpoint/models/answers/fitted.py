@@ -57,7 +57,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionSettings:
     """Settings of a study that questions depend on."""
 
     nodes: Sequence[int]
@@ -107,7 +107,7 @@ class FittedStudy:
     """Records of a study, and the models that several questions share; each is fitted on first use."""
 
     def __init__(
-        self, tidy: Mapping[str, pd.DataFrame], parts: Iterable[Mapping[str, Any]] | None, asked: Asked
+        self, tidy: Mapping[str, pd.DataFrame], parts: Iterable[Mapping[str, Any]] | None, asked: QuestionSettings
     ) -> None:
         """`tidy` and `parts` as `fitting.fit` takes them."""
         self.asked = asked
@@ -159,12 +159,12 @@ class FittedStudy:
         return communication.fit(self.tidy["collectives"], self.asked.seed, self.tidy["contention"])
 
     @cached_property
-    def libraries(self) -> dict[str, matrix_products.Library]:
+    def libraries(self) -> dict[str, matrix_products.MachineProducts]:
         """Kernel models of matrix products, by hardware."""
         return matrix_products.libraries(self.tidy["sgemm"], self.asked.seed)
 
     @cached_property
-    def products(self) -> dict[tuple[str, str], list[matrix_products.Shape]]:
+    def products(self) -> dict[tuple[str, str], list[matrix_products.ShapeTimes]]:
         """Matrix products by network and hardware."""
         return matrix_products.products(self.tidy["sgemm"], self.asked.seed)
 

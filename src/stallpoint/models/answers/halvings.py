@@ -23,7 +23,7 @@ import numpy as np
 from stallpoint.models.answers.fitted import Question
 from stallpoint.models.base.statistics import Ensemble, columns, estimate
 from stallpoint.models.terms.compute import ALL, Compute
-from stallpoint.models.terms.matrix_products import Shape
+from stallpoint.models.terms.matrix_products import ShapeTimes
 from stallpoint.records.tables import CURVE_DISTANCES, HALVINGS
 
 
@@ -40,7 +40,7 @@ def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int,
         yield larger, smaller, gain
 
 
-def halvings(compute: Compute, products: Mapping[tuple[str, str], Sequence[Shape]]) -> list[dict[str, object]]:
+def halvings(compute: Compute, products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> list[dict[str, object]]:
     """Rows of the halvings table; `products` as from `matrix_products.products`."""
     return [*_of_layers(compute), *_of_products(products)]
 
@@ -53,7 +53,7 @@ def _of_layers(compute: Compute) -> Iterator[dict[str, object]]:
             yield from _halved(labels, batches, times)
 
 
-def _of_products(products: Mapping[tuple[str, str], Sequence[Shape]]) -> Iterator[dict[str, object]]:
+def _of_products(products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> Iterator[dict[str, object]]:
     for (network, hardware), shapes in products.items():
         for shape in shapes:
             labels = {"layer": shape.name, "layer_type": shape.layer_type}
@@ -76,7 +76,7 @@ def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
 
 
 def curve_distances(
-    compute: Compute, products: Mapping[tuple[str, str], Sequence[Shape]]
+    compute: Compute, products: Mapping[tuple[str, str], Sequence[ShapeTimes]]
 ) -> Iterator[dict[str, object]]:
     """Rows of the curve_distances table: every product that shares two mini-batches with its network's compute time.
 

@@ -53,7 +53,7 @@ class CurveSamples:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateCell:
     """A cell that could be run."""
 
     kind: str
@@ -165,7 +165,7 @@ def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Itera
         }
 
 
-def _candidates(curve: ScalingCurve, samples: CurveSamples, site: Site) -> list[Candidate]:
+def _candidates(curve: ScalingCurve, samples: CurveSamples, site: Site) -> list[CandidateCell]:
     """Return every cell that could be run and takes time."""
     base = curve.origin
     max_nodes = site.available.get(base.hardware, max(curve.at(ranks).point.nodes for ranks in samples.ranks))
@@ -291,19 +291,19 @@ def train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
     return float(np.median(around or [0.0])) + count * iteration
 
 
-def _training(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, max_nodes: int) -> Iterator[Candidate]:
+def _training(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, max_nodes: int) -> Iterator[CandidateCell]:
     """Yield a training job at each worker count; a further repeat where one was measured."""
     for index, ranks in enumerate(samples.ranks):
         point = curve.at(ranks).point
         if point.nodes <= max_nodes and (*point.placeless, *point.placement) not in jobs.failed:
             seconds = train_seconds(curve, jobs, float(np.exp(np.median(samples.seconds[:, index]))))
             hours = point.nodes * seconds / 3600
-            yield Candidate("train", point.nodes, ranks, point.worker_batch, samples.seconds[:, index], hours)
+            yield CandidateCell("train", point.nodes, ranks, point.worker_batch, samples.seconds[:, index], hours)
 
 
 def _collectives(
     curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, max_nodes: int, scheme: Scheme, fit: Communication | None
-) -> Iterator[Candidate]:
+) -> Iterator[CandidateCell]:
     """Yield collectives cells for placements that are only covered by the fit over several placements."""
     hardware, backend, *_ = scheme
     if fit is None or (hardware, backend) not in jobs.collectives:
@@ -317,10 +317,10 @@ def _collectives(
         if (seconds > 0).all():
             hours = nodes * jobs.collectives[hardware, backend] / 3600
             measures = np.log(seconds)[samples.replicates]
-            yield Candidate("collectives", nodes, ranks, 0, measures, hours)
+            yield CandidateCell("collectives", nodes, ranks, 0, measures, hours)
 
 
-def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator[Candidate]:
+def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator[CandidateCell]:
     """Yield compute cells, on one isolated worker, at every b whose times were interpolated or extrapolated."""
     seen = set()
     for ranks in samples.ranks:
@@ -333,7 +333,7 @@ def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator
             isolated = float((seconds + predicted.parts.update)[0])
             hours = train_seconds(curve, jobs, isolated) / 3600
             measures = np.log(seconds)[samples.replicates]
-            yield Candidate("compute", 1, 1, predicted.point.worker_batch, measures, hours)
+            yield CandidateCell("compute", 1, 1, predicted.point.worker_batch, measures, hours)
 
 
 QUESTIONS = (Question(NEXT_CELLS, table),)

@@ -24,7 +24,7 @@ from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
-from stallpoint.models.iteration.scenarios import Link, Scenario, predict
+from stallpoint.models.iteration.scenarios import PublishedLink, Scenario, predict
 from stallpoint.models.terms.communication import Communication, Scheme, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.data import Traffic
@@ -32,7 +32,7 @@ from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.presets import PRESETS
 from stallpoint.study.workers import Placement
 
-FREE = Scenario(link=Link(latency=0.0, bandwidth=np.inf))
+FREE = Scenario(link=PublishedLink(latency=0.0, bandwidth=np.inf))
 """Free communication."""
 
 
@@ -86,7 +86,7 @@ def _cluster(
     links: dict[Scheme, Communication] = {
         scheme: nominal(preset.scheme, latency=link["latency"]["value"], bandwidth=link["bandwidth"]["value"])
     }
-    cluster = Cluster(compute, links, NoData(), {sync: preset})
+    cluster = Cluster(compute, links, LocalData(), {sync: preset})
     point = Point(network, hardware, "", "strong", sync, 0, usual, 1, 1, 1, usual, usual)
     one = Measured(point, (), Parts(iteration_time=np.full(1 + REPLICATES, compute.seconds)))
     curve = DagModel(cluster).curve([one], paper["nodes"]["value"])
@@ -127,7 +127,7 @@ class PublishedCompute:
         return Times(half, half, half.sum(-1), half.sum(-1), nothing, nothing, "published")
 
 
-class NoData:
+class LocalData:
     """Training data that is available at once: the paper holds it on local SSDs (section IV)."""
 
     def seconds(
@@ -142,7 +142,7 @@ class NoData:
         """Return `isolated` unchanged: data does not share the link with gradients."""
         return isolated, 1.0
 
-    def changed(self, readers: int | None, staged: bool) -> NoData:
+    def changed(self, readers: int | None, staged: bool) -> LocalData:
         """Return itself."""
         return self
 

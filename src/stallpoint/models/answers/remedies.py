@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stallpoint.models.answers.fits import NO, Memory, memory
+from stallpoint.models.answers.fits import NO, MemoryModel, memory
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.next_cells import Jobs, jobs, train_seconds
 from stallpoint.models.answers.stalling import throughput
@@ -82,7 +82,7 @@ class _Study(NamedTuple):
     variants: Mapping[str, Variant]
     cells: Mapping[str, TrainCell]
     jobs: Jobs
-    memory: Memory
+    memory: MemoryModel
     storages: Mapping[tuple[str, str], Mapping[str, TrainCell]]
     """As `_storages` gives them."""
 

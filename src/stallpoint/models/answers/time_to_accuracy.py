@@ -158,7 +158,7 @@ _QUANTITIES = ("time", "steps", "step_time")
 
 
 @dataclass(frozen=True)
-class Trained:
+class TargetRuns:
     """Runs to a target that differ only in trial and seed."""
 
     labels: Mapping[str, Any]
@@ -184,7 +184,7 @@ class Trained:
         return self.time / self.steps
 
 
-def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> list[Trained]:
+def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> list[TargetRuns]:
     """Group ``convergence_runs`` that have a target; predictions come from the `pairs` of curves and steps."""
     done = runs[runs["reached"].astype(bool)]
     usual = scatter(done.assign(repeat=done["seed"], visit=1), [*_LABELS, "trial"], "seconds_to_target")
@@ -215,7 +215,7 @@ def _trained(
     known: Mapping[tuple[Any, ...], tuple[Steps, Ensemble]],
     usual: Scatter,
     seed: int,
-) -> Trained:
+) -> TargetRuns:
     key = tuple(labels[name] for name in (*TO_TARGET, *_AT_POINT))
     best = best_trial(rows)
     unknown = unknown_ensemble()
@@ -230,18 +230,18 @@ def _trained(
         predicted = others.without(labels["batch"]).expected(labels["batch"]) * iteration
     else:
         predicted = unknown
-    return Trained(labels, len(rows), int(rows["reached"].sum()), trial, time, steps, predicted)
+    return TargetRuns(labels, len(rows), int(rows["reached"].sum()), trial, time, steps, predicted)
 
 
-def target_times(found: Sequence[Trained]) -> list[dict[str, object]]:
+def target_times(found: Sequence[TargetRuns]) -> list[dict[str, object]]:
     """Rows of the target_times table."""
-    fastest: dict[tuple[Any, ...], Trained] = {}
+    fastest: dict[tuple[Any, ...], TargetRuns] = {}
     for one in sorted((one for one in found if not np.isnan(one.time[0])), key=lambda one: float(one.time[0])):
         fastest.setdefault(one.placement, one)
     return [_target_time(one, fastest.get(one.placement)) for one in found]
 
 
-def _target_time(one: Trained, fastest: Trained | None) -> dict[str, object]:
+def _target_time(one: TargetRuns, fastest: TargetRuns | None) -> dict[str, object]:
     unknown = unknown_ensemble()
     over = {name: getattr(one, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
     slower = columns("slower", over["time"])
@@ -262,7 +262,7 @@ def _target_time(one: Trained, fastest: Trained | None) -> dict[str, object]:
     }
 
 
-def _verdict(one: Trained, fastest: Trained | None, low: float) -> str:
+def _verdict(one: TargetRuns, fastest: TargetRuns | None, low: float) -> str:
     if np.isnan(one.time[0]):
         return NOT_REACHED
     if one is fastest:
@@ -270,7 +270,7 @@ def _verdict(one: Trained, fastest: Trained | None, low: float) -> str:
     return SLOWER if low > 1 else NOT_DISTINGUISHABLE
 
 
-def target_stalling(found: Sequence[Trained], pairs: Iterable[Matched], threshold: float) -> list[dict[str, object]]:
+def target_stalling(found: Sequence[TargetRuns], pairs: Iterable[Matched], threshold: float) -> list[dict[str, object]]:
     """Rows of the target_stalling table, from trained times and from steps times iteration time on any curve."""
     times: dict[tuple[Any, ...], dict[int, list[Ensemble]]] = {}
     for one in found:
@@ -308,7 +308,7 @@ def _times_and_stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], lis
     return tables(fitted.once(_matched_curves), fitted.once(rates_by_curve), fitted.noise, fitted.asked.threshold)
 
 
-def _runs(fitted: FittedStudy) -> list[Trained]:
+def _runs(fitted: FittedStudy) -> list[TargetRuns]:
     return runs_to_target(fitted.tidy["convergence_runs"], fitted.once(_matched_curves), fitted.asked.seed)
 
 

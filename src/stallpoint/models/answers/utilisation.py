@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.answers.fitted import Asked, FittedStudy, Question
+from stallpoint.models.answers.fitted import FittedStudy, Question, QuestionSettings
 from stallpoint.models.base.measured import Measured, Point
 from stallpoint.models.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
 from stallpoint.models.terms.training_cells import Layers
@@ -36,7 +36,7 @@ def utilisation(fitted: FittedStudy) -> list[dict[str, object]]:
     return [_utilised(measured, networks, fitted.asked) for measured in fitted.placed]
 
 
-def _utilised(measured: Measured, networks: Mapping[str, Layers], asked: Asked) -> dict[str, object]:
+def _utilised(measured: Measured, networks: Mapping[str, Layers], asked: QuestionSettings) -> dict[str, object]:
     point, rated = measured.point, asked.rated.get(measured.point.hardware, {})
     seconds = _possible(measured.parts.iteration_time)
     throughput = point.global_batch / seconds

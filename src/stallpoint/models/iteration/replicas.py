@@ -312,10 +312,10 @@ def slowness(calibrated: Effects, *, waits: bool) -> Ensemble:
     return np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + calibrated.straggling if waits else 1.0))
 
 
-def message_tasks(buckets: Buckets, collectives: CollectiveTimes, calibrated: Effects) -> list[taskgraph.Message]:
+def message_tasks(buckets: Buckets, collectives: CollectiveTimes, calibrated: Effects) -> list[taskgraph.MessageTimes]:
     """Return the messages as tasks."""
     found = zip(buckets, *calibrated.collective_seconds(collectives), strict=True)
-    return [taskgraph.Message(tuple(members), *of_message) for members, *of_message in found]
+    return [taskgraph.MessageTimes(tuple(members), *of_message) for members, *of_message in found]
 
 
 def matrix_seconds(layers: Layers, seconds: Ensemble) -> Ensemble:

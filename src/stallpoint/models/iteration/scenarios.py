@@ -32,7 +32,7 @@ AS_MEASURED = "as measured"
 
 
 @dataclass(frozen=True)
-class Link:
+class PublishedLink:
     """A link known from published figures."""
 
     latency: float
@@ -68,7 +68,7 @@ class Scenario:
     """Workers of a full node; None: unchanged."""
     sync: str | None = None
     """Preset; None: unchanged."""
-    link: Link | None = None
+    link: PublishedLink | None = None
     """Replaces the measured links, before the factors on bandwidth and latency."""
 
     @property
@@ -98,7 +98,7 @@ def scenarios(blocks: Iterable[Mapping[str, Any]]) -> list[Scenario]:
         for combination in product(*values.values()):
             changes = dict(zip(values, combination, strict=True))
             if isinstance(changes.get("link"), Mapping):
-                changes["link"] = Link(**changes["link"])
+                changes["link"] = PublishedLink(**changes["link"])
             found[Scenario(**changes)] = None
     return list(found)
 

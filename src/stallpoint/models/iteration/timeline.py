@@ -115,7 +115,7 @@ def pipelined(
     return np.asarray(schedule.end["update of 1"] - updated), np.asarray(waits)
 
 
-def _took(tasks: Sequence[taskgraph.Task], schedule: taskgraph.Schedule, *kinds: str) -> Ensemble:
+def _took(tasks: Sequence[taskgraph.Task], schedule: taskgraph.TaskSchedule, *kinds: str) -> Ensemble:
     """Return the summed durations of the tasks of these kinds in the second iteration."""
     names = [task.name for task in tasks if task.name.startswith(kinds) and task.name.endswith(" of 1")]
     return np.asarray(sum(schedule.end[name][0] - schedule.start[name][0] for name in names))

@@ -5,12 +5,23 @@
 See docs/models/dag.md, docs/models/sharding.md, docs/models/pipeline.md and docs/models/one-weird-trick.md.
 """
 
-from stallpoint.models.taskgraph.builders import Costs, Message, gradients_ready, iteration_tasks
+from stallpoint.models.taskgraph.builders import Costs, MessageTimes, gradients_ready, iteration_tasks
 from stallpoint.models.taskgraph.pipelined import StageCosts, pipeline_tasks
 from stallpoint.models.taskgraph.sharded import ShardedCosts, runs_of, sharded_tasks
-from stallpoint.models.taskgraph.tasks import Kind, Schedule, Task, schedule
+from stallpoint.models.taskgraph.tasks import Kind, Task, TaskSchedule, schedule
 
 __all__ = [
-    "Costs", "Kind", "Message", "Schedule", "ShardedCosts", "StageCosts", "Task", "gradients_ready",
-    "iteration_tasks", "pipeline_tasks", "runs_of", "schedule", "sharded_tasks",
+    "Costs",
+    "Kind",
+    "MessageTimes",
+    "ShardedCosts",
+    "StageCosts",
+    "Task",
+    "TaskSchedule",
+    "gradients_ready",
+    "iteration_tasks",
+    "pipeline_tasks",
+    "runs_of",
+    "schedule",
+    "sharded_tasks",
 ]  # fmt: skip

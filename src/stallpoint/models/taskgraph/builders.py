@@ -15,7 +15,7 @@ from stallpoint.strategies.presets import Preset
 
 
 @dataclass(frozen=True)
-class Message:
+class MessageTimes:
     """Gradients of one message; times are numbers or ensembles, s."""
 
     layers: tuple[int, ...]
@@ -46,7 +46,7 @@ class Costs:
     """t_f of each layer [layers, ...], in forward order; or of the pass as one."""
     backward: Sequence[npt.ArrayLike] | Reals
     """t_b of each layer [layers, ...], in forward order."""
-    collectives: Sequence[Message]
+    collectives: Sequence[MessageTimes]
     """t_c, in the order of sending; none on one worker."""
     update: npt.ArrayLike
     """t_u."""

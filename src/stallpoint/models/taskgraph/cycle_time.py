@@ -26,7 +26,7 @@ square."""
 
 
 @dataclass(frozen=True)
-class Node:
+class StreamTask:
     """A task of an iteration; a stream does its tasks in order, as far as their edges state it."""
 
     stream: int
@@ -79,12 +79,12 @@ class Cycle:
         return done
 
 
-def cycle(nodes: Sequence[Node]) -> Cycle:
+def cycle(nodes: Sequence[StreamTask]) -> Cycle:
     """Reduce an iteration, whose last node is the end of its first stream; nodes are in topological order."""
     streams = sorted({node.stream for node in nodes})
     # No path leads from a stream that the iteration does not use.
     to: dict[int, Paths] = {-1 - stream: {at: 0.0} for at, stream in enumerate(streams)}
-    last, steps, variable = {stream: -1 - stream for stream in streams}, list[tuple[int, Paths]](), list[Node]()
+    last, steps, variable = {stream: -1 - stream for stream in streams}, list[tuple[int, Paths]](), list[StreamTask]()
 
     def step(variable: int, paths: Paths) -> Paths:
         steps.append((variable, paths))
@@ -108,7 +108,7 @@ def cycle(nodes: Sequence[Node]) -> Cycle:
     return Cycle(len(streams), keys, seconds, steps, [to[place] for place in last.values()])
 
 
-def _merged(node: Node, to: Mapping[int, Paths]) -> dict[int, float]:
+def _merged(node: StreamTask, to: Mapping[int, Paths]) -> dict[int, float]:
     found: dict[int, float] = {}
     for before, lag in node.after:
         for at, seconds in to.get(before, {}).items():

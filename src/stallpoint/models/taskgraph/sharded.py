@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.models.base.statistics import Reals
-from stallpoint.models.taskgraph.builders import Message, inputs
+from stallpoint.models.taskgraph.builders import MessageTimes, inputs
 from stallpoint.models.taskgraph.tasks import Kind, Task
 from stallpoint.strategies.presets import Preset
 
@@ -30,9 +30,9 @@ class ShardedCosts:
     forward: Sequence[npt.ArrayLike] | Reals
     """Forward time of each layer [layers, ...] in one pass, in forward order; `backward` likewise."""
     backward: Sequence[npt.ArrayLike] | Reals
-    gathers: Sequence[Message]
+    gathers: Sequence[MessageTimes]
     """All-gathers of each block's weights, in forward order."""
-    reduces: Sequence[Message]
+    reduces: Sequence[MessageTimes]
     """Reduce-scatters of the gradients of the same blocks."""
     update: npt.ArrayLike
 
@@ -59,7 +59,7 @@ def sharded_tasks(costs: ShardedCosts, preset: Preset, *, prefetch: bool, iterat
         begun = (f"copy of {number}", *((f"update of {number - 1}",) if number else ()))
         for count in range(1, preset.accumulate + 1):
             last = count == preset.accumulate
-            one = _Pass(costs, preset, runs, f"({count}) of {number}", begun)
+            one = _ShardedPass(costs, preset, runs, f"({count}) of {number}", begun)
             tasks += [*one.forward(), *one.backward(f"of {number}" if last else "")]
             begun = one.ended
         tasks.append(Task(f"update of {number}", Kind.COMPUTE, "update", costs.update, begun))
@@ -77,7 +77,7 @@ def runs_of(blocks: Sequence[Sequence[int]], layers: int) -> list[_Run]:
     return [_Run(block, tuple(layer for _, layer in of)) for block, of in groupby(positions, lambda at: at[0])]
 
 
-class _Pass:
+class _ShardedPass:
     """A forward and a backward pass, with their gathers and messages."""
 
     def __init__(
@@ -150,5 +150,5 @@ def _total(seconds: Sequence[npt.ArrayLike] | Reals, run: _Run) -> Reals:
     return total
 
 
-def _collective(name: str, message: Message, after: tuple[str, ...]) -> Task:
+def _collective(name: str, message: MessageTimes, after: tuple[str, ...]) -> Task:
     return Task(name, Kind.MESSAGE, "network", message.seconds, after, message.co_running, message.slows)

@@ -49,14 +49,14 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TaskSchedule:
     """Start and end of tasks, s [...]; not a number where a duration is none."""
 
     start: Mapping[str, Reals]
     end: Mapping[str, Reals]
 
 
-def schedule(tasks: Sequence[Task]) -> Schedule:
+def schedule(tasks: Sequence[Task]) -> TaskSchedule:
     """Return when each task runs, for each member of the ensemble by itself.
 
     Raises `InputError` for a name used twice or unknown, a duration below 0, and tasks that wait for each other.
@@ -93,7 +93,7 @@ def schedule(tasks: Sequence[Task]) -> Schedule:
         raise InputError("task graph: tasks wait for each other: their edges and the order of a stream form a cycle")
     ends[:, known] = found
     start, end = (dict(zip(index_of, np.moveaxis(of.reshape(*shape, -1), -1, 0), strict=True)) for of in ends)
-    return Schedule(start, end)
+    return TaskSchedule(start, end)
 
 
 def _members(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals:

@@ -164,7 +164,7 @@ class ConcurrentReads:
 
 
 @dataclass(frozen=True)
-class _Pass:
+class _ReadTimeGrowth:
     """Growth of the time to read a sample; [1 + REPLICATES] at each count."""
 
     visits: Mapping[Placement, int]
@@ -205,7 +205,7 @@ def _likest(passes: Sequence[tuple[tuple[str, ...], pd.DataFrame]]) -> list[tupl
     return [one for one, order in zip(passes, orders, strict=True) if order == min(orders)]
 
 
-def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _Pass:
+def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _ReadTimeGrowth:
     """Return the passes of one order and state of the cache."""
     per_node = rows.assign(per_node=rows["ranks"] // rows["nodes"])
     inside = rows[rows["nodes"] == 1]
@@ -215,7 +215,7 @@ def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _Pass:
     counted = "nodes" if of_node else "ranks"
     over_nodes = {workers: _read_curve(of, counted, key, seed) for workers, of in several.items()}
     visits = {placement: visits_of(of).nunique() for placement, of in groups(per_node, ("nodes", "per_node"))}
-    return _Pass(visits, of_node, over_nodes)
+    return _ReadTimeGrowth(visits, of_node, over_nodes)
 
 
 def _distance(seconds: float, other: float) -> float:

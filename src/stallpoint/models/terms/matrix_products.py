@@ -55,7 +55,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Library:
+class MachineProducts:
     """Properties common to all matrix products of a machine."""
 
     kernel: Kernel
@@ -65,7 +65,7 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Shape:
+class ShapeTimes:
     """Times of one shape at its mini-batches."""
 
     name: str
@@ -80,7 +80,7 @@ class Shape:
     degenerate: bool
     """b is the number of rows, as in fully-connected layers; else each sample has its own products."""
 
-    def curve(self, library: Library) -> BatchCurve:
+    def curve(self, library: MachineProducts) -> BatchCurve:
         """Return the times at any b; the library's kernel applies where b is the number of rows.
 
         Small matrices, which stay in a cache, do not bend like ``rows``: this shape's own held-out b decide.
@@ -118,7 +118,7 @@ def machine(sgemm: pd.DataFrame) -> Machine | None:
     )
 
 
-def shapes(sgemm: pd.DataFrame, seed: int) -> list[Shape]:
+def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
     """Return the shapes of one network on one hardware, with those that describe the machine only.
 
     Raises `InputError` for a time that is not above 0.
@@ -136,7 +136,7 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[Shape]:
         first = rows.iloc[0]
         work = [2.0 * float((at_b[["m", "k", "n", "operations"]].iloc[0]).prod()) for at_b in by_batch.values()]
         found.append(
-            Shape(
+            ShapeTimes(
                 name=str(name),
                 layer_type=str(first["layer_type"]),
                 k=int(first["k"]),
@@ -150,24 +150,24 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[Shape]:
     return found
 
 
-def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[Shape]]:
+def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[ShapeTimes]]:
     """Return the shapes of each network on each hardware, without those that describe the machine only."""
     of_networks = sgemm[sgemm["layer_type"] != MACHINE]
     return {key: shapes(rows, seed) for key, rows in groups(of_networks, ["network", "hardware"])}
 
 
-def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, Library]:
+def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, MachineProducts]:
     """Return the library of each hardware, from the matrix products of all networks."""
     return {hardware: _library(shapes(_pooled(rows), seed)) for hardware, rows in groups(sgemm, "hardware")}
 
 
-def _library(measured: Sequence[Shape]) -> Library:
+def _library(measured: Sequence[ShapeTimes]) -> MachineProducts:
     """Fit the law to all shapes whose rows are b, and the bend to the one measured at many b."""
     law = choose_kernel([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)
-    return Library(law, next((_bent(shape) for shape in measured if shape.layer_type == MACHINE), None))
+    return MachineProducts(law, next((_bent(shape) for shape in measured if shape.layer_type == MACHINE), None))
 
 
-def _bent(rows: Shape) -> Kernel | None:
+def _bent(rows: ShapeTimes) -> Kernel | None:
     """Return the kernel under which `rows` takes its measured times; None with a single b."""
     if len(rows.batches) < 2:
         return None

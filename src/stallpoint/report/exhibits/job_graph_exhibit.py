@@ -5,13 +5,13 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.models.taskgraph import Costs, Kind, Message, Schedule, Task, iteration_tasks, schedule
+from stallpoint.models.taskgraph import Costs, Kind, MessageTimes, Task, TaskSchedule, iteration_tasks, schedule
 from stallpoint.report.charts import theme
 from stallpoint.report.exhibits import Made, Material
 from stallpoint.strategies.presets import PRESETS
 
 GPUS = 4
-ALL_REDUCES = [Message((layer,), seconds) for layer, seconds in ((2, 2), (1, 2), (0, 1))]
+ALL_REDUCES = [MessageTimes((layer,), seconds) for layer, seconds in ((2, 2), (1, 2), (0, 1))]
 COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), collectives=ALL_REDUCES, update=1)
 """Invented: the paper's figure has no durations."""
 CALLED = {"disk": "disk", "copy stream": "copy", "compute stream": "GPU"}
@@ -32,7 +32,7 @@ def numbered() -> dict[str, str]:
     return {name: f"T{number}" for number, name in enumerate(names)}
 
 
-def job() -> tuple[list[Task], Schedule]:
+def job() -> tuple[list[Task], TaskSchedule]:
     """Return the tasks of the figure, of wait-free back-propagation with reading ahead, and their schedule."""
     written = iteration_tasks([COSTS] * GPUS, PRESETS["wfbp"].preset, prefetch=True)
     names = numbered()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.one_message import OneMessage
-from stallpoint.strategies.strategy import Entry
+from stallpoint.strategies.strategy import PresetEntry
 
 if TYPE_CHECKING:
     from stallpoint.strategies.buckets import Reals
@@ -21,27 +21,27 @@ class Averaging(OneMessage):
     meaning = "each worker updates its own weights; every period iterations all get their mean"
     own = ("period", "synchronous_steps", "outer_step", "outer_momentum")
     training = "measure.synchronisation.averaging:Averaging.begin"
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "parameter-averaging": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "parameter-averaging": PresetEntry(
             "each worker trains by itself; after every 16 iterations all take the mean of their weights",
             "McDonald, Hall & Mann (2010); the survey, Parameter averaging",
             {"start": "after-backward", "period": 16},
             look=("red", "square"),
         ),
-        "local-sgd": Entry(
+        "local-sgd": PresetEntry(
             "the same with few local steps, 4; momenta stay with their workers",
             "Stich (2019), algorithm 1",
             {"start": "after-backward", "period": 4},
             look=("green", "circle"),
         ),
-        "post-local-sgd": Entry(
+        "post-local-sgd": PresetEntry(
             "weights are averaged in each of the first 500 iterations (with sgd, momentum and nesterov that is "
             "synchronous SGD), then in every fourth. The paper switches at the first decay of the step size",
             "Lin et al. (2020), section 3",
             {"start": "after-backward", "period": 4, "synchronous_steps": 500},
             look=("lime", "diamond"),
         ),
-        "diloco": Entry(
+        "diloco": PresetEntry(
             "the mean way of the workers in 32 iterations is the gradient of an outer Nesterov step. The paper's "
             "inner optimiser is AdamW over 500 iterations; here it is that of the recipe",
             "Douillard et al. (2023), DiLoCo, algorithm 1 and section 3",
@@ -71,8 +71,8 @@ class Gossip(OneMessage):
     )
     own = ("period",)
     training = "measure.synchronisation.averaging:Gossip.begin"
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "gossip": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "gossip": PresetEntry(
             "decentralised: after each iteration the mean of a worker's weights and its two neighbours' around a ring",
             "Lian et al. (2017), D-PSGD, algorithm 1; mixed after the update",
             {"start": "after-backward"},

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD, Pipeline, Turn
-from stallpoint.strategies.strategy import Entry, Placement
+from stallpoint.strategies.strategy import Placement, PresetEntry
 
 
 class OneForwardOneBackward(Pipeline):
@@ -21,8 +21,8 @@ class OneForwardOneBackward(Pipeline):
         "the same stages; one that has as many micro-batches under way as there are stages from it to the last does a "
         "backward pass before each further forward pass"
     )
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "pipeline-1f1b": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "pipeline-1f1b": PresetEntry(
             "pipeline, but with one forward and one backward pass in turn as soon as each stage has work: it waits as "
             "long, and keeps the activations of as many micro-batches as there are stages at most",
             "Narayanan et al. (2021), Memory-Efficient Pipeline-Parallel DNN Training, PipeDream-Flush; Narayanan et "

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import SEND_RECEIVE
-from stallpoint.strategies.strategy import Asked, Entry, Placement, Strategy, load
+from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy, load
 
 FORWARD, BACKWARD = "forward", "backward"
 Turn = tuple[str, int]
@@ -31,8 +31,8 @@ class Pipeline(Strategy):
     waiting = "bubble"
     no_target = "cuts the network into stages, and runs to a target evaluate and save whole ones; ddp learns the same"
     operations = (SEND_RECEIVE,)
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "pipeline": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "pipeline": PresetEntry(
             "model parallelism: each worker has a stage of the network, through which 4 micro-batches go one after "
             "the other; all forward passes first, then all backward passes, the last micro-batch first. Activations "
             "are kept, where the paper computes them again",
@@ -60,7 +60,7 @@ class Pipeline(Strategy):
         found: Sequence[int] = load("networks.description:pipeline_stages")(network, ranks)
         return found
 
-    def impossible(self, asked: Asked) -> str:
+    def impossible(self, asked: RequestedTraining) -> str:
         if asked.ranks == 1:
             return ""
         batch, count = asked.worker_batch * asked.ranks, self.options.micro_batches

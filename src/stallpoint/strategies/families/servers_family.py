@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.one_message import OneMessage
-from stallpoint.strategies.strategy import Entry, at_least
+from stallpoint.strategies.strategy import PresetEntry, at_least
 
 if TYPE_CHECKING:
     from stallpoint.strategies.buckets import Reals
@@ -62,8 +62,8 @@ class Elastic(Served):
     )
     own = ("period", "elasticity")
     training = "measure.synchronisation.served:Elastic.begin"
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "elastic-averaging": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "elastic-averaging": PresetEntry(
             "after every 10 iterations a worker's weights and the server's centre move towards each other, by 0.9/n "
             "of their distance; the centre is what is trained",
             "Zhang, Choromanska & LeCun (2015), algorithm 1 (asynchronous EASGD)",
@@ -86,27 +86,27 @@ class Asynchronous(Served):
     own = ("gradients_per_update", "staleness_bound", "server_optimiser")
     updates_on_server = True
     training = "measure.synchronisation.served:Asynchronous.begin"
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "asynchronous": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "asynchronous": PresetEntry(
             "a server updates with each gradient as it arrives, and answers with its weights; nobody waits for "
             "another. Losses are divided by n, which is the step size over the usual staleness",
             "Zhang et al. (2016), Staleness-aware async-SGD, section 3; Gupta, Zhang & Wang (2016)",
             {"reduction": "parameter-server", "start": "after-backward"},
             look=("orange", "circle"),
         ),
-        "soft-synchronous": Entry(
+        "soft-synchronous": PresetEntry(
             "the same, but the server updates when it has as many gradients as there are workers, whoever sent them",
             "Gupta, Zhang & Wang (2016), 1-softsync",
             {"reduction": "parameter-server", "start": "after-backward", "gradients_per_update": 0},
             look=("vermilion", "diamond"),
         ),
-        "stale-synchronous": Entry(
+        "stale-synchronous": PresetEntry(
             "asynchronous, but nobody gets more than 3 iterations ahead of the slowest worker",
             "Ho et al. (2013), Stale Synchronous Parallel",
             {"reduction": "parameter-server", "start": "after-backward", "staleness_bound": 3},
             look=("red", "triangle-right"),
         ),
-        "dist-async": Entry(
+        "dist-async": PresetEntry(
             "asynchronous, with a server beside every worker, each for an equal share of the weights, as MXNet's "
             "dist_async has them (there array by array, and losses are not divided by n)",
             "Chen et al. (2015), MXNet; Serebryakov (2017)",
@@ -143,15 +143,15 @@ class Downpour(Served):
     own = ("period", "pull_period", "server_optimiser", "lost_after")
     updates_on_server = True
     training = "measure.synchronisation.served:Downpour.begin"
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "downpour": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "downpour": PresetEntry(
             "replicas train by themselves, send the sum of their gradients and take the weights every 5 iterations; 2 "
             "servers update with Adagrad, each its own share. The paper's replicas do not wait for a pull",
             "Dean et al. (2012), Downpour SGD, algorithm 1.1",
             _DOWNPOUR,
             look=("blue", "triangle-left"),
         ),
-        "downpour-with-loss": Entry(
+        "downpour-with-loss": PresetEntry(
             "the same, but the last worker's connections to the servers break in the middle of a push after 20 "
             "iterations, as they do when its process is killed. Its rank, which MPI needs, computes on for itself",
             "Dean et al. (2012), section 4.1: robustness to machine failures",

@@ -8,7 +8,7 @@ from typing import ClassVar
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, MIB, REDUCE_SCATTER
-from stallpoint.strategies.strategy import Asked, Entry, Placement, Strategy, largest_block
+from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy, largest_block
 
 _NO_TARGET = "shards weights or the optimiser, and runs to a target evaluate and save whole ones; ddp learns the same"
 
@@ -22,8 +22,8 @@ class ShardedOptimiser(Strategy):
     no_target = _NO_TARGET
     operations = (ALL_REDUCE, ALL_GATHER)
     gathers = 1
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "zero-1": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "zero-1": PresetEntry(
             "ddp, but each rank keeps the momenta of an equal share of the weights and updates it alone; then all "
             "gather",
             "Rajbhandari et al. (2020), ZeRO, stage 1",
@@ -62,8 +62,8 @@ class Sharded(Strategy):
     in_blocks = True
     no_target = _NO_TARGET
     operations: tuple[str, ...] = (ALL_GATHER, REDUCE_SCATTER)
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "fsdp": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "fsdp": PresetEntry(
             "PyTorch's FSDP2: each rank keeps its share of weights, gradients and momenta; each block is gathered "
             "while the one before it computes, and its gradients are summed and scattered. On CPUs, which have no "
             "streams, computing waits for each reduce-scatter; all-gathers are asynchronous there too, but in scripts "
@@ -118,8 +118,8 @@ class Hybrid(Sharded):
     value = "node"
     meaning = "the same among the ranks of a node, and each node has all (hybrid sharding); for fsdp alone"
     operations = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "hsdp": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "hsdp": PresetEntry(
             "fsdp inside each node, and all-reduces of the shares between the nodes",
             "Zhao et al. (2023), PyTorch FSDP, section 3.2.2: hybrid sharding",
             {"backend": "fsdp", "grouping": "block", "gather_ahead": 1},
@@ -136,7 +136,7 @@ class Hybrid(Sharded):
         shares = {} if nodes == 1 else {(nodes, 1): (ALL_REDUCE,), placement: ()}
         return {(1, workers): self.operations, **shares}
 
-    def impossible(self, asked: Asked) -> str:
+    def impossible(self, asked: RequestedTraining) -> str:
         if asked.placement[1] == 1 and asked.placement[0] > 1:
             return f"preset {asked.preset} shards inside a node, which has one worker; fsdp shards over all"
         return ""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
-from stallpoint.strategies.strategy import Asked, Entry, Placement, Strategy, load
+from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy, load
 
 
 class SplitOutputs(Strategy):
@@ -27,8 +27,8 @@ class SplitOutputs(Strategy):
     no_target = "splits the outputs of layers, and runs to a target evaluate and save whole ones; ddp learns the same"
     operations = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
     updating = "none"
-    presets: ClassVar[Mapping[str, Entry]] = {
-        "one-weird-trick": Entry(
+    presets: ClassVar[Mapping[str, PresetEntry]] = {
+        "one-weird-trick": PresetEntry(
             "model parallelism of the last fully-connected layers: each worker computes a share of their outputs for "
             "the samples of all, which gather what these layers take; all layers before them are trained as by wfbp",
             "Krizhevsky (2014), sections 3 and 4, scheme (a); the survey, Model parallelism",
@@ -43,7 +43,7 @@ class SplitOutputs(Strategy):
         if not self.options.communicates:
             raise InputError(f"sharding: outputs goes only with {words}")
 
-    def impossible(self, asked: Asked) -> str:
+    def impossible(self, asked: RequestedTraining) -> str:
         what = f"preset {asked.preset} splits"
         if asked.ranks > 1 and asked.command:
             return f"{what} networks that stallpoint builds, and {asked.network} is a command"

@@ -10,7 +10,7 @@ from stallpoint.records.tables import COLLECTIVES, CONTENTION, Table
 from stallpoint.strategies.options import ALL_REDUCE, OPERATIONS
 from stallpoint.study import work
 from stallpoint.study.cells import LATER, Cell
-from stallpoint.study.job_kind import Asked, JobKind, as_list
+from stallpoint.study.job_kind import JobKind, RequestedCells, as_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class CollectivesCell(Cell):
     def like(self) -> tuple[str, ...]:
         return (self.backend, self.reduction)
 
-    def seconds(self, known: work.Known) -> float:
+    def seconds(self, known: work.KnownProperties) -> float:
         rows = sum(work.ROW * known.crowd + 4 * work.all_reduce(size, self.ranks) for size in self.message_bytes)
         return work.VISIT + (1 + self.samples) * rows * len(self.timed_operations)
 
@@ -56,7 +56,7 @@ Scheme = tuple[str, int, int, str, str]
 """Hardware, nodes, workers per node, backend and reduction scheme."""
 
 
-def called_for(asked: Asked, repeat: int) -> Iterator[CollectivesCell]:
+def called_for(asked: RequestedCells, repeat: int) -> Iterator[CollectivesCell]:
     """Yield cells for each scheme of training, except imported ones."""
     section = asked.config["collectives"]
     elsewhere = {tuple(getattr(cell, axis) for axis in CollectivesCell.axes[:-1]) for cell in asked.imported}
@@ -73,7 +73,7 @@ def called_for(asked: Asked, repeat: int) -> Iterator[CollectivesCell]:
             )
 
 
-def _operations(asked: Asked) -> dict[Scheme, list[str]]:
+def _operations(asked: RequestedCells) -> dict[Scheme, list[str]]:
     """Return the operations of training cells by scheme, with all-reduces and those that the study asks for.
 
     With weights sharded inside nodes, these are collectives inside a node, and between single workers of several.

@@ -36,7 +36,7 @@ class CommandCell(TrainCell):
         """The storage of the study that the script reads; none if the data is its own."""
         return (self.storage,) if self.storage_format else ()
 
-    def seconds(self, known: work.Known) -> float:
+    def seconds(self, known: work.KnownProperties) -> float:
         """As `Cell.seconds`: of what a script does nothing is known."""
         return work.VISIT + work.SCRIPT * known.crowd
 

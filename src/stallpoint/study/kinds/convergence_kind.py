@@ -77,7 +77,7 @@ class ConvergenceCell(Cell):
     def like(self) -> tuple[str, ...]:
         return (self.network,)
 
-    def seconds(self, known: work.Known) -> float:
+    def seconds(self, known: work.KnownProperties) -> float:
         steps = max(1.0, self.max_epochs * known.samples(self.storage) / self.batch)
         steps *= 1.0 if self.target is None else work.REACHED
         limit = 60 * self.max_minutes if self.max_minutes else float("inf")

@@ -9,7 +9,7 @@ from typing import ClassVar
 from stallpoint.records.tables import COPIES
 from stallpoint.study import work
 from stallpoint.study.cells import Cell
-from stallpoint.study.job_kind import Asked, JobKind
+from stallpoint.study.job_kind import JobKind, RequestedCells
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class CopiesCell(Cell):
     samples: int
     """Timed copies of each sort in a visit."""
 
-    def seconds(self, known: work.Known) -> float:
+    def seconds(self, known: work.KnownProperties) -> float:
         return work.VISIT + (1 + self.samples) * work.COPY * known.crowd
 
 
-def called_for(asked: Asked, repeat: int) -> Iterator[CopiesCell]:
+def called_for(asked: RequestedCells, repeat: int) -> Iterator[CopiesCell]:
     """Yield a cell for each hardware entry that trains."""
     for hardware in dict.fromkeys(cell.hardware for cell in asked.training):
         yield CopiesCell(samples=asked.config["copies"]["samples"], **asked.common("copies", hardware, (1, 1), repeat))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from stallpoint.records.tables import SGEMM
 from stallpoint.study import work
 from stallpoint.study.cells import LATER, Cell
-from stallpoint.study.job_kind import Asked, JobKind, as_list
+from stallpoint.study.job_kind import JobKind, RequestedCells, as_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class SgemmCell(Cell):
         """Depth and columns of the reference product."""
         return self.reference or work.REFERENCE
 
-    def seconds(self, known: work.Known) -> float:
+    def seconds(self, known: work.KnownProperties) -> float:
         assert known.size
         of_sample = known.size.multiply_adds + prod(self.size)
         each = of_sample * sum(self.batches) + work.MACHINE_PRODUCTS
@@ -50,7 +50,7 @@ class SgemmCell(Cell):
         return work.VISIT + (1 + self.samples) * 2 * each * known.crowd / rate
 
 
-def called_for(asked: Asked, repeat: int) -> Iterator[SgemmCell]:
+def called_for(asked: RequestedCells, repeat: int) -> Iterator[SgemmCell]:
     """Yield a cell for each network on each hardware entry that trains it."""
     section = asked.config["sgemm"]
     for network, hardware in dict.fromkeys((cell.network, cell.hardware) for cell in asked.timed):

@@ -9,7 +9,7 @@ from typing import ClassVar
 from stallpoint.records.tables import CONVERSIONS, STAGING, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
 from stallpoint.study import work
 from stallpoint.study.cells import LATER, Cell
-from stallpoint.study.job_kind import Asked, JobKind, as_list
+from stallpoint.study.job_kind import JobKind, RequestedCells, as_list
 
 CHECKPOINT_WRITE, CHECKPOINT_READ = "checkpoint write", "checkpoint read"
 """Operations of the table ``storage_operations`` that only a cell with `StorageCell.checkpoint_bytes` has."""
@@ -42,7 +42,7 @@ class StorageCell(Cell):
     def like(self) -> tuple[str, ...]:
         return (self.storage,)
 
-    def seconds(self, known: work.Known) -> float:
+    def seconds(self, known: work.KnownProperties) -> float:
         passes = 6 * len({1, self.readers}) + 2  # three orders, cold and warm; looking up files, decoding
         return (
             work.VISIT
@@ -51,7 +51,7 @@ class StorageCell(Cell):
         )
 
 
-def called_for(asked: Asked, repeat: int) -> Iterator[StorageCell]:
+def called_for(asked: RequestedCells, repeat: int) -> Iterator[StorageCell]:
     """Yield cells for each storage in a folder that training reads, and for those that the study asks for."""
     section, storage = asked.config["storage_reads"], asked.storage
     also = as_list(section.get("also", []))

@@ -77,7 +77,7 @@ class TrainCell(Cell):
     def like(self) -> tuple[str, ...]:
         return (self.network,)
 
-    def seconds(self, known: work.Known) -> float:
+    def seconds(self, known: work.KnownProperties) -> float:
         return work.VISIT + (self.warmup + self.iterations) * (work.ITERATION + work.iteration(self, known))
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from stallpoint.errors import InputError
-from stallpoint.measure.training.pipeline import InputPipeline, SampleOrder
+from stallpoint.measure.training.input_pipeline import InputPipeline, SampleOrder
 from stallpoint.networks.inputs import Images
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import prepare

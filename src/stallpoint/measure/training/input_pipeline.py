@@ -38,7 +38,7 @@ class MiniBatch:
     """Time to decode (images: resize and normalise too), summed over samples, in s."""
 
 
-class Order(Protocol):
+class ReadOrder(Protocol):
     """Order in which a worker reads samples."""
 
     def indices(self, iteration: int) -> list[int]:
@@ -97,7 +97,7 @@ class InputPipeline:
         seed: int,
         begin: int = 0,
         pinned: bool = False,
-        order: Order | None = None,
+        order: ReadOrder | None = None,
     ) -> None:
         self._stored = storage.open()
         self.excluded = self._stored.excluded
