@@ -21,7 +21,7 @@ from planted import Noise, amdahl, steps
 from stallpoint.archive.comparison import visits
 from stallpoint.archive.comparison.change import WORSE, paired
 from stallpoint.archive.comparison.changes import MOVED, rows_of
-from stallpoint.models.base.measured import POINT
+from stallpoint.base.measured import POINT
 
 EQUAL, SLOWED = 300, 100
 """Pairs of studies that are equal, and of those that differ in one way."""

@@ -19,8 +19,8 @@ import pandas as pd
 import torch
 from paired import Timing
 
+from stallpoint.base.statistics import estimate
 from stallpoint.measure.jobs import sgemm
-from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import communication, matrix_products, piecewise_line
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
 

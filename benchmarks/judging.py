@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from paired import Figure
 
-from stallpoint.models.base.statistics import estimate
+from stallpoint.base.statistics import estimate
 
 COVERAGE = "0.85-0.95"
 Study = Callable[[], Iterator[Figure]]

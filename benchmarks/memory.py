@@ -20,11 +20,11 @@ from typing import Any
 import torch
 from paired import Figure, figure
 
+from stallpoint.base.statistics import generator
 from stallpoint.measure.jobs import train
 from stallpoint.measure.machine import peak_memory
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
-from stallpoint.models.base.statistics import generator
 from stallpoint.records.tables import PEAK_MEMORY
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic

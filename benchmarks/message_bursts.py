@@ -22,12 +22,12 @@ import torch
 from paired import Figure
 from slow_nodes import SRUN, NotHere, slow_nodes
 
+from stallpoint.base.statistics import estimate, generator, resampled
 from stallpoint.measure.jobs.bursts import send, send_row
 from stallpoint.measure.jobs.co_running import backward_of_convolution
 from stallpoint.measure.jobs.operations import Operations
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.world import World
-from stallpoint.models.base.statistics import estimate, generator, resampled
 from stallpoint.networks.layers import layers
 from stallpoint.strategies.buckets import buckets
 from stallpoint.strategies.options import ALL_REDUCE

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stallpoint.models.base.statistics import estimate, generator, resampled
+from stallpoint.base.statistics import estimate, generator, resampled
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import TIMES, Measured
+from stallpoint.base.measured import TIMES, Measured
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 
 THRESHOLD = 0.1

@@ -14,7 +14,7 @@ import numpy as np
 import simpy
 from paired import Figure, figure, interleaved, report
 
-from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.taskgraph import Costs, MessageTimes, iteration_tasks, schedule
 from stallpoint.strategies.presets import PRESETS
 

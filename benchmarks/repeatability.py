@@ -25,9 +25,9 @@ import numpy as np
 import pandas as pd
 from paired import Figure
 
+from stallpoint.base.statistics import generator
 from stallpoint.findings.conclusions.answers import predicted
 from stallpoint.models.answers.causes import DOMINANT
-from stallpoint.models.base.statistics import generator
 
 ROOT = Path(__file__).parents[1]
 KEY = ["network", "hardware", "storage", "scaling", "sync", "prefetch", "batch"]

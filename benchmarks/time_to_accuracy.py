@@ -21,7 +21,7 @@ import pandas as pd
 from judging import COVERAGE
 from paired import Figure, figure
 
-from stallpoint.models.base.statistics import estimate
+from stallpoint.base.statistics import estimate
 from stallpoint.models.convergence.steps import steps_of
 from stallpoint.models.fitting import fit
 from stallpoint.records.tables import TABLES

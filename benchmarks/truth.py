@@ -31,8 +31,8 @@ from paired import Figure
 from planted import NOISES, Noise, amdahl, curves, steps
 from truth_table import tables
 
+from stallpoint.base.measured import measured
 from stallpoint.models.answers.controls import table as controls
-from stallpoint.models.base.measured import measured
 
 NODES = (1, 2, 4, 8, 16, 32)
 TRIALS = 100

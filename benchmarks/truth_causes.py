@@ -17,8 +17,8 @@ from judging import COVERAGE, Study, holds, shares
 from paired import Figure
 from planted import NOISES, Noise
 
+from stallpoint.base.measured import TIMES, Measured, measured, over_ranks
 from stallpoint.models.answers.causes import DOMINANT, losses, verdicts
-from stallpoint.models.base.measured import TIMES, Measured, measured, over_ranks
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
 

@@ -11,10 +11,10 @@ from judging import COVERAGE, Study, shares
 from paired import Figure
 from planted import THRESHOLD, Noise, amdahl, curves, steps
 
+from stallpoint.base.measured import Measured, measured
+from stallpoint.base.statistics import Ensemble, estimate
 from stallpoint.findings.conclusions.answers import as_chosen, leading
 from stallpoint.models.answers.stalling import tables
-from stallpoint.models.base.measured import Measured, measured
-from stallpoint.models.base.statistics import Ensemble, estimate
 
 TRIALS = 40
 PRESETS = 9

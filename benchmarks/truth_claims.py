@@ -15,11 +15,11 @@ from judging import Study, shares
 from paired import Figure
 from planted import NOISES, Noise
 
+from stallpoint.base.frames import frame
+from stallpoint.base.statistics import Ensemble, bootstrap, columns, generator
 from stallpoint.findings.claims.claim_files import own_claims
 from stallpoint.findings.claims.judge import FAILS, HOLDS, judge
 from stallpoint.findings.claims.quantity import Evidence
-from stallpoint.models.base.frames import frame
-from stallpoint.models.base.statistics import Ensemble, bootstrap, columns, generator
 from stallpoint.records.tables import TABLES
 
 TRIALS, COUNT = 40, 10

@@ -14,8 +14,8 @@ from judging import Study, shares
 from paired import Figure
 from planted import NOISES, Noise, steps
 
+from stallpoint.base.measured import measured
 from stallpoint.models.answers.stalling import cost_efficient_ranks
-from stallpoint.models.base.measured import measured
 from stallpoint.models.terms.compute import corrections
 
 TRIALS = 40

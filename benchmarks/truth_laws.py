@@ -15,8 +15,8 @@ import pandas as pd
 from judging import Study, holds, shares
 from paired import Figure
 
+from stallpoint.base.statistics import estimate
 from stallpoint.models.answers.stalling import predicted_stall
-from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.reductions import BySize
 

@@ -14,7 +14,7 @@ import pandas as pd
 from judging import COVERAGE, Study, holds, shares
 from paired import Figure
 
-from stallpoint.models.base.measured import TIMES, Measured, measured
+from stallpoint.base.measured import TIMES, Measured, measured
 
 TRIALS = 40
 NODES = (1, 2, 4, 8, 16, 32)

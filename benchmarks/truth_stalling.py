@@ -15,8 +15,8 @@ from judging import Study, shares
 from paired import Figure
 from planted import NOISES, THRESHOLD, Noise, Truth, amdahl, curves, steps
 
+from stallpoint.base.measured import measured
 from stallpoint.models.answers.stalling import tables
-from stallpoint.models.base.measured import measured
 
 TRIALS = 40
 """A fit of a curve takes 0.1 s."""

@@ -17,8 +17,8 @@ from judging import COVERAGE, Study, holds, shares
 from paired import Figure
 from planted import curves
 
-from stallpoint.models.base.measured import TIMES, measured
-from stallpoint.models.base.statistics import estimate
+from stallpoint.base.measured import TIMES, measured
+from stallpoint.base.statistics import estimate
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.next_visit import Visited, choose
 

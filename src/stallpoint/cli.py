@@ -105,8 +105,8 @@ def _with_input(names: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _explained(files: Sequence[str], given: argparse.Namespace, options: Options) -> int:
+    from stallpoint.base.stall import Verdict
     from stallpoint.explain.answering import explain_files
-    from stallpoint.models.base.stall import Verdict
 
     found = explain_files(files, options)
     if given.html:

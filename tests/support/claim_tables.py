@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
+from stallpoint.base.frames import frame
 from stallpoint.findings.claims.facts import Facts, is_end, meets
 from stallpoint.findings.claims.judge import FAILS, HOLDS, UNCLEAR
 from stallpoint.findings.claims.language import Claim, Condition, Quantity, Selection
 from stallpoint.findings.claims.quantity import Evidence
-from stallpoint.models.base.frames import frame
 from stallpoint.records.tables import TABLES
 
 Interval: TypeAlias = tuple[float, float, float]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.statistics import Reals
+from stallpoint.base.statistics import Reals
 from stallpoint.models.taskgraph import gradients_ready
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from stallpoint.models.base.measured import TIMES, Measured, Parts, Point
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.base.measured import TIMES, Measured, Parts, Point
+from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 
 

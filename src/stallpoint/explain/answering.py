@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
 from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, script_answers, slurm_account_answers
 from stallpoint.explain.rate_answers import Options
@@ -17,7 +18,6 @@ from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.inputs.rate_tables import RateRow, Rates
 from stallpoint.inputs.training_logs import LoggedRate
-from stallpoint.models.base.stall import Verdict
 from stallpoint.text import number
 
 MAX_FILES = 1000

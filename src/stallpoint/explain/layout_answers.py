@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from stallpoint.base.stall import Verdict
+from stallpoint.base.statistics import Reals
 from stallpoint.explain.rate_answers import Options
 from stallpoint.findings.finding import Finding
 from stallpoint.inputs import layout_tables
 from stallpoint.inputs.layout_tables import LayoutRow, LayoutTable
-from stallpoint.models.base.stall import Verdict
-from stallpoint.models.base.statistics import Reals
 from stallpoint.models.scaling.layouts import (
     DISTURBED,
     FEWEST_LAYOUTS,

@@ -17,14 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.explain.groups import EXCHANGE, EXPERT
-from stallpoint.explain.iterations import middle
-from stallpoint.explain.rank import Rank
-from stallpoint.explain.trace_collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, ROUNDS, Collectives
-from stallpoint.inputs.all_reduce_logs import AllReduce
-from stallpoint.inputs.events import UNKNOWN
-from stallpoint.models.base.stall import Stall
-from stallpoint.models.base.statistics import (
+from stallpoint.base.stall import Stall
+from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
     Reals,
@@ -33,6 +27,12 @@ from stallpoint.models.base.statistics import (
     generator,
     non_negative_fit,
 )
+from stallpoint.explain.groups import EXCHANGE, EXPERT
+from stallpoint.explain.iterations import middle
+from stallpoint.explain.rank import Rank
+from stallpoint.explain.trace_collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, ROUNDS, Collectives
+from stallpoint.inputs.all_reduce_logs import AllReduce
+from stallpoint.inputs.events import UNKNOWN
 from stallpoint.models.taskgraph.cycle_time import Cycle
 from stallpoint.models.terms.reductions import REDUCTION_LAWS, ReductionLaw
 from stallpoint.text import number

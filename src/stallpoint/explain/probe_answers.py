@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from stallpoint.base.stall import Verdict
 from stallpoint.findings.finding import Cause, Finding
 from stallpoint.measure.probe import probe_box
-from stallpoint.models.base.stall import Verdict
 
 
 def answers(folder: Path) -> Iterator[Finding]:

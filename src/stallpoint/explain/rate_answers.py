@@ -16,15 +16,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from stallpoint.base.curve import THRESHOLD, Curve, rates_from
+from stallpoint.base.priors import POSTED
+from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
 from stallpoint.explain.published_rates import compared
 from stallpoint.findings.conclusions.external_findings import EXTERNAL
 from stallpoint.findings.finding import Cause, Finding
 from stallpoint.inputs import readers
 from stallpoint.inputs.rate_tables import ALL, EACH, RateRow, Rates
-from stallpoint.models.base.curve import THRESHOLD, Curve, rates_from
-from stallpoint.models.base.priors import POSTED
-from stallpoint.models.base.stall import Verdict
 from stallpoint.text import listed, number
 
 FASTER_STEPS = 1.2
@@ -65,7 +65,7 @@ Runs = Sequence[tuple[RateRow, float]]
 
 
 @dataclass(frozen=True)
-class Reading:
+class RateReading:
     """Rates of a series, read in one way."""
 
     curve: Curve
@@ -73,13 +73,13 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Series:
+class RateSeries:
     """One series of a table, with its possible readings."""
 
     name: str
     rows: Sequence[RateRow]
     counted: str
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    readings: Mapping[str, RateReading] = field(default_factory=dict)
     """By the value of `Options` that selects each: ``all``, ``each``, ``weak``, ``strong``."""
 
     @property
@@ -88,7 +88,7 @@ class Series:
         return next(iter(self.readings.values())).curve
 
 
-def series_of(rates: Rates, options: Options) -> Iterator[Series]:
+def series_of(rates: Rates, options: Options) -> Iterator[RateSeries]:
     """Yield the series of a table in the order of their first rows."""
     grouped: defaultdict[str, list[RateRow]] = defaultdict(list)
     for row in rates.rows:
@@ -103,9 +103,9 @@ def series_of(rates: Rates, options: Options) -> Iterator[Series]:
                 of: replace(one, curve=replace(one.curve, counted=counted, unit=one.curve.unit + part))
                 for of, one in _readings(_packed(measured), rates, options).items()
             }
-            yield Series(name, measured, counted, readings)
+            yield RateSeries(name, measured, counted, readings)
         else:
-            yield Series(name, rows, counted)
+            yield RateSeries(name, rows, counted)
 
 
 def _completed(row: RateRow, options: Options, *, nodes: bool) -> RateRow:
@@ -128,7 +128,7 @@ def _packed(rows: Sequence[RateRow]) -> list[RateRow]:
     return [row for row in rows if not row.workers_per_node or row.workers_per_node == packed[row.workers]]
 
 
-def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[str, Reading]:
+def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[str, RateReading]:
     of, scaling = options.of or rates.of, options.scaling
     if rates.seconds == "epoch":
         return {ALL: _reading(rows, options, lambda row: 3600 / (row.value or 1), rates.unit)}
@@ -156,7 +156,7 @@ def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[s
 
 def _reading(
     rows: Sequence[RateRow], options: Options, rate: Callable[[RateRow], float], unit: str = "samples/s"
-) -> Reading:
+) -> RateReading:
     runs = [(row, float(rate(row))) for row in rows]
     found: defaultdict[int, list[float]] = defaultdict(list)
     for row, of_run in runs:
@@ -164,7 +164,7 @@ def _reading(
     nodes = {row.workers_per_node for row in rows}
     per_node = max((one for one in nodes if one), default=None) if None not in nodes else None
     repeated = len(runs) > len(found)
-    return Reading(Curve(rates_from(found), per_node, options.threshold, unit, repeated=repeated), runs)
+    return RateReading(Curve(rates_from(found), per_node, options.threshold, unit, repeated=repeated), runs)
 
 
 def answers(rates: Rates, options: Options) -> Iterator[Finding]:
@@ -189,7 +189,7 @@ def external_answers(name: str, file: Path, options: Options) -> Iterator[Findin
         yield replace(found, kind=EXTERNAL, subject=f"{found.subject} in {name}")
 
 
-def _finding(series: Series, rates: Rates, options: Options, fit_laws: bool) -> Finding:
+def _finding(series: RateSeries, rates: Rates, options: Options, fit_laws: bool) -> Finding:
     notes = tuple(note for note in rates.notes if any(note.startswith(f"line {row.line}:") for row in series.rows))
     if not series.readings:
         return Finding(
@@ -233,7 +233,7 @@ def _finding(series: Series, rates: Rates, options: Options, fit_laws: bool) -> 
     )
 
 
-def _placements(series: Series, rates: Rates) -> tuple[Cause, ...]:
+def _placements(series: RateSeries, rates: Rates) -> tuple[Cause, ...]:
     """Return the cause that as many workers on more nodes are slower, where that was measured."""
     for count in series.first.counts:
         here = [row for row in series.rows if row.workers == count and row.workers_per_node and row.value]
@@ -251,7 +251,7 @@ def _placements(series: Series, rates: Rates) -> tuple[Cause, ...]:
     return ()
 
 
-def _subject(series: Series, curve: Curve) -> str:
+def _subject(series: RateSeries, curve: Curve) -> str:
     counts = f"{curve.counts[0]}-{curve.counts[-1]}" if len(curve.counts) > 1 else f"{curve.counts[0]}"
     nodes = f" ({number(curve.per_node)} a node)" if curve.per_node and curve.per_node > 1 else ""
     counted = series.counted.removesuffix("s") if counts == "1" else series.counted
@@ -285,7 +285,7 @@ _NAMES = {
 }
 
 
-def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding:
+def _read_twice(series: RateSeries, subject: str, notes: tuple[str, ...]) -> Finding:
     """Return the finding of a series that can be read in two ways."""
     compared = []
     curves = {name: one.curve for name, one in series.readings.items()}
@@ -323,7 +323,7 @@ def _read_twice(series: Series, subject: str, notes: tuple[str, ...]) -> Finding
     )
 
 
-def _measured(series: Series, subject: str, curve: Curve) -> Finding:
+def _measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
     """Return what the rates say without any law."""
     counts, (verdict, at) = curve.counts, curve.verdict
     last, before = counts[-1], counts[-2]
@@ -432,7 +432,7 @@ def _odd(curve: Curve) -> str:
     )
 
 
-def _gap(series: Series, curve: Curve) -> str:
+def _gap(series: RateSeries, curve: Curve) -> str:
     counts = curve.counts
     if len(counts) == 2:
         where = f"{2 * counts[-1]}"
@@ -553,7 +553,7 @@ KEPT_GAIN, FALL = 0.01, 0.1
 """What gains of two doublings may differ by, and how much less the last of three gains where they fall."""
 
 
-def _with_laws(found: Finding, series: Series, curve: Curve, options: Options) -> Finding:
+def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Options) -> Finding:
     """Return the finding with what laws say of twice the largest count."""
     last = curve.counts[-1]
     if len(curve.counts) < 3:

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from stallpoint.base.statistics import Reals
 from stallpoint.explain.groups import PIPELINE
 from stallpoint.explain.pipeline_bubble import bubble
 from stallpoint.explain.rank import Rank
-from stallpoint.models.base.statistics import Reals
 
 DATA, LAST_STAGE, SEQUENCES, WORKER = "data", "last stage", "sequences", "worker"
 STRAGGLING = 1.1

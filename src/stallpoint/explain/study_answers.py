@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stallpoint.base.stall import Verdict
 from stallpoint.findings.conclusions.answer_findings import (
     BEYOND,
     GAIN,
@@ -19,7 +20,6 @@ from stallpoint.findings.conclusions.answer_findings import (
 from stallpoint.findings.conclusions.external_findings import EXTERNAL
 from stallpoint.findings.finding import Cause, Finding
 from stallpoint.inputs.study_results import StudyResults
-from stallpoint.models.base.stall import Verdict
 
 
 def answers(study: StudyResults) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from textwrap import wrap
 from typing import Any
 
-from stallpoint.models.base.stall import Verdict
+from stallpoint.base.stall import Verdict
 from stallpoint.text import interval
 
 

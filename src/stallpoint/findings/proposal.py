@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from stallpoint.base.frames import records
+from stallpoint.base.measured import SERIES
+from stallpoint.base.stall import Verdict
+from stallpoint.base.statistics import Estimate, groups
 from stallpoint.models.answers.costs import PRICE
-from stallpoint.models.base.frames import records
-from stallpoint.models.base.measured import SERIES
-from stallpoint.models.base.stall import Verdict
-from stallpoint.models.base.statistics import Estimate, groups
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import listed, number
 

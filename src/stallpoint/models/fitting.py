@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from stallpoint.base.frames import Tables
 from stallpoint.models.answers import (
     amdahl,
     availability,
@@ -28,7 +29,6 @@ from stallpoint.models.answers import (
     what_if,
 )
 from stallpoint.models.answers.fitted import FittedStudy, Question, QuestionSettings
-from stallpoint.models.base.frames import Tables
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
 from stallpoint.models.iteration import scaling_curve
 from stallpoint.models.scaling import study_curves

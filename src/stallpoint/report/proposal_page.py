@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from stallpoint.base.statistics import Estimate
 from stallpoint.errors import InputError
 from stallpoint.explain import rate_answers
-from stallpoint.explain.rate_answers import STRONG, WEAK, Options, Series
+from stallpoint.explain.rate_answers import STRONG, WEAK, Options, RateSeries
 from stallpoint.findings.finding import Finding
 from stallpoint.findings.proposal import HEAD, Rate, ScalingRates, Training, paragraph, rows
 from stallpoint.inputs import readers
 from stallpoint.inputs.rate_tables import EACH
-from stallpoint.models.base.statistics import Estimate
 from stallpoint.report.answer_page import rates_chart
 from stallpoint.report.charts.render import Spec
 from stallpoint.report.charts.web_page import grid, page
@@ -57,7 +57,7 @@ def curves(names: Sequence[str], options: Options) -> Iterator[ScalingRates]:
                 yield _curve(series, answer, options)
 
 
-def _curve(series: Series, answer: Finding, options: Options) -> ScalingRates:
+def _curve(series: RateSeries, answer: Finding, options: Options) -> ScalingRates:
     """Return the curve, with the count that laws predict."""
     curve = series.first
     per_node = 1.0 if series.counted == "nodes" else curve.per_node or float("nan")

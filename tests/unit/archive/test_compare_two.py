@@ -8,8 +8,8 @@ import pytest
 
 from stallpoint.archive.comparison.change import WORSE
 from stallpoint.archive.comparison.compare_two import compare_two, main
+from stallpoint.base.frames import records
 from stallpoint.errors import InputError
-from stallpoint.models.base.frames import records
 
 HEAD = "series,workers,workers_per_node,samples_per_second"
 REGEX = r"(?P<rate>[0-9.]+) images/s"

@@ -40,9 +40,9 @@ from stallpoint.archive.comparison.comparison_words import summary
 from stallpoint.archive.comparison.history import STEADY, fitted, history
 from stallpoint.archive.comparison.history_page import to_html as history_html
 from stallpoint.archive.comparison.history_page import to_json as history_json
+from stallpoint.base.frames import frame, records
+from stallpoint.base.measured import POINT, SERIES
 from stallpoint.errors import InputError
-from stallpoint.models.base.frames import frame, records
-from stallpoint.models.base.measured import POINT, SERIES
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import COMPARISON, DISTURBANCES, ENVIRONMENTS, STALLING
 from stallpoint.study.kinds import cell_from_json

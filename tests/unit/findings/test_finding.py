@@ -2,7 +2,8 @@ import json
 import math
 from dataclasses import replace
 
-from stallpoint.findings.finding import STALLS, Cause, Finding, in_json, in_markdown, in_terminal
+from stallpoint.base.stall import Verdict
+from stallpoint.findings.finding import Cause, Finding, in_json, in_markdown, in_terminal
 
 UNSURE = Finding(
     "verdict", "alexnet on cpu", "undecided whether 4 nodes gain", "undecided", value=1.2, low=1.0, high=1.5, unit="s",
@@ -35,7 +36,7 @@ def test_json_holds_every_field_and_no_number_that_json_lacks() -> None:
 
 def test_a_terminal_gets_every_part_of_few_findings_and_the_words_of_many() -> None:
     cause = Cause("link", "the link between nodes", 0.3, "line 7")
-    one = Finding("rates", "net", "stalls at 16", STALLS, causes=(cause,), evidence="measured", fits="1 -> 2",
+    one = Finding("rates", "net", "stalls at 16", Verdict.STALLS, causes=(cause,), evidence="measured", fits="1 -> 2",
                   beyond="32: 3", ask=("a rate on 32",), notes=("odd",))  # fmt: skip
     assert in_terminal([one]).splitlines() == [
         "net: stalls at 16.   measured",
@@ -52,6 +53,6 @@ def test_a_terminal_gets_every_part_of_few_findings_and_the_words_of_many() -> N
 
 def test_what_stalls_or_has_a_cause_and_no_states_is_bad() -> None:
     cause = Cause("link", "the link")
-    bad = Finding("rates", "", "", STALLS), Finding("link", "", "", causes=(cause,))
+    bad = Finding("rates", "", "", Verdict.STALLS), Finding("link", "", "", causes=(cause,))
     fine = Finding("link", "", ""), Finding("rates", "", "", "scales", causes=(cause,))
     assert [one.bad for one in (*bad, *fine)] == [True, True, False, False]

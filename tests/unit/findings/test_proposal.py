@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from synthetic import NETWORK, Truth, study
 
+from stallpoint.base.statistics import Estimate
 from stallpoint.cli import main
 from stallpoint.explain.rate_answers import Options
 from stallpoint.findings.proposal import HEAD, ScalingRates, Training, of_study, paragraph, requested, rows
-from stallpoint.models.base.statistics import Estimate
 from stallpoint.models.fitting import fit
 from stallpoint.report.proposal_page import curves, to_html
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from synthetic import Layer, Truth, study
 
+from stallpoint.base.statistics import Ensemble
 from stallpoint.models.answers.causes import verdicts
-from stallpoint.models.base.statistics import Ensemble
 from stallpoint.models.fitting import fit
 
 FREE = {"alpha": 1e-9, "beta": 1e-15, "read": 1e-9, "decode": 1e-9, "update": 1e-9}

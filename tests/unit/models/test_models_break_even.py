@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from visiting_cells import train
 
+from stallpoint.base.measured import Measured, Parts, Point
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers import feeding
 from stallpoint.models.answers.feeding import NEVER, PAYS, UNDECIDED
-from stallpoint.models.base.measured import Measured, Parts, Point
-from stallpoint.models.base.statistics import REPLICATES
 
 SAMPLES, BATCH = 1000, 50
 """Of the set, and the global mini-batch: 20 iterations make an epoch."""

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from nightly import first_by_day
 from synthetic import Truth, study
 
+from stallpoint.base.statistics import estimate
 from stallpoint.errors import InputError
-from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import Communication, Fit, all_reduce_seconds
 from stallpoint.models.terms.reductions import REDUCTION_LAWS, BySize, law_of

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from synthetic import Truth, study
 
+from stallpoint.base.measured import Measured, measured, over_ranks
 from stallpoint.findings.conclusions.conclude import conclude
 from stallpoint.findings.conclusions.details import details
 from stallpoint.models.answers import comparisons, utilisation
-from stallpoint.models.base.measured import Measured, measured, over_ranks
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.terms.training_cells import reduced_cells

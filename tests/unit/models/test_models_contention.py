@@ -9,7 +9,7 @@ import pytest
 from nightly import first_by_day
 from synthetic import Layer, Truth, study
 
-from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms.effects import NONE, CollectiveTimes, CoRunCost, PerMessage, rounds
 from stallpoint.models.terms.slowdown import expected_lead

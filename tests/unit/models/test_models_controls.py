@@ -11,10 +11,10 @@ from made_up_curves import measured, point
 from scipy.stats import norm
 from synthetic import study
 
+from stallpoint.base.measured import Measured, point_key
+from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.answers.controls import chance, holm, table, withheld
 from stallpoint.models.answers.stalling import tables as stalling
-from stallpoint.models.base.measured import Measured, point_key
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 

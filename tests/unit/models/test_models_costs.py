@@ -9,10 +9,10 @@ import pytest
 from planted_costs import CURVES, PRICE, WATTS, Planted, chosen, decided, energy_of_visits, planted
 from synthetic import NETWORK, Truth, study
 
+from stallpoint.base.statistics import estimate
 from stallpoint.findings.conclusions.conclude import entries
 from stallpoint.findings.conclusions.cost_findings import CHOICE, cost_in_words
 from stallpoint.models.answers.costs import BUDGET, DEADLINE, DECIDED, UNDECIDED, MeasuredPower, choices
-from stallpoint.models.base.statistics import estimate
 from stallpoint.models.fitting import fit
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from made_up_curves import point
 from synthetic import Layer, Truth, study
 
+from stallpoint.base.measured import Measured, Parts
+from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.answers.causes import CAUSE_OF, by_cause, causes, path, undivided
-from stallpoint.models.base.measured import Measured, Parts
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes

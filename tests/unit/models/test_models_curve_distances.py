@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from synthetic import Layer, Truth, study
 
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers.halvings import curve_distances, distance
-from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.matrix_products import products
 from stallpoint.models.terms.training_cells import reduced_cells

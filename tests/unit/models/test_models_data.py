@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from synthetic import Truth, study
 
+from stallpoint.base.measured import Measured, measured, over_ranks
+from stallpoint.base.statistics import estimate
 from stallpoint.errors import InputError
-from stallpoint.models.base.measured import Measured, measured, over_ranks
-from stallpoint.models.base.statistics import estimate
 from stallpoint.models.terms import data
 from stallpoint.models.terms.batch_law import BatchCurve, choose_kernel
 from stallpoint.models.terms.data import Traffic, TrainingData, data_share

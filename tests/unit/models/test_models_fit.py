@@ -9,9 +9,9 @@ import pytest
 from once import Once
 from synthetic import CRITICAL, study
 
+from stallpoint.base.frames import Tables
+from stallpoint.base.measured import SERIES
 from stallpoint.models import fitting
-from stallpoint.models.base.frames import Tables
-from stallpoint.models.base.measured import SERIES
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.terms.training_cells import COLUMNS, IN_PARTS
 from stallpoint.records import parquet

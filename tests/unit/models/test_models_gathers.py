@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stallpoint.models.base.measured import Point
-from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.base.measured import Point
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.terms.contention import Seen, gathering
 from stallpoint.models.terms.effects import CollectiveTimes, CoRunCost, IsolatedTimes
 from stallpoint.models.terms.observed import BucketTimes, Observed, Sending, observe

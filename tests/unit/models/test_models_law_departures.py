@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from nightly import by_day
 
-from stallpoint.models.base.statistics import REPLICATES, estimate
+from stallpoint.base.statistics import REPLICATES, estimate
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import Communication, all_reduce_seconds
 from stallpoint.models.terms.law_departures import Departures

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from synthetic import Truth, study
 
+from stallpoint.base.measured import kept
 from stallpoint.models.answers.median_iterations import MAX_RANKS, cells_of_runs, median_iterations, tables
-from stallpoint.models.base.measured import kept
 
 OPTIONS = {"storages": ("local",), "prefetches": (0,)}
 

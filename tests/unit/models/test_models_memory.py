@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nightly import fewer_examples
 from synthetic import Truth, study
 
+from stallpoint.base.measured import Point
 from stallpoint.models.answers import fits
-from stallpoint.models.base.measured import Point
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms import peaks
 from stallpoint.models.terms.training_cells import Layers

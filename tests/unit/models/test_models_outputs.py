@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from test_models_sharded import ALPHA, SPEED, TIMES, NoData, shares_of
 
-from stallpoint.models.base.measured import Measured, Parts, Point
-from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.base.measured import Measured, Parts, Point
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scaling_curve import Predicted

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nightly import first_by_day
 
-from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.terms import piecewise_line
 from stallpoint.models.terms.piecewise_line import Samples
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import study
 
-from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.terms.compute import Compute, corrections
 from stallpoint.models.terms.training_cells import reduced_cells
 

@@ -14,8 +14,8 @@ from made_up_curves import point
 from planted_problems import FAST, ONE, PROBLEMS, fixed
 from synthetic import Truth, study
 
+from stallpoint.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.answers import remedies
-from stallpoint.models.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.fitting import fit
 from stallpoint.strategies.presets import PRESETS, presets_of, to_values
 from stallpoint.study.kinds.train_kind import TrainCell

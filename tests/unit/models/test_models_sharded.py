@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stallpoint.models.base.measured import Measured, Parts, Point
-from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.base.measured import Measured, Parts, Point
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scenarios import PublishedLink, Scenario, changed

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stallpoint.base.curve import Curve, rates_from
+from stallpoint.base.priors import Noise
+from stallpoint.base.stall import Stall, Verdict
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers.stalling import deciding_visits
-from stallpoint.models.base.curve import Curve, rates_from
-from stallpoint.models.base.priors import Noise
-from stallpoint.models.base.stall import Stall, Verdict
-from stallpoint.models.base.statistics import REPLICATES
 
 SIX, NINE = tuple(2**power for power in range(6)), tuple(2**power for power in range(9))
 STALLS, SCALES, UNDECIDED = Verdict.STALLS, Verdict.SCALES, Verdict.UNDECIDED

@@ -10,8 +10,8 @@ from made_up_curves import measured, point
 from nightly import fewer_examples, first_by_day
 from synthetic import Layer, Truth, study
 
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers.stalling import cost_efficient_ranks, crossing, tables
-from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 

@@ -10,7 +10,7 @@ from nightly import by_day
 from scipy.optimize import nnls
 from scipy.stats import t as student_t
 
-from stallpoint.models.base.statistics import (
+from stallpoint.base.statistics import (
     REPLICATES,
     UNKNOWN,
     Reals,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nightly import by_day, fewer_examples
 
-from stallpoint.models.base.statistics import estimate
+from stallpoint.base.statistics import estimate
 from stallpoint.models.convergence import noise_scale
 from stallpoint.models.convergence.steps import (
     ANY,

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from test_models_steps import LABELS, PRESETS_KNOWN, runs
 
+from stallpoint.base.measured import Measured, Parts, Point
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers import time_to_accuracy
 from stallpoint.models.answers.time_to_accuracy import matched
-from stallpoint.models.base.measured import Measured, Parts, Point
-from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.convergence import early_stopping
 from stallpoint.models.convergence.steps import steps_of
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve

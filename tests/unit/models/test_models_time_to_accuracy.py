@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from test_models_steps import LABELS, PRESETS_KNOWN, by_workers, runs
 
+from stallpoint.base.measured import Measured, Parts, Point
+from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.answers import time_to_accuracy
-from stallpoint.models.answers.stalling import gains
-from stallpoint.models.base.measured import Measured, Parts, Point
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.models.answers.stalling import known_rates
 from stallpoint.models.convergence.steps import Steps, steps_of
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.strategies.presets import Preset
@@ -56,7 +56,7 @@ Rows = list[dict[str, object]]
 
 
 def tables(curves: list[ScalingCurve], steps: list[Steps], presets: Mapping[str, Preset]) -> tuple[Rows, Rows]:
-    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), gains, noise, THRESHOLD)
+    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), known_rates, noise, THRESHOLD)
 
 
 def answers(curves: list[ScalingCurve], steps: list[Steps]) -> tuple[pd.DataFrame, pd.DataFrame]:

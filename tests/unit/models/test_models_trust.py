@@ -8,9 +8,9 @@ import pytest
 from made_up_curves import point
 from synthetic import study
 
+from stallpoint.base.measured import Measured, Parts
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers import trust
-from stallpoint.models.base.measured import Measured, Parts
-from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms.compute import Compute

@@ -28,14 +28,14 @@ from planted import curves as planted_curves
 from synthetic import NETWORK, Layer, Truth, study
 from visiting_cells import train
 
+from stallpoint.base import statistics
+from stallpoint.base.measured import measured
 from stallpoint.measure import constants
 from stallpoint.measure.jobs.sgemm import settled
 from stallpoint.measure.synchronisation.fusion import calibrated
 from stallpoint.models.answers import next_cells
 from stallpoint.models.answers.causes import DOMINANT, losses, verdicts
 from stallpoint.models.answers.stalling import tables as stalling
-from stallpoint.models.base import statistics
-from stallpoint.models.base.measured import measured
 from stallpoint.models.fitting import fit
 from stallpoint.models.scaling import extrapolation, laws, posterior
 from stallpoint.models.scaling import scaling_law_choice as choice

@@ -9,7 +9,7 @@ import pytest
 from house import ROOMS, ROOT, SLACK, House, budgets, off_budget, room, weights
 
 HOUSE = House(ROOT / "src/stallpoint")
-FLOORS = ("base", "terms", "taskgraph", "iteration", "scaling", "convergence", "answers")
+FLOORS = ("terms", "taskgraph", "iteration", "scaling", "convergence", "answers")
 """Rooms within that of the models, from the ground up."""
 WITHIN = {name: name.split(".")[1] for name in HOUSE.modules if name.startswith("models.")}
 """Modules of the models by room."""
@@ -17,8 +17,6 @@ EVERYWHERE = {"fit", "table"}
 """What a module's main function is called where its name says of what."""
 STRATEGY_AND_TRAINING = {"strategies.families", "measure.synchronisation"}
 """A strategy and its training on ranks have one name."""
-STILL_REPEATED = {"Choice", "Series"}
-"""Class names that are to get one meaning each."""
 
 
 def test_every_module_stands_in_a_room_that_is_named() -> None:
@@ -64,7 +62,7 @@ def test_each_class_name_stands_for_one_class() -> None:
             if isinstance(node, ast.ClassDef):
                 modules[node.name].append(module)
     repeated = {name: {".".join(one.split(".")[:2]) for one in of} for name, of in modules.items() if len(of) > 1}
-    assert {name for name, rooms in repeated.items() if rooms != STRATEGY_AND_TRAINING} == STILL_REPEATED
+    assert {name for name, rooms in repeated.items() if rooms != STRATEGY_AND_TRAINING} == set()
 
 
 def test_the_journey_of_a_measurement_has_few_stops_and_each_is_there() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stallpoint.base.measured import Point
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers.fits import MemoryModel
-from stallpoint.models.base.measured import Point
-from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.terms.peaks import Peaks
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.families.one_forward_one_backward_family import OneForwardOneBackward

@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import t as student
 
+from stallpoint.base.measured import POINT
+from stallpoint.base.statistics import INTERVAL, SAME_WITHIN, Reals, Scatter, scatter
 from stallpoint.models.answers.controls import holm
-from stallpoint.models.base.measured import POINT
-from stallpoint.models.base.statistics import INTERVAL, SAME_WITHIN, Reals, Scatter, scatter
 
 LEVEL = 0.004
 """Probability that two equal studies are said to differ anywhere.

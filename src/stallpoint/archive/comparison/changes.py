@@ -20,10 +20,10 @@ from stallpoint.archive.comparison.change import (
     relative_to_other_layers,
 )
 from stallpoint.archive.comparison.compared_results import Results, differences
+from stallpoint.base.frames import records
+from stallpoint.base.measured import PLACELESS, POINT, SERIES
+from stallpoint.base.statistics import groups
 from stallpoint.errors import InputError
-from stallpoint.models.base.frames import records
-from stallpoint.models.base.measured import PLACELESS, POINT, SERIES
-from stallpoint.models.base.statistics import groups
 from stallpoint.records.tables import COMPARISON, ITERATIONS, STALLING
 from stallpoint.study.workers import curves_of
 

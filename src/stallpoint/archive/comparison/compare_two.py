@@ -24,10 +24,10 @@ from stallpoint.archive.comparison.comparison_files import ARCHIVE, FORMATS
 from stallpoint.archive.comparison.comparison_page import rows_of as typed_rows
 from stallpoint.archive.comparison.comparison_page import to_data, write_comparison
 from stallpoint.archive.comparison.comparison_words import heads, summary, table, to_markdown
+from stallpoint.base.measured import POINT
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
 from stallpoint.inputs import all_reduce_logs, rate_tables, training_logs
 from stallpoint.inputs.documents import Document
-from stallpoint.models.base.measured import POINT
 from stallpoint.records.tables import RUNS
 
 SLOWER = 1

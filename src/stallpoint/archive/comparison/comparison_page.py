@@ -26,8 +26,8 @@ from stallpoint.archive.comparison.comparison_words import (
     to_markdown,
     verdicts,
 )
-from stallpoint.models.base.frames import records
-from stallpoint.models.base.statistics import INTERVAL, SAME_WITHIN
+from stallpoint.base.frames import records
+from stallpoint.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import write
 from stallpoint.records.tables import COMPARISON

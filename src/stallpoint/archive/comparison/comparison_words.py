@@ -9,9 +9,9 @@ import pandas as pd
 
 from stallpoint.archive.comparison.change import LEVEL, SAME, UNDECIDED
 from stallpoint.archive.comparison.changes import MOVED, Comparison
-from stallpoint.models.base.frames import records
-from stallpoint.models.base.measured import SERIES
-from stallpoint.models.base.statistics import INTERVAL, SAME_WITHIN
+from stallpoint.base.frames import records
+from stallpoint.base.measured import SERIES
+from stallpoint.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.report.charts.labels import label
 from stallpoint.text import interval, number
 

@@ -19,9 +19,9 @@ from scipy.stats import t as student
 from stallpoint.archive.comparison import visits
 from stallpoint.archive.comparison.change import BETTER, WORSE, mean_of_points, usual_scatter
 from stallpoint.archive.comparison.compared_results import Results
+from stallpoint.base.measured import POINT
+from stallpoint.base.statistics import INTERVAL, Reals, groups
 from stallpoint.errors import InputError
-from stallpoint.models.base.measured import POINT
-from stallpoint.models.base.statistics import INTERVAL, Reals, groups
 
 MONTH = 30.44
 """Days of a month."""

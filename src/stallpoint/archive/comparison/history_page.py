@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.archive.comparison.history import MIN_STUDIES, History, PastMachine, Trend
-from stallpoint.models.base.frames import records
-from stallpoint.models.base.statistics import NORMAL_INTERVAL
+from stallpoint.base.frames import records
+from stallpoint.base.statistics import NORMAL_INTERVAL
 from stallpoint.report.charts import marks
 from stallpoint.report.charts.labels import AXES, compact, label, varies, with_interval
 from stallpoint.report.charts.render import Spec, to_spec

@@ -1,7 +1,7 @@
 """One time for each visit: the unit of comparison of two studies.
 
 What differs between visits (placement, neighbours, the state of the machine) is in them; what differs between the
-iterations of a visit is not, as in all intervals of stallpoint (`models.base.statistics.bootstrap`).
+iterations of a visit is not, as in all intervals of stallpoint (`base.statistics.bootstrap`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import POINT, composed, kept, over_ranks
+from stallpoint.base.measured import POINT, composed, kept, over_ranks
 from stallpoint.records.disturbances import without
 
 LAYER = (*POINT, "layer", "layer_type")

@@ -9,10 +9,10 @@ from typing import Any
 
 from scipy.stats import t as student_t
 
+from stallpoint.base.statistics import INTERVAL, UNKNOWN
 from stallpoint.findings.claims.language import Claim, Condition
 from stallpoint.findings.claims.quantity import Evidence, Number, numbers
 from stallpoint.findings.finding import plain_json
-from stallpoint.models.base.statistics import INTERVAL, UNKNOWN
 
 HOLDS, FAILS, UNCLEAR, UNTESTED = "holds", "does not hold", "not distinguishable", "not tested"
 _TAIL = (1 - INTERVAL) / 2

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stallpoint.base.statistics import Reals, estimate, generator, resampled
 from stallpoint.findings.claims.facts import Facts, chosen, column_of, is_end
 from stallpoint.findings.claims.language import Quantity, Selection
 from stallpoint.findings.claims.missing import no_other, no_rows, no_value
-from stallpoint.models.base.statistics import Reals, estimate, generator, resampled
 
 AGGREGATES: dict[str, Callable[..., Any]] = {
     "median": np.median, "mean": np.mean, "min": np.min, "max": np.max, "sum": np.sum,

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from stallpoint.base.statistics import INTERVAL, NORMAL_INTERVAL, as_of_one_kind
 from stallpoint.models.answers.remedies import HELPS, UNDECIDED
-from stallpoint.models.base.statistics import INTERVAL, NORMAL_INTERVAL, as_of_one_kind
 
 Curve: TypeAlias = Mapping[str, Any]
 """An entry of ``curves`` in the conclusions."""

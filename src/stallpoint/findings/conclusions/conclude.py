@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stallpoint.base.frames import records
+from stallpoint.base.measured import SERIES
+from stallpoint.base.stall import Stall
+from stallpoint.base.statistics import INTERVAL, estimate, generator, groups, resampled
 from stallpoint.findings.claims.judge import Judged
 from stallpoint.findings.conclusions.answer_findings import answer_findings
 from stallpoint.findings.conclusions.answers import Conclusions, Estimate, answers
@@ -18,10 +22,6 @@ from stallpoint.findings.conclusions.trust_findings import equal_presets, warnin
 from stallpoint.findings.finding import Finding, in_json, plain_json
 from stallpoint.models.answers.fits import UNKNOWN
 from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, UNDECIDED
-from stallpoint.models.base.frames import records
-from stallpoint.models.base.measured import SERIES
-from stallpoint.models.base.stall import Stall
-from stallpoint.models.base.statistics import INTERVAL, estimate, generator, groups, resampled
 from stallpoint.models.convergence.steps import TO_TARGET
 from stallpoint.models.terms.peaks import MEMORY_AXES
 from stallpoint.study.kinds.command_kind import CommandCell

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stallpoint.base.statistics import INTERVAL
 from stallpoint.findings.conclusions.answers import Estimate, no_stall
 from stallpoint.findings.listing import Columns, Listing, interval_of
 from stallpoint.models.answers.fits import NO, UNKNOWN, YES
 from stallpoint.models.answers.fits import UNDECIDED as MAY_FIT
 from stallpoint.models.answers.remedies import TRAINS_OTHERWISE
-from stallpoint.models.base.statistics import INTERVAL
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_round_words, interval, number
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stallpoint.base.measured import SERIES
 from stallpoint.findings.conclusions.answers import Answer, Conclusions
 from stallpoint.findings.conclusions.conclusion_words import verdict_in_short
 from stallpoint.models.answers.costs import DEADLINE, DECIDED, EPOCH, KNOWN, NONE
-from stallpoint.models.base.measured import SERIES
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_words, interval, listed, number
 

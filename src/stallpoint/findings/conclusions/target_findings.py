@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from stallpoint.base.measured import SERIES
+from stallpoint.base.statistics import groups
 from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.conclusions.conclusion_words import at_count, series, verdict_in_short
 from stallpoint.findings.listing import in_columns
 from stallpoint.models.answers.time_to_accuracy import CONFIGURATION, NOT_DISTINGUISHABLE, SLOWER, TARGET
-from stallpoint.models.base.measured import SERIES
-from stallpoint.models.base.statistics import groups
 from stallpoint.text import listed, number
 
 TARGET_CURVE = [*TARGET, "workers_per_node"]

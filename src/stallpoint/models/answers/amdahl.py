@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from stallpoint.base.statistics import Ensemble, Reals, columns, non_negative_fit
 from stallpoint.models.answers.fitted import Question
-from stallpoint.models.base.statistics import Ensemble, Reals, columns, non_negative_fit
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.terms.compute import Compute
 from stallpoint.records.tables import AMDAHL

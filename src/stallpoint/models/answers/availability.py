@@ -25,11 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import poisson
 
-from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.stalling import Rates, rates_by_curve
-from stallpoint.models.base.measured import SERIES
-from stallpoint.models.base.stall import Stall
-from stallpoint.models.base.statistics import (
+from stallpoint.base.measured import SERIES
+from stallpoint.base.stall import Stall
+from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
     Reals,
@@ -41,6 +39,8 @@ from stallpoint.models.base.statistics import (
     scatter,
     visits_of,
 )
+from stallpoint.models.answers.fitted import FittedStudy, Question
+from stallpoint.models.answers.stalling import Rates, rates_by_curve
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.records.tables import AVAILABILITY, AVAILABILITY_STALLING, STORAGE_OPERATIONS
 from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRITE

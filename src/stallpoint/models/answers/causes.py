@@ -24,9 +24,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from stallpoint.base.measured import Measured, Parts, Point, measured
+from stallpoint.base.statistics import Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.base.measured import Measured, Parts, Point, measured
-from stallpoint.models.base.statistics import Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
 from stallpoint.models.iteration.scaling_curve import Basis, Predicted, ScalingCurve
 from stallpoint.records.tables import CAUSES as CAUSES_TABLE
 from stallpoint.records.tables import CRITICAL_PATH, HIDDEN_COMMUNICATION

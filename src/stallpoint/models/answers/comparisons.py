@@ -11,9 +11,9 @@ from itertools import permutations
 
 import numpy as np
 
+from stallpoint.base.measured import Measured
+from stallpoint.base.statistics import columns
 from stallpoint.models.answers.fitted import Question
-from stallpoint.models.base.measured import Measured
-from stallpoint.models.base.statistics import columns
 from stallpoint.records.tables import COMPARISONS
 
 AXES = ("storage", "sync", "prefetch")

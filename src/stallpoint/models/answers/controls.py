@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 from scipy.stats import norm
 
+from stallpoint.base.measured import Measured, point_key
+from stallpoint.base.statistics import Ensemble, columns, estimate, is_duration
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.base.measured import Measured, point_key
-from stallpoint.models.base.statistics import Ensemble, columns, estimate, is_duration
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.records.tables import CONTROLS
 from stallpoint.schedule.next_visit import CONTROL_AXES, SUPERLINEAR

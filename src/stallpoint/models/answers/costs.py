@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.time_to_accuracy import matched
-from stallpoint.models.base.measured import SERIES, Measured, Point
-from stallpoint.models.base.statistics import (
+from stallpoint.base.measured import SERIES, Measured, Point
+from stallpoint.base.statistics import (
     Ensemble,
     Reals,
     bootstrap,
@@ -30,6 +28,8 @@ from stallpoint.models.base.statistics import (
     scatter,
     visits_of,
 )
+from stallpoint.models.answers.fitted import FittedStudy, Question
+from stallpoint.models.answers.time_to_accuracy import matched
 from stallpoint.models.iteration.scaling_curve import Basis, Predicted
 from stallpoint.records.tables import CHOICES, COSTS, ENERGY
 

@@ -21,10 +21,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.base.measured import Measured, Parts, trained
-from stallpoint.models.base.stall import Stall
-from stallpoint.models.base.statistics import (
+from stallpoint.base.measured import Measured, Parts, trained
+from stallpoint.base.stall import Stall
+from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
     bootstrap,
@@ -34,6 +33,7 @@ from stallpoint.models.base.statistics import (
     groups,
     unknown_ensemble,
 )
+from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.terms.data import ConcurrentReads
 from stallpoint.records.tables import BREAK_EVEN, FEEDING, SATURATION
 from stallpoint.study.kinds.train_kind import TrainCell

@@ -35,9 +35,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from stallpoint.base.measured import Point, trained
+from stallpoint.base.statistics import REPLICATES, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.base.measured import Point, trained
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.terms.peaks import AVAILABLE, DEVICE, HOST, MEMORY_AXES, Peaks, predicted
 from stallpoint.models.terms.training_cells import Layers

@@ -14,11 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 
-from stallpoint.models.answers import median_iterations, trust
-from stallpoint.models.answers.median_iterations import MedianIteration
-from stallpoint.models.answers.variants import Variant, variants
-from stallpoint.models.base.frames import Rows, typed
-from stallpoint.models.base.measured import (
+from stallpoint.base.frames import Rows, typed
+from stallpoint.base.measured import (
     Measured,
     composed,
     measured,
@@ -28,7 +25,10 @@ from stallpoint.models.base.measured import (
     trained,
     with_mean_communication,
 )
-from stallpoint.models.base.statistics import Ensemble, groups
+from stallpoint.base.statistics import Ensemble, groups
+from stallpoint.models.answers import median_iterations, trust
+from stallpoint.models.answers.median_iterations import MedianIteration
+from stallpoint.models.answers.variants import Variant, variants
 from stallpoint.models.convergence import noise_scale, steps
 from stallpoint.models.convergence.steps import Steps
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster

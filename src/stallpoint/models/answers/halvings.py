@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from stallpoint.base.statistics import Ensemble, columns, estimate
 from stallpoint.models.answers.fitted import Question
-from stallpoint.models.base.statistics import Ensemble, columns, estimate
 from stallpoint.models.terms.compute import ALL, Compute
 from stallpoint.models.terms.matrix_products import ShapeTimes
 from stallpoint.records.tables import CURVE_DISTANCES, HALVINGS

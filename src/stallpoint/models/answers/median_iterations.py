@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from stallpoint.models.base.frames import typed
-from stallpoint.models.base.measured import SERIES, composed, kept, trained
-from stallpoint.models.base.statistics import groups
+from stallpoint.base.frames import typed
+from stallpoint.base.measured import SERIES, composed, kept, trained
+from stallpoint.base.statistics import groups
 from stallpoint.records.tables import LAYERS
 from stallpoint.strategies.presets import NONE
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.base.measured import PLACELESS
+from stallpoint.base.statistics import NORMAL_INTERVAL, Reals, generator
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.base.measured import PLACELESS
-from stallpoint.models.base.statistics import NORMAL_INTERVAL, Reals, generator
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
 from stallpoint.records.tables import NEXT_CELLS

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from stallpoint.base.measured import Measured, Parts, Point
+from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.errors import InputError
 from stallpoint.models.answers.stalling import communication_ratio, crossing, predicted_stall, throughput
-from stallpoint.models.base.measured import Measured, Parts, Point
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve

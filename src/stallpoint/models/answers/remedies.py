@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stallpoint.base.measured import Point, trained
+from stallpoint.base.statistics import SAME_WITHIN, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.answers.fits import NO, MemoryModel, memory
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.next_cells import Jobs, jobs, train_seconds
 from stallpoint.models.answers.stalling import throughput
 from stallpoint.models.answers.variants import RAISED, Variant
-from stallpoint.models.base.measured import Point, trained
-from stallpoint.models.base.statistics import SAME_WITHIN, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.iteration.scenarios import Scenario, changed_point, predict

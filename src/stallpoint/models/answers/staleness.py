@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from stallpoint.base.statistics import bootstrap, columns, generator, groups
 from stallpoint.models.answers.fitted import Question
-from stallpoint.models.base.statistics import bootstrap, columns, generator, groups
 from stallpoint.records.tables import STALENESS_SHARES, WORKER_STALENESS
 
 TRAINING = ("network", "hardware", "storage", "sync", "batch", "nodes", "workers_per_node", "ranks")

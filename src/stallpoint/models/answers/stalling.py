@@ -11,19 +11,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stallpoint.models.answers.causes import NOT_DISTINGUISHABLE, dominant
-from stallpoint.models.answers.controls import checked, withheld
-from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.base.curve import Curve
-from stallpoint.models.base.measured import SERIES, Measured
-from stallpoint.models.base.stall import Stall, Verdict
-from stallpoint.models.base.statistics import (
+from stallpoint.base.curve import Curve
+from stallpoint.base.measured import SERIES, Measured
+from stallpoint.base.stall import Stall, Verdict
+from stallpoint.base.statistics import (
     INTERVAL,
     Ensemble,
     Reals,
     columns,
     unknown_ensemble,
 )
+from stallpoint.models.answers.causes import NOT_DISTINGUISHABLE, dominant
+from stallpoint.models.answers.controls import checked, withheld
+from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.scaling_curve import Basis, Predicted, ScalingCurve
 from stallpoint.records.tables import STALL_PROBABILITIES, STALLING
 from stallpoint.study.workers import placement_at

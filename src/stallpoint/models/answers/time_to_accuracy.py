@@ -19,11 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.stalling import Rates, rates_by_curve
-from stallpoint.models.base.measured import SERIES, Measured, Point
-from stallpoint.models.base.stall import Stall
-from stallpoint.models.base.statistics import (
+from stallpoint.base.measured import SERIES, Measured, Point
+from stallpoint.base.stall import Stall
+from stallpoint.base.statistics import (
     Ensemble,
     Reals,
     Scatter,
@@ -35,6 +33,8 @@ from stallpoint.models.base.statistics import (
     scatter,
     unknown_ensemble,
 )
+from stallpoint.models.answers.fitted import FittedStudy, Question
+from stallpoint.models.answers.stalling import Rates, rates_by_curve
 from stallpoint.models.convergence.steps import ANY, TO_TARGET, Steps, best_trial
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.records.tables import ACCURACY_STALLING, TARGET_STALLING, TARGET_TIMES, TIME_TO_ACCURACY

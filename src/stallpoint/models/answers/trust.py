@@ -16,8 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from stallpoint.models.base.measured import Point
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, estimate, generator
+from stallpoint.base.measured import Point
+from stallpoint.base.statistics import REPLICATES, Ensemble, estimate, generator
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms.compute import Compute
 

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
+from stallpoint.base.measured import Measured, Point
+from stallpoint.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question, QuestionSettings
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.records.tables import TRAFFIC, UTILISATION
 

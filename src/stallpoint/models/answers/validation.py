@@ -11,10 +11,10 @@ from itertools import combinations
 
 import numpy as np
 
+from stallpoint.base.measured import Measured, Point
+from stallpoint.base.statistics import columns, estimate
 from stallpoint.models.answers import trust
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.statistics import columns, estimate
 from stallpoint.models.iteration.cluster import SCALINGS
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve

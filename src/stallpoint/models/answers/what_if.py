@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from stallpoint.base.measured import Point
+from stallpoint.base.statistics import REPLICATES, columns, columns_of, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.stalling import predicted_stall, throughput
-from stallpoint.models.base.measured import Point
-from stallpoint.models.base.statistics import REPLICATES, columns, columns_of, unknown_ensemble
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.iteration.scenarios import CHANGED_BY_FACTOR, Scenario, changed_point, predict

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.statistics import (
+from stallpoint.base.statistics import (
     Ensemble,
     Scatter,
     bootstrap,

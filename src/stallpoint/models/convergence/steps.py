@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.statistics import (
+from stallpoint.base.statistics import (
     INTERVAL,
     MAX_DEVIATION,
     REPLICATES,

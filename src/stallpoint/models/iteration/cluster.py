@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.statistics import Ensemble
+from stallpoint.base.measured import Measured, Point
+from stallpoint.base.statistics import Ensemble
 from stallpoint.models.terms import effects
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
 from stallpoint.models.terms.compute import Times

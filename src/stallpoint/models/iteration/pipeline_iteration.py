@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import numpy as np
 
+from stallpoint.base.measured import Measured, Parts
+from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models import taskgraph
-from stallpoint.models.base.measured import Measured, Parts
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.replicas import Replicas, fully_connected_seconds, latency_share, matrix_seconds
 from stallpoint.models.iteration.scaling_curve import Predicted

@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from stallpoint.models.base.measured import UNKNOWN_PARTS, Measured, Point
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
+from stallpoint.base.measured import UNKNOWN_PARTS, Measured, Point
+from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.replicas import Replicas
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Measured, Parts, Point
+from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models import taskgraph
-from stallpoint.models.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Measured, Parts, Point
-from stallpoint.models.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.scaling_curve import Predicted

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import PLACELESS, POINT, UNKNOWN_PARTS, Measured, Parts, Point
-from stallpoint.models.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
+from stallpoint.base.measured import PLACELESS, POINT, UNKNOWN_PARTS, Measured, Parts, Point
+from stallpoint.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
 from stallpoint.models.terms.effects import IsolatedComputing
 from stallpoint.models.terms.training_cells import LAYER, OF_RANK
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.measured import MATRIX_LAYERS, Point
-from stallpoint.models.base.statistics import Ensemble
+from stallpoint.base.measured import MATRIX_LAYERS, Point
+from stallpoint.base.statistics import Ensemble
 from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scaling_curve import ScalingCurve

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models import taskgraph
-from stallpoint.models.base.statistics import REPLICATES
 from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.replicas import Buckets, Replicas, Terms, message_tasks, slowness
 from stallpoint.models.iteration.timeline import Timeline

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stallpoint.models.base.statistics import REPLICATES
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.replicas import Replicas, Terms, slowness
 from stallpoint.models.iteration.timeline import Timeline

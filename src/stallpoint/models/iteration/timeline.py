@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 
+from stallpoint.base.statistics import REPLICATES, Ensemble, Reals
 from stallpoint.models import taskgraph
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
 from stallpoint.strategies.presets import Preset
 
 

@@ -12,10 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from stallpoint.base.frames import frame
+from stallpoint.base.statistics import INTERVAL, Reals, groups
 from stallpoint.errors import InputError
-from stallpoint.models.base.frames import frame
-from stallpoint.models.base.statistics import INTERVAL, Reals, groups
-from stallpoint.models.scaling.scaling_law_choice import Choice, choose, too_few, too_wide, unidentifiable, would_tell
+from stallpoint.models.scaling.scaling_law_choice import (
+    WeighedLaws,
+    choose,
+    too_few,
+    too_wide,
+    unidentifiable,
+    would_tell,
+)
 from stallpoint.models.scaling.series_placement import PLACEMENT, Placements, Series
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, EXTRAPOLATIONS, LAW_VALIDATION
 from stallpoint.text import Progress
@@ -43,7 +50,7 @@ class Fitted:
     """All rows of the series."""
     counts: list[int]
     """Worker counts that were fitted, rising."""
-    choice: Choice | None
+    choice: WeighedLaws | None
     """None where these counts identify no law."""
 
     def predict(self) -> pd.DataFrame:

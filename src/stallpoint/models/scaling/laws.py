@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from stallpoint.models.base.statistics import Reals
+from stallpoint.base.statistics import Reals
 from stallpoint.models.scaling.series_placement import Placements
 
 Overhead: TypeAlias = Callable[[Sequence[Reals], Reals], Reals]

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
+from stallpoint.base.statistics import INTERVAL, Reals, generator
 from stallpoint.inputs.layout_tables import LayoutRow
-from stallpoint.models.base.statistics import INTERVAL, Reals, generator
 
 Moments = npt.NDArray[np.bool_]
 NODE = 8.0
@@ -273,7 +273,7 @@ def held_out(layouts: Layouts) -> Iterator[Moments]:
 
 
 @dataclass(frozen=True)
-class Choice:
+class LayoutChoice:
     """The predicted order of some layouts."""
 
     order: list[int]
@@ -287,12 +287,12 @@ class Choice:
         return self.order[0]
 
 
-def choose(model: LayoutModel, layouts: Layouts) -> Choice:
+def choose(model: LayoutModel, layouts: Layouts) -> LayoutChoice:
     """Return the order of layouts by their predicted rates."""
     rates = np.log(layouts.batch / model.seconds(layouts))
     order = np.argsort(-rates, kind="stable").tolist()
     drawn = rates + max(model.scatter, NEAR) * generator(0, "choice").standard_normal((_DRAWS, len(rates)))
-    return Choice(order, float((drawn[:, order[0]] >= drawn.max(1) + np.log(1 - NEAR)).mean()))
+    return LayoutChoice(order, float((drawn[:, order[0]] >= drawn.max(1) + np.log(1 - NEAR)).mean()))
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ class Rehearsal:
     counts: int
     """Number of fits that lacked a worker count."""
     sure: Reals
-    """`Choice.sure` for each shortlist."""
+    """`LayoutChoice.sure` for each shortlist."""
     right: Moments
     """Whether the choice of each shortlist of undisturbed runs was within `NEAR` of the best."""
     steady: float
@@ -343,11 +343,11 @@ class Rehearsal:
         chosen = self.right[self.sure >= sure]
         return self.steady * float(chosen.mean()) if len(chosen) >= FEWEST else 0.0
 
-    def limit(self, choice: Choice) -> float:
-        """Return the limit of `Choice.sure`, no larger than that of `choice`, above which most choices are right."""
+    def limit(self, choice: LayoutChoice) -> float:
+        """Return the limit of sureness, no larger than that of `choice`, above which most choices are right."""
         return max((limit for limit in _LIMITS if limit <= choice.sure), key=self.right_if, default=0.0)
 
-    def allows(self, choice: Choice) -> bool:
+    def allows(self, choice: LayoutChoice) -> bool:
         """Return whether `RIGHT` of the choices above that limit are right."""
         return self.right_if(self.limit(choice)) >= RIGHT and choice.sure >= _LIMITS[0]
 

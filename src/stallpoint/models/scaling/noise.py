@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stallpoint.models.base.curve import SHARED
-from stallpoint.models.base.statistics import Reals
+from stallpoint.base.curve import SHARED
+from stallpoint.base.statistics import Reals
 from stallpoint.models.scaling.series_placement import Placements, Series, grid
 
 

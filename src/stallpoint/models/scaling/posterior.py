@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.special import gammaln
 from scipy.stats import norm, qmc
 
-from stallpoint.models.base.statistics import Reals
+from stallpoint.base.statistics import Reals
 from stallpoint.models.scaling.laws import Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
 from stallpoint.models.scaling.series_placement import Placements, Series

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.statistics import Reals
+from stallpoint.base.statistics import Reals
 from stallpoint.models.scaling.laws import LAWS, Law, models
 from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
 from stallpoint.models.scaling.posterior import PREDICTIVE_DRAWS, Posterior, posterior
@@ -29,7 +29,7 @@ MIN_COUNTS = 3
 
 
 @dataclass(frozen=True)
-class Choice:
+class WeighedLaws:
     """Laws fitted to a series, with their weights."""
 
     posteriors: Sequence[Posterior]
@@ -84,7 +84,7 @@ class Choice:
         return [(index, int(of_it)) for index, of_it in enumerate(np.diff(ends, prepend=0)) if of_it]
 
 
-def choose(series: Series, wanted: Placements, laws: Sequence[Law] = LAWS) -> Choice:
+def choose(series: Series, wanted: Placements, laws: Sequence[Law] = LAWS) -> WeighedLaws:
     """Fit every law to `series`, of at least `MIN_COUNTS` counts, to predict at the `wanted` placements."""
     beginning = series.up_to(series.counts[1])
     every = series.places.then(wanted)
@@ -95,7 +95,7 @@ def choose(series: Series, wanted: Placements, laws: Sequence[Law] = LAWS) -> Ch
         posteriors.append(posterior(model, series, whole))
         before = posterior(model, beginning, start).log_evidence
         log_weights.append(np.log(prior) + posteriors[-1].log_evidence - before)
-    return Choice(posteriors, np.exp(log_weights - log_sum(np.array(log_weights))), across_nodes)
+    return WeighedLaws(posteriors, np.exp(log_weights - log_sum(np.array(log_weights))), across_nodes)
 
 
 def too_wide(lower: Reals, upper: Reals) -> npt.NDArray[np.bool_]:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.models.base.curve import SHARED
-from stallpoint.models.base.statistics import Reals
+from stallpoint.base.curve import SHARED
+from stallpoint.base.statistics import Reals
 
 PLACEMENT = ["workers", "workers_per_node", "batch_per_worker"]
 MAX_PLACEMENTS = 96

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import Measured, Point
-from stallpoint.models.base.statistics import INTERVAL, Ensemble, Reals, columns, unknown_ensemble
+from stallpoint.base.measured import Measured, Point
+from stallpoint.base.statistics import INTERVAL, Ensemble, Reals, columns, unknown_ensemble
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.scaling.scaling_law_choice import choose, too_few, too_wide, would_tell
 from stallpoint.models.scaling.series_placement import PLACEMENT, Placements, Series

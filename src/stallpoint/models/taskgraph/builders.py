@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.base.statistics import Reals
 from stallpoint.errors import InputError
-from stallpoint.models.base.statistics import Reals
 from stallpoint.models.taskgraph.tasks import Kind, Task
 from stallpoint.strategies.presets import Preset
 

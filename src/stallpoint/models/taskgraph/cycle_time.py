@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.statistics import Reals
+from stallpoint.base.statistics import Reals
 
 Paths: TypeAlias = Mapping[int, float]
 """Longest paths to a point, s, by origin: a stream's end in the iteration before, or a step."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.statistics import Reals
+from stallpoint.base.statistics import Reals
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -15,7 +15,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.statistics import Reals
+from stallpoint.base.statistics import Reals
 from stallpoint.models.taskgraph.builders import MessageTimes, inputs
 from stallpoint.models.taskgraph.tasks import Kind, Task
 from stallpoint.strategies.presets import Preset

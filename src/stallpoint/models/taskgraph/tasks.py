@@ -15,8 +15,8 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.base.statistics import Reals
 from stallpoint.errors import InputError
-from stallpoint.models.base.statistics import Reals
 from stallpoint.models.taskgraph import kernels
 
 

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.statistics import Ensemble, Reals, non_negative_fit
+from stallpoint.base.statistics import Ensemble, Reals, non_negative_fit
 
 
 @dataclass(frozen=True)

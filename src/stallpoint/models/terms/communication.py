@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.models.base.frames import refuse
-from stallpoint.models.base.measured import kept
-from stallpoint.models.base.statistics import (
+from stallpoint.base.frames import refuse
+from stallpoint.base.measured import kept
+from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
     Reals,

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.models.base.measured import POINT
-from stallpoint.models.base.statistics import (
+from stallpoint.base.measured import POINT
+from stallpoint.base.statistics import (
     MIN_SCATTER,
     Ensemble,
     Reals,

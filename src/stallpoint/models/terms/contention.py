@@ -17,8 +17,8 @@ from operator import ne
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.measured import POINT, Measured, Point
-from stallpoint.models.base.statistics import (
+from stallpoint.base.measured import POINT, Measured, Point
+from stallpoint.base.statistics import (
     MAX_FACTOR,
     REPLICATES,
     Ensemble,

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.models.base.frames import refuse
-from stallpoint.models.base.measured import POINT, Measured, trained
-from stallpoint.models.base.statistics import (
+from stallpoint.base.frames import refuse
+from stallpoint.base.measured import POINT, Measured, trained
+from stallpoint.base.statistics import (
     Ensemble,
     bootstrap,
     columns,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stallpoint.models.base.statistics import Ensemble, Reals
+from stallpoint.base.statistics import Ensemble, Reals
 
 FAIR_SHARE = 0.5
 """Largest share of a core that a communication thread takes from a thread that always computes."""

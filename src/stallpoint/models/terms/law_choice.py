@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
+from stallpoint.base.statistics import REPLICATES, Ensemble, Reals
 from stallpoint.models.terms import law_departures, piecewise_line
 from stallpoint.models.terms.law_departures import Departures, OptionFit
 from stallpoint.models.terms.piecewise_line import PiecewiseLine, Samples

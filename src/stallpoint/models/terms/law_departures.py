@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from stallpoint.models.base.statistics import REPLICATES, Ensemble, Reals
+from stallpoint.base.statistics import REPLICATES, Ensemble, Reals
 
 JOB = {0.0: 0.7, 0.05: 0.22, 0.15: 0.08}
 """Standard deviations s_j and their prior probability: equal jobs were up to 5 % apart."""

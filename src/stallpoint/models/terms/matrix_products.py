@@ -14,8 +14,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.frames import refuse
-from stallpoint.models.base.statistics import Ensemble, bootstrap, columns_of, generator, groups, scatter, visits_of
+from stallpoint.base.frames import refuse
+from stallpoint.base.statistics import Ensemble, bootstrap, columns_of, generator, groups, scatter, visits_of
 from stallpoint.models.terms.batch_law import (
     LINEAR,
     MIN_TO_CHOOSE,

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.models.base.lagging import OWN, waited_for
-from stallpoint.models.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootstrap, visits_of
+from stallpoint.base.lagging import OWN, waited_for
+from stallpoint.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootstrap, visits_of
 from stallpoint.records.tables import PHASES
 
 Places: TypeAlias = npt.NDArray[np.intp]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import trained
-from stallpoint.models.base.statistics import (
+from stallpoint.base.measured import trained
+from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
     bootstrap,

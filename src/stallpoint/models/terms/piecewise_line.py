@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from stallpoint.models.base.statistics import Ensemble, Reals, non_negative_fit
+from stallpoint.base.statistics import Ensemble, Reals, non_negative_fit
 
 MAX_SEGMENTS = 6
 """Largest number of pieces; never more than half the number of sizes."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.statistics import INTERVAL, REPLICATES, Ensemble, Reals
+from stallpoint.base.statistics import INTERVAL, REPLICATES, Ensemble, Reals
 from stallpoint.strategies.options import SHARDED, servers_of
 
 

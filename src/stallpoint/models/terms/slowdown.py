@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.lagging import lagging
-from stallpoint.models.base.measured import kept
-from stallpoint.models.base.statistics import (
+from stallpoint.base.lagging import lagging
+from stallpoint.base.measured import kept
+from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
     Reals,

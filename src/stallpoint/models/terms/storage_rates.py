@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.frames import refuse
-from stallpoint.models.base.statistics import (
+from stallpoint.base.frames import refuse
+from stallpoint.base.statistics import (
     Scatter,
     bootstrap,
     columns,

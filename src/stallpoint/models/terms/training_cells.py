@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.errors import InputError
-from stallpoint.models.base.frames import refuse
-from stallpoint.models.base.measured import (
+from stallpoint.base.frames import refuse
+from stallpoint.base.measured import (
     POINT,
     STEP,
     kept,
@@ -24,7 +23,8 @@ from stallpoint.models.base.measured import (
     steps_over_ranks,
     with_mean_communication,
 )
-from stallpoint.models.base.statistics import Reals, groups
+from stallpoint.base.statistics import Reals, groups
+from stallpoint.errors import InputError
 from stallpoint.models.terms.observed import OF_LAYERS, BucketTimes, Sending
 from stallpoint.records import tables as records
 from stallpoint.records.tables import INTERVENED, ITERATIONS, LAYERS, Table

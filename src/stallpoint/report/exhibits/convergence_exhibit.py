@@ -10,7 +10,7 @@ import altair as alt
 import pandas as pd
 from scipy.stats import t as student_t
 
-from stallpoint.models.base.statistics import INTERVAL
+from stallpoint.base.statistics import INTERVAL
 from stallpoint.models.convergence.early_stopping import compared
 from stallpoint.report.charts import convergence_chart, marks, theme
 from stallpoint.report.exhibits import Made, Material, Missing

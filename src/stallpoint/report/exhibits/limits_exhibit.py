@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.measured import MATRIX_LAYERS
+from stallpoint.base.measured import MATRIX_LAYERS
 from stallpoint.report.charts import amdahl_chart, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import estimate
 from stallpoint.report.charts.shapes import Line

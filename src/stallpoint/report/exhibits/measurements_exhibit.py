@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from stallpoint.base.measured import PLACELESS
 from stallpoint.inputs.layer_trace import TracedLayer, from_text
-from stallpoint.models.base.measured import PLACELESS
 from stallpoint.records.origins import in_words
 from stallpoint.records.tables import SERIES
 from stallpoint.report.exhibits import Made, Material, Missing

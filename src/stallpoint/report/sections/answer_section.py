@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from stallpoint.base.statistics import SAME_WITHIN
 from stallpoint.findings.conclusions.answer_findings import (
     CARD,
     CURVE,
@@ -42,7 +43,6 @@ from stallpoint.findings.finding import Finding
 from stallpoint.findings.listing import in_columns
 from stallpoint.models.answers.remedies import HELPS
 from stallpoint.models.answers.time_to_accuracy import FASTEST
-from stallpoint.models.base.statistics import SAME_WITHIN
 from stallpoint.report.charts import Tables, speedup_chart
 from stallpoint.report.charts.labels import AXES, label, with_interval
 from stallpoint.report.charts.render import Spec, drawn

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.models.base.priors import VISIT
+from stallpoint.base.priors import VISIT
 from stallpoint.text import number
 
 if TYPE_CHECKING:

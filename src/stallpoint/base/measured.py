@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.base.lagging import waited_for
-from stallpoint.models.base.statistics import (
+from stallpoint.base.lagging import waited_for
+from stallpoint.base.statistics import (
     Ensemble,
     bootstrap,
     generator,

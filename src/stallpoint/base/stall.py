@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from stallpoint.models.base.statistics import Reals, likely
+from stallpoint.base.statistics import Reals, likely
 
 
 class Verdict(StrEnum):

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stallpoint.models.base.priors import POSTED, Noise
-from stallpoint.models.base.stall import Stall, Verdict
-from stallpoint.models.base.statistics import Ensemble, Estimate, Reals, estimate, generator
+from stallpoint.base.priors import POSTED, Noise
+from stallpoint.base.stall import Stall, Verdict
+from stallpoint.base.statistics import Ensemble, Estimate, Reals, estimate, generator
 
 THRESHOLD = 0.1
 """Gain for each doubling of the workers from which on more workers pay."""
