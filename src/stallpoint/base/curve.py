@@ -72,9 +72,9 @@ class Curve:
 
     @cached_property
     def verdict(self) -> tuple[Verdict, int]:
-        """As `Stall.verdict`, but undecided where a stall rests on one count beyond a node."""
+        """As `Stall.verdict`, but undecided where what was measured beyond a stall is too little to call it one."""
         verdict, count = self.stall.verdict
-        return (Verdict.UNDECIDED, count) if self.step_only else (verdict, count)
+        return (Verdict.UNDECIDED, count) if self.step_only or self.short else (verdict, count)
 
     @property
     def sure(self) -> bool:
@@ -82,6 +82,15 @@ class Curve:
         verdict, count = self.verdict
         decided = verdict in (Verdict.STALLS, Verdict.SCALES) and self.stall.probabilities[count] >= SURE
         return decided and (verdict == Verdict.SCALES or len(self.counts) - self.counts.index(count) > 2)
+
+    @property
+    def short(self) -> bool:
+        """Whether less than a doubling was measured beyond a stall: a slow run, or a count that divides badly.
+
+        Of Pollux' series on T4s, judged at each of their counts, 32 stalled on less; all gained at the next count.
+        """
+        verdict, count = self.stall.verdict
+        return verdict == Verdict.STALLS and self.counts[-1] < 2 * count
 
     @cached_property
     def step_only(self) -> bool:
@@ -110,6 +119,12 @@ class Curve:
             if slower >= _SLOWER and after:
                 found.append(Dip(count, before, after))
         return found
+
+    @cached_property
+    def slower_beyond(self) -> int | None:
+        """The largest count, where it is slower than an earlier one; None otherwise."""
+        last, fastest = self.counts[-1], max(self.counts, key=self.rate)
+        return last if float((self.rates[last][1:] < self.rates[fastest][1:]).mean()) >= _SLOWER else None
 
     @cached_property
     def full_node(self) -> int | None:

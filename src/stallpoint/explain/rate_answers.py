@@ -342,23 +342,24 @@ def _measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
     elif verdict == Verdict.SCALES:
         headline = f"still gets faster at {last}, by {gain} for the last doubling"
         workers = _workers(last, last)
-    elif curve.step_only:
-        node = f"a node of {curve.full_node}" if curve.full_node else f"{at}, which may be a node,"
-        headline = (
-            f"undecided beyond {at} {counted}: one count ({last}) beyond {node} does not tell a step from a stall"
-        )
-        doubt = "not sure"
-        workers = _workers(at, at)
-        asks.append(f"a rate on {2 * last} {series.counted}: a step comes once, a stall stays")
     else:
-        after = counts[counts.index(at) + 1]
-        gain = f"{100 * (curve.gain(at, after) - 1):.0f} %"
-        doubling = "the last doubling" if after == last else f"a doubling from {at} to {after}"
-        headline = f"undecided beyond {at} {counted}: {doubling} gains {gain}, within what equal runs may differ by"
-        doubt = f"not sure{_prior_words(curve)}"
-        workers = _workers(at, at)
-        deciding = listed([str(count) for count in curve.stall.deciding])
-        asks.append(f"repeat the run on {deciding} {series.counted}, or measure {2 * last}")
+        doubt, workers = "not sure", _workers(at, at)
+        if curve.step_only:
+            node = f"a node of {curve.full_node}" if curve.full_node else f"{at}, which may be a node,"
+            why = f"one count ({last}) beyond {node} does not tell a step from a stall"
+            asks.append(f"a rate on {2 * last} {series.counted}: a step comes once, a stall stays")
+        elif curve.short:
+            why = f"{last} are no doubling of them"
+            asks.append(f"a rate on {2 * at} {series.counted}")
+        else:
+            after = counts[counts.index(at) + 1]
+            doubling = "the last doubling" if after == last else f"a doubling from {at} to {after}"
+            gain = f"{100 * (curve.gain(at, after) - 1):.0f} %"
+            why = f"{doubling} gains {gain}, within what equal runs may differ by"
+            doubt += _prior_words(curve)
+            deciding = listed([str(count) for count in curve.stall.deciding])
+            asks.append(f"repeat the run on {deciding} {series.counted}, or measure {2 * last}")
+        headline = f"undecided beyond {at} {counted}: {why}"
     if len(counts) == 2 and verdict == Verdict.SCALES:
         doubt = "two counts only"
     causes: tuple[Cause, ...] = ()
@@ -385,7 +386,7 @@ def _measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
         ask=tuple(dict.fromkeys(asks)),
         notes=tuple(notes),
         points=_points(curve),
-        to_mend=bool(curve.dips),
+        to_mend=bool(curve.dips or curve.slower_beyond),
     )
 
 
@@ -397,7 +398,11 @@ def _prior_words(curve: Curve) -> str:
 
 
 def _dips(curve: Curve) -> Iterator[str]:
-    """Yield a sentence for the deepest dip: how slow it is, and where the loss is made up for."""
+    """Yield what is slower: the largest count, and the deepest dip with what makes up for it."""
+    if (beyond := curve.slower_beyond) and curve.verdict[0] == Verdict.UNDECIDED:
+        before = max(curve.counts, key=curve.rate)
+        times = number(curve.rate(beyond) / curve.rate(before), 2)
+        yield f"{beyond} {curve.counted} are slower than {before}, {times} times"
     if not curve.dips:
         return
     dip = min(curve.dips, key=lambda dip: curve.rate(dip.at) / curve.rate(dip.before))
@@ -459,7 +464,7 @@ def _probe(curve: Curve, stall: int) -> str:
 def _losses(curve: Curve) -> Iterator[Cause]:
     """Yield why workers lose."""
     counts, node = curve.counts, curve.full_node
-    if curve.stall.reached and not curve.step_only:
+    if curve.stall.reached and not (curve.step_only or curve.short):
         yield _saturated(curve, curve.stall.ranks)
         return
     inside = [count for count in counts if node and count <= node]

@@ -178,7 +178,7 @@ def _verdict_columns(
     best = max(measured.counts, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
     speedup = curve.speedup(best, "measured") if measured.counts else unknown_ensemble()
     deciding, after = np.nan, next((n for n in measured.counts if n > ranks), 0)
-    if state == Verdict.UNDECIDED and ranks and after and not mistrust and not measured.step_only:
+    if state == Verdict.UNDECIDED and ranks and after and not mistrust and not (measured.step_only or measured.short):
         spent = sum(durations.get(cell, np.nan) for n in (ranks, after) for cell in curve.measured[n].cells)
         gain = np.log(measured.rates[after] / measured.rates[ranks])[1:] / np.log2(after / ranks)
         deciding = spent * (deciding_visits(gain, measured.threshold) - 1)
