@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from stallpoint.findings.finding import Cause, Finding
-from stallpoint.inputs.batch_scripts import BatchScript, Command
+from stallpoint.inputs.batch_scripts import BatchScript, Command, Start
 
 _DATA = re.compile(r"(?<![\w/])(?:~|\$\{?HOME\}?|/home/[\w.-]+|/users?/[\w.-]+)(?:/[\w./-]*)?", re.IGNORECASE)
 _PATHS = {
@@ -17,12 +17,30 @@ _PATHS = {
 _DATA_OPTION = re.compile(r"(data|dataset|train|imagenet|input|corpus|shards|root)", re.IGNORECASE)
 
 
+_PLACED = re.compile(r"\b(?:none|no|(?:mask|map)_\w+)\b")
+"""Values of ``--cpu-bind`` with which tasks have other cores than Slurm's own."""
+_PROCESSES = re.compile(r"gpu|device|nproc|world|parallel|distributed|strategy", re.IGNORECASE)
+"""Options of a program that starts processes itself."""
+_MEETING = {
+    "torchrun": ("--nnodes", '--rdzv-backend=c10d --rdzv-endpoint="$(hostname):29500"'),
+    "accelerate launch": ("--num-machines", "--machine-rank=$SLURM_NODEID --main-process-ip=$(hostname)"),
+}
+"""Launchers of one node unless told of others: the option with how many, and where they meet."""
+
+
 def _runs(script: BatchScript) -> Iterator[Command]:
-    return (command for command in script.commands if command.launchers)
+    """Yield the commands that start a training, as far as they are understood."""
+    return (command for command in script.commands if command.understood)
 
 
 def _asked(script: BatchScript, *names: str) -> tuple[str, int] | None:
     return next((script.asked[name] for name in names if name in script.asked), None)
+
+
+def _placed(script: BatchScript, step: Start) -> bool:
+    """Return whether the script itself says which cores tasks get, such as those beside GPU $SLURM_LOCALID."""
+    default = _asked(script, "--cpu-bind") or script.set.get("SLURM_CPU_BIND") or ("", 0)
+    return bool(_PLACED.search(step.option("--cpu-bind") or default[0]))
 
 
 def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
@@ -31,7 +49,8 @@ def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
     if not asked or not asked[0].isdigit() or int(asked[0]) < 2 or "SRUN_CPUS_PER_TASK" in script.set:
         return
     for command in _runs(script):
-        if command.launchers[0] == "srun" and command.option("--cpus-per-task") is None:
+        step = command.step
+        if step and step.option("--cpus-per-task", "--cpus-per-gpu") is None and not _placed(script, step):
             yield Cause(
                 "cpus_per_task",
                 f"line {command.line}: srun does not take over --cpus-per-task={asked[0]} of line {asked[1]} "
@@ -44,46 +63,49 @@ def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
 
 
 def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
-    """Find one task with several GPUs and no launcher that starts a process for each."""
-    asked = _asked(script, "--gpus-per-node", "--gres", "--gpus", "--gpus-per-task")
-    gpus = next(
-        (
-            script.number(name)
-            for name in ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus")
-            if name in script.asked
-        ),
-        None,
-    )
-    per_node = script.number("--ntasks-per-node")
-    tasks = per_node if per_node is not None else script.number("--ntasks") or 1
-    if not asked or not gpus or gpus < 2 or tasks > 1 or not script.commands:
+    """Find one task with several GPUs and no launcher that starts a process for each.
+
+    A program without ``srun`` may use all GPUs by itself (a mirrored strategy), and so may one that has options for it.
+    """
+    names = ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus")
+    asked = _asked(script, *names)
+    gpus = next((script.number(name) for name in names if name in script.asked), None)
+    steps = [command for command in script.commands if command.step]
+    if not asked or not gpus or gpus < 2 or not all(one.understood or one.prepares for one in steps):
         return
-    commands = list(_runs(script))
+    runs = [command for command in _runs(script) if command.launchers]
     if any(
-        {"torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun", "mpiexec"} & set(one.launchers)
-        for one in commands
+        command.launchers != ["srun"]
+        or script.tasks_per_node(command.step) != 1
+        or (command.step and command.step.option(*names, "--nodelist", "-w") is not None)
+        or any(word.startswith("$") or (word.startswith("-") and _PROCESSES.search(word)) for word in command.program)
+        for command in runs
     ):
         return
-    if any(one.option("--ntasks", "--ntasks-per-node") not in (None, "", "1") for one in commands):
-        return
-    started = next((one for one in commands), None)
-    where = f"line {started.line}" if started else "the script"
-    yield Cause(
-        "one_task",
-        f"{where}: one task has all {gpus} GPUs of line {asked[1]}, and nothing starts a process for each: one GPU "
-        f"works (or DataParallel in one process); write  #SBATCH --ntasks-per-node={gpus}  or start with  torchrun "
-        f"--nproc-per-node={gpus}",
-    )
+    for command in runs[:1]:
+        yield Cause(
+            "one_task",
+            f"line {command.line}: one task has all {gpus} GPUs of line {asked[1]}, and nothing starts a process for "
+            f"each: one GPU works, unless {command.program[0]} itself uses all; write  #SBATCH "
+            f"--ntasks-per-node={gpus}  or start with  torchrun --nproc-per-node={gpus}",
+        )
 
 
 def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
     """Find several tasks on a node that see all its GPUs in the same order, far ones too."""
     gpus = next((script.number(name) for name in ("--gpus-per-node", "--gres") if name in script.asked), None)
-    tasks = script.number("--ntasks-per-node")
-    bound = "--gpu-bind" in script.asked or "--gpus-per-task" in script.asked
+    if not gpus or gpus < 2 or _asked(script, "--gpu-bind", "--gpus-per-task"):
+        return
     for command in _runs(script):
-        stated = command.option("--gpu-bind", "--gpus-per-task") is not None
-        if command.launchers == ["srun"] and gpus and gpus > 1 and tasks and tasks > 1 and not bound and not stated:
+        step = command.step
+        if (
+            step
+            and command.launchers == ["srun"]
+            and (script.tasks_per_node(step) or 1) > 1
+            and step.option("--gpu-bind", "--gpus-per-task") is None
+            and not _placed(script, step)
+            and not {"numactl", "taskset"} & {one.name for one in command.starts}
+        ):
             yield Cause(
                 "gpu_bind",
                 f"line {command.line}: no --gpu-bind: every task may be far from the GPU that it takes; write  srun "
@@ -94,25 +116,29 @@ def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
 
 
 def nodes_apart(script: BatchScript) -> Iterator[Cause]:
-    """Find a ``torchrun`` that does not join the job's nodes: it runs on one of them, or on each for itself."""
-    nodes = script.number("--nodes") or 1
+    """Find a launcher that does not join the job's nodes: it runs on one of them, or on each for itself."""
+    if any(name.startswith("PET_") for name in script.set):
+        return
     for command in _runs(script):
-        if nodes < 2 or "torchrun" not in command.launchers or any(name.startswith("PET_") for name in script.set):
+        launcher, nodes = command.starts[-1], script.nodes(command.step)
+        if launcher.name not in _MEETING or not nodes or nodes < 2 or launcher.option("--config-file") is not None:
             continue
-        where = f"line {command.line}: torchrun"
-        rendezvous = '--nnodes=$SLURM_NNODES --rdzv-backend=c10d --rdzv-endpoint="$(hostname):29500"'
-        joined = f"write  srun --ntasks-per-node=1 torchrun {rendezvous} ..."
-        if command.launchers == ["torchrun"] and not {"ssh", "pdsh", "clush"} & set(command.words):
+        option, address = _MEETING[launcher.name]
+        where = f"line {command.line}: {launcher.name}"
+        joined = f"write  srun --ntasks-per-node=1 {launcher.name} {option}=$SLURM_NNODES {address} ..."
+        if command.launchers == [launcher.name] and "ssh" not in (one.name for one in command.starts):
+            if any(one.step and launcher.name in one.launchers for one in script.commands):
+                continue  # another branch of the script, for one node
             yield Cause("nodes_apart", f"{where} without srun runs on the first of {nodes} nodes alone; {joined}")
-        elif command.option("--nnodes") in (None, "1", "1:1") or command.option("--standalone") is not None:
+        elif launcher.option(option) in (None, "1", "1:1") or launcher.option("--standalone") is not None:
             yield Cause(
                 "nodes_apart",
-                f"{where} has no --nnodes: each of the {nodes} nodes trains for itself, with gradients of its own; "
+                f"{where} has no {option}: each of the {nodes} nodes trains for itself, with gradients of its own; "
                 f"{joined}",
                 None,
-                "docs of torchrun, --nnodes",
+                f"docs of {launcher.name}, {option}",
             )
-        elif command.option("--rdzv-endpoint", "--rdzv-conf", "--master-addr") is None:
+        elif launcher.name == "torchrun" and not launcher.option("--rdzv-endpoint", "--rdzv-conf", "--master-addr"):
             yield Cause(
                 "nodes_apart",
                 f"{where} gets no address where nodes meet (it ignores MASTER_ADDR): each node waits alone; {joined}",
@@ -150,21 +176,23 @@ def one_thread(script: BatchScript) -> Iterator[Cause]:
 
 def launcher_in_launcher(script: BatchScript) -> Iterator[Cause]:
     """Find a launcher that starts many launchers."""
-    per_node = script.number("--ntasks-per-node")
     for command in _runs(script):
-        first, *others = command.launchers
-        if not others:
+        if len(command.launchers) < 2:
             continue
-        tasks = command.option("--ntasks-per-node") or (str(per_node) if per_node else "")
-        each = command.option("--nproc-per-node", "--nproc_per_node") or ""
-        if first == "srun" and others[0] in ("torchrun", "accelerate", "deepspeed"):
-            if tasks.isdigit() and int(tasks) > 1 and each != "1":
+        first, *others = command.launchers
+        each = command.starts[-1].option("--nproc-per-node") or ""
+        if first == "srun":
+            tasks = script.tasks_per_node(command.step)
+            if tasks and tasks > 1 and each != "1":
                 yield Cause(
                     "launcher_in_launcher",
                     f"line {command.line}: srun starts {tasks} times {others[0]} on each node, and each of "
                     f"these starts {each or 'its'} processes; write  srun --ntasks-per-node=1 {others[0]} ...",
                 )
-        else:
+            continue
+        count = next(one for one in command.starts if one.name == first).option("-np", "-n", "--ntasks", "--np")
+        nodes = script.nodes(None)
+        if first not in ("mpirun", "mpiexec") or (count and count.isdigit() and nodes and int(count) > nodes):
             yield Cause(
                 "launcher_in_launcher",
                 f"line {command.line}: {first} starts {others[0]}, which starts processes too: every "
@@ -216,9 +244,12 @@ def answer(name: str, script: BatchScript) -> Finding:
     """Return what is wrong in the script."""
     causes = tuple(cause for check in CHECKS for cause in check(script))
     count = len(causes)
+    unread = next((one.line for one in script.commands if one.step and not (one.understood or one.prepares)), None)
     headline = (
         f"{count} line{'' if count == 1 else 's'} to mend"
         if causes
         else f"none of {len(CHECKS)} usual mistakes is in it (cores, launchers, nodes, NCCL, threads, data, GPUs)"
     )
+    if unread:
+        headline += f"; what srun starts in line {unread} is not understood, and nothing is said of it"
     return Finding("script", name, headline, causes=causes)

@@ -10,48 +10,145 @@ from dataclasses import dataclass, field
 from stallpoint.inputs.documents import Document
 
 _DIRECTIVE = re.compile(r"^\s*#SBATCH\s+(.*)")
-_SHORT = {
+_LONG = {
     "-N": "--nodes",
     "-n": "--ntasks",
     "-c": "--cpus-per-task",
     "-G": "--gpus",
     "-t": "--time",
     "-p": "--partition",
+    "--tasks-per-node": "--ntasks-per-node",
 }
-LAUNCHERS = (
-    "srun",
-    "torchrun",
-    "mpirun",
-    "mpiexec",
-    "deepspeed",
-    "accelerate",
-    "horovodrun",
-    "torch.distributed.run",
-    "torch.distributed.launch",
-)
+_FROM_SLURM = {
+    "SLURM_NNODES": "--nodes",
+    "SLURM_JOB_NUM_NODES": "--nodes",
+    "SLURM_NTASKS": "--ntasks",
+    "SLURM_NTASKS_PER_NODE": "--ntasks-per-node",
+    "SLURM_CPUS_PER_TASK": "--cpus-per-task",
+}
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command of the script, its continued lines joined."""
+class Starter:
+    """A program that starts what follows its own options."""
 
-    line: int
-    text: str
+    flags: str = ""
+    """Its options that take no value."""
+    operands: int = 0
+    """Words between its options and what it starts, such as an image."""
+    launches: bool = False
+    """Whether it starts several processes."""
+
+
+_SRUN = Starter(
+    "-l --label -u --unbuffered -v --verbose -Q --quiet -K --kill-on-bad-exit -k --no-kill -O --overcommit -s "
+    "--oversubscribe --exact --overlap --exclusive --pty --contiguous --container-mount-home --container-writable "
+    "--no-container-mount-home --no-container-entrypoint --container-remap-root --no-container-remap-root",
+    launches=True,
+)
+_TORCHRUN = Starter("--standalone -m --module --no-python --no_python --use-env --use_env --run-path", launches=True)
+_ACCELERATE = Starter(
+    "-m --module --no_python --multi_gpu --multi-gpu --cpu --use_cpu --use_deepspeed --use_fsdp --use_megatron_lm "
+    "--same_network --quiet --debug",
+    launches=True,
+)
+_MPIRUN = Starter("--allow-run-as-root --oversubscribe --tag-output --report-bindings -v -q", launches=True)
+_CONTAINER = Starter(
+    "--nv --rocm --cleanenv -e --contain -c --containall -C --writable-tmpfs --no-home --fakeroot --rm --privileged "
+    "--init -i -t -it -ti -d -w --gpu --nccl",
+    operands=1,
+)
+_SHELL = Starter("-l -x -e -u -i --login")
+STARTERS = {
+    "srun": _SRUN,
+    "torchrun": _TORCHRUN,
+    "accelerate launch": _ACCELERATE,
+    "composer": Starter("-v --verbose -m --module_mode -c --command_mode", launches=True),
+    "deepspeed": Starter("--no_ssh --force_multi --module --no_python --no_local_rank", launches=True),
+    "horovodrun": Starter("--gloo --mpi --verbose --disable-cache", launches=True),
+    "mpirun": _MPIRUN,
+    "mpiexec": _MPIRUN,
+    "python": Starter("-m -u -B -O -OO -E -I -s -S -v -q"),
+    "singularity exec": _CONTAINER,
+    "singularity run": _CONTAINER,
+    "apptainer exec": _CONTAINER,
+    "apptainer run": _CONTAINER,
+    "docker run": _CONTAINER,
+    "podman-hpc run": _CONTAINER,
+    "enroot start": _CONTAINER,
+    "shifter": Starter(),
+    "ssh": Starter("-q -t -n -x", operands=1),
+    "numactl": Starter("-l --localalloc"),
+    "taskset": Starter(),
+    "nsys profile": Starter(),
+    "conda run": Starter("--no-capture-output --live-stream"),
+    "env": Starter(),
+    "nohup": Starter(),
+    "bash": _SHELL,
+    "sh": _SHELL,
+    "zsh": _SHELL,
+}
+"""Programs by the words that start them; what is not among them is not understood."""
+_SAME = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+}
+_SMALL = """source . cd export set unset module ml conda echo true test [ [[ mkdir cp mv rm ls tar rsync hostname date
+    sleep nvidia-smi rocm-smi free df"""
+_UNKNOWN = re.compile(r"\$\{?[\w@*]+(?:\[.*\])?\}?")
+"""A word that may be any number of words."""
+_MAX_STARTS = 20
+"""Programs that start each other; more are no script of anyone."""
+_LAUNCHERS = {name.split()[0] for name, starter in STARTERS.items() if starter.launches} | set(_SAME)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A program that starts others, with its own options."""
+
+    name: str
     words: Sequence[str]
-
-    @property
-    def launchers(self) -> list[str]:
-        """Launchers in the order in which they start each other."""
-        found = []
-        for word in self.words:
-            name = word.rsplit("/", 1)[-1]
-            if name in LAUNCHERS:
-                found.append("torchrun" if name.startswith("torch.") else name)
-        return found
 
     def option(self, *names: str) -> str | None:
         """Return the value of the first such option, empty where it has none; None where it is not there."""
         return next((value for name, value in options(self.words) if name in names), None)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the script, with the file's variables in their places."""
+
+    line: int
+    words: Sequence[str]
+    starts: Sequence[Start] = ()
+    """Programs in the order in which they start each other."""
+    program: Sequence[str] = ()
+    """What they start at last, with its arguments."""
+
+    @property
+    def launchers(self) -> list[str]:
+        """Programs among `starts` that start several processes."""
+        return [one.name for one in self.starts if STARTERS[one.name].launches]
+
+    @property
+    def understood(self) -> bool:
+        """Whether it is known how many processes run, and of what: of a program in Python, or by a launcher."""
+        if not self.starts or not self.program or _UNKNOWN.fullmatch(self.program[0]):
+            return False
+        last = self.starts[-1].name
+        return last == "python" or (STARTERS[last].launches and last != "srun")
+
+    @property
+    def prepares(self) -> bool:
+        """Whether it trains nothing: a builtin of the shell, a usual small program, ``python -c``."""
+        if not self.program:
+            return not self.starts or not STARTERS[self.starts[-1].name].operands
+        return self.program[0] in _SMALL.split()
+
+    @property
+    def step(self) -> Start | None:
+        """The ``srun`` that it begins with."""
+        return self.starts[0] if self.starts and self.starts[0].name == "srun" else None
 
 
 @dataclass
@@ -65,21 +162,42 @@ class BatchScript:
     commands: list[Command] = field(default_factory=list)
 
     def number(self, name: str) -> int | None:
-        """Return what an option asks for as a number, the last one in its value: ``gpu:a100:4`` is 4."""
-        found = re.search(r"(\d+)\D*$", self.asked[name][0]) if name in self.asked else None
-        return int(found[1]) if found and len(found[1]) < 10 else None
+        """Return what an option asks for as a number: ``gpu:a100:4`` is 4."""
+        return _number(self.asked[name][0]) if name in self.asked else None
+
+    def nodes(self, step: Start | None) -> int | None:
+        """Return on how many nodes a step runs, or without one the job; None where that cannot be told."""
+        if step and (stated := step.option("--nodes")) is not None:
+            return _number(stated)
+        if step and step.option("--ntasks") == "1":
+            return 1
+        return self.number("--nodes") or 1
+
+    def tasks_per_node(self, step: Start | None) -> int | None:
+        """Return how many tasks a step starts on a node; None where that cannot be told."""
+        if {"--ntasks-per-gpu", "--ntasks-per-socket", "--ntasks-per-core"} & set(self.asked):
+            return None
+        each, total, nodes = None, None, self.nodes(step)
+        if step:
+            each, total = step.option("--ntasks-per-node"), step.option("--ntasks")
+        if each is None and total is None:
+            each, total = (self.asked.get(name, (None, 0))[0] for name in ("--ntasks-per-node", "--ntasks"))
+        if each is not None:
+            return _number(each)
+        tasks = _number(total) if total is not None else nodes
+        return -(-tasks // nodes) if tasks and nodes else None
 
 
 def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the options among words with their values."""
     for place, word in enumerate(words):
+        following = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("-") else ""
         if word.startswith("--"):
             name, equal, value = word.partition("=")
-            following = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("-") else ""
-            yield name.replace("_", "-"), value if equal else following
-        elif short := re.match(r"(-[A-Za-z])(.*)", word):
-            following = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("-") else ""
-            yield _SHORT.get(short[1], short[1]), short[2] or following
+            name = name.replace("_", "-")
+            yield _LONG.get(name, name), value if equal else following
+        elif short := re.match(r"(-[A-Za-z]+)(.*)", word):
+            yield _LONG.get(short[1], short[1]), short[2] or following
 
 
 def recognised(document: Document) -> bool:
@@ -87,40 +205,161 @@ def recognised(document: Document) -> bool:
     if any(_DIRECTIVE.match(line) for line in document.raw_lines):
         return True
     return document.text.startswith("#!") and any(
-        re.search(rf"(^|\s)({'|'.join(map(re.escape, LAUNCHERS))})(\s|$)", line) for line in document.raw_lines
+        re.search(rf"(^|\s)({'|'.join(map(re.escape, sorted(_LAUNCHERS)))})(\s|$)", line) for line in document.raw_lines
     )
 
 
 def read(document: Document) -> BatchScript:
     """Return what the script asks for and starts."""
     script = BatchScript()
-    for number, line in _joined(document.raw_lines):
+    for number, line in enumerate(document.raw_lines, start=1):
         if directive := _DIRECTIVE.match(line):
             for name, value in options(_words(directive[1].partition(" #")[0])):
                 script.asked[name] = value, number
-        elif line.strip() and not line.lstrip().startswith("#"):
-            for name, value in re.findall(r"(?:^|\bexport\s+|;\s*|\benv\s+|\s)([A-Z][A-Z0-9_]+)=(\S*)", line):
-                script.set[name] = value.strip("\"';"), number
-            script.commands.append(Command(number, line.strip(), _words(line)))
+    shell = _Shell({name: script.asked[option][0] for name, option in _FROM_SLURM.items() if option in script.asked})
+    for number, text in _statements("\n".join(document.raw_lines)):
+        text = shell.run(text)
+        for name, value in re.findall(r"(?:^|\s)([A-Z][A-Z0-9_]+)=(\S*)", text):
+            script.set[name] = value.strip("\"';"), number
+        script.commands.extend(_commands(number, text, shell, ()))
     return script
 
 
-def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield lines with those that continue them, each with the number of its first."""
-    held, start = "", 0
-    for number, line in enumerate(lines, start=1):
-        start = start if held else number
-        if line.endswith("\\") and not line.lstrip().startswith("#SBATCH"):
-            held += line[:-1] + " "
-            continue
-        yield start, held + line
-        held = ""
-    if held:
-        yield start, held
+# --- how a shell reads it -------------------------------------------------------------------------
+
+_SUBSTITUTED = r"\$\((?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+\)|`[^`]*`"
+_QUOTED = rf"""'[^']*'|"(?:\\.|{_SUBSTITUTED}|[^"\\])*+\""""
+_REMARK = r"(?<![^\s;])\#[^\n]*"
+_ARRAY = rf"\((?:{_REMARK}|{_QUOTED}|{_SUBSTITUTED}|[^()])*+\)"
+_PIECE = re.compile(
+    rf"""(?P<dropped>{_REMARK}
+        | <<<\s*(?:{_QUOTED}|\S+)
+        | <<-?\s*["']?(?P<mark>\w+)["']?[^\n]*\n(?:.{{0,50000}}?\n)?\s*(?P=mark)(?=\n|\Z)    # a document in the script
+        | (?:\d|&)?>>?&?[ ]*[^\s;&|]+)
+    | \w+\+?={_ARRAY}|{_QUOTED}|{_SUBSTITUTED}|\\.|[\w./:=,@%+-]+
+    | (?P<end>&&|\|\||[;\n|&])
+    | .""",
+    re.VERBOSE | re.DOTALL,
+)
+_KEYWORDS = re.compile(r"\A(?:(?:then|do|else|if|elif|while|until|time|exec|!|\{|\()\s+)+")
+_OPENS, _CLOSES = ("if ", "for ", "while ", "until ", "case ", "select "), ("fi", "done", "esac", "}")
+_VARIABLE = re.compile(
+    r"""(?<!\\)(?:"\$\{(?P<quoted>\w+)\[[@*]\]\}"|\$\{(?P<array>\w+)\[[@*]\]\}
+    |\$\{(?P<braced>\w+)(?::?(?P<set>[-=])(?P<default>[^{}]*))?\}|\$(?P<plain>\w+))""",
+    re.VERBOSE,
+)
+_DECLARES = re.compile(r"(?:export|declare|local|readonly|typeset)\s+(?:-\w+\s+)*")
+_ASSIGNED = re.compile(rf"(\w+)(\+?)=({_ARRAY}|(?:{_QUOTED}|\\.|{_SUBSTITUTED}|[^\s])*+)\s*", re.DOTALL)
+_LONGEST = 20_000
+"""Characters of a variable that are read: doubling one many times fills no memory."""
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the simple commands of a script with their lines, without remarks, redirections and documents."""
+    line, start, held = 1, 0, ""
+    for piece in _PIECE.finditer(text + "\n"):
+        if piece["end"]:
+            if held:
+                yield start, held.rstrip()
+            held = ""
+        elif not piece["dropped"] and (held or not piece[0].isspace()):
+            start = start if held else line
+            held += piece[0].replace("\\\n", " ")
+        line += piece[0].count("\n")
+
+
+class _Shell:
+    """Variables of the script as far as the file says them; None where one has several values."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        self.variables: dict[str, str | None] = dict(variables)
+        self.depth = 0
+
+    def run(self, text: str) -> str:
+        """Return the statement with its variables in their places, and remember what it assigns."""
+        if text.startswith(_OPENS) or text.endswith("{"):
+            self.depth += 1
+        elif text in _CLOSES:
+            self.depth -= 1
+        text = self.filled(_KEYWORDS.sub("", text))
+        place = found.end() if (found := _DECLARES.match(text)) else 0
+        while found := _ASSIGNED.match(text, place):
+            place = found.end()
+            self.assign(*found.groups())
+        return text
+
+    def assign(self, name: str, more: str, value: str) -> None:
+        """Remember a value; within a condition or a loop, a second one makes the variable unknown."""
+        value = re.sub(r"(?<=\s)#[^\n]*", "", value[1:-1]) if value.startswith("(") else re.sub("[\"']", "", value)
+        before = self.variables.get(name, "")
+        several = self.depth > 0 and before not in ("", value)
+        if more:
+            value = f"{before} {value}"
+        unknown = several or (more and before is None) or len(value) > _LONGEST
+        self.variables[name] = None if unknown else value
+
+    def filled(self, text: str) -> str:
+        """Return the text with variables in their places; what only a run can tell is one word, ``$_``."""
+
+        def value(found: re.Match[str]) -> str:
+            name = found["quoted"] or found["array"] or found["braced"] or found["plain"]
+            if name not in self.variables and found["set"]:
+                if found["set"] == "=":
+                    self.variables[name] = found["default"]
+                return found["default"]
+            known = self.variables.get(name)
+            return found[0] if known is None else known
+
+        return _VARIABLE.sub(value, re.sub(_SUBSTITUTED, "$_", text))[: 10 * _LONGEST]
+
+
+def _commands(line: int, text: str, shell: _Shell, outer: Sequence[Start]) -> Iterator[Command]:
+    """Yield what a statement runs: of ``bash -c '...'`` each command in it."""
+    words = _words(text)
+    starts: list[Start] = list(outer)
+    program: Sequence[str] = words
+    while True:
+        while program and re.match(r"\w+=", program[0]):
+            program = program[1:]
+        if not program:
+            break
+        name = re.sub(r"^python3?[\d.]*$", "python", program[0].rsplit("/", 1)[-1])
+        name = _SAME.get(name, name)
+        name = next((one for one in (name, " ".join([name, *program[1:2]])) if one in STARTERS), "")
+        if not name or len(starts) == _MAX_STARTS:
+            break
+        own, program = _own(STARTERS[name], program[1 + name.count(" ") :])
+        starts.append(Start(name, own))
+        if STARTERS[name] is _SHELL and len(own) > 1 and re.fullmatch(r"-\w*c", own[-2]):
+            for _, inner in _statements(own[-1]):
+                yield from _commands(line, shell.run(inner), shell, starts)
+            return
+    yield Command(line, words, starts, program)
+
+
+def _own(starter: Starter, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the options of a program, and what it starts."""
+    flags, place = starter.flags.split(), 0
+    while place < len(words) and words[place].startswith("-"):
+        word = words[place]
+        place += 1
+        if word == "--":
+            break
+        alone = word in flags or "=" in word or re.match(r"-[A-Za-z][^A-Za-z]", word)
+        if not alone and place < len(words) and not words[place].startswith("-"):
+            place += 1
+    return words[:place], words[place + starter.operands :]
 
 
 def _words(text: str) -> list[str]:
     try:
-        return shlex.split(text, comments=True)
-    except ValueError:  # a quotation that ends on another line
+        return shlex.split(text)
+    except ValueError:  # a quotation without an end
         return text.split()
+
+
+def _number(text: str) -> int | None:
+    """Return the number in an option's value: ``gpu:a100:4`` and ``gpu:4(S:0-1),nvme:100`` are 4."""
+    parts = text.split(",")
+    found = re.search(r"(?:^|:)(\d{1,9})(?:$|[(-])", next((one for one in parts if one.startswith("gpu")), parts[0]))
+    return int(found[1]) if found else None
