@@ -24,9 +24,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tally import Tally, as_program
 
-from stallpoint.archive.index import CHECKSUMS, INDEX
+from stallpoint.archive.index import INDEX
 from stallpoint.archive.other_archives import unpack
 from stallpoint.errors import InputError
+from stallpoint.records.checksums import CHECKSUMS
 from stallpoint.records.parquet import write
 from stallpoint.records.tables import ENERGY, NETWORK_LAYERS, SENSORS, SLURM_JOBS, TABLES, TEXT
 from stallpoint.strategies.presets import PRESETS

@@ -19,10 +19,10 @@ import pyarrow as pa
 import yaml
 
 import stallpoint
-from stallpoint.archive.index import CHECKSUMS
 from stallpoint.archive.provenance import Entity, Provenance, refer, slug
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
+from stallpoint.records.checksums import CHECKSUMS
 from stallpoint.records.parquet import files_of, read
 from stallpoint.records.seal import sha256
 from stallpoint.records.tables import ENVIRONMENTS, RUNS

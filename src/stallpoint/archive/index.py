@@ -21,7 +21,6 @@ from stallpoint.study.kinds import IMPORTED, cell_from_json
 from stallpoint.study.study import Archived
 
 INDEX = "archive.json"
-CHECKSUMS = "checksums.sha256"
 FORMAT = 1
 """Version of the index itself."""
 

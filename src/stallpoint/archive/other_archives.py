@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path, PurePosixPath
@@ -15,9 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from stallpoint.archive.index import CHECKSUMS, INDEX, Index, from_json, read_index
+from stallpoint.archive.index import INDEX, Index, from_json, read_index
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
+from stallpoint.records.checksums import CHECKSUMS, verified
 from stallpoint.records.parquet import open_file, read, read_rows, write
 from stallpoint.records.tables import NETWORK_LAYERS, RUNS, TABLES
 from stallpoint.study.cells import Cell
@@ -178,27 +177,6 @@ def _check_network(file: Path, network: str, where: str) -> None:
 def record_folders(folder: Path) -> list[Path]:
     """Return the folders with the records of an unpacked archive."""
     return [folder / column for column in read_index(folder).cells]
-
-
-def verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:
-    """Return a function that reads a member and checks it against the archive's checksums."""
-    lines = file.read(CHECKSUMS).decode(errors="replace").splitlines()
-    sums = {member: digest for digest, _, member in (line.partition("  ") for line in lines)}
-
-    def read(member: str) -> bytes:
-        if member not in sums:
-            raise InputError(f"{where}: {CHECKSUMS} has no checksum of {member}")
-        try:
-            data = file.read(member)
-        except KeyError:
-            raise InputError(f"{where}: it has no {member}") from None
-        except (zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{where}: {member} is damaged: {error}") from None
-        if hashlib.sha256(data).hexdigest() != sums[member]:
-            raise InputError(f"{where}: {member} is not what it was archived as, its checksum differs")
-        return data
-
-    return read
 
 
 def _take(data: bytes, was: Cell, cell: Cell, target: Path, where: str) -> None:

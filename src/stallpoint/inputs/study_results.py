@@ -14,6 +14,7 @@ from typing import Any
 
 from stallpoint.errors import InputError, reason
 from stallpoint.inputs.documents import head
+from stallpoint.records.checksums import CHECKSUMS, verified
 from stallpoint.records.tables import PROBES
 
 FILE = "conclusions.json"
@@ -22,7 +23,8 @@ MAX_UNPACKED = 16 * 2**30
 _MEMBER = re.compile(rf"results/([^/]+)/{re.escape(FILE)}")
 _ZIP = b"PK\x03\x04"
 _HIDDEN = re.compile(r"(^|/)(\.|__MACOSX/)")
-_OTHERS = ("xl/workbook.xml", "ro-crate-metadata.json")
+_CRATE = "ro-crate-metadata.json"
+_OTHERS = ("xl/workbook.xml", _CRATE)
 """Ends of names in workbooks, and in archives without conclusions."""
 AGAIN = "run `snakemake` for the study"
 
@@ -105,17 +107,21 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 def _of_zip(path: Path) -> list[StudyResults]:
     with _opened(path) as file:
-        members = {member: found[1] for member in file.infolist() if (found := _MEMBER.fullmatch(member.filename))}
-        if "xl/workbook.xml" in file.namelist():
+        names = file.namelist()
+        members = {name: found[1] for name in names if (found := _MEMBER.fullmatch(name))}
+        if "xl/workbook.xml" in names:
             raise InputError(f"{path}: a workbook of Excel; save its sheet as CSV, or paste the cells into a text file")
         if not members:
             raise InputError(
                 f"{path}: a zip without results/STUDY/{FILE}: no archive of a study, or one whose conclusions held "
                 "names; unpack it and run `snakemake`"
             )
-        if any(member.file_size > MAX_BYTES for member in members):
-            raise InputError(f"{path}: {FILE} of more than {MAX_BYTES // 2**20} MiB is none of a study")
-        return [_parsed(name, file.read(member), f"{path}: {member.filename}") for member, name in members.items()]
+        for member in file.infolist():
+            if member.filename in (*members, CHECKSUMS) and member.file_size > MAX_BYTES:
+                raise InputError(f"{path}: {member.filename} of more than {MAX_BYTES // 2**20} MiB is none of a study")
+        is_archive = any(name in (CHECKSUMS, _CRATE) for name in names)  # else a folder that somebody zipped
+        read = verified(file, str(path)) if is_archive else file.read
+        return [_parsed(study, read(member), f"{path}: {member}") for member, study in members.items()]
 
 
 def _parsed(name: str, content: bytes, where: str) -> StudyResults:

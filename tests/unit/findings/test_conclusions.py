@@ -12,6 +12,7 @@ from once import Once
 from sample_cells import TRAIN
 from synthetic import CRITICAL, Layer, Truth, study
 
+from stallpoint.archive.crate import pack, write_checksums
 from stallpoint.errors import InputError
 from stallpoint.explain.answering import explain_files
 from stallpoint.explain.rate_answers import Options, external_answers
@@ -779,6 +780,44 @@ def test_a_study_that_is_brought_is_explained_by_its_own_findings(
     ]
     losses = [row["words"] for row in conclusions["findings"] if row["kind"] == LOSS]
     assert [cause.words for one in found.answers for cause in one.causes] == losses
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("README.md", "other", ""),
+        (
+            "results/mine/conclusions.json",
+            '{"findings": []}',
+            "results/mine/conclusions.json is not what it was archived as, its checksum differs; "
+            "copy the archive again",
+        ),
+        ("checksums.sha256", "", "checksums.sha256 has no checksum of results/mine/conclusions.json"),
+        ("checksums.sha256", None, "it has no checksums.sha256; copy the archive again"),
+    ],
+)
+def test_an_archive_whose_conclusions_were_altered_is_refused(
+    name: str, change: str | None, message: str, conclusions: dict[str, Any], tmp_path: Path
+) -> None:
+    folder, packed = tmp_path / "folder", tmp_path / "mine.zip"
+    texts = {"results/mine/conclusions.json": json.dumps(conclusions), "README.md": "", "ro-crate-metadata.json": "{}"}
+    for member, text in texts.items():
+        (folder / member).parent.mkdir(parents=True, exist_ok=True)
+        (folder / member).write_text(text)
+    write_checksums(folder)
+    pack(folder, packed)
+    intact = explain_files([str(packed)], Options())
+    if change is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(change)
+    pack(folder, packed)
+    if not message:
+        assert explain_files([str(packed)], Options()) == intact
+        return
+    with pytest.raises(InputError) as refused:
+        explain_files([str(packed)], Options())
+    assert str(refused.value) == f"{packed}: {message}"
 
 
 def test_an_empty_study_that_is_brought_asks_for_worker_counts(tmp_path: Path) -> None:

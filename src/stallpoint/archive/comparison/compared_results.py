@@ -12,9 +12,10 @@ from pathlib import Path
 import pandas as pd
 
 from stallpoint.archive.comparison.comparison_files import ARCHIVE, FOLDER, files_of, folder_of, name_of
-from stallpoint.archive.other_archives import opened, read_zip_index, verified
+from stallpoint.archive.other_archives import opened, read_zip_index
 from stallpoint.base.measured import POINT, READING, SERIES, TIMES
 from stallpoint.errors import InputError
+from stallpoint.records.checksums import verified
 from stallpoint.records.parquet import open_file, read_rows
 from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, Table
 from stallpoint.text import natural

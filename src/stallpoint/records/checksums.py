@@ -1,0 +1,37 @@
+"""Checksums of an archive's files, in one file among them."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Callable
+
+from stallpoint.errors import InputError
+
+CHECKSUMS = "checksums.sha256"
+
+
+def verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:
+    """Return a function that reads a member and checks it against the archive's checksums."""
+    if CHECKSUMS not in file.namelist():
+        raise InputError(f"{where}: it has no {CHECKSUMS}; copy the archive again")
+    lines = file.read(CHECKSUMS).decode(errors="replace").splitlines()
+    sums = {member: digest for digest, _, member in (line.partition("  ") for line in lines)}
+
+    def read(member: str) -> bytes:
+        if member not in sums:
+            raise InputError(f"{where}: {CHECKSUMS} has no checksum of {member}")
+        try:
+            data = file.read(member)
+        except KeyError:
+            raise InputError(f"{where}: it has no {member}") from None
+        except (zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(f"{where}: {member} is damaged: {error}") from None
+        if hashlib.sha256(data).hexdigest() != sums[member]:
+            raise InputError(
+                f"{where}: {member} is not what it was archived as, its checksum differs; copy the archive again"
+            )
+        return data
+
+    return read
