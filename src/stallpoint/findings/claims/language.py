@@ -227,6 +227,8 @@ def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
     definition = next((c for c in JUDGED_TABLES[table].columns if c.name == column), None)
     number = definition is not None and definition.type in (INT, REAL)
     flag = definition is not None and definition.type == FLAG
+    if [] in (list(wanted.values()) if isinstance(wanted, Mapping) else [wanted]):
+        raise InputError(f"{where}: an empty list; name a value at least")
     if isinstance(wanted, Mapping):
         if not wanted:
             raise InputError(f"{where}: needs a comparison: not, {LIKE} or {', '.join(COMPARISONS)}")
@@ -234,8 +236,6 @@ def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
             known(key, ["not", LIKE, *COMPARISONS], where, "comparison")
             _check_compared(key, value, number, column, where)
         return
-    if wanted == []:
-        raise InputError(f"{where}: an empty list, which no row meets")
     for value in wanted if isinstance(wanted, list) else [wanted]:
         if number and not _is_number(value) and wanted not in ENDS:
             raise InputError(
