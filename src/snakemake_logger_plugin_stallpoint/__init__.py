@@ -22,6 +22,7 @@ from snakemake.logging import ColorizingTextHandler
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
+from typing_extensions import override
 
 from stallpoint.errors import CAUSES, InputError
 from stallpoint.schedule import terminal, without_home
@@ -71,6 +72,7 @@ class LogHandler(LogHandlerBase):
 
     settings: LogHandlerSettings
 
+    @override
     def __post_init__(self) -> None:
         check_configuration_files(sys.argv[1:])
         asked = self.common_settings
@@ -102,6 +104,7 @@ class LogHandler(LogHandlerBase):
 
     # --- events of Snakemake ------------------------------------------------------------------------
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         """Handle an event."""
         if self.snakemakes:
@@ -263,6 +266,7 @@ class LogHandler(LogHandlerBase):
         self.stream.write(f"{start}{text}\n")
         self.stream.flush()
 
+    @override
     def close(self) -> None:
         """Print how the run ended; Snakemake may call this twice."""
         ended = self.looking.is_set()
@@ -292,26 +296,31 @@ class LogHandler(LogHandlerBase):
         return list(summary(json.loads(conclusions.read_text()))), str(report)
 
     @property
+    @override
     def writes_to_stream(self) -> bool:
         """It is the terminal's output."""
         return True
 
     @property
+    @override
     def writes_to_file(self) -> bool:
         """Snakemake's own log file stays as it is."""
         return False
 
     @property
+    @override
     def has_filter(self) -> bool:
         """Plain output is filtered as Snakemake does; the short one knows by itself what it leaves out."""
         return self.snakemakes is None
 
     @property
+    @override
     def has_formatter(self) -> bool:
         """Plain output is Snakemake's."""
         return self.snakemakes is None
 
     @property
+    @override
     def needs_rulegraph(self) -> bool:
         """The graph is not drawn."""
         return False

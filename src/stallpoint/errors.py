@@ -12,6 +12,8 @@ from io import TextIOBase
 from pathlib import Path
 from typing import Literal, TextIO
 
+from typing_extensions import override
+
 EXIT_BAD_INPUT = 2
 """Exit status of a program with invalid input."""
 EXIT_FAILED = 3
@@ -106,10 +108,12 @@ class _Log(TextIOBase):
     def __init__(self, path: Path, mode: Literal["w", "a"]) -> None:
         self._file = path.open(f"{mode}b", buffering=0)
 
+    @override
     def write(self, text: str) -> int:
         self._file.write(text.encode())
         return len(text)
 
+    @override
     def close(self) -> None:
         self._file.close()
         super().close()
@@ -121,6 +125,7 @@ class _Tee(TextIOBase):
     def __init__(self, stream: TextIO, log: _Log) -> None:
         self._stream, self._log = stream, log
 
+    @override
     def write(self, text: str) -> int:
         self._stream.write(text)
         self._stream.flush()

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.records.tables import FLAG, INT, REAL, TEXT, Table
@@ -25,17 +26,21 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._tables = {table.name: table for table in tables}
         self._frames: dict[str, pd.DataFrame] = {}
 
+    @override
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._frames:
             self._frames[name] = frame(self._tables[name], self._rows[name]())
         return self._frames[name]
 
+    @override
     def __contains__(self, name: object) -> bool:
         return name in self._tables
 
+    @override
     def __iter__(self) -> Iterator[str]:
         return iter(self._tables)
 
+    @override
     def __len__(self) -> int:
         return len(self._tables)
 

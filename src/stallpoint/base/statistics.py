@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from stallpoint.base.priors import VISIT
 from stallpoint.text import number
@@ -70,6 +71,7 @@ class Estimate(NamedTuple):
         """Return `amount` over the estimate."""
         return Estimate(amount / self.value, amount / self.high, amount / self.low)
 
+    @override
     def __str__(self) -> str:
         """Return ``1.81 (1.74–1.96)``, or the value without an interval."""
         ends = "" if np.isnan([self.low, self.high]).any() else f" ({number(self.low)}–{number(self.high)})"

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document, without_launcher
 from stallpoint.text import read_number
@@ -172,6 +174,7 @@ class _NcclTests(_Reader):
         """Number, host and device of each rank."""
         self._skipped = False
 
+    @override
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
         if rank := self._RANK.match(line):
             if self._columns:
@@ -182,6 +185,7 @@ class _NcclTests(_Reader):
 
     _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+\[[^]]*\]\s*(.*))?")
 
+    @override
     def describe(self, format: str) -> AllReduceRun:
         return AllReduceRun(
             format,
@@ -194,6 +198,7 @@ class _NcclTests(_Reader):
         """End a table: later lines belong to another run."""
         self._columns, self._devices, self._skipped = [], [], False
 
+    @override
     def _remark(self, line: str, number: int) -> None:
         words = line.lstrip("# ").split()
         if words[:3] == ["Collective", "test", "starting:"]:
@@ -228,6 +233,7 @@ class _NcclTests(_Reader):
         wanted = f"; nodes × workers_per_node are {self._ranks}" if self._ranks else "; build nccl-tests with MPI=1"
         raise ValueError(f"{joined} rank(s) took part{hint}{wanted}")
 
+    @override
     def _measurement(self, line: str) -> Iterator[AllReduce]:
         fields = line.split()
         row = self._named(fields[: len(self._columns)] if self._stamped else fields)
@@ -262,15 +268,18 @@ class _Osu(_Reader):
         self._skipped = False
         self._asked: int | None = None
 
+    @override
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
         if started := re.search(r"\b(?:mpirun|mpiexec|srun)\b.*?\s-(?:n|np)[ =]?(\d+)\b", line):
             self._columns, self._asked = [], int(started[1])
         else:
             yield from super().rows(line, number)
 
+    @override
     def describe(self, format: str) -> AllReduceRun:
         return AllReduceRun(format, self._ranks or self._asked)
 
+    @override
     def _remark(self, line: str, number: int) -> None:
         if re.match(r"#\s*OSU\s", line):
             self._columns = []
@@ -284,6 +293,7 @@ class _Osu(_Reader):
                 if column not in self._columns:
                     raise ValueError(f"no column {column!r} among {', '.join(self._columns)}")
 
+    @override
     def _measurement(self, line: str) -> Iterator[AllReduce]:
         row = self._named(line.split())
         if row.get("Validation", "Pass") != "Pass":
@@ -302,9 +312,11 @@ class _Imb(_Reader):
         super().__init__(ranks)
         self._benchmark, self._processes = "", 0
 
+    @override
     def describe(self, format: str) -> AllReduceRun:
         return AllReduceRun(format, self._ranks or self._processes or None)
 
+    @override
     def _remark(self, line: str, number: int) -> None:
         words = line.lstrip("# ")
         if benchmark := re.match(r"Benchmarking\s+(\S+)", words):
@@ -321,6 +333,7 @@ class _Imb(_Reader):
             if "t_max[usec]" not in self._columns:
                 raise ValueError(f"no column t_max[usec] among {' '.join(self._columns)}")
 
+    @override
     def _measurement(self, line: str) -> Iterator[AllReduce]:
         row = self._named(line.split())
         if size := _number(row["#bytes"], "#bytes"):

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 import torch
+from typing_extensions import override
 
 from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, comes_back, reason, shortened
 from stallpoint.measure.device import device_of
@@ -65,6 +66,7 @@ class _Problem:
     trace: str = ""
     """Where it was raised, of what nobody expected."""
 
+    @override
     def __str__(self) -> str:
         """Return the text for the log."""
         return f"error: {self.message}\n{self.trace}".rstrip()

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Inputs
@@ -119,6 +120,7 @@ class _Sizes(fx.Interpreter):
         super().__init__(module)
         self.of: dict[fx.Node, int] = {}
 
+    @override
     def run_node(self, n: fx.Node) -> Any:
         """Run a node and record its size."""
         found = super().run_node(n)
@@ -144,6 +146,7 @@ class Tracer(fx.Tracer):
         super().__init__()
         self._leaves = leaves
 
+    @override
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Return whether the module is not traced into."""
         return id(m) in self._leaves

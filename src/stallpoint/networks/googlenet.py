@@ -9,6 +9,7 @@ from collections import OrderedDict
 
 import torch
 from torch import nn
+from typing_extensions import override
 
 from stallpoint.networks.layers import Concat, Loss, TotalLoss, convolution, normalisation, pooling
 
@@ -30,6 +31,7 @@ class Inception(nn.Module):
         self.pool_proj = convolution(channels, pool, 1)
         self.output = Concat()
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, channels, h, w] to [b, f1 + f3 + f5 + pool, h, w]."""
         joined: torch.Tensor = self.output(
@@ -90,6 +92,7 @@ class GoogLeNet(nn.Module):
         self.loss3 = Loss()
         self.loss = TotalLoss()
 
+    @override
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Images [b, 3, 224, 224] and labels [b] to the loss, both auxiliary ones included."""
         values = self.norm1(self.pool1(self.conv1(images)))

@@ -11,6 +11,7 @@ from collections import OrderedDict
 
 import torch
 from torch import nn
+from typing_extensions import override
 
 from stallpoint.networks.layers import Concat, Loss, TotalLoss
 
@@ -55,6 +56,7 @@ class InceptionBlock(nn.Module):
             self.add_module(name, branch)
         self.concat = Concat()
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, channels, h, w] to [b, all filters, h', w']."""
         *branches, concat = self.children()
@@ -159,6 +161,7 @@ class InceptionV3(nn.Module):
         self.loss2 = Loss()
         self.loss = TotalLoss()
 
+    @override
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Images [b, 3, 299, 299] and labels [b] to the loss, the auxiliary one included."""
         values = self.mixed_17(self.mixed_35(self.stem(images)))

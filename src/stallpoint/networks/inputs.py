@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from typing_extensions import override
+
 if TYPE_CHECKING:
     import torch
 
@@ -34,6 +36,7 @@ class Images:
         inputs = torch.zeros(batch, self.channels, self.size, self.size, device=device)
         return inputs, torch.zeros(batch, dtype=torch.int64, device=device)
 
+    @override
     def __str__(self) -> str:
         return f"{'grey ' if self.channels == 1 else ''}images of {self.size}x{self.size} pixels"
 
@@ -56,6 +59,7 @@ class Tokens:
         inputs = torch.zeros(batch, self.length, dtype=torch.int64, device=device)
         return inputs, torch.zeros_like(inputs)
 
+    @override
     def __str__(self) -> str:
         return f"sequences of {self.length} tokens out of {self.vocabulary}"
 

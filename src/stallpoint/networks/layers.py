@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import fx, nn
 from torch.nn import functional
+from typing_extensions import override
 
 from stallpoint.errors import InputError
 
@@ -18,6 +19,7 @@ from stallpoint.errors import InputError
 class Concat(nn.Module):
     """Joins feature maps along the channels."""
 
+    @override
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """Tensors [b, c_i, h, w] to one of [b, sum of c_i, h, w]."""
         return torch.cat(inputs, dim=1)
@@ -26,6 +28,7 @@ class Concat(nn.Module):
 class Add(nn.Module):
     """Adds two tensors of the same shape."""
 
+    @override
     def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """Return the sum, in new memory."""
         return first + second
@@ -34,6 +37,7 @@ class Add(nn.Module):
 class Multiply(nn.Module):
     """Multiplies two tensors of the same shape, value by value."""
 
+    @override
     def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """Return the product, in new memory."""
         return first * second
@@ -42,6 +46,7 @@ class Multiply(nn.Module):
 class Sequence(nn.Module):
     """Makes a sequence of vectors of an image's feature maps, row by row."""
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, width, h, w] to [b, h·w, width]."""
         return values.flatten(2).transpose(1, 2)
@@ -55,6 +60,7 @@ class ClassToken(nn.Module):
         self.weight = nn.Parameter(torch.empty(width))
         nn.init.normal_(self.weight, std=0.02)
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, length, width] to [b, 1 + length, width]."""
         return torch.cat([self.weight.expand(len(values), 1, -1), values], dim=1)
@@ -68,6 +74,7 @@ class Positions(nn.Module):
         self.weight = nn.Parameter(torch.empty(length, width))
         nn.init.normal_(self.weight, std=0.02)
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, length, width], in new memory."""
         return values + self.weight[: values.shape[1]]
@@ -82,6 +89,7 @@ class Attention(nn.Module):
         self.heads = heads
         self.causal = causal
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Queries, keys and values side by side, [b, length, 3·width], to [b, length, width]."""
         batch, length, _ = values.shape
@@ -100,6 +108,7 @@ class RotaryAttention(nn.Module):
         super().__init__()
         self.heads, self.groups, self.base = heads, groups, base
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Queries, keys and values side by side, [b, length, width + 2·groups·width/heads], to [b, length, width]."""
         batch, length, _ = values.shape
@@ -122,6 +131,7 @@ class RotaryAttention(nn.Module):
 class FirstToken(nn.Module):
     """Keeps the first vector of each sequence."""
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, length, width] to [b, width]."""
         return values[:, 0]
@@ -134,6 +144,7 @@ class Loss(nn.Module):
         super().__init__()
         self.weight = weight
 
+    @override
     def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Logits [b, classes] and labels [b], or [b, length, classes] and [b, length], to a scalar."""
         return self.weight * functional.cross_entropy(logits.flatten(end_dim=-2), labels.flatten())
@@ -142,6 +153,7 @@ class Loss(nn.Module):
 class TotalLoss(nn.Module):
     """Adds the losses of several classifiers."""
 
+    @override
     def forward(self, *losses: torch.Tensor) -> torch.Tensor:
         """Scalars to their sum."""
         return torch.stack(losses).sum()
@@ -172,6 +184,7 @@ class Classifier(nn.Module):
             self.add_module(name, layer)
         self.loss = Loss()
 
+    @override
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Inputs and labels (images and classes, or tokens and those that follow) to the loss."""
         *layers, loss = self.children()
@@ -200,6 +213,7 @@ class WithLoss(nn.Module):
         self.network = network
         self.loss = Loss()
 
+    @override
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Inputs and labels to the loss."""
         logits = _checked(self.network(inputs), labels)

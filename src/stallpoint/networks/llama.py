@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from typing_extensions import override
 
 from stallpoint.networks.layers import Add, Classifier, Multiply, RotaryAttention
 
@@ -35,6 +36,7 @@ class LlamaBlock(nn.Module):
         self.down = nn.Linear(hidden, width, bias=False)
         self.add2 = Add()
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, length, width] to values of the same shape."""
         values = self.add1(values, self.projection(self.attention(self.qkv(self.norm1(values)))))

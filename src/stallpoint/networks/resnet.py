@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from typing_extensions import override
 
 from stallpoint.networks.layers import Add, Classifier
 
@@ -41,6 +42,7 @@ class Bottleneck(nn.Module):
         self.add = Add()
         self.relu3 = nn.ReLU(inplace=True)
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, channels, h, w] to [b, 4·width, h/stride, w/stride]."""
         residual = self.relu1(self.bn1(self.conv1(values)))

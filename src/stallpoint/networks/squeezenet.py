@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from typing_extensions import override
 
 from stallpoint.networks.layers import Classifier, Concat, convolution, pooling
 
@@ -24,6 +25,7 @@ class Fire(nn.Module):
         self.expand_3x3 = convolution(squeezed, expanded, 3)
         self.concat = Concat()
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, channels, h, w] to [b, 2·expanded, h, w]."""
         squeezed = self.squeeze_1x1(values)

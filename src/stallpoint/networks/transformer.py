@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from typing_extensions import override
 
 from stallpoint.networks.layers import Add, Attention
 
@@ -38,6 +39,7 @@ class TransformerBlock(nn.Module):
         self.drop2 = nn.Dropout(dropout)
         self.add2 = Add()
 
+    @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Values [b, length, width] to values of the same shape."""
         attended = self.projection(self.attention(self.qkv(self.norm1(values))))

@@ -10,6 +10,8 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from stallpoint.slurm.asking import Ask, on_clusters
 
 GONE = 200.0
@@ -68,6 +70,7 @@ class QueuedJob:
     cluster: str = ""
     """Cluster of the job; empty if only one was asked."""
 
+    @override
     def __str__(self) -> str:
         """Return id and rule for messages."""
         return f"{self.id} ({self.rule})"

@@ -10,6 +10,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import ClassVar
 
+from typing_extensions import override
+
 from stallpoint.storage.images import IMAGE_SUFFIXES, EncodedImages, suffix_of
 from stallpoint.storage.samples import IndexEntry, Made, SampleSet
 
@@ -31,6 +33,7 @@ class SmallFiles(SampleSet):
     keep_open = False
 
     @classmethod
+    @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Find files below `path`, sorted; classes are numbered in the order of their folders' names."""
         labels = count()
@@ -51,6 +54,7 @@ class SmallFiles(SampleSet):
         return cls.suffixes[0]
 
     @classmethod
+    @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         """Write numbered files, in a folder for each class."""
         for number, (data, label) in enumerate(part, first):
@@ -66,6 +70,7 @@ class ImageFiles(SmallFiles, EncodedImages):
     layout = "class folders with .jpg, .jpeg or .png files, as ImageNet is handed out"
 
     @classmethod
+    @override
     def suffix(cls, data: bytes) -> str:
         """Return the suffix of the image's own format."""
         return suffix_of(data)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.storage.images import ImageSet, Pixels, decode_image
@@ -48,6 +49,7 @@ class IdxImages(ImageSet):
         self._shape = _header(images, 3)[1:] if images else (0, 0)
 
     @classmethod
+    @override
     def is_at(cls, path: Path) -> bool:
         """Return whether there are such files: in the folder, or beginning with the path's last part."""
         return path.is_dir() or any(path.parent.glob(f"{path.name}{IMAGES}*"))
@@ -59,11 +61,13 @@ class IdxImages(ImageSet):
         return _header(images, 3)[0] if images else None
 
     @property
+    @override
     def in_memory(self) -> bool:
         """Whether a sample is read from memory, as its file is compressed."""
         return self._content is not None
 
     @classmethod
+    @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield the images of the file, one after another."""
         images, labels = _file(path, IMAGES), _file(path, LABELS)
@@ -83,16 +87,19 @@ class IdxImages(ImageSet):
             yield IndexEntry(images.name, _HEADS[IMAGES] + number * size, size, label)
 
     @classmethod
+    @override
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
         """Write no index: two files need no search, and their folder is often the system's.
 
         All their samples can be decoded.
         """
 
+    @override
     def extent(self, index: int) -> Extent | None:
         """As `SampleSet.extent`; None where the file is compressed."""
         return None if self.in_memory else super().extent(index)
 
+    @override
     def read(self, index: int) -> bytes:
         """Return the sample's pixels."""
         if self._content is None:
@@ -100,6 +107,7 @@ class IdxImages(ImageSet):
         extent = self._extent(index)
         return self._content[extent.offset : extent.offset + extent.size]
 
+    @override
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
         """Return the pixels as three equal channels, resized where the network takes another size."""
         grey: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).reshape(self._shape)
@@ -110,12 +118,14 @@ class IdxImages(ImageSet):
         return np.broadcast_to(grey, (3, size, size))
 
     @classmethod
+    @override
     def stored(cls, data: bytes, name: str, shape: SampleShape | None) -> bytes:
         """Return the mean of the colours of a JPEG or PNG, `SIDE` x `SIDE` pixels."""
         grey: Pixels = decode_image(data, SIDE, name).mean(axis=0).astype(np.uint8)
         return grey.tobytes()
 
     @classmethod
+    @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Create both files with their headers, in their final size."""
         path.mkdir(parents=True)
@@ -125,6 +135,7 @@ class IdxImages(ImageSet):
                 file.truncate(file.tell() + math.prod(sizes))
 
     @classmethod
+    @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         for ending, size, rows in (
             (IMAGES, SIDE * SIDE, [pixels for pixels, _ in part]),

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.storage.samples import Made, SampleSet, SampleShape
@@ -31,12 +32,14 @@ class ImageSet(SampleSet):
         image."""
 
     @classmethod
+    @override
     def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterable[Made]:
         """JPEGs and their classes."""
         from stallpoint.storage.synthetic import synthetic_images
 
         return synthetic_images(samples, seed)
 
+    @override
     def check(self, index: int, data: bytes) -> None:
         """Decode the image; `InputError` names the file of a bad one."""
         self.decode(index, data, _CHECKED_SIZE)
@@ -45,6 +48,7 @@ class ImageSet(SampleSet):
 class EncodedImages(ImageSet):
     """Images kept in their encoding: JPEG or PNG."""
 
+    @override
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
         """Decode the JPEG or PNG."""
         return decode_image(data, size, self.name(index))

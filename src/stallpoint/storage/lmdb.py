@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError, Unavailable, Unreadable
 from stallpoint.records.protobuf import fields, integer, message
 from stallpoint.storage.images import EncodedImages
@@ -36,6 +38,7 @@ class LmdbImages(EncodedImages):
         self._first = threading.Lock()
 
     @classmethod
+    @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield all values, in the order of their keys; `offset` is where in the value its image begins."""
         if not (path / FILE).exists():
@@ -56,6 +59,7 @@ class LmdbImages(EncodedImages):
         finally:
             _ENVIRONMENTS.close(path)
 
+    @override
     def read(self, index: int) -> bytes:
         import lmdb
 
@@ -69,13 +73,16 @@ class LmdbImages(EncodedImages):
         except lmdb.Error as error:
             raise Unreadable(f"{self.name(index)}: cannot be read ({error}); {REPAIR}") from error
 
+    @override
     def extent(self, index: int) -> None:
         """LMDB does not tell."""
 
+    @override
     def name(self, index: int) -> str:
         """By its key."""
         return f"{self.path / FILE}, key {self._files[self._file[index]]}"
 
+    @override
     def files(self) -> list[Path]:
         return [self.path / FILE]
 
@@ -86,12 +93,14 @@ class LmdbImages(EncodedImages):
             self._opened = self._opened or _ENVIRONMENTS.open(self.path)
             return self._opened
 
+    @override
     def close(self) -> None:
         if self._opened:
             _ENVIRONMENTS.close(self.path)
             self._opened = None
 
     @classmethod
+    @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         """One transaction; keys are the samples' numbers."""
         import lmdb

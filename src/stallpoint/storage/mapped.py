@@ -12,6 +12,8 @@ import os
 from functools import cached_property
 from pathlib import Path
 
+from typing_extensions import override
+
 from stallpoint.errors import Unavailable, Unreadable, reason
 from stallpoint.storage.raw import IMAGES, RawImages
 from stallpoint.storage.samples import REPAIR, ends_before
@@ -22,6 +24,7 @@ class MappedImages(RawImages):
 
     layout = f"the same, read through a memory map: {RawImages.layout}"
 
+    @override
     def read(self, index: int) -> bytes:
         """As `SampleSet.read`; the time of the page faults is in it."""
         extent = self._extent(index)
@@ -45,6 +48,7 @@ class MappedImages(RawImages):
         mapped.madvise(mmap.MADV_RANDOM)
         return mapped
 
+    @override
     def close(self) -> None:
         if mapped := self.__dict__.pop("_mapped", None):
             mapped.close()

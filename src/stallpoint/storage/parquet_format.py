@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from typing_extensions import override
 
 from stallpoint.errors import InputError, Unavailable, Unreadable
 from stallpoint.records.atomic import atomic
@@ -38,6 +39,7 @@ class ParquetImages(EncodedImages):
         self._group = lru_cache(maxsize=1)(self._read_group)
 
     @classmethod
+    @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield the rows of all files, in the order of the files' names; `offset` is the row. Reads the images once."""
         for file in shards(path, ".parquet"):
@@ -54,6 +56,7 @@ class ParquetImages(EncodedImages):
             except (pa.ArrowException, OSError, KeyError, TypeError, AttributeError) as error:
                 raise InputError(f"{file}: {str(error) or 'not so'}; expected {cls.layout}, not cut off") from None
 
+    @override
     def read(self, index: int) -> bytes:
         """Read the sample and its complete row group, as `SampleSet.read` does."""
         file = int(self._file[index])
@@ -66,6 +69,7 @@ class ParquetImages(EncodedImages):
             raise Unavailable(f"{self.name(index)}: has another size than before; {REPAIR}")
         return data
 
+    @override
     def extent(self, index: int) -> Extent:
         """Return the column of its row group."""
         file = int(self._file[index])
@@ -75,15 +79,18 @@ class ParquetImages(EncodedImages):
         begin = column.dictionary_page_offset or column.data_page_offset
         return Extent(self.path / self._files[file], begin, column.total_compressed_size)
 
+    @override
     def name(self, index: int) -> str:
         """By its row."""
         return f"{self.path / self._files[self._file[index]]}, row {self._offset[index]}"
 
+    @override
     def close(self) -> None:
         """Forget what was read last."""
         self._group.cache_clear()
 
     @classmethod
+    @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         images = [{"bytes": data, "path": None} for data, _ in part]
         table = pa.Table.from_pydict({"image": images, "label": [label for _, label in part]}, _SCHEMA)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Images, Inputs
@@ -28,9 +29,11 @@ class Squares(SampleShape):
     image_size: int = 256
     """Rows and columns; by default enough for 224- and 227-pixel inputs."""
 
+    @override
     def __str__(self) -> str:
         return f"images of {self.image_size}x{self.image_size} pixels"
 
+    @override
     def suits(self, takes: Inputs) -> bool:
         """Return whether the images are at least as large as the network's."""
         return isinstance(takes, Images) and self.image_size >= takes.size
@@ -46,11 +49,13 @@ class RawImages(ImageSet):
         super().__init__(path)
         self._shape: tuple[int, ...] = array(path / IMAGES).shape[1:] if self.samples else (3, 0, 0)
 
+    @override
     def check(self, index: int, data: bytes) -> None:
         """Check all pixels, of which a network may take a part."""
         self.decode(index, data, min(self._shape[1:]))
 
     @classmethod
+    @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield the images of the array, one after another."""
         if not (path / IMAGES).exists():
@@ -62,6 +67,7 @@ class RawImages(ImageSet):
         for number, label in enumerate(labels):
             yield IndexEntry(IMAGES, images.offset + number * size, size, int(label))
 
+    @override
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
         """Return the central [3, size, size] of the stored pixels, without a copy."""
         height, width = self._shape[1:]
@@ -72,12 +78,14 @@ class RawImages(ImageSet):
         return pixels[:, top : top + size, left : left + size]
 
     @classmethod
+    @override
     def stored(cls, data: bytes, name: str, shape: SampleShape | None) -> bytes:
         """Return the pixels of a JPEG or PNG."""
         assert isinstance(shape, Squares)
         return decode_image(data, shape.image_size, name).tobytes()
 
     @classmethod
+    @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Create arrays in their final size."""
         assert isinstance(shape, Squares)
@@ -86,6 +94,7 @@ class RawImages(ImageSet):
         new_array(path / LABELS, np.int64, (samples,))
 
     @classmethod
+    @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         write_rows(path / IMAGES, first, [data for data, _ in part])
         write_rows(path / LABELS, first, [np.int64(label).tobytes() for _, label in part])

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError, Unavailable, Unreadable
 from stallpoint.storage.images import EncodedImages
 from stallpoint.storage.samples import PART, REPAIR, IndexEntry, Made, SampleShape
@@ -29,6 +31,7 @@ class RedisImages(EncodedImages):
     layout = f'{FILE}, {{"url": "redis://HOST:PORT", "key": KEY}}; hashes KEY:images and KEY:labels of equal fields'
 
     @property
+    @override
     def server(self) -> tuple[str, str]:
         return "redis", _address(self._database[0])
 
@@ -37,6 +40,7 @@ class RedisImages(EncodedImages):
         return _server(self.path)
 
     @classmethod
+    @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield all fields in their order."""
         if not (path / FILE).exists():
@@ -55,6 +59,7 @@ class RedisImages(EncodedImages):
                         raise InputError(f"{path / FILE}: field {name} has no image or no label; expected {cls.layout}")
                     yield IndexEntry(name, 0, size, int(label))
 
+    @override
     def read(self, index: int) -> bytes:
         client, key = self._database
         with _answering(self.path, client, close=False):
@@ -63,16 +68,20 @@ class RedisImages(EncodedImages):
             raise Unavailable(f"{self.name(index)}: is not there any more, or of another size; {REPAIR}")
         return found
 
+    @override
     def extent(self, index: int) -> None:
         """None: a server tells of no files."""
 
+    @override
     def name(self, index: int) -> str:
         """By its field."""
         return f"{self.path / FILE}, field {self._field(index)}"
 
+    @override
     def files(self) -> list[Path]:
         return [self.path / FILE]
 
+    @override
     def close(self) -> None:
         self._database[0].close()
 
@@ -80,6 +89,7 @@ class RedisImages(EncodedImages):
         return str(self._files[self._file[index]])
 
     @classmethod
+    @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Take the server of the nearest folder above, and a new key."""
         above = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
@@ -90,6 +100,7 @@ class RedisImages(EncodedImages):
         (path / FILE).write_text(json.dumps({**_named(above), "key": uuid4().hex}))
 
     @classmethod
+    @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         """Fields are the samples' numbers."""
         client, key = _server(path)

@@ -6,6 +6,8 @@ import io
 import wave
 from collections.abc import Iterable
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError
 from stallpoint.storage.files import SmallFiles
 from stallpoint.storage.samples import Made, SampleShape
@@ -18,6 +20,7 @@ class SoundFiles(SmallFiles):
     suffixes = (".wav",)
     layout = "class folders with .wav files, not compressed"
 
+    @override
     def check(self, index: int, data: bytes) -> None:
         """Check that all values stated in the header are there."""
         try:
@@ -30,6 +33,7 @@ class SoundFiles(SmallFiles):
             raise InputError(f"{self.name(index)}: ends before its {file.getnframes()} values do")
 
     @classmethod
+    @override
     def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterable[Made]:
         """Yield sounds and their classes."""
         from stallpoint.storage.synthetic import synthetic_sounds

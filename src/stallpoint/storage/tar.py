@@ -11,6 +11,8 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.storage.images import IMAGE_SUFFIXES, EncodedImages, suffix_of
@@ -24,6 +26,7 @@ class TarShards(EncodedImages):
     layout = "uncompressed .tar files with NAME.jpg and NAME.cls members"
 
     @classmethod
+    @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Find images in all shards of the folder, in the order of the shards' names."""
         for shard in shards(path, ".tar"):
@@ -37,6 +40,7 @@ class TarShards(EncodedImages):
                 raise InputError(f"{shard}: ends without the block of zeros that ends a tar file; it is cut off")
 
     @classmethod
+    @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         with (
             atomic(path / f"shard{first // PART:05d}.tar") as shard,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from typing_extensions import override
+
 from stallpoint.networks.inputs import Inputs
 from stallpoint.storage.samples import IndexEntry, SampleSet
 
@@ -23,27 +25,34 @@ class SyntheticTensors(SampleSet):
     in_folder = False
 
     @classmethod
+    @override
     def feeds(cls, takes: type[Inputs]) -> bool:
         """Return True for all networks."""
         return True
 
     @classmethod
+    @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Find samples of which nothing is stored."""
         return (IndexEntry("", 0, 0, 0) for _ in range(SAMPLES))
 
+    @override
     def read(self, index: int) -> bytes:
         return b""
 
+    @override
     def extent(self, index: int) -> None:
         """Return None: nothing is read."""
 
+    @override
     def files(self) -> list[Path]:
         return []
 
+    @override
     def check(self, index: int, data: bytes) -> None:
         """Do nothing: there is nothing to check."""
 
+    @override
     def facts(self) -> dict[str, int]:
         """Return nothing: samples depend on the network."""
         return {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError
 from stallpoint.storage.files import SmallFiles
 from stallpoint.storage.samples import Made, SampleShape
@@ -16,6 +18,7 @@ class TextFiles(SmallFiles):
     suffixes = (".txt",)
     layout = "class folders with .txt files, UTF-8"
 
+    @override
     def check(self, index: int, data: bytes) -> None:
         """Check that the text is UTF-8."""
         try:
@@ -24,6 +27,7 @@ class TextFiles(SmallFiles):
             raise InputError(f"{self.name(index)}: not a UTF-8 text ({error})") from None
 
     @classmethod
+    @override
     def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterable[Made]:
         """Yield texts and their classes."""
         from stallpoint.storage.synthetic import synthetic_texts

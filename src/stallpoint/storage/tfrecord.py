@@ -15,6 +15,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.records.protobuf import Buffer, Span, fields, integer, integers, message
@@ -35,6 +37,7 @@ class TfRecords(EncodedImages):
     )
 
     @classmethod
+    @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Find images of all record files, in the order of their names."""
         for file in (file for file in shards(path, "") if "tfrecord" in file.name and file.stat().st_size):
@@ -50,6 +53,7 @@ class TfRecords(EncodedImages):
                     view.release()
 
     @classmethod
+    @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         with atomic(path / f"part{first // PART:05d}.tfrecord") as scratch, scratch.open("wb") as file:
             for data, label in part:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Inputs, Tokens
@@ -31,6 +32,7 @@ class Sequences(SampleShape):
     vocabulary: int = 50257
     """Number of different tokens."""
 
+    @override
     def __str__(self) -> str:
         return f"sequences of {self.sequence_length} tokens out of {self.vocabulary}"
 
@@ -39,6 +41,7 @@ class Sequences(SampleShape):
         """The smallest sufficient type of numbers."""
         return np.uint16 if self.vocabulary <= 2**16 else np.uint32
 
+    @override
     def suits(self, takes: Inputs) -> bool:
         """Return whether the sequences are long enough for the network, and it has all their tokens."""
         return (
@@ -61,6 +64,7 @@ class TokenSequences(SampleSet):
         """Tokens of a sequence that have a label."""
 
     @classmethod
+    @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Find the sequences of the array, one after another."""
         if not (path / FILE).exists():
@@ -81,14 +85,17 @@ class TokenSequences(SampleSet):
             raise InputError(f"{self.path}: holds token {largest}, but the vocabulary has {vocabulary} (from 0)")
         return tokens
 
+    @override
     def check(self, index: int, data: bytes) -> None:
         """Check that every number is a token."""
 
+    @override
     def facts(self) -> dict[str, int]:
         """Return the length of the sequences."""
         return {"sequence_length": self.length}
 
     @classmethod
+    @override
     def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterator[Made]:
         """Yield sequences of a text with word-like token frequencies."""
         assert isinstance(shape, Sequences)
@@ -96,6 +103,7 @@ class TokenSequences(SampleSet):
             yield sequence.astype(shape.dtype).tobytes(), 0
 
     @classmethod
+    @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Create an array in its final size."""
         assert isinstance(shape, Sequences)
@@ -103,5 +111,6 @@ class TokenSequences(SampleSet):
         new_array(path / FILE, shape.dtype, (samples, shape.sequence_length + 1))
 
     @classmethod
+    @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         write_rows(path / FILE, first, [data for data, _ in part])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError
 from stallpoint.strategies.strategy import Strategy, at_least
 
@@ -18,10 +20,12 @@ class OneMessage(Strategy):
     synchronous = False
 
     @property
+    @override
     def updates_on_server(self) -> bool:
         """Whether servers update; not unless a strategy says so."""
         return False
 
+    @override
     def check(self) -> None:
         super().check()
         at_least(self.options, 1, "period")
@@ -35,6 +39,7 @@ class OneMessage(Strategy):
                 f"gradient_bits: algorithm {self.value} sends uncompressed values, with gradient_bits: 32 and top_k: 1"
             )
 
+    @override
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
         """Return the mean time of exchanges in an iteration."""
         return self.frequency * latency, self.frequency * rest

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from transformers import Trainer, TrainerCallback
+from typing_extensions import override
 
 from stallpoint.measure.probe.probe import Probe
 
@@ -30,6 +31,7 @@ class _Callback(TrainerCallback):
         self._trainer, self._options = trainer, options
         self._probe: Probe | None = None
 
+    @override
     def on_step_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         # Not when training begins: the model is wrapped by then, but complete only at the first step.
         if self._probe is None:
@@ -37,10 +39,12 @@ class _Callback(TrainerCallback):
             self._probe = Probe(trainer.model_wrapped, trainer.optimizer, **self._options).__enter__()
             atexit.register(self._probe.write)  # callbacks are not called when training failed
 
+    @override
     def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         if self._probe and self._probe.stepped():
             control.should_training_stop = True
 
+    @override
     def on_train_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         if self._probe:
             atexit.unregister(self._probe.write)

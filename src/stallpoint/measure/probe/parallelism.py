@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
+from typing_extensions import override
 
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.training.bucket_timing import BucketTiming, summed
@@ -112,16 +113,20 @@ class Buckets(Parallelism):
         super().__init__(DDP)
         self._buckets = buckets
 
+    @override
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
         return self._buckets.transfers(seconds)
 
+    @override
     def last_ready(self, noted: Mark) -> Mark:
         """Return the end of the last call that sends, if the script waits for it; else as noted."""
         return noted if self._buckets.called is None else max(noted or 0, self._buckets.called)
 
+    @override
     def clear(self) -> None:
         self._buckets.clear()
 
+    @override
     def close(self) -> None:
         self._buckets.timed = False
         self._buckets.clear()
@@ -155,24 +160,30 @@ class Shards(Parallelism):
         super().__init__(FSDP2)
         self._timing, self._waits = timing, waits
 
+    @override
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
         self._timing.settle()
         return self._timing.transfers(seconds)
 
+    @override
     def gathered(self, seconds: Seconds) -> Mapping[int, Sequence[Gathered]]:
         return self._timing.gathered(seconds)
 
+    @override
     def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
         return self._timing.under_way(seconds)
 
+    @override
     def last_ready(self, noted: Mark) -> Mark:
         """Return the start of the last reduce-scatter, as the hooks of sharded parameters report nothing; if the
         backward pass waits for it, return the end of the pass."""
         return None if self._waits else self._timing.last_message
 
+    @override
     def clear(self) -> None:
         self._timing.clear()
 
+    @override
     def close(self) -> None:
         self._timing.timed = False
         self._timing.clear()

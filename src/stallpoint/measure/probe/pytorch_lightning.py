@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from typing_extensions import override
 
 from stallpoint.measure.probe.probe import Probe
 
@@ -21,28 +22,34 @@ class ProbeCallback(Callback):
         self._probe: Probe | None = None
         self._updates = 0
 
+    @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         optimizer = trainer.optimizers[0] if trainer.optimizers else None
         model = trainer.strategy.model or pl_module  # wrapped by the strategy of several workers
         self._updates = trainer.global_step
         self._probe = Probe(model, optimizer, **self._options).__enter__()
 
+    @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         if self._probe:  # a training step need not call the module itself
             self._probe.called()
 
+    @override
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         if self._probe and trainer.global_step > self._updates:
             self._updates = trainer.global_step
             trainer.should_stop |= self._probe.stepped()
 
+    @override
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._probe:
             self._probe.set_aside()
 
+    @override
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._close(None)
 
+    @override
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._close(exception)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from stallpoint.measure.synchronisation.communicator import Communicator, communicator
 from stallpoint.measure.synchronisation.exchanging import Apart
@@ -32,18 +33,22 @@ class Averaging(Apart):
         self._communicator = sums
         self._outer = Outer(self._flat.weights(), preset.outer_step, preset.outer_momentum)
 
+    @override
     def state(self) -> dict[str, Any]:
         return {**super().state(), "start": self._outer.start, "velocity": self._outer.velocity}
 
+    @override
     def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
         device = self._outer.start.device
         self._outer.start, self._outer.velocity = (state[name].to(device) for name in ("start", "velocity"))
 
+    @override
     def close(self, *, wait: bool) -> None:
         if wait:
             self._communicator.close()
 
+    @override
     def _iteration_ended(self) -> None:
         if self._iterations <= self._preset.synchronous_steps or self._is_due(self._preset.period):
             self._exchange(self._average)
@@ -83,9 +88,11 @@ class Gossip(Apart):
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
         return unsharded(cls(worker.replica, preset), worker)
 
+    @override
     def close(self, *, wait: bool) -> None:
         """Do nothing."""
 
+    @override
     def _iteration_ended(self) -> None:
         if self._is_due(self._preset.period):
             self._exchange(self._mix)

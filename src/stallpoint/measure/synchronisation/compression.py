@@ -16,6 +16,7 @@ import math
 from abc import ABC, abstractmethod
 
 import torch
+from typing_extensions import override
 
 from stallpoint.measure.synchronisation.communicator import Communicator
 from stallpoint.strategies.presets import Preset
@@ -43,14 +44,17 @@ class Float(Codec):
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
 
+    @override
     def size(self, values: int) -> int:
         """Return the bytes for so many values."""
         return _padded(values * self._dtype.itemsize)
 
+    @override
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
         """Round to the nearest."""
         out.view(self._dtype)[: len(values)].copy_(values)
 
+    @override
     def decode(self, data: torch.Tensor, values: int) -> torch.Tensor:
         return data.view(self._dtype)[:values].float()
 
@@ -58,10 +62,12 @@ class Float(Codec):
 class Scaled(Codec):
     """8-bit integers times a scale, by which the largest magnitude is 127: an error of half the scale at most."""
 
+    @override
     def size(self, values: int) -> int:
         """Return the bytes for so many values: 4 for the scale, then one for each."""
         return 4 + _padded(values)
 
+    @override
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
         """Round to the nearest."""
         scale = out[:4].view(torch.float32)
@@ -69,6 +75,7 @@ class Scaled(Codec):
         scale.clamp_(min=torch.finfo(torch.float32).tiny)  # smaller numbers lose digits
         out[4:].view(torch.int8)[: len(values)].copy_((values / scale).round_())
 
+    @override
     def decode(self, data: torch.Tensor, values: int) -> torch.Tensor:
         return data[4:].view(torch.int8)[:values] * data[:4].view(torch.float32)
 

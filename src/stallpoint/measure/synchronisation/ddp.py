@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
+from typing_extensions import override
 
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.synchronisation.interface import (
@@ -61,27 +62,33 @@ class DataParallel(Synchronisation):
         self._clock = replica.clock
         self._last_ready: Mark = None
 
+    @override
     def accumulating(self) -> AbstractContextManager[None]:
         """Keep gradients on their ranks in the block."""
         found: AbstractContextManager[None] = self._wrapped.no_sync()
         return found
 
+    @override
     def ready(self, layer: int) -> None:
         """Note the time: this may be the last layer."""
         self._last_ready = self._clock.mark()
 
+    @override
     def backward_ended(self, now: Mark) -> Mark:
         """Return when the last layer's gradients were complete."""
         return self._last_ready
 
+    @override
     def transfers(self) -> Mapping[int, Transfer]:
         """Return the buckets since the start of the iteration, by layer."""
         return self._buckets.transfers(self._clock.seconds)
 
+    @override
     def clear(self) -> None:
         super().clear()
         self._buckets.clear()
 
+    @override
     def close(self, *, wait: bool) -> None:
         if wait:
             self._communicator.close()

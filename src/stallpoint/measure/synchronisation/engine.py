@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 from torch import nn
+from typing_extensions import override
 
 from stallpoint.measure.clock import IterationClock, Mark
 from stallpoint.measure.device import thread_for
@@ -52,6 +53,7 @@ class Engine(Synchronisation):
         self._sent: dict[int, tuple[int, int, Mark, Mark]] = {}
         self._set_plan(plan)
 
+    @override
     def ready(self, layer: int) -> None:
         """Send the messages that are complete now."""
         self._gradients.complete(layer)
@@ -59,6 +61,7 @@ class Engine(Synchronisation):
         if self._thread:
             self._send_complete(self._thread)
 
+    @override
     def finish(self) -> None:
         """Send all remaining messages, or wait for them; every layer is ready. A device may not have finished."""
         if self._thread:
@@ -72,6 +75,7 @@ class Engine(Synchronisation):
         self._stream.join()
         self._begin()
 
+    @override
     def transfers(self) -> Mapping[int, Transfer]:
         seconds = self._clock.seconds
         return {
@@ -79,15 +83,18 @@ class Engine(Synchronisation):
             for layer, (number, size, start, end) in self._sent.items()
         }
 
+    @override
     def clear(self) -> None:
         self._gradients.clear()
 
+    @override
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
         """Replan from measured times."""
         plan = self._replan(gradient_ready)
         if plan:
             self._set_plan(plan)
 
+    @override
     def close(self, *, wait: bool) -> None:
         """End the communication thread, and leave the other ranks."""
         if self._thread:

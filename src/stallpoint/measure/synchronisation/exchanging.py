@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.mpi import MPI
@@ -26,11 +27,13 @@ class Exchanging(Synchronisation):
         self._iterations = 0
         self._message: tuple[int, Mark, Mark] | None = None
 
+    @override
     def updated(self) -> None:
         """Count the iteration, and exchange weights if due."""
         self._iterations += 1
         self._iteration_ended()
 
+    @override
     def transfers(self) -> Mapping[int, Transfer]:
         """Return the message since the start of the iteration, if any, by layer."""
         if self._message is None:
@@ -43,11 +46,13 @@ class Exchanging(Synchronisation):
             if layer.parameters
         }
 
+    @override
     def clear(self) -> None:
         super().clear()
         self._message = None
 
     @contextmanager
+    @override
     def consensus(self) -> Iterator[None]:
         """Give the network the trained weights, the same on all ranks, within the block; then its own again."""
         own = self._flat.weights()
@@ -57,10 +62,12 @@ class Exchanging(Synchronisation):
         finally:
             self._flat.write(own)
 
+    @override
     def state(self) -> dict[str, Any]:
         """Iterations so far."""
         return {"iterations": self._iterations}
 
+    @override
     def restore(self, state: Mapping[str, Any]) -> None:
         self._iterations = state["iterations"]
 
@@ -87,6 +94,7 @@ class Apart(Exchanging):
 
     apart = True
 
+    @override
     def _trained(self) -> torch.Tensor:
         mean = (self._flat.weights() / self._world.size).cpu()
         self._world.comm.Allreduce(MPI.IN_PLACE, mean.numpy())

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
+from typing_extensions import override
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.clock import IterationClock
@@ -93,15 +94,18 @@ class FullySharded(Synchronisation):
         )
 
     @contextmanager
+    @override
     def accumulating(self) -> Iterator[None]:
         """Keep unsharded gradients on their ranks within the block."""
         self._root.set_requires_gradient_sync(False)
         yield
         self._root.set_requires_gradient_sync(True)
 
+    @override
     def ready(self, layer: int) -> None:
         """Do nothing: the layer's gradients are already summed and scattered."""
 
+    @override
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """Return the loss; raises `CannotRun` if a layer is called without FSDP2 noticing."""
         try:
@@ -115,22 +119,27 @@ class FullySharded(Synchronisation):
             ) from error
         return loss
 
+    @override
     def finish(self) -> None:
         """Complete the times: the backward pass has waited for its collectives."""
         self._timing.settle()
 
+    @override
     def transfers(self) -> Mapping[int, Transfer]:
         """Return the reduce-scatter (and all-reduce) of each layer's gradients."""
         return self._timing.transfers(self._clock.seconds)
 
+    @override
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
         """Return every all-gather of each layer's weights."""
         return self._timing.gathered(self._clock.seconds)
 
+    @override
     def clear(self) -> None:
         super().clear()
         self._timing.clear()
 
+    @override
     def close(self, *, wait: bool) -> None:
         if wait:
             self._communicator.close()

@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import nn
 from torch.nn import functional
+from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import IterationClock, Mark
@@ -99,19 +100,23 @@ class SplitLayers(Synchronisation):
         """Set the synchronisation of the layers that all ranks have."""
         self._others = others
 
+    @override
     def ready(self, layer: int) -> None:
         """Send the gradients of a layer that all ranks have."""
         if layer not in self._split:
             self._others.ready(layer)
 
+    @override
     def finish(self) -> None:
         """Wait until the gradients of the layers that all ranks have are summed."""
         self._others.finish()
 
+    @override
     def transfers(self) -> Mapping[int, Transfer]:
         """Return the transfers of the layers that all ranks have."""
         return self._others.transfers()
 
+    @override
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
         """Return the all-gathers of layers' inputs, and the reduce-scatters of their gradients."""
         found: dict[int, list[Gathered]] = {}
@@ -120,15 +125,18 @@ class SplitLayers(Synchronisation):
             found.setdefault(layer, []).append(took)
         return found
 
+    @override
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
         """Pass the times on to the inner synchronisation."""
         self._others.learn(gradient_ready)
 
+    @override
     def clear(self) -> None:
         self._others.clear()
         super().clear()
         self._exchanges.clear()
 
+    @override
     def close(self, *, wait: bool) -> None:
         """Close, and leave the other ranks."""
         self._others.close(wait=wait)
@@ -238,11 +246,13 @@ class _Gathering(torch.autograd.Function):
     """All-gather of the ranks' parts; a part's gradient is summed over all ranks."""
 
     @staticmethod
+    @override
     def forward(context: Any, part: torch.Tensor, of: SplitLayers, layer: int, parts: _Parts) -> torch.Tensor:
         context.of, context.layer, context.parts = of, layer, parts
         return parts.joined(of.all_gather(layer, parts.padded(part)))
 
     @staticmethod
+    @override
     def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         (full,) = gradients
         own = context.of.reduce_scatter(context.layer, context.parts.divided(full))

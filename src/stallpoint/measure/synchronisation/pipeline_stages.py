@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Mark
@@ -69,6 +70,7 @@ class Stage(Synchronisation):
         self._under_way: dict[int, tuple[torch.Tensor | None, torch.Tensor]] = {}
         """Input and output of each micro-batch that has not gone backward."""
 
+    @override
     def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
         """Do the passes of all micro-batches that the first rank has read; return their losses, and the ends of each
         run of passes of one kind."""
@@ -120,15 +122,18 @@ class Stage(Synchronisation):
             self._send(self._before, [leaf.grad], float(loss))
         return loss
 
+    @override
     def received(self) -> Sequence[Received]:
         return [Received(*map(self._clock.seconds, marks)) for marks in self._received]
 
+    @override
     def clear(self) -> None:
         """Forget the gradients and the received messages. Pending messages go on: others may be computing."""
         super().clear()
         self._received = []
         self._sending = [sending for sending in self._sending if not sending.done() or sending.result()]
 
+    @override
     def close(self, *, wait: bool) -> None:
         """End the communication thread."""
         self._thread.shutdown(wait=wait, cancel_futures=True)

@@ -10,6 +10,7 @@ from itertools import starmap
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.synchronisation.exchanging import Exchanging
@@ -126,26 +127,31 @@ class Served(Exchanging):
         servers = [own.get(rank, address) for rank, address in enumerate(addresses)]
         self._servers = Servers(servers, token, world.rank, self._flat.values)
 
+    @override
     def staleness(self) -> Sequence[tuple[int, int, int]]:
         """Return the staleness of the updates of this rank's server, all pending ones included; all ranks call this."""
         self._settle()
         return self._server.staleness() if self._server else []
 
+    @override
     def state(self) -> dict[str, Any]:
         """See `Exchanging`; that of the server as well."""
         return {**super().state(), "server": self._server and self._server.state()}
 
+    @override
     def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
         if self._server:
             self._server.restore(state["server"])
 
+    @override
     def close(self, *, wait: bool) -> None:
         """Leave the servers; with `wait` after all other workers have ended."""
         self._servers.close()
         if self._server:
             self._server.close(wait=wait)
 
+    @override
     def _trained(self) -> Values:
         """Return the servers' weights; a lost worker evaluates them, too."""
         self._settle()
@@ -186,6 +192,7 @@ class Asynchronous(Served):
 
     updates = True
 
+    @override
     def finish(self) -> None:
         """Send the gradients and receive the weights."""
         self._exchanged(self._step)
@@ -201,6 +208,7 @@ class Elastic(Served):
 
     apart = True
 
+    @override
     def _iteration_ended(self) -> None:
         if self._is_due(self._preset.period):
             self._exchanged(self._meet)
@@ -222,19 +230,23 @@ class Downpour(Served):
         super().__init__(replica, preset, make_optimiser)
         self._accrued = torch.zeros(self._flat.values)
 
+    @override
     def finish(self) -> None:
         """Add the gradients to those of the next push."""
         self._accrued += self._flat.gradients().cpu()
 
+    @override
     def state(self) -> dict[str, Any]:
         return {**super().state(), "accrued": self._accrued}
 
+    @override
     def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
         self._accrued = state["accrued"]
         if self._lost:
             self._servers.close()
 
+    @override
     def _iteration_ended(self) -> None:
         if self._lost:
             if self._iterations == self._preset.lost_after:

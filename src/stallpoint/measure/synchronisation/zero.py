@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from typing_extensions import override
 
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.synchronisation.ddp import DataParallel
@@ -49,6 +50,7 @@ def shares(parameters: Sequence[nn.Parameter], ranks: int) -> list[list[Slice]]:
 class ShardedOptimiser(DataParallel):
     """A `Synchronisation` that updates `own` parameters and gathers those of all ranks."""
 
+    @override
     def share(self, parameters: Sequence[nn.Parameter]) -> list[nn.Parameter]:
         """Return the slices that this rank updates, which share memory with `parameters`."""
         self._shares = shares(parameters, self._communicator.ranks)
@@ -61,6 +63,7 @@ class ShardedOptimiser(DataParallel):
         return self._moved
 
     @torch.no_grad()
+    @override
     def update(self, step: Callable[[Sequence[nn.Parameter]], None], parameters: Sequence[nn.Parameter]) -> None:
         """Update this rank's share, then gather all shares."""
         for moved, one in zip(self._moved, self._own, strict=True):
@@ -83,11 +86,13 @@ class ShardedOptimiser(DataParallel):
                 one.of(one.weights.detach()).copy_(self._gathered[offset : offset + length])
                 offset += length
 
+    @override
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
         """Return the all-gather after the update, for all layers."""
         took = Gathered(False, *map(self._clock.seconds, self._gather)) if self._gather else None
         return {layer: [took] for layer, of in enumerate(self._layers) if of.parameters} if took else {}
 
+    @override
     def clear(self) -> None:
         super().clear()
         self._gather = None

@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import nn
 from torch.optim.sgd import sgd
+from typing_extensions import override
 
 from stallpoint.measure import STEP_SIZE
 from stallpoint.study.recipes import Recipe
@@ -73,6 +74,7 @@ class RecipeOptimiser(Stepwise):
         """State kept from step to step."""
         return [*self._means.values(), *self._squares.values()]
 
+    @override
     def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
         recipe, size = self._recipe, self.step_size(self._step)
         layerwise = weights.dim() > 1
@@ -118,6 +120,7 @@ class Adagrad(Stepwise):
         """State: sums of squared gradients."""
         return list(self._squares.values())
 
+    @override
     def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
         square = self._squares[id(weights)].add_(gradient.square())
         weights.sub_(self.step_size(self._step) * gradient / (square.sqrt() + EPSILON))

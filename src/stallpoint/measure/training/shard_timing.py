@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives as fsdp
+from typing_extensions import override
 
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.training.transfers import Gathered, Transfer
@@ -173,6 +174,7 @@ class _AllGather(fsdp.DefaultAllGather):
     def __init__(self, timing: ShardTiming, group: int) -> None:
         self._timing, self._group = timing, group
 
+    @override
     def __call__(
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup, async_op: bool = False
     ) -> dist.Work | None:
@@ -189,6 +191,7 @@ class _ReduceScatter(fsdp.DefaultReduceScatter):
     def __init__(self, timing: ShardTiming, group: int) -> None:
         self._timing, self._group = timing, group
 
+    @override
     def __call__(
         self,
         output_tensor: torch.Tensor,
@@ -214,6 +217,7 @@ class _Waited(dist.Work):
         super().__init__()
         self._work, self._says = work, waiting
 
+    @override
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait until it has ended."""
         self._says(True)

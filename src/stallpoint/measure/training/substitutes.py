@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 import torch
+from typing_extensions import override
 
 from stallpoint.measure.training.decoding import Buffers
 from stallpoint.measure.training.input_pipeline import InputPipeline, MiniBatch
@@ -20,6 +21,7 @@ class SyntheticData(InputPipeline):
 
     _sample: tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]] | None = None
 
+    @override
     def _load(self, index: int, buffers: Buffers, row: int) -> tuple[float, float]:
         if self._sample is None:
             times = super()._load(index, buffers, row)
@@ -35,6 +37,7 @@ class FixedMiniBatch(InputPipeline):
 
     _first: MiniBatch | None = None
 
+    @override
     def next_batch(self) -> MiniBatch:
         """Return the first mini-batch; it takes no time after the first call."""
         if self._first is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
+from typing_extensions import override
 
 from stallpoint.base.measured import Measured, Parts
 from stallpoint.base.statistics import REPLICATES, Ensemble
@@ -22,15 +23,18 @@ class PipelineIteration(Replicas):
     """As `Replicas`; times are sums over the layers and micro-batches, which the stages share."""
 
     @property
+    @override
     def batch(self) -> tuple[int, int]:
         """Return all samples, in micro-batches."""
         return self.point.global_batch, self.preset.micro_batches
 
     @property
+    @override
     def reads(self) -> tuple[Placement, int]:
         """The first worker reads all samples."""
         return (1, 1), self.point.global_batch
 
+    @override
     def predicted(self, base: Measured, times: Times, reading: Ensemble, calibrated: Effects) -> Predicted:
         """Messages take their time on idle workers, at the point's worker count.
 

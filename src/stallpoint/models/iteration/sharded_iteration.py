@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from typing_extensions import override
 
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models import taskgraph
@@ -20,6 +21,7 @@ from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 class ShardedIteration(Replicas):
     """As `Replicas`."""
 
+    @override
     def isolated(self, buckets: Buckets) -> IsolatedTimes | None:
         """As in `Replicas`, but passes that overlap gathers have the length of the task graph: the known slowdown by
         gathers is not calibrated twice."""
@@ -32,6 +34,7 @@ class ShardedIteration(Replicas):
         passes = timelines.sharded(self._costs(terms), self.preset, prefetch=True, blocks=[])
         return replace(isolated, forward=passes.forward, backward=passes.backward, gathered=gathered)
 
+    @override
     def timeline(self, terms: Terms) -> Timeline:
         """As in `Replicas`."""
         if not terms.buckets:
@@ -39,6 +42,7 @@ class ShardedIteration(Replicas):
         blocks = range(len(terms.buckets) - 1, -1, -1)
         return timelines.sharded(self._costs(terms), self.preset, prefetch=self.prefetch, blocks=blocks)
 
+    @override
     def summed(self, sizes: Sequence[int]) -> CollectiveTimes:
         """Return reduce-scatters within the groups that hold all weights, and all-reduces between the groups."""
         nodes, workers = self.point.placement
@@ -49,6 +53,7 @@ class ShardedIteration(Replicas):
         # Each worker of a node sends its share; together these are the message, over the link of the node.
         return shards + self.collectives(sizes, ALL_REDUCE, (nodes, 1))
 
+    @override
     def gathered(self, buckets: Buckets) -> CollectiveTimes:
         """Return the all-gathers of each message's weights."""
         return self.collectives(self.sizes(buckets), ALL_GATHER, self.strategy.group(self.point.placement))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from typing_extensions import override
 
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.iteration import timeline as timelines
@@ -18,6 +19,7 @@ from stallpoint.strategies.options import ALL_GATHER, REDUCE_SCATTER
 class TensorParallelIteration(Replicas):
     """As `Replicas`."""
 
+    @override
     def times(self, without: frozenset[str] = frozenset()) -> Times | None:
         """Return computing times; split layers have the largest share, with the samples of all workers.
 
@@ -30,6 +32,7 @@ class TensorParallelIteration(Replicas):
         shared = times.with_shares(everyone or times.scaled(self.point.ranks), shares)
         return replace(shared, update=times.update * self._kept(shares))
 
+    @override
     def timeline(self, terms: Terms) -> Timeline:
         """As in `Replicas`."""
         times, calibrated = terms.times, terms.calibrated
@@ -44,11 +47,13 @@ class TensorParallelIteration(Replicas):
         )
         return timelines.tensor_parallel(costs, self.preset, prefetch=self.prefetch)
 
+    @override
     def summed_bytes(self) -> list[int]:
         """Return the gradient bytes of the layers that all workers hold."""
         split = self._shares()
         return [0 if layer in split else size for layer, size in enumerate(super().summed_bytes())]
 
+    @override
     def exchanged(self) -> CollectiveTimes:
         """Return the all-gathers of the layers' inputs, then the reduce-scatters of their gradients."""
         sizes = [self.point.global_batch * size for size in self._taken().values()]

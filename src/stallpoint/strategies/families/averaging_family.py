@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError
 from stallpoint.strategies.one_message import OneMessage
 from stallpoint.strategies.strategy import PresetEntry
@@ -50,6 +52,7 @@ class Averaging(OneMessage):
         ),
     }
 
+    @override
     def check(self) -> None:
         options = self.options
         if options.synchronous_steps < 0:
@@ -80,6 +83,7 @@ class Gossip(OneMessage):
         ),
     }
 
+    @override
     def check(self) -> None:
         super().check()
         options = self.options
@@ -88,6 +92,7 @@ class Gossip(OneMessage):
                 "backend: gossip reduces nothing; it goes with backend: mpi, reduction: library, no segments"
             )
 
+    @override
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
         """Return the time of a worker's messages to k neighbours; a ring all-reduce is 2 (p - 1) messages of m / p
         bytes."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from typing_extensions import override
+
 from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD, Pipeline, Turn
 from stallpoint.strategies.strategy import Placement, PresetEntry
 
@@ -32,6 +34,7 @@ class OneForwardOneBackward(Pipeline):
         ),
     }
 
+    @override
     def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
         """Return a stage's passes: first as many forward passes as there are stages behind, then one of each kind in
         alternation."""
@@ -41,11 +44,13 @@ class OneForwardOneBackward(Pipeline):
         steady = [turn for part in range(1, count - ahead + 1) for turn in ((FORWARD, part + ahead), (BACKWARD, part))]
         return [*fill, *steady, *((BACKWARD, part) for part in range(count - ahead + 1, count + 1))]
 
+    @override
     def kept(self, placement: Placement) -> float:
         """Return the share on the first stage, which keeps most."""
         depth, count = placement[0] * placement[1], self.options.micro_batches
         return min(depth, count) / count if depth > 1 else 1.0
 
+    @override
     def equation(self, *, prefetch: bool) -> str:
         """Name of the equation, as the paper has none."""
         return "pipeline, 1F1B"

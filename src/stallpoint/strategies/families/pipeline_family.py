@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import SEND_RECEIVE
 from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy, load
@@ -47,19 +49,23 @@ class Pipeline(Strategy):
         parts = range(1, self.options.micro_batches + 1)
         return [(FORWARD, part) for part in parts] + [(BACKWARD, part) for part in reversed(parts)]
 
+    @override
     def check(self) -> None:
         super().check()
         self.goes_with("backend: mpi, start: after-backward and micro_batches", "micro_batches", start="after-backward")
 
+    @override
     def variants(self, raised: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
         """Yield more micro-batches, for a shorter bubble."""
         yield {"micro_batches": self.options.micro_batches * raised}
 
+    @override
     def division(self, network: Any, ranks: int) -> Sequence[int]:
         """Return the first layers of the stages."""
         found: Sequence[int] = load("networks.description:pipeline_stages")(network, ranks)
         return found
 
+    @override
     def impossible(self, asked: RequestedTraining) -> str:
         if asked.ranks == 1:
             return ""
@@ -73,19 +79,23 @@ class Pipeline(Strategy):
             return f"{asked.ranks} stages, but network {asked.network} can be cut into {max_stages} at most"
         return ""
 
+    @override
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
         """Return whether the network can be cut into as many stages."""
         return cuts is not None and ranks <= cuts.max_stages
 
+    @override
     def shards(self, placement: Placement) -> int:
         return placement[0] * placement[1]
 
+    @override
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
         """Return the parts of a mean stage."""
         return self.shards(placement), self.shards(placement)
 
+    @override
     def equation(self, *, prefetch: bool) -> str:
         """Name of the equation, as the paper has none."""
         return "pipeline"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError
 from stallpoint.strategies.one_message import OneMessage
 from stallpoint.strategies.strategy import PresetEntry, at_least
@@ -18,6 +20,7 @@ class Served(OneMessage):
 
     answered_separately = True
 
+    @override
     def check(self) -> None:
         super().check()
         options = self.options
@@ -32,10 +35,12 @@ class Served(OneMessage):
             )
 
     @property
+    @override
     def waits(self) -> bool:
         """Whether staleness is bounded, so that workers wait for each other."""
         return self.options.staleness_bound is not None
 
+    @override
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
         """Return the mean time of a worker's own push and pull: the all-reduce moves gradients of p - 1 workers in and
         their weights out, over the link of each server, and what is of a worker's own server is not sent.
@@ -72,6 +77,7 @@ class Elastic(Served):
         ),
     }
 
+    @override
     def check(self) -> None:
         if not 0 < self.options.elasticity <= 1:
             raise InputError(f"elasticity: {self.options.elasticity} is not above 0 and at most 1")
@@ -115,6 +121,7 @@ class Asynchronous(Served):
         ),
     }
 
+    @override
     def check(self) -> None:
         gradients, bound = self.options.gradients_per_update, self.options.staleness_bound
         if gradients < 0:
@@ -160,12 +167,14 @@ class Downpour(Served):
         ),
     }
 
+    @override
     def check(self) -> None:
         at_least(self.options, 1, "pull_period")
         at_least(self.options, 0, "lost_after")
         super().check()
 
     @property
+    @override
     def frequency(self) -> float:
         """Mean frequency of pushes and pulls."""
         return (1 / self.options.period + 1 / self.options.pull_period) / 2

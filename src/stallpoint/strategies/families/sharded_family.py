@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, MIB, REDUCE_SCATTER
@@ -32,14 +34,17 @@ class ShardedOptimiser(Strategy):
         ),
     }
 
+    @override
     def check(self) -> None:
         super().check()
         if self.options.backend != "ddp":
             raise InputError("sharding: optimiser is only for backend: ddp")
 
+    @override
     def shards(self, placement: Placement) -> int:
         return placement[0] * placement[1]
 
+    @override
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
@@ -74,31 +79,37 @@ class Sharded(Strategy):
         ),
     }
 
+    @override
     def check(self) -> None:
         super().check()
         if (self.options.start, self.options.uncompressed) != ("layer-ready", True):
             raise InputError("backend: fsdp goes with start: layer-ready and uncompressed gradients")
 
     @property
+    @override
     def gathers(self) -> int:
         """Gathers for each forward pass, and again for each backward pass if weights were freed."""
         return self.options.accumulate * (2 if self.options.reshard else 1)
 
+    @override
     def shards(self, placement: Placement) -> int:
         """Return one shard for each worker of a group."""
         nodes, workers = self.group(placement)
         return nodes * workers
 
+    @override
     def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
         """Return whether several workers share the weights."""
         return self.shards(placement) > 1
 
+    @override
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
         """Return equal parts for all."""
         return self.shards(placement), self.shards(placement)
 
+    @override
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
@@ -107,6 +118,7 @@ class Sharded(Strategy):
         total = float(sum(sizes)) if self.options.accumulate > 1 else 0.0
         return (3 + self.options.gather_ahead) * largest_block(names, sizes) + total
 
+    @override
     def equation(self, *, prefetch: bool) -> str:
         """Name of the equation, as the paper has none."""
         return "sharded"
@@ -127,15 +139,18 @@ class Hybrid(Sharded):
         ),
     }
 
+    @override
     def group(self, placement: Placement) -> Placement:
         return 1, placement[1]
 
+    @override
     def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:
         """Return the operations inside a node, and those of the shares between single workers of several nodes."""
         nodes, workers = placement
         shares = {} if nodes == 1 else {(nodes, 1): (ALL_REDUCE,), placement: ()}
         return {(1, workers): self.operations, **shares}
 
+    @override
     def impossible(self, asked: RequestedTraining) -> str:
         if asked.placement[1] == 1 and asked.placement[0] > 1:
             return f"preset {asked.preset} shards inside a node, which has one worker; fsdp shards over all"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
@@ -36,6 +38,7 @@ class SplitOutputs(Strategy):
         ),
     }
 
+    @override
     def check(self) -> None:
         super().check()
         words = "backend: mpi, start, grouping and device_prefetch"
@@ -43,6 +46,7 @@ class SplitOutputs(Strategy):
         if not self.options.communicates:
             raise InputError(f"sharding: outputs goes only with {words}")
 
+    @override
     def impossible(self, asked: RequestedTraining) -> str:
         what = f"preset {asked.preset} splits"
         if asked.ranks > 1 and asked.command:
@@ -51,22 +55,27 @@ class SplitOutputs(Strategy):
             return f"{what} fully-connected layers behind convolutions, and {asked.network} has none"
         return ""
 
+    @override
     def division(self, network: Any, ranks: int) -> Sequence[int]:
         """Return the layers that are split, for any number of ranks."""
         found: Sequence[int] = load("networks.description:split_of")(network)
         return found
 
+    @override
     def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
         """Return whether there are layers to split."""
         return cuts is not None and bool(cuts.split)
 
+    @override
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
         """Return whether there are layers to split."""
         return cuts is not None and bool(cuts.split)
 
+    @override
     def shards(self, placement: Placement) -> int:
         return placement[0] * placement[1]
 
+    @override
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float] | None:
@@ -77,12 +86,14 @@ class SplitOutputs(Strategy):
         parts = 1 / (1 - share * (1 - 1 / self.shards(placement)))
         return parts, parts
 
+    @override
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
         """Return the bytes of the inputs of split layers and the loss, for all samples."""
         return sum(cuts.gathered.values()) * worker_batch * self.shards(placement) if cuts else 0.0
 
+    @override
     def equation(self, *, prefetch: bool) -> str:
         """Name of the equation, as the paper has none."""
         return "outputs"

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from typing_extensions import override
+
 from stallpoint.records.tables import COLLECTIVES, CONTENTION, Table
 from stallpoint.strategies.options import ALL_REDUCE, OPERATIONS
 from stallpoint.study import work
@@ -34,17 +36,21 @@ class CollectivesCell(Cell):
         return self.operations or [ALL_REDUCE]
 
     @property
+    @override
     def scheme(self) -> str:
         return self.reduction
 
     @property
+    @override
     def like(self) -> tuple[str, ...]:
         return (self.backend, self.reduction)
 
+    @override
     def seconds(self, known: work.KnownProperties) -> float:
         rows = sum(work.ROW * known.crowd + 4 * work.all_reduce(size, self.ranks) for size in self.message_bytes)
         return work.VISIT + (1 + self.samples) * rows * len(self.timed_operations)
 
+    @override
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
         if table is not COLLECTIVES:
             return Cell.rows(self, table, visits)

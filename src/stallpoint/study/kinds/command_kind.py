@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from typing_extensions import override
+
 from stallpoint.records.tables import LAYERS, PEAK_MEMORY, PROBES
 from stallpoint.study import work
 from stallpoint.study.job_kind import JobKind
@@ -27,15 +29,18 @@ class CommandCell(TrainCell):
     """Longest duration of a visit, min."""
 
     @property
+    @override
     def scheme(self) -> str:
         """Empty: the script communicates by its own means."""
         return "library"
 
     @property
+    @override
     def storages(self) -> tuple[str, ...]:
         """The storage of the study that the script reads; none if the data is its own."""
         return (self.storage,) if self.storage_format else ()
 
+    @override
     def seconds(self, known: work.KnownProperties) -> float:
         """As `Cell.seconds`: of what a script does nothing is known."""
         return work.VISIT + work.SCRIPT * known.crowd

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS, Table
 from stallpoint.strategies.presets import preset_from
 from stallpoint.study import work
@@ -61,10 +63,12 @@ class ConvergenceCell(Cell):
     """Training samples of which generalisation gap and sharpness are computed at the end; None: of none."""
 
     @property
+    @override
     def scheme(self) -> str:
         return preset_from(self.preset).scheme
 
     @property
+    @override
     def storages(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((self.storage, self.validation_storage)))
 
@@ -74,15 +78,18 @@ class ConvergenceCell(Cell):
         return self.batch // self.ranks
 
     @property
+    @override
     def like(self) -> tuple[str, ...]:
         return (self.network,)
 
+    @override
     def seconds(self, known: work.KnownProperties) -> float:
         steps = max(1.0, self.max_epochs * known.samples(self.storage) / self.batch)
         steps *= 1.0 if self.target is None else work.REACHED
         limit = 60 * self.max_minutes if self.max_minutes else float("inf")
         return work.VISIT + work.EVALUATED * min(limit, steps * (work.STEP + work.iteration(self, known)))
 
+    @override
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
         return (1, "a run") if table is CONVERGENCE_RUNS else Cell.rows(self, table, visits)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from typing_extensions import override
+
 from stallpoint.records.tables import COPIES
 from stallpoint.study import work
 from stallpoint.study.cells import Cell
@@ -22,6 +24,7 @@ class CopiesCell(Cell):
     samples: int
     """Timed copies of each sort in a visit."""
 
+    @override
     def seconds(self, known: work.KnownProperties) -> float:
         return work.VISIT + (1 + self.samples) * work.COPY * known.crowd
 

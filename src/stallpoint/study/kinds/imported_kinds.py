@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from typing_extensions import override
+
 from stallpoint.records.tables import COLLECTIVES, ITERATIONS, Table
 from stallpoint.study.cells import LATER, Cell
 from stallpoint.study.job_kind import JobKind
@@ -41,10 +43,12 @@ class ImportedTrainCell(TrainCell):
         return self.format == "layers" and self.iteration_time is None
 
     @property
+    @override
     def recorded_ranks(self) -> int:
         """Number of ranks in the files."""
         return len(self.files)
 
+    @override
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
         """As `Cell.rows`; a profiler's traces hold as many iterations as they hold."""
         if table is ITERATIONS and self.format == PROFILER:
@@ -69,6 +73,7 @@ class ImportedCollectivesCell(Cell):
     """Iterations of files of layers that are warm-up."""
 
     @property
+    @override
     def recorded_ranks(self) -> int:
         """Number of ranks in the files; 1 for a log, which is of all ranks."""
         return 1

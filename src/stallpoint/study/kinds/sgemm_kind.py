@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from stallpoint.records.tables import SGEMM
 from stallpoint.study import work
 from stallpoint.study.cells import LATER, Cell
@@ -30,6 +32,7 @@ class SgemmCell(Cell):
     """Depth and columns of the reference product; None: `work.REFERENCE`."""
 
     @property
+    @override
     def like(self) -> tuple[str, ...]:
         return (self.network,)
 
@@ -38,6 +41,7 @@ class SgemmCell(Cell):
         """Depth and columns of the reference product."""
         return self.reference or work.REFERENCE
 
+    @override
     def seconds(self, known: work.KnownProperties) -> float:
         assert known.size
         of_sample = known.size.multiply_adds + prod(self.size)

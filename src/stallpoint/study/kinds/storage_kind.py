@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from typing_extensions import override
+
 from stallpoint.records.tables import CONVERSIONS, STAGING, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
 from stallpoint.study import work
 from stallpoint.study.cells import LATER, Cell
@@ -39,9 +41,11 @@ class StorageCell(Cell):
     stage_keep: bool = field(default=False, kw_only=True, metadata=LATER)
 
     @property
+    @override
     def like(self) -> tuple[str, ...]:
         return (self.storage,)
 
+    @override
     def seconds(self, known: work.KnownProperties) -> float:
         passes = 6 * len({1, self.readers}) + 2  # three orders, cold and warm; looking up files, decoding
         return (

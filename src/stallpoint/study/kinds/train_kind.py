@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from stallpoint.records.tables import (
     INSTRUMENTATION,
     INTERVENED,
@@ -60,6 +62,7 @@ class TrainCell(Cell):
     """Whether the copy stays there when the job ends."""
 
     @property
+    @override
     def scheme(self) -> str:
         return preset_from(self.preset).scheme
 
@@ -74,12 +77,15 @@ class TrainCell(Cell):
         return self.worker_batch * self.ranks
 
     @property
+    @override
     def like(self) -> tuple[str, ...]:
         return (self.network,)
 
+    @override
     def seconds(self, known: work.KnownProperties) -> float:
         return work.VISIT + (self.warmup + self.iterations) * (work.ITERATION + work.iteration(self, known))
 
+    @override
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
         if table not in (ITERATIONS, INTERVENED):
             return Cell.rows(self, table, visits)
