@@ -1,7 +1,8 @@
 """``stallpoint``: answers for whoever has no study. Neither Snakemake nor MPI is needed.
 
 Exit status: 0 where nothing is wrong, 1 where training stops getting faster or something is there to mend, 2 where a
-file or option cannot be read, 3 where the files do not decide it (the answer says what would).
+file or option cannot be read, 3 where the files do not decide it (the answer says what would), 70 at a defect of the
+program, 141 where nobody reads the answer to its end.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def explain(arguments: Sequence[str]) -> int:
         description="Say at how many workers training stops getting faster, and why, from files that are at "
         "hand: tables of\n"
         "rates, training logs, logs of nccl-tests, OSU, IMB and NCCL_DEBUG=INFO, batch scripts, profiler traces.",
-        epilog="exit status: 0 nothing wrong, 1 it stalls or something is to mend, 2 cannot be read, 3 undecided",
+        epilog="exit status: 0 nothing wrong, 1 it stalls or something is to mend, 2 cannot be read, 3 undecided, 70 a "
+        "defect of stallpoint",
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="recognised by what is in them; a folder of traces; -: standard input"
@@ -162,7 +164,7 @@ def check(arguments: Sequence[str]) -> int:
         description="Ten lines about this node: cores, memory, MPI, Slurm, network, GPUs, a two-second all-reduce, "
         "/dev/shm and home; "
         "started by srun or mpirun on several nodes, about all of them.",
-        epilog="exit status: 0 nothing wrong, 1 something is to mend",
+        epilog="exit status: 0 nothing wrong, 1 something is to mend, 70 a defect of stallpoint",
     )
     parser.add_argument("--json", action="store_true", help="name, state, got, expected and advice of each")
     parser.add_argument("--cores", type=int, metavar="N", help="cores that each process is to have")
@@ -184,7 +186,12 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"explain": explain, "comp
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; return its exit status."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    with program():
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(words: Sequence[str]) -> int:
+    """Run the subcommand that `words` begin with."""
     if words[:1] == ["--version"]:
         print(f"stallpoint {__version__}")
         return 0
@@ -193,8 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted = words[:1] in ([], ["-h"], ["--help"])
         print("\n".join(["usage: stallpoint COMMAND ...", "", *commands]), file=sys.stdout if wanted else sys.stderr)
         return 0 if words[:1] in (["-h"], ["--help"]) else EXIT_BAD_INPUT
-    with program():
-        return COMMANDS[words[0]](words[1:])
+    return COMMANDS[words[0]](words[1:])
 
 
 if __name__ == "__main__":

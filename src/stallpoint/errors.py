@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, redirect_stderr, suppress
-from io import TextIOBase
+from io import TextIOBase, TextIOWrapper
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -18,6 +19,10 @@ EXIT_BAD_INPUT = 2
 """Exit status of a program with invalid input."""
 EXIT_FAILED = 3
 """Exit status of processes that recorded why the cell cannot run here and were then ended by force."""
+EXIT_DEFECT = os.EX_SOFTWARE
+"""Exit status of a program that ends by a defect: none of its answers has it."""
+EXIT_UNREAD = 128 + signal.SIGPIPE
+"""Exit status of a program whose output nobody reads any more, as a shell says it."""
 
 
 MAX_LINE_LENGTH, MAX_LINES = 1000, 20
@@ -139,10 +144,12 @@ def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[
     """Run the block as a program, whose stderr also goes to `log`, opened in this `mode`.
 
     An `InputError`, or a refusal of the file system, ends it with only the message (no traceback) and exit status 2, a
-    defect with its traceback and exit status 1. The reason goes only to `log` if `CAUSES` says so.
+    defect with its traceback and `EXIT_DEFECT`. The reason goes only to `log` if `CAUSES` says so.
+
+    Without `log` its standard output is the answer: it ends quietly, with `EXIT_UNREAD`, once nobody reads that.
     """
     if not log:
-        with _ending(None):
+        with _ending(None), _printing():
             yield
         return
     with _ending(None):
@@ -158,6 +165,21 @@ def _opened(log: Path, mode: Literal["w", "a"]) -> _Log:
         return _Log(log, mode)
     except OSError as error:
         raise InputError(f"{log}: {reason(error)}; the log cannot be written") from error
+
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    """Print on any terminal (characters that it has not are replaced), as long as anybody reads it."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        try:
+            yield
+        finally:
+            print(end="", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        sys.exit(EXIT_UNREAD)
 
 
 @contextmanager
@@ -180,4 +202,4 @@ def _why(error: Exception) -> tuple[int, str]:
         return EXIT_BAD_INPUT, f"error: {error}\n"
     if isinstance(error, OSError) and (refused := refusal(error)):
         return EXIT_BAD_INPUT, f"error: {f'{error.filename}: ' if error.filename else ''}{refused}\n"
-    return 1, "".join(traceback.format_exception(error))
+    return EXIT_DEFECT, "".join(traceback.format_exception(error))

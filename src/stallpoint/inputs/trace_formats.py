@@ -46,7 +46,10 @@ def read(path: Path) -> list[Trace]:
     begin = head(path)
     for format in FORMATS.values():
         if format.recognised(begin):
-            return format.read(path)
+            try:
+                return format.read(path)
+            except RecursionError:
+                raise InputError(f"{path}: lists or objects that lie too deep in each other") from None
     known = ", ".join(format.program for format in FORMATS.values())
     raise InputError(f"{path}: no trace in a known format; known are {known}")
 

@@ -234,6 +234,6 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
 def _workers(document: Document) -> int | None:
     for pattern in _WORLD:
         for line in document.lines:
-            if (found := pattern.search(line)) and 0 < int(found[1][:9]) <= 10**7:
-                return int(found[1])
+            if (found := pattern.search(line)) and 0 < (workers := int(found[1])) <= 10**7:
+                return workers
     return None

@@ -347,6 +347,12 @@ def test_a_log_that_does_not_say_its_workers_is_asked_for_them(tmp_path: Path) -
     assert "--workers" in one.ask[0]
 
 
+def test_more_workers_than_there_are_anywhere_are_none(tmp_path: Path) -> None:
+    log = f"world_size: 000000001{900 * '9'}\n" + "".join(f"step: {step} loss: 2.0 tps: 100\n" for step in range(1, 40))
+    (one,) = answers(tmp_path, log)
+    assert (one.verdict, "--workers" in one.ask[0]) == ("undecided", True)
+
+
 def test_any_log_is_read_by_a_pattern(tmp_path: Path) -> None:
     texts = [f"speed is {rate} wolpertinger\n" * 3 for rate in (10, 19)]
     options = Options(pattern=r"speed is (?P<rate>\S+)", workers=(1, 2))
@@ -455,6 +461,17 @@ def test_a_trace_without_durations_is_refused_in_one_sentence(tmp_path: Path) ->
     path = tmp_path / "trace.et"
     path.write_bytes(bytes([2, 10, 0, 5, 8, 1, 18, 1, 97]))
     with pytest.raises(InputError, match=r"trace\.et: no node has a duration"):
+        explain_files([str(path)], Options())
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [('{"traceEvents": [{"a":', "}]}"), ('[{"a":', "}]"), ('{"schema": "1.1.1-chakra.0.0.4", "nodes": [{"id":', "}]}")],
+)
+def test_json_that_lies_too_deep_is_refused_in_one_sentence(begin: str, end: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(f"{begin}{50_000 * '['}{50_000 * ']'}{end}")
+    with pytest.raises(InputError, match=r"trace\.json: lists or objects that lie too deep in each other"):
         explain_files([str(path)], Options())
 
 

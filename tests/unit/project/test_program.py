@@ -1,6 +1,9 @@
 """How programs of the workflow end."""
 
 import errno
+import io
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,10 +48,10 @@ def test_a_log_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == f"error: {log}: Not a directory; the log cannot be written\n"
 
 
-def test_a_defect_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
+def test_a_defect_leaves_its_traceback_in_the_log_and_has_a_status_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended, program(tmp_path / "job.log"):
         raise ZeroDivisionError
-    assert ended.value.code == 1
+    assert ended.value.code == 70
     assert "ZeroDivisionError" in (tmp_path / "job.log").read_text()
 
 
@@ -61,3 +64,24 @@ def test_whoever_shows_the_log_gets_the_cause_there_alone(
     assert ended.value.code == 2
     assert capsys.readouterr().err == ""
     assert (tmp_path / "job.log").read_text() == "error: network: unknown 'alexnot'\n"
+
+
+def test_an_answer_that_nobody_reads_ends_quietly(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", pipe)
+        with pytest.raises(SystemExit) as ended, program():
+            print("the answer")
+    assert ended.value.code == 128 + 13
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_terminal_without_a_character_gets_another_one_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="ascii"))
+    with program():
+        print("Größe of \udcff: 2 µs")
+    assert shown.getvalue() == b"Gr??e of ?: 2 ?s\n"
