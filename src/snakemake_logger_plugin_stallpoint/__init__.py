@@ -14,6 +14,8 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -36,6 +38,7 @@ ENDING = signal.SIGUSR1
 """Signal that ends the run as Ctrl-C does: SIGINT itself is ignored if a shell started Snakemake in the background."""
 LOOK, ASK = 1.0, 20.0
 """Time between two looks at the logs of measuring jobs, and at Slurm's queue, s."""
+_UNSHOWN = "the progress is not shown"
 _SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
 
 
@@ -94,6 +97,7 @@ class LogHandler(LogHandlerBase):
         self.drawn = False
         self.looking = threading.Event()
         self.busy = threading.Lock()
+        self.errors: set[str] = set()
         os.environ[CAUSES] = "" if self.snakemakes else "log"
         if not self.snakemakes:
             logging.raiseExceptions = False  # Snakemake's own log on a full disk: else a traceback for each line of it
@@ -190,11 +194,23 @@ class LogHandler(LogHandlerBase):
     def _look_on(self) -> None:
         asked = time.monotonic()
         while not self.looking.wait(LOOK):
-            with self.busy:
+            with self._going_on(_UNSHOWN), self.busy:
                 self._look()
             if self.queue.jobs and time.monotonic() - asked >= min(ASK, self.settings.patience):
-                self._ask_slurm()
+                with self._going_on("Slurm's queue is not watched"):
+                    self._ask_slurm()
                 asked = time.monotonic()
+
+    @contextmanager
+    def _going_on(self, what: str) -> Iterator[None]:
+        """Keep an error in the block from the thread that supervises the run; say once that, and why, `what`."""
+        try:
+            yield
+        except Exception as error:
+            if what not in self.errors:
+                self.errors.add(what)
+                with suppress(OSError), self.busy:
+                    self._print(f"! {what} ({type(error).__name__}: {error}); the run goes on")
 
     def _ask_slurm(self) -> None:
         """Print reasons for waiting; cancel jobs that will never start; end a run whose jobs are all gone.
@@ -250,8 +266,7 @@ class LogHandler(LogHandlerBase):
         """Redraw the bar, or print it at milestones if lines cannot be redrawn."""
         done = self.measuring.done
         took = time.time() - self.measuring_since
-        slowdown = took / self.measuring.seconds_done if done > terminal.MILESTONE / 2 else 1.0
-        bar = self.measuring.bar(slowdown, limit=max(0.0, self.facts["seconds"][2] - took))
+        bar = self.measuring.bar(self.measuring.slowdown(took), limit=max(0.0, self.facts["seconds"][2] - took))
         if self.stream.isatty():
             self.stream.write(f"\r{bar}\x1b[K")
             self.stream.flush()
@@ -272,8 +287,9 @@ class LogHandler(LogHandlerBase):
         ended = self.looking.is_set()
         self.looking.set()
         if not (ended or self.snakemakes or self.interrupted):
-            with self.busy:
+            with self._going_on(_UNSHOWN), self.busy:
                 self._look()
+            with self.busy:
                 for line in self.measuring.more_warnings():
                     self._print(line)
                 if self.finished and not self.failed:

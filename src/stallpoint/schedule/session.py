@@ -73,7 +73,7 @@ def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None
                 company.failed()
                 _say(log, company.found)
             for number, one in enumerate(group, position):
-                if one.visited.durations:
+                if one.visited.durations and not one.problem:
                     seconds = in_words(one.visited.durations[-1])
                     _say(log, f"visit {number}: {one.measurement.cell.path} in {seconds}")
                 for words in one.new_warnings():

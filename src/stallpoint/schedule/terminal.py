@@ -111,10 +111,23 @@ class Measuring:
             yield from self._warn(path, f"{cell_in_words(path)}: most iterations of a visit were disturbed")
         elif line.startswith(CANNOT_RUN):
             path, _, why = line.removeprefix(CANNOT_RUN).partition(": ")
+            self._leave_out(path)
             yield from self._warn(path, f"{cell_in_words(path)} cannot run here: {why}")
         elif line.startswith(SO_FAR):
             path, _, what = line.removeprefix(SO_FAR).partition(": ")
             yield f"{SO_FAR}{cell_in_words(path)}: {what}"
+
+    def _leave_out(self, path: str) -> None:
+        """Forget the last visit to a cell, which cannot run and has no further ones."""
+        if self.made[path]:
+            self.made[path] -= 1
+        del self.took.get(path, [])[-1:]
+        if path in self.wanted:
+            self.wanted = {**self.wanted, path: {**self.wanted[path], "visits": self.made[path]}}
+
+    def slowdown(self, elapsed: float) -> float:
+        """Return the ratio of the `elapsed` time, s, to that of the finished visits, once these are enough to tell."""
+        return elapsed / self.seconds_done if self.seconds_done and self.done > MILESTONE / 2 else 1.0
 
     def bar(self, slowdown: float = 1.0, limit: float = math.inf) -> str:
         """``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.

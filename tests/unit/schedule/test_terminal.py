@@ -91,6 +91,22 @@ def test_a_cell_that_cannot_run_says_why() -> None:
     assert said == "! alexnet naive, B = 16, 2 nodes cannot run here: no CUDA device: 0 of 1"
 
 
+def test_visits_that_cannot_run_do_not_count() -> None:
+    found = visited(measuring(), SGEMM, NAIVE)
+    visited(found, SGEMM, seconds=0)
+    assert len(list(found.read(f"cannot run: {SGEMM}: no memory"))) == 1
+    assert (found.made.total(), found.total, found.seconds_to_go, found.done) == (2, 5, 30, 15 / 45)
+
+
+def test_progress_is_told_if_the_first_cells_cannot_run() -> None:
+    found = visited(measuring(), SGEMM, NAIVE, seconds=0)
+    assert found.slowdown(elapsed=7) == 1
+    for path in (SGEMM, NAIVE):
+        list(found.read(f"cannot run: {path}: no memory"))
+    assert (found.made.total(), found.total, found.slowdown(elapsed=7)) == (0, 0, 1)
+    assert visited(measuring(), NAIVE, seconds=20).slowdown(elapsed=60) == 3
+
+
 def test_what_is_known_so_far_names_its_cell_in_words() -> None:
     (said,) = Measuring({}).read(f"so far: {NAIVE}: 1.30 times as fast as on 1 node (± 8 %)")
     assert said == "so far: alexnet naive, B = 16, 2 nodes: 1.30 times as fast as on 1 node (± 8 %)"

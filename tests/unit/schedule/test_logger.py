@@ -1,0 +1,73 @@
+"""The logger plugin: what it supervises goes on, whatever becomes of what it shows."""
+
+import io
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from snakemake.settings.types import OutputSettings
+
+import snakemake_logger_plugin_stallpoint as plugin
+from stallpoint.errors import CAUSES
+
+CELL = "sgemm/network~alexnet/hardware~cpu/repeat~1"
+
+
+@pytest.fixture
+def logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[plugin.LogHandler]:
+    """The plugin of a run, which looks at logs and asks Slurm all the time."""
+    handler = signal.getsignal(plugin.ENDING)
+    monkeypatch.setattr(sys, "argv", ["snakemake"])
+    monkeypatch.setenv(CAUSES, os.environ.get(CAUSES, ""))
+    monkeypatch.setattr(logging, "raiseExceptions", logging.raiseExceptions)
+    monkeypatch.setattr(plugin, "LOOK", 0.01)
+    made = plugin.LogHandler(OutputSettings(), plugin.LogHandlerSettings(patience=0))
+    made.stream = io.StringIO()
+    yield made
+    made.looking.set()
+    signal.signal(plugin.ENDING, handler)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if happened():
+            return
+        time.sleep(0.01)
+    pytest.fail("it does not happen")
+
+
+def test_a_job_that_never_starts_is_cancelled_though_progress_cannot_be_drawn(
+    logger: plugin.LogHandler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def slurm(command: list[str], _: float) -> str:
+        asked.append(command)
+        return "7|PENDING|run|rule_measure_cpu_wildcards_cpu|PartitionTimeLimit\n"
+
+    def defect(*_: float, **__: float) -> str:
+        raise ZeroDivisionError("a planted defect")
+
+    monkeypatch.setattr(plugin, "output_of", slurm)
+    monkeypatch.setattr(plugin.terminal.Measuring, "bar", defect)
+    log = tmp_path / "cpu.log"
+    log.write_text(f"visit 1: {CELL} in 4.0 s\n")
+    logger.facts = {"seconds": (1, 2, 3)}
+    logger.measuring = plugin.terminal.Measuring({CELL: {"visits": 2, "seconds": 5}})
+    logger.logs = {log: 0}
+    until(lambda: logger.logs[log] > 0)
+    with log.open("a") as file:
+        file.write(f"visit 2: {CELL} in 4.0 s\n")
+    with logger.busy:
+        logger.queue.submitted("7", "measure_cpu")
+    until(lambda: ["scancel", "7"] in asked and not logger.queue.jobs)
+    assert isinstance(logger.stream, io.StringIO)
+    lines = logger.stream.getvalue().splitlines()
+    assert lines[0] == "! the progress is not shown (ZeroDivisionError: a planted defect); the run goes on"
+    assert lines[-1] == "! job 7 will never start (PartitionTimeLimit): cancelled"
+    assert sum("not shown" in line for line in lines) == 1
