@@ -19,8 +19,7 @@ from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.budget import check_budget
 from stallpoint.schedule.plan import planned
 from stallpoint.schedule.plan_text import text
-from stallpoint.study.configuration import load_yaml
-from stallpoint.study.kinds import MEASURED
+from stallpoint.study.configuration import load_file
 from stallpoint.study.study import expand
 
 with program():
@@ -30,14 +29,11 @@ with program():
     parser.add_argument("--cluster", action="store_true")
     asked = parser.parse_args()
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
-    study = expand(load_yaml(asked.config.read_text(), str(asked.config)), schema, further)
+    study = expand(load_file(asked.config), schema, further)
     results = Path("results", study.name)
-    kinds = () if study.config["archived"] else MEASURED
-    cells = [cell for cell in study.cells.values() if cell.kind in kinds]
-    measurements = [requested.measurement(cell, results / "visits", again=False) for cell in cells]
     plan = planned(
         study.name,
-        requested.blocks(measurements, requested.RequestedTargets(), str(results)),
+        requested.blocks(requested.measurements(study, results).values(), requested.RequestedTargets(), str(results)),
         Limits(study.config["precision"], **study.config["budget"]),
         results,
         storages=study.config["storage"],

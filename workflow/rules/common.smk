@@ -203,16 +203,13 @@ def asked():
 
 def measurements():
     """Where the visits to each cell that is measured are, by path."""
-    visits, question = Path(RESULTS, "visits"), asked()
-    also_of = requested.measured_with(STUDY.config)
+    question = asked()
 
-    def measurement(cell):
+    def again(cell):
         record = f"{RESULTS}/raw/{cell.path}"
-        again = question.again(cell.kind, record) or (RETRY is not None and requested.has_failed(record))
-        return requested.measurement(cell, visits, again=again, also=also_of(cell))
+        return question.again(cell.kind, record) or (RETRY is not None and requested.has_failed(record))
 
-    kinds = [] if ARCHIVED else MEASURED
-    return {cell.path: measurement(cell) for kind in kinds for cell in STUDY.of_kind(kind)}
+    return requested.measurements(STUDY, Path(RESULTS), again)
 
 
 def place_records():

@@ -18,6 +18,8 @@ from stallpoint.records.tables import RUNS
 from stallpoint.schedule.ledger import Measurement, round_folder
 from stallpoint.study.cells import Cell
 from stallpoint.study.commands import files_of
+from stallpoint.study.kinds import MEASURED
+from stallpoint.study.study import Study
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,22 @@ def measurement(cell: Cell, visits: Path, *, again: bool, also: str = "") -> Mea
     `also` as in `ledger.round_folder`.
     """
     return Measurement(cell, round_folder(cell, visits / cell.path, again=again, also=also))
+
+
+def measurements(
+    study: Study, results: Path, again: Callable[[Cell], bool] = lambda _: False
+) -> dict[str, Measurement]:
+    """Return the current measurement of each cell of the study that is measured, by path; none of an archived one.
+
+    `again` says of a cell whether it is to be measured anew.
+    """
+    also = measured_with(study.config)
+    kinds = () if study.config["archived"] else MEASURED
+    return {
+        cell.path: measurement(cell, results / "visits", again=again(cell), also=also(cell))
+        for kind in kinds
+        for cell in study.of_kind(kind)
+    }
 
 
 def block_of(cell: Cell) -> str:

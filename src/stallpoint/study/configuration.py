@@ -14,7 +14,7 @@ import yaml
 from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import ValidationError
 
-from stallpoint.errors import InputError
+from stallpoint.errors import InputError, reason
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader, ten times faster, if PyYAML has it: each plan reads studies and claims."""
@@ -43,19 +43,35 @@ def load_yaml(text: str, where: str) -> Any:
         loader.dispose()
 
 
+def load_file(file: Path) -> Any:
+    """Load a YAML file; `InputError` says in a line why it cannot be read."""
+    try:
+        return _load(file)
+    except OSError as error:
+        raise InputError(f"{file}: {reason(error)}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}, line {mark.line + 1}" if mark else f"{file}"
+        raise InputError(f"{where}: no YAML: {getattr(error, 'problem', None) or error}") from None
+
+
 def check_keys(file: Path) -> None:
-    """Check a file for repeated keys, and for errors that the YAML reader reports with a traceback."""
+    """Check a file for repeated keys, and for errors that Snakemake reports with a traceback."""
     with suppress(yaml.YAMLError, OSError):
-        try:
-            load_yaml(file.read_text(encoding="utf-8"), str(file))
-        except InputError:
-            raise
-        except UnicodeDecodeError as error:
-            raise InputError(f"{file}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-        except RecursionError:
-            raise InputError(f"{file}: lists or mappings that lie too deep in each other") from None
-        except ValueError as error:  # an integer of thousands of digits, a date that is none
-            raise InputError(f"{file}: {error}") from None
+        _load(file)
+
+
+def _load(file: Path) -> Any:
+    try:
+        return load_yaml(file.read_text(encoding="utf-8"), str(file))
+    except InputError:
+        raise
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except RecursionError:
+        raise InputError(f"{file}: lists or mappings that lie too deep in each other") from None
+    except ValueError as error:  # an integer of thousands of digits, a date that is none
+        raise InputError(f"{file}: {error}") from None
 
 
 def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tuple[int, ...] = ()) -> None:
