@@ -14,6 +14,7 @@
 # What that is expected to take is printed first, and asked of the scheduler. A job that was killed (by its time limit,
 # or preempted) leaves its visits: on a cluster it is submitted again and goes on from there.
 
+from stallpoint.records.atomic import remove_scraps
 from stallpoint.slurm import orphaned_jobs
 from stallpoint.slurm.asking import output_of
 from stallpoint.study.kinds import MEASURED
@@ -38,6 +39,9 @@ def cancel_orphaned_jobs():
 
 def prepare_jobs(log):
     gc.enable()
+    # Folders of visits, of which there may be ten thousand, are looked into by the job that measures there.
+    remove_scraps(Path(RESULTS), apart=("raw", "visits"))
+    remove_scraps(Path("archives"))
     try:
         cancel_orphaned_jobs()
         for (name, block), job in zip(BLOCKS.items(), PLAN.jobs, strict=True):

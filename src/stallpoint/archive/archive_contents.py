@@ -66,7 +66,7 @@ def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, dr
     (folder / CONFIG).write_text(_HEAD + yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     skipped = set(drawn)
     for entry in sorted(Path("results", study.name).iterdir()):
-        if entry.name not in _APART:
+        if entry.name not in _APART and not entry.name.startswith("."):
             _copy(entry, folder / entry, skipped)
     cells = {}
     for source, cell in recorded(study):

@@ -20,6 +20,7 @@ from stallpoint.archive.archive_contents import WORKFLOW, names_in, stage
 from stallpoint.archive.crate import files_in, pack, run_of, title, write_checksums, write_citation, write_metadata
 from stallpoint.archive.index import read_index
 from stallpoint.archive.names import expand_nodes
+from stallpoint.records.atomic import scratch_prefix
 from stallpoint.records.parquet import to_arrow, write
 from stallpoint.records.tables import ACCOUNTING
 from stallpoint.study.study import Study
@@ -88,7 +89,7 @@ def make_archive(
     nodes = (node for row in accounts for node in expand_nodes(row["node_list"]))
     names = None if about["keep_names"] else names_in(study, users, Path.cwd(), nodes)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{study.name}.", dir=target.parent) as scratch:
+    with tempfile.TemporaryDirectory(prefix=scratch_prefix(study.name), dir=target.parent) as scratch:
         folder = Path(scratch, study.name)
         folder.mkdir()
         stage(study, workflow, folder, names, drawn=drawn if names else ())

@@ -4,9 +4,11 @@ then renamed."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +24,7 @@ def atomic(target: Path) -> Iterator[Path]:
     """
     with _named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        scratch = Path(tempfile.mkdtemp(prefix=scratch_prefix(target.name), dir=target.parent))
     try:
         with _named(target):
             yield scratch / target.name
@@ -32,6 +34,28 @@ def atomic(target: Path) -> Iterator[Path]:
                 os.replace(scratch / target.name, target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def scratch_prefix(name: str) -> str:
+    """Return how the name of a folder begins in which this process writes `name`: hidden, and with its writer."""
+    return f".{name}.{socket.gethostname()}.{os.getpid()}."
+
+
+_SCRATCH = re.compile(r"\..+\.(?P<pid>\d+)\.\w{8}")
+
+
+def remove_scraps(folder: Path, apart: Container[str] = ()) -> None:
+    """Remove what processes of this machine that were killed left half written below `folder`.
+
+    Subfolders named in `apart` are not looked into.
+    """
+    for place, inside, _ in os.walk(folder):
+        for name in inside:
+            writer = _SCRATCH.fullmatch(name)
+            here = writer and f".{socket.gethostname()}.{writer['pid']}." in name
+            if writer and here and not Path("/proc", writer["pid"]).exists():
+                shutil.rmtree(Path(place, name), ignore_errors=True)
+        inside[:] = [name for name in inside if name not in apart and not name.startswith(".")]
 
 
 def _exchange(new: Path, target: Path, before: Path) -> None:

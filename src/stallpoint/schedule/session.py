@@ -16,6 +16,7 @@ import pandas as pd
 
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.records import disturbances, parquet
+from stallpoint.records.atomic import remove_scraps
 from stallpoint.records.tables import ITERATIONS, VISITS
 from stallpoint.schedule import visit_durations
 from stallpoint.schedule.agenda import Agenda
@@ -114,6 +115,7 @@ class WantedCell:
 
         Once there is a record, remaining visits are ignored: a job was killed while it removed them.
         """
+        remove_scraps(measurement.folder)
         one = cls(measurement, Visited(measurement.cell, fixed=fixed), made, planned)
         one.visited.ended = measurement.recorded
         for visit in [] if measurement.recorded else measurement.visits:

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import re
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -138,6 +139,16 @@ def test_it_is_the_same_to_the_last_byte_each_time(archived: Path, site: Path) -
     with inside(site):
         archive(study_of(), site / "again.zip")
     assert (site / "again.zip").read_bytes() == archived.read_bytes()
+
+
+def test_what_a_killed_run_left_is_not_published(archived: Path, site: Path, tmp_path: Path) -> None:
+    scrap = site / "results/secret/.drawn.wj6cuqe8/drawn/chart.svg"
+    scrap.parent.mkdir(parents=True)
+    scrap.write_text(f"half drawn by {USER}")
+    with inside(site):
+        archive(study_of(), tmp_path / "killed.zip")
+    shutil.rmtree(scrap.parents[1])
+    assert (tmp_path / "killed.zip").read_bytes() == archived.read_bytes()
 
 
 def test_a_zip_that_cannot_be_made_leaves_the_old_one(tmp_path: Path) -> None:

@@ -45,3 +45,28 @@ def test_a_cell_is_there_with_all_its_tables_or_not_at_all(tmp_path: Path, monke
     parquet.write_cell(cell, {RUNS.name: [], VISITS.name: []})
     assert there == [False, False]
     assert sorted(file.name for file in cell.iterdir()) == ["runs.parquet", "visits.parquet"]
+
+
+def test_what_a_killed_process_had_half_written_is_removed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "figures"
+    live, killed, below = (atomic.atomic(place / name) for name in ("live", "drawn", "raw/cell"))
+    folder(live.__enter__(), "of a process that writes")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: 2**22 + 1)  # no process has such a number
+        folder(killed.__enter__(), "half")
+        folder(below.__enter__(), "half")
+        patched.setattr(atomic.socket, "gethostname", lambda: "elsewhere")
+        other = atomic.atomic(place / "other")
+        folder(other.__enter__(), "of another machine")
+    folder(place / ".drawn.ours.5.settings", "a user's")
+    folder(place / "drawn", "complete")
+    before = set(place.rglob("file"))
+    atomic.remove_scraps(tmp_path, apart=("raw",))
+    gone = [file.relative_to(place).as_posix() for file in before - set(place.rglob("file"))]
+    assert len(gone) == 1
+    assert gone[0].startswith(".drawn.")
+    assert gone[0].endswith("/drawn/file")
+    atomic.remove_scraps(place / "raw")
+    assert list((place / "raw").iterdir()) == []
