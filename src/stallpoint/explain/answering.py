@@ -147,6 +147,7 @@ def _of_logs(found: FoundRecords, options: Options) -> Iterator[Finding]:
             f"--workers: {len(options.workers)} counts for {len(logs)} training logs; one for each, in their order"
         )
     counts = options.workers or tuple(log.workers or 0 for _, log in logs)
+    cut = tuple(f"{path.name}, {log.cut}" for path, log in logs if log.cut)
     unknown = [str(path) for (path, _), count in zip(logs, counts, strict=True) if not count]
     if unknown:
         words = "; ".join(
@@ -159,6 +160,7 @@ def _of_logs(found: FoundRecords, options: Options) -> Iterator[Finding]:
             words,
             Verdict.UNDECIDED,
             evidence="logged",
+            notes=cut,
             ask=(
                 f"how many workers there were, which {unknown[0]} does not say:  --workers N (one for each log, "
                 f"with commas)",
@@ -180,7 +182,8 @@ def _of_logs(found: FoundRecords, options: Options) -> Iterator[Finding]:
         ]
         setup = " ".join(dict.fromkeys(log.setup for _, log in logs))
         seconds = "iteration" if program[2] else ""
-        yield from rate_answers.answers(Rates(rows, program[1], program[3], seconds, setup=setup), options)
+        for one in rate_answers.answers(Rates(rows, program[1], program[3], seconds, setup=setup), options):
+            yield replace(one, notes=(*one.notes, *cut))
 
 
 def _of_all_reduces(found: FoundRecords, options: Options) -> Iterator[Finding]:

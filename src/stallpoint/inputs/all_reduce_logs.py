@@ -166,7 +166,7 @@ class _NcclTests(_Reader):
     """
 
     backend = "torch"
-    heading = re.compile(r"^\s*#?\s*size\s+count\s")
+    heading = re.compile(r"^\s*+#?\s*+size\s+count\s")
 
     def __init__(self, ranks: int | None) -> None:
         super().__init__(ranks)
@@ -183,7 +183,7 @@ class _NcclTests(_Reader):
         elif not _NCCL.search(line):
             yield from super().rows(line, number)
 
-    _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+\[[^]]*\]\s*(.*))?")
+    _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+\[[^][]*\]\s*(.*))?")
 
     @override
     def describe(self, format: str) -> AllReduceRun:
@@ -261,7 +261,7 @@ class _Osu(_Reader):
     """
 
     backend = "mpi"
-    heading = re.compile(r"^#\s*Size\s{2,}\S*.*\(us\)")
+    heading = re.compile(r"^#\s*Size\s{2}.*\(us\)")
 
     def __init__(self, ranks: int | None) -> None:
         super().__init__(ranks)
@@ -270,7 +270,7 @@ class _Osu(_Reader):
 
     @override
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
-        if started := re.search(r"\b(?:mpirun|mpiexec|srun)\b.*?\s-(?:n|np)[ =]?(\d+)\b", line):
+        if started := re.match(r"(?>.*?\b(?:mpirun|mpiexec|srun)\b).*?\s-(?:n|np)[ =]?(\d+)\b", line):
             self._columns, self._asked = [], int(started[1])
         else:
             yield from super().rows(line, number)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from stallpoint.inputs.documents import Document
+from stallpoint.inputs.documents import SEARCHED, Document
 
 _DIRECTIVE = re.compile(r"^\s*#SBATCH\s+(.*)")
 _LONG = {
@@ -352,6 +352,8 @@ def _own(starter: Starter, words: Sequence[str]) -> tuple[Sequence[str], Sequenc
 
 
 def _words(text: str) -> list[str]:
+    if len(text) > SEARCHED:  # shlex takes the square of a word's length
+        return text.split()
     try:
         return shlex.split(text)
     except ValueError:  # a quotation without an end

@@ -51,7 +51,7 @@ _WAIT = "cudaDeviceSynchronize"
 """Name for calls in which the host waits for the device."""
 _STEPS = re.compile(r"^ProfilerStep#|^Optimizer\.step#")
 _NCCL = re.compile(r"^nccl.*Kernel")
-_GROUP = re.compile(r'"pg_name"\s*:\s*"([^"]*)"[^{}]*?"(?:group_size|pg_size)"\s*:\s*(\d+)')
+_GROUP = re.compile(r'"pg_name"\s*:\s*"([^"]*)"(?:(?!"pg_name")[^{}])*?"(?:group_size|pg_size)"\s*:\s*(\d+)')
 """Process groups in the inputs of PyTorch's node that lists them."""
 
 

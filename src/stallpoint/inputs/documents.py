@@ -30,17 +30,20 @@ _LAUNCHERS = re.compile(
     re.VERBOSE,
 )
 _ENDS = re.compile(r"\r\n|\n|\r")
-_TOO_LONG = re.compile(r"\d{1000,}")
+_TOO_LONG = re.compile(r"(?<!\d)\d{1000,}")
 """Digits that are no number that anyone measured, and beyond those that Python reads."""
+SEARCHED = 20_000
+"""Characters of a line that patterns of logs are searched in."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def without_launcher(line: str) -> str:
     """Return the line as the program printed it: without colours and the marks of mpirun, srun, torchrun or kubectl."""
     line = _ESCAPES.sub("", line.rstrip("\r\n"))
-    while (mark := _LAUNCHERS.match(line)) and mark.end():
-        line = line[mark.end() :]
-    return line
+    begin = 0
+    while (mark := _LAUNCHERS.match(line, begin)) and mark.end() > begin:
+        begin = mark.end()
+    return line[begin:]
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,16 @@ class Document:
 
     @cached_property
     def lines(self) -> list[str]:
-        """Lines as programs printed them."""
-        return list(map(without_launcher, self.raw_lines))
+        """Lines as programs printed them, of each its first `SEARCHED` characters."""
+        return [without_launcher(line[:SEARCHED]) for line in self.raw_lines]
+
+    @cached_property
+    def cut(self) -> str:
+        """Says which line is the first that is longer than what is searched of it; empty where none is."""
+        for number, line in enumerate(self.raw_lines, start=1):
+            if len(line) > SEARCHED:
+                return f"line {number} has {len(line):,} characters; only its first {SEARCHED:,} are searched"
+        return ""
 
     def error(self, line: int, what: str) -> InputError:
         """Return the error that `what` is wrong in a line, counted from 1."""

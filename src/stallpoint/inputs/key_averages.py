@@ -24,7 +24,7 @@ class KeyAverage:
 
 def recognised(document: Document) -> bool:
     """Return whether the columns of such a table are there."""
-    return any(re.match(r"\s*Name\s{2,}.*Self CPU.*# of Calls", line) for line in document.lines)
+    return any(re.match(r"\s*Name\s{2}(?>.*?Self CPU).*# of Calls", line) for line in document.lines)
 
 
 def read(document: Document) -> list[KeyAverage]:

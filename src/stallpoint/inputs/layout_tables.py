@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint.inputs.rate_tables import (
+    BRACKETS,
     MAX_RATE,
     MAX_ROWS,
     MAX_WORKERS,
@@ -78,7 +79,7 @@ def recognised(document: Document) -> bool:
 
 
 def _kind(heading: str) -> str:
-    name = re.sub(r"\(.*?\)|\[.*?\]", "", heading).strip(" *`_").lower().replace("-", "_")
+    name = BRACKETS.sub("", heading).strip(" *`_").lower().replace("-", "_")
     return next((kind for kind, pattern in _HEADINGS.items() if re.fullmatch(pattern, name)), "") or kind_of(heading)
 
 

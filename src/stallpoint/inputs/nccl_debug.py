@@ -12,7 +12,7 @@ from stallpoint.inputs.documents import Document
 _LINE = re.compile(r"^(?P<host>[\w.-]+):\d+:\d+ \[\d+\] (?P<file>\S+:\d+ )?NCCL (?P<level>INFO|WARN) (?P<text>.*)")
 _PORT = re.compile(r"\[(\d+)\]\s*([\w.-]+?):(\d+)/(IB|RoCE|InfiniBand)", re.IGNORECASE)
 _INTERFACE = re.compile(r"\[(\d+)\]\s*([\w.-]+):([0-9a-fA-F.:]+)<\d+>")
-_CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[\S+?\] -> (\d+)\[\S+?\].* via (\S+)")
+_CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[\S+?\] -> (\d+)\[\S+?\].{0,80} via (\S+)")
 
 
 @dataclass
@@ -53,8 +53,8 @@ class NcclLog:
 
 def recognised(document: Document) -> bool:
     """Return whether the document has lines of NCCL about its network."""
-    pattern = re.compile(r"NCCL INFO .*(NET/|Using network|Channel \d| nranks |set by environment)")
-    return any(pattern.search(line) for line in document.lines)
+    pattern = re.compile(r"(?>.*?NCCL INFO ).*(NET/|Using network|Channel \d| nranks |set by environment)")
+    return any("NCCL INFO " in line and pattern.match(line) for line in document.lines)
 
 
 def read(document: Document) -> NcclLog:
@@ -91,7 +91,7 @@ def _facts(log: NcclLog, text: str, level: str) -> Iterator[str]:
     if re.match(r"NET/Socket\s*: Using", text):
         log.interfaces = list(dict.fromkeys([*log.interfaces, *(name for _, name, _ in _INTERFACE.findall(text))]))
         yield "interfaces"
-    if libfabric := re.search(r"NET/OFI Selected [Pp]rovider is ([\w;]+).*?\(found (\d+) nics\)", text):
+    if libfabric := re.search(r"NET/OFI Selected [Pp]rovider is ([\w;]+).{0,80}?\(found (\d+) nics\)", text):
         log.provider, nics = libfabric[1], int(libfabric[2])
         log.network, log.efa_nics = log.network or log.provider, nics if log.provider.startswith("efa") else 0
         yield "provider"

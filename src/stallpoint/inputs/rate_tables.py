@@ -75,10 +75,15 @@ _HEADINGS = {
     r"#?[ _]*(nodes?[ _]*[x×*][ _]*#?(gpus?|workers?|ranks?)|(gpus?|workers?|ranks?)[ _]*[x×*][ _]*#?nodes?)\b.*",
 }
 PER_WORKER = re.compile(r"(/|per|each|pro|_s)[ _]*(gpu|worker|dev|rank|process|card|chip|accelerator|gcd|xpu)", re.I)
+BRACKETS = re.compile(r"\([^()]*\)|\[[^][]*\]")
+"""Remarks in headings."""
 _SECONDS = re.compile(
     r"\b(ms|[uµμ]s|milli\w*|micro\w*|s|secs?|seconds?|\w*time|duration|elapsed|latency|mins?|minutes?|h|hrs?|hours?)\b",
     re.IGNORECASE,
 )
+_EACH_STEP = re.compile(r"(?<![a-z/])(s|sec|seconds?|ms|time)\)? ?(/|per) ?(it|iter|step|batch)", re.IGNORECASE)
+_IN_BRACKETS = re.compile(r"(?<![a-z])[(\[] ?(ms|[uµμ]s|s|secs?|seconds?|min|minutes|h|hours?) ?[)\]]", re.IGNORECASE)
+"""Units of times, which say more than ``speed`` or ``performance`` before them."""
 _RUN = re.compile(r"epoch|train|total|wall|run|elapsed|accuracy|solution|hours?|\bhrs?\b|\bh\b", re.IGNORECASE)
 """Headings of times of the same work on any count: an epoch, a run."""
 _PART = re.compile(
@@ -96,7 +101,10 @@ _IN_SECONDS = {
 _TIME_UNIT = re.compile(
     r"(?<![a-z])(ms|milli|[uµμ]s|micro|s(?=ec|\b)|m(?=in(?:ute)?s?\b|\b)|h(?=r|our|\b))", re.IGNORECASE
 )
-_TIMES = re.compile(r"(\d[\d.,]*)\s*(milli|micro|ms|[uµμ]s|h|m|s)[a-z]*", re.IGNORECASE)
+_DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?:[.,]\d++)*+[.,]?+"
+"""A number with its points and commas, from its beginning on: begun at each of its digits, a search takes the square
+of its length."""
+_TIMES = re.compile(rf"({_DIGITS})\s*(milli|micro|ms|[uµμ]s|h|m|s)[a-z]*", re.IGNORECASE)
 _STEP = re.compile(r"iter(ation)?s?|steps?|(mini)?batch(es)?|\bit\b", re.IGNORECASE)
 _RATE = re.compile(
     r"/ ?s\b|/ ?sec|per[ _]?s(ec(ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(ens?)?/|performance|\bips\b|"
@@ -127,7 +135,7 @@ _PREFIX = re.compile(r"(?<![A-Za-z])([kKM])[ _]?(?=tok|im|sam|seq)")
 _OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
 _COUNTED = re.compile(rf"\W*(?:on )?(\d+) ?[x×]? ?({_OF})\W*", re.IGNORECASE)
 _AMOUNT = (
-    rf"(?P<rate>\d[\d.,]*(?: ?[kKM]\b)?) ?(?P<unit>(?:{_UNITS.pattern})(?:/(?:gpu|worker|device))?"
+    rf"(?P<rate>{_DIGITS}(?: ?[kKM]\b)?) ?(?P<unit>(?:{_UNITS.pattern})(?:/(?:gpu|worker|device))?"
     r"|(?:ms|s|sec|seconds)(?: ?/ ?| per | an )(?:it|iter|iteration|step|batch)\b)"
 )
 _COUNT = (
@@ -140,6 +148,21 @@ _IN_SENTENCE = (
     re.compile(rf"{_AMOUNT}[^\d,;.]*?\b(?:on|with|using|from|at|for) {_COUNT}", re.IGNORECASE),
 )
 """Rates in a line of text, with the count before or after them."""
+_NO_RATE = re.compile(
+    r"loss|acc|mem|efficien|speed[ _-]?up|flop|mfu|utili[sz]|%|compute_seconds|learning|cost|price|dollar|[$€]|"
+    r"power(?! ?\d)|watt|energy|joule|kwh|[(\[]k?[wj][)\]]|bytes?|bandwidth|"
+    r"(?<![a-z0-9])(lr|(alg|bus)?bw|[kmgt]i?b(ps|its?)?)(?![a-z0-9])|"
+    r"(error|hit|miss|drop(out)?|decay|success|failure|acceptance|sampling|compression)[ _-]*rate|"
+    r"(clock|link|network|disk)[ _-]*(rate|speed)",
+    re.IGNORECASE,
+)
+"""Headings of numbers that are neither rates nor times."""
+_RAN = re.compile(
+    r"(\w*net|inception|vgg|bert|gpt|t5|llama|mi[sx]tral|qwen|bloom|opt|falcon|vit|swin|\w*former|g?nmt|dlrm|ncf|ssd|yolo)"
+    r"[ _-]?v?\d*(?![a-z]).*",
+    re.IGNORECASE,
+)
+"""Headings that name the network that ran; the numbers below it may be its rates."""
 _SCATTER = re.compile(
     r"(?<![a-z/])(std(dev|err)?|sd|sem|stderr|err(or)?|dev(iation)?|var(iance)?|ci\d*|conf(idence)?|[±σ])(?![a-z])",
     re.IGNORECASE,
@@ -175,7 +198,7 @@ _PRODUCT = re.compile(r"(\d+)\s*[x×*]\s*(\d+)\b.*")
 MISSING = re.compile(
     r"|-+|[–—]+|n/?a|nan|none|null|\?+|x|tbd|oom.*|.*out of memory.*|err(or)?\b.*|fail(ed|ure)?\b.*|crash(ed)?\b.*|"
     r"time ?out\b.*|hang(s|ed)?\b.*|killed\b.*|not (run|measured|supported|available)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 """Cells that say that nothing was measured."""
 _SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}
@@ -248,7 +271,7 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
             continue
         others = [place for place in range(len(cells)) if place not in counts]
         what = next((line for line in document.raw_lines if _RATE.search(line) or _SECONDS.search(line)), "")
-        names = (re.sub(r"\(.*?\)", "", cells[place]).strip() or "series" for place in others)
+        names = (BRACKETS.sub("", cells[place]).strip() or "series" for place in others)
         heads = [*names, next(iter(counts.values()))[2], what.strip()]
         rows = [
             (number, [*(row[other] for other in others), found[1], row[place]])
@@ -301,7 +324,7 @@ def _replaced(grid: Grid, place: int, cells: Sequence[Sequence[str]]) -> Grid:
 
 def _in_sentences(document: Document) -> Iterator[Grid]:
     """Yield the rates in lines such as ``8 GPUs (2 nodes): 1200 img/s`` as a table."""
-    lines = list(enumerate(document.raw_lines, start=1))
+    lines = list(enumerate(document.lines, start=1))
     rates = max(
         ([(line, found) for line, text in lines for found in one.finditer(text)] for one in _IN_SENTENCE), key=len
     )
@@ -372,19 +395,17 @@ def separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tupl
 def kind_of(heading: str) -> str:
     """Return what a column holds: a name of `_HEADINGS`, ``rate``, ``iteration``, ``epoch``, ``part`` (of a time),
     ``series``, or nothing."""
-    name = re.sub(r"\(.*?\)|\[.*?\]", "", heading).strip(" *`_").lower().replace("-", "_")
+    name = BRACKETS.sub("", heading).strip(" *`_").lower().replace("-", "_")
     for kind, pattern in _HEADINGS.items():
         if re.fullmatch(pattern, name):
             return kind
-    if name == "compute_seconds" or _SCATTER.search(heading):
+    if _NO_RATE.search(heading) or _SCATTER.search(heading):
         return ""
-    if re.search(r"loss|acc|memory|\bgb\b|efficien|speed[ _-]?up|flop|mfu|utili[sz]|%", heading, re.I):
-        return ""
-    if _RATE.search(heading):
-        return "rate"
     words = heading.replace("_", " ")
-    if re.search(r"(s|sec|seconds?|ms|time)\)? ?(/|per) ?(it|iter|step|batch)", words, re.I):
+    if _EACH_STEP.search(words):
         return "iteration"
+    if _RATE.search(heading) and not _IN_BRACKETS.search(words):
+        return "rate"
     if _SECONDS.search(words):
         of_run = _RUN.search(words) and not _STEP.search(words)
         return "part" if _PART.search(words) else "epoch" if of_run else "iteration"
@@ -468,14 +489,20 @@ class _Table:
         """Return what a column holds: what its heading says, or else the unit in its cells."""
         heading, cells = self.headings[index], [cell for cell in self.columns[index] if not MISSING.fullmatch(cell)]
         kind = kind_of(heading)
-        counts = sum(kind_of(head) in ("workers", "nodes") for head in self.headings)
-        if kind in ("workers", "nodes") and counts > 1 and cells and not any(map(self._number, cells)):
-            return ""  # their names
-        if kind or not cells:
+        if kind in ("workers", "nodes") and cells and not any(map(self._number, cells)):
+            counts = sum(kind_of(head) in ("workers", "nodes") for head in self.headings)
+            return "" if counts > 1 else kind  # their names
+        unit = re.fullmatch(r"[\d.,]+ *([a-zA-Zµμ]\w*([ /]+\w+)*)", cells[0]) if cells else None
+        times = ("iteration", "epoch")
+        if not unit or kind not in ("", "rate", *times):
             return kind
-        unit = re.fullmatch(r"[\d.,]+ *([a-zA-Zµμ]\w*([ /]+\w+)*)", cells[0])
-        kind = kind_of(f"{heading} {unit[1]}") if unit else ""
-        return kind if kind in ("rate", "iteration", "epoch") else ""
+        if _NO_RATE.search(unit[1]):
+            return ""
+        of_unit = kind_of(unit[1])
+        if kind and of_unit in ("rate", *times):  # the unit in a cell wins, but does not say which time it is
+            return kind if kind in times and of_unit in times else of_unit
+        kind = kind or kind_of(f"{heading} {unit[1]}")
+        return kind if kind in ("rate", *times) else ""
 
     def _series_columns(self) -> list[int]:
         """Return the columns that name a series: those whose heading says so, else those of words in each row that are
@@ -556,24 +583,35 @@ class _Table:
         if seconds == "epoch":
             unit = "epochs/h" if "epoch" in first.lower() else "runs/h"
         elif not kind:
-            self._check_rising(first, rows)
+            self._check_named(values, rows)
         if "batch" in self.kinds:
             rows = list(_with_batches(rows, seconds))
         return Rates(rows, unit, "" if seconds else of, seconds, self._counted(), tuple(self.notes))
 
-    def _check_rising(self, heading: str, rows: Sequence[RateRow]) -> None:
-        """Refuse a column that falls with the workers and does not say whether it holds rates or times."""
+    def _check_named(self, values: Sequence[int], rows: Sequence[RateRow]) -> None:
+        """Refuse columns that do not say what they hold, unless they name networks or repeats and do not fall with the
+        workers."""
         known = sorted((row.workers, row.value) for row in rows if row.value)
+        heading = self.headings[values[0]][:40]
+        words = ", ".join(self.headings[index] for index in values)[:200]
         if known and known[-1][1] < 0.95 * known[0][1]:
-            raise self.document.error(
-                self.line,
-                f"{heading} falls with the workers and is a rate or a time; a unit says which, such as {heading} "
-                "(images/s) or (s/iteration)",
-            )
+            what = f"{heading} falls with the workers and is a rate or a time"
+        elif not all(map(self._ran, values)):
+            what = f"nothing says whether {words} {'are rates or times' if len(values) > 1 else 'is a rate or a time'}"
+        else:
+            return
+        raise self.document.error(
+            self.line, f"{what}; a unit says which, such as {heading} (images/s) or (s/iteration)"
+        )
+
+    def _ran(self, index: int) -> bool:
+        """Return whether a heading names a network, or one of several repeats, as ``run 2``."""
+        heading = self.headings[index]
+        return bool(_RAN.fullmatch(heading) or (_LABEL.fullmatch(heading) and heading[-1].isdigit()))
 
     def _value_columns(self) -> tuple[list[int], _Proportional | None]:
-        """Return the columns with rates, one series each: those whose heading says so, else all that hold numbers, else
-        the first in proportion to a rate."""
+        """Return the columns with rates, one series each: those whose heading says so, else those that name networks or
+        repeats, else the first in proportion to a rate, else all that may hold rates."""
         for kind in ("rate", "epoch", "iteration"):
             if found := [index for index, one in enumerate(self.kinds) if one == kind]:
                 best = [index for index in found if self.headings[index] == "samples_per_second"]
@@ -586,14 +624,17 @@ class _Table:
             for index, kind in enumerate(self.kinds)
             if not kind
             and self.headings[index]
-            and not re.search(r"efficien|speed|loss|acc|mem|%|flop|mfu|utili|second", self.headings[index], re.I)
+            and not _NO_RATE.search(self.headings[index])
             and not _SCATTER.search(self.headings[index])
             and any(map(self._number, self.columns[index]))
         ]
-        found = [index for index in found if not _LABEL.fullmatch(self.headings[index])] or found
-        for like in _PROPORTIONAL if not found else ():
+        unlabelled = [index for index in found if not _LABEL.fullmatch(self.headings[index])]
+        if ran := list(filter(self._ran, unlabelled or found)):
+            return ran, None
+        for like in _PROPORTIONAL:
             if column := [index for index, head in enumerate(self.headings) if like.heading.search(head)][:1]:
                 return column, like
+        found = unlabelled or found
         if not found:
             raise self.document.error(
                 self.line, f"no column of rates among {', '.join(self.headings)[:200]}; {EXPECTED}"
@@ -685,7 +726,7 @@ class _Table:
             return value / (_LONGER_IN_SECONDS[longer[1].lower()] if longer else 1.0)
         if self.kinds[index] not in ("iteration", "epoch") or ":" in text:
             return value
-        plain = re.sub(r"\(?\s*(±|\+/?-)\s*[\d.,]+\s*\)?", "", text)
+        plain = re.sub(r"\(?(?:(?<!\s)\s+)?(±|\+/?-)\s*[\d.,]+\s*\)?", "", text)
         if parts := _TIMES.findall(plain):
             seconds = sum(
                 number_in(of, decimal_comma=self.decimal_comma) * _IN_SECONDS[unit.lower()] for of, unit in parts
@@ -723,7 +764,7 @@ def unknown(document: Document, known: str) -> InputError:
     lines = [(index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip()]
     number, line = lines[0]
     form, *others = (re.sub(r"\d+", "0", one.strip())[:20] for _, one in lines[:2])
-    if re.fullmatch(r"[\d.,]+([\s;,]+[\d.,]+)+", line.strip()):
+    if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
         return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
     tabular = others and form not in others and re.search(r"[,;|\t]", line)
     if tabular and any(
@@ -731,5 +772,7 @@ def unknown(document: Document, known: str) -> InputError:
     ):
         return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
     return document.error(
-        number, f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"
+        number,
+        f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"
+        + (document.cut and f"; {document.cut}"),
     )

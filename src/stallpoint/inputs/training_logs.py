@@ -31,10 +31,18 @@ class Program:
     words: tuple[str, ...] = ()
     """Texts in lower case of which each of its lines has one; asked first where the pattern begins with no text, which
     takes ten times as long."""
+    begin: re.Pattern[str] | None = None
+    """What `line` is searched behind. In one pattern (``begin.*line``) a line with many beginnings and no end would
+    take a time that grows with the square of its length."""
 
     def search(self, line: str) -> re.Match[str] | None:
         """Find the pattern in a line."""
-        return None if self.words and not _has(line, self.words) else self.line.search(line)
+        if self.words and not _has(line, self.words):
+            return None
+        if not self.begin:
+            return self.line.search(line)
+        begin = self.begin.search(line)
+        return begin and self.line.search(line, begin.end())
 
 
 def _has(line: str, words: Sequence[str]) -> bool:
@@ -43,23 +51,27 @@ def _has(line: str, words: Sequence[str]) -> bool:
     return any(word in lower for word in words)
 
 
-_N = r"[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?: ?[kKMG]\b)?"
+_N = r"(?<![0-9])[0-9]++(?:,[0-9]++){0,6}+(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+(?: ?[kKMG]\b)?+"
 _UNIT = (
     r"(?P<unit>(?:tok(?:en)?s?|samples?|ima?ge?s?|img|seq(?:uence)?s?|examples?)[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?s?"
     r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip))?(?![a-zA-Z]))"
 )
-_STEP = r"\b(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b"
+_STEP = re.compile(r"\b(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b", re.IGNORECASE)
 _STEPS = ("step", "iter", "epoch")
 PROGRAMS = (
     Program("DeepSpeed", re.compile(rf"SamplesPerSec=(?:{_N}), CurrSamplesPerSec=(?P<rate>{_N})")),
     Program(
         "Megatron",
-        re.compile(
-            rf"iteration\s+\d+/\s*\d+ \|.*elapsed time per iteration \(ms\): (?P<ms>{_N})(?:.*global batch "
-            rf"size:\s*(?P<batch>\d+))?"
-        ),
+        re.compile(rf"elapsed time per iteration \(ms\): (?P<ms>{_N})(?:.*global batch size:\s*(?P<batch>\d+))?"),
+        begin=re.compile(r"iteration\s+\d+/\s*\d+ \|"),
     ),
-    Program("torchtitan", re.compile(rf"step:\s*\d+.*\b(?:tps|wps): (?P<rate>{_N})"), "tokens/s", EACH),
+    Program(
+        "torchtitan",
+        re.compile(rf"\b(?:tps|wps): (?P<rate>{_N})"),
+        "tokens/s",
+        EACH,
+        begin=re.compile(r"step:\s*\d+"),
+    ),
     Program("tf_cnn_benchmarks", re.compile(rf"^total images/sec: (?P<rate>{_N})"), "images/s", averages=True),
     Program("transformers", re.compile(rf"\btrain_samples_per_second\W+(?P<rate>{_N})"), averages=True),
     Program("MosaicML", re.compile(rf"throughput/samples_per_sec: (?P<rate>{_N})")),
@@ -74,26 +86,59 @@ PROGRAMS = (
     Program(
         "Horovod's benchmark", re.compile(rf"^Total img/sec on \d+ \w+\(s\): (?P<rate>{_N})"), "images/s", ALL, True
     ),
-    Program("nanotron", re.compile(rf"iteration: .*\btokens_per_sec: (?P<rate>{_N})"), "tokens/s", ALL),
-    Program("MaxText", re.compile(rf"completed step: \d+, .*\bTokens/s/device: (?P<rate>{_N})"), "tokens/s", EACH),
+    Program(
+        "nanotron",
+        re.compile(rf"\btokens_per_sec: (?P<rate>{_N})"),
+        "tokens/s",
+        ALL,
+        begin=re.compile("iteration: "),
+    ),
+    Program(
+        "MaxText",
+        re.compile(rf"\bTokens/s/device: (?P<rate>{_N})"),
+        "tokens/s",
+        EACH,
+        begin=re.compile(r"completed step: \d+, "),
+    ),
     Program(
         "NeMo",
-        re.compile(rf"^(?:.*?\bglobal_batch_size: (?P<batch>\d+))?.*?\btrain_step_timing in s[=:] ?(?P<seconds>{_N})"),
+        re.compile(rf"^(?>.*?\bglobal_batch_size: (?P<batch>\d+))?.*?\btrain_step_timing in s[=:] ?(?P<seconds>{_N})"),
         words=("train_step_timing",),
     ),
     Program("llm.c", re.compile(rf"^step +\d+/\d+ \| loss .*\| (?P<rate>{_N}) tok/s"), "tokens/s", ALL),
     Program("nanoGPT", re.compile(rf"^iter \d+: loss .*\btime (?P<ms>{_N})ms")),
-    Program("timm", re.compile(rf"Train: \d+ \[.*Time: *{_N}s, +(?P<rate>{_N})/s"), "images/s", ALL),
-    Program("MMEngine", re.compile(rf"(?:Epoch|Iter)\(train\).*\btime: (?P<seconds>{_N})"), words=("(train)",)),
+    Program(
+        "timm",
+        re.compile(rf"Time: *{_N}s, +(?P<rate>{_N})/s"),
+        "images/s",
+        ALL,
+        begin=re.compile(r"Train: \d+ \["),
+    ),
+    Program(
+        "MMEngine",
+        re.compile(rf"\btime: (?P<seconds>{_N})"),
+        begin=re.compile(r"(?:Epoch|Iter)\(train\)"),
+        words=("(train)",),
+    ),
     Program("PyTorch's imagenet", re.compile(rf"^Epoch: \[\d+\]\[ *\d+/\d+\]\s+Time +(?P<seconds>{_N})")),
-    Program("MetricLogger", re.compile(rf"\beta: .*\btime: (?P<seconds>{_N}).* data(?:_time)?: "), words=("eta: ",)),
+    Program(
+        "MetricLogger",
+        re.compile(rf"\btime: (?P<seconds>{_N}).{{0,80}} data(?:_time)?: "),
+        begin=re.compile(r"\beta: "),
+        words=("eta: ",),
+    ),
     Program("OLMo", re.compile(rf"throughput/device/tokens_per_second=(?P<rate>{_N})"), "tokens/s", EACH),
     Program("LitGPT", re.compile(rf"iter time: (?P<ms>{_N}) ms")),
     Program("fairseq", re.compile(rf"\bwps=(?P<rate>{_N}), ups="), "words/s", ALL, words=("wps=",)),
     Program("MXNet", re.compile(rf"Batch ?\[\d+\]\s+Speed: (?P<rate>{_N}) samples/sec")),
-    Program("Keras", re.compile(rf"\d+/\d+ \S+ - \d+\w+ (?P<ms>{_N})ms/step"), words=("ms/step",)),
-    Program("steps", re.compile(rf"{_STEP}.*?{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE), words=_STEPS),
-    Program("steps", re.compile(rf"{_STEP}.*?(?P<rate>{_N}) ?{_UNIT}", re.IGNORECASE), words=_STEPS),
+    Program("Keras", re.compile(rf"(?<!\d)\d++/\d++ \S++ - \d++\w++ (?P<ms>{_N})ms/step"), words=("ms/step",)),
+    Program(
+        "steps",
+        re.compile(rf"{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE),
+        begin=_STEP,
+        words=_STEPS,
+    ),
+    Program("steps", re.compile(rf"(?P<rate>{_N}) ?{_UNIT}", re.IGNORECASE), begin=_STEP, words=_STEPS),
 )
 """In the order in which they are tried; the last know any line with a step, a rate and its unit."""
 _WORLD = (
@@ -101,7 +146,7 @@ _WORLD = (
     re.compile(r"\bMEMBER: \d+/(\d+)"),
     re.compile(r"\bnranks[ =](\d+)"),
     re.compile(r"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|workers)\s*[:=]\s*(\d+)", re.I),
-    re.compile(r"mesh with \[[^]]*\], \[(\d+)\]"),
+    re.compile(r"mesh with \[[^][]*\], \[(\d+)\]"),
     re.compile(r"^Total img/sec on (\d+) \w+\(s\): "),
 )
 
@@ -124,10 +169,13 @@ class LoggedRate:
     """What the median is of, in their order."""
     setup: str = ""
     """Lines about model, precision and hardware."""
+    cut: str = ""
+    """`Document.cut`."""
 
 
 _SETUP = re.compile(
-    r"CUDA capacity: (.+?) with|Building (\S+ \S+) with|(Float8) training|^(?:Model|GPU|Precision|Data type):\s+(.+)",
+    r"CUDA capacity: ([^:]+?) with|Building (\S+ \S+) with|(Float8) training|"
+    r"^(?:Model|GPU|Precision|Data type):\s+(.+)",
     re.I,
 )
 """Lines of torchtitan and tf_cnn_benchmarks about these, and of programs that print them with such names."""
@@ -172,7 +220,7 @@ def read(document: Document) -> LoggedRate:
 
 def _in_columns(document: Document) -> LoggedRate | None:
     """Return the rate in a CSV file with a row for each step, as loggers of metrics write; None if it is none."""
-    rows = separated(enumerate(document.lines, start=1), ",")
+    rows = separated(enumerate(document.raw_lines, start=1), ",")
     _, heads = next(rows, (1, []))
     kinds = list(map(kind_of, heads))
     rates = [index for index, kind in enumerate(kinds) if kind == "rate"]
@@ -228,6 +276,7 @@ def _logged(document: Document, program: Program, found: list[tuple[int, re.Matc
                 if part
             )
         ),
+        document.cut,
     )
 
 

@@ -194,6 +194,52 @@ def test_times_are_known_by_units_in_cells_and_by_iterations_a_second(text: str,
 @pytest.mark.parametrize(
     ("text", "values"),
     [
+        ("gpus,speed\n2,2.46s/iter\n4,8.68s/iter\n", [2.46, 8.68]),
+        ("gpus,speed\n2,2.46s\n4,8.68s\n", [2.46, 8.68]),
+        ("gpus,throughput\n2,210 ms\n4,0.22 s\n", [0.21, 0.22]),
+        ("gpus,Speed (s/it)\n1,2.1\n4,0.7\n", [2.1, 0.7]),
+        ("gpus,performance [ms]\n1,210\n4,70\n", [0.21, 0.07]),
+        ("gpus,time\n1,5 it/s\n2,4 it/s\n", [0.2, 0.25]),
+    ],
+)
+def test_a_unit_wins_over_the_word_in_the_heading(text: str, values: list[float]) -> None:
+    found = rates(text)
+    assert found.seconds == "iteration"
+    assert [row.value for row in found.rows] == pytest.approx(values)
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "lr", "learning rate", "loss", "cost ($/hour)", "price per hour", "power", "Energy (J)", "peak mem",
+        "message bytes", "bandwidth (MB/s)", "busbw", "Gbps", "top-1 accuracy", "error rate", "link speed",
+    ],
+)  # fmt: skip
+def test_no_other_quantity_is_taken_for_a_rate(heading: str) -> None:
+    with pytest.raises(InputError, match="line 1: no column of rates among workers, loss, "):
+        rates(f"workers,loss,{heading}\n1,2.1,0.1\n2,2.0,0.2\n")
+    assert [row.value for row in rates(f"workers,{heading},img/s\n1,0.1,10\n2,0.2,19\n").rows] == [10, 19]
+
+
+def test_numbers_without_a_word_of_what_they_are_are_asked_for_it() -> None:
+    with pytest.raises(InputError, match=r"line 1: nothing says whether value is a rate or a time; a unit says which"):
+        rates("gpus,value\n1,10\n2,19\n")
+    with pytest.raises(InputError, match="line 1: nothing says whether speed is a rate"):
+        rates("gpus,speed\n1,10 GB/s\n2,19 GB/s\n")
+    with pytest.raises(InputError, match="line 1: nothing says whether FP32, AMP are rates or times"):
+        rates("GPUs,FP32,AMP\n1,100,200\n2,195,380\n")
+    assert [row.value for row in rates("gpus,value\n1,10 img/s\n2,19 img/s\n").rows] == [10, 19]
+    assert rates("gpus,seed,speedup\n1,42,1\n2,43,1.9\n").unit == "times the first"
+
+
+def test_names_of_hardware_are_no_units_of_memory_or_power() -> None:
+    for heading in ("GB200 img/s", "A100 80GB img/s", "POWER9 img/s"):
+        assert [row.value for row in rates(f"gpus,{heading}\n1,10\n2,19\n").rows] == [10, 19]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
         ("GPUs;img/s\n1;360\n4;1.350\n", [360, 1350]),
         ("GPUs;img/s\n1;1.180,5\n4;4.502,9\n", [1180.5, 4502.9]),
         ("GPUs\timg/s\n1\t0,210\n4\t1,100\n", [0.21, 1.1]),
