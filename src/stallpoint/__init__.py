@@ -7,7 +7,8 @@ charts and conclusions. Nothing in this package imports Snakemake or a scheduler
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,16 @@ def probe(
     model: nn.Module, optimizer: Optimizer | None = None, *, folder: str | Path | None = None, layers: bool = True
 ) -> Probe:
     """Return a probe of a training loop of your own, a context manager; see `stallpoint.measure.probe.probe.Probe`."""
-    # By name: it loads a tensor library, and whatever imports anything of stallpoint would depend on it (`sources`).
-    kind: type[Probe] = import_module("stallpoint.measure.probe.probe").Probe
-    return kind(model, optimizer, folder=folder, layers=layers)
+    found: Probe = load("measure.probe.probe:Probe")(model, optimizer, folder=folder, layers=layers)
+    return found
+
+
+def load(name: str) -> Any:
+    """Import a class or function of the library by a name such as ``measure.jobs.train:measure``.
+
+    This is how a registry (networks, strategies, kinds of job) names code that needs a tensor library or stands in a
+    room above: it is imported on use, so that a study is checked in an instant and what only reads the registry does
+    not depend on it (`study.sources`). Nothing else names code in texts; a test loads each such name.
+    """
+    module, _, attribute = name.partition(":")
+    return attrgetter(attribute)(import_module(f"{__name__}.{module}"))

@@ -10,9 +10,9 @@ own (`stallpoint.networks.own`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stallpoint import load
 from stallpoint.errors import InputError
 from stallpoint.networks.inputs import FASHION_CLASSES, IMAGENET_CLASSES, Images, Inputs, Tokens
 from stallpoint.networks.own import own_network
@@ -48,7 +48,7 @@ class RegisteredNetwork:
 
     name: str
     build_function: str
-    """``MODULE:FUNCTION`` that builds it, the module one of this package."""
+    """Function that builds it, by its name (`stallpoint.load`)."""
     takes: Inputs
     description: str
     source: str
@@ -74,9 +74,8 @@ class RegisteredNetwork:
         """Return the network without values (PyTorch's meta device): its layers and shapes cost nothing."""
         import torch
 
-        module, _, function = self.build_function.partition(":")
         with torch.device("meta"):
-            network: nn.Module = getattr(import_module(f"stallpoint.networks.{module}"), function)(*self.arguments)
+            network: nn.Module = load(self.build_function)(*self.arguments)
         return network
 
     def sketch(self) -> nn.Module:
@@ -93,7 +92,7 @@ class RegisteredNetwork:
 
 _ALEXNET = RegisteredNetwork(
     name="alexnet",
-    build_function="alexnet:alexnet",
+    build_function="networks.alexnet:alexnet",
     takes=Images(227, IMAGENET_CLASSES),
     parameters=60_965_224,
     multiply_adds=724_406_816,
@@ -109,7 +108,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         _ALEXNET,
         RegisteredNetwork(
             name="googlenet",
-            build_function="googlenet:googlenet",
+            build_function="networks.googlenet:googlenet",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=13_378_280,
             multiply_adds=1_591_044_096,
@@ -120,7 +119,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="resnet50",
-            build_function="resnet:resnet",
+            build_function="networks.resnet:resnet",
             arguments=(3, 4, 6, 3),
             takes=Images(224, IMAGENET_CLASSES),
             parameters=25_557_032,
@@ -132,7 +131,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="vgg16",
-            build_function="vgg:vgg",
+            build_function="networks.vgg:vgg",
             arguments=(2, 2, 3, 3, 3),
             takes=Images(224, IMAGENET_CLASSES),
             parameters=138_357_544,
@@ -144,7 +143,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="vit-b-16",
-            build_function="vit_b_16:vit_b_16",
+            build_function="networks.vit_b_16:vit_b_16",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=86_567_656,
             multiply_adds=17_563_828_224,
@@ -155,7 +154,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="gpt2-small",
-            build_function="gpt2:gpt2",
+            build_function="networks.gpt2:gpt2",
             arguments=(768, 12, 12),
             takes=Tokens(length=1024, vocabulary=50257),
             parameters=124_439_808,
@@ -166,7 +165,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="alexnet-owt",
-            build_function="alexnet:one_weird_trick",
+            build_function="networks.alexnet:one_weird_trick",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=61_100_840,
             multiply_adds=714_188_480,
@@ -178,13 +177,13 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         replace(
             _ALEXNET,
             name="alexnet-no-lrn",
-            build_function="alexnet:without_lrn",
+            build_function="networks.alexnet:without_lrn",
             description="alexnet without local response normalisation, which learns nothing and multiplies no matrices",
             source="Shi et al. (2018), Table IV, note",
         ),
         RegisteredNetwork(
             name="vgg19",
-            build_function="vgg:vgg",
+            build_function="networks.vgg:vgg",
             arguments=(2, 2, 4, 4, 4),
             takes=Images(224, IMAGENET_CLASSES),
             parameters=143_667_240,
@@ -196,7 +195,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="resnet101",
-            build_function="resnet:resnet",
+            build_function="networks.resnet:resnet",
             arguments=(3, 4, 23, 3),
             takes=Images(224, IMAGENET_CLASSES),
             parameters=44_549_160,
@@ -208,7 +207,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="resnet152",
-            build_function="resnet:resnet",
+            build_function="networks.resnet:resnet",
             arguments=(3, 8, 36, 3),
             takes=Images(224, IMAGENET_CLASSES),
             parameters=60_192_808,
@@ -220,7 +219,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="inception-v3",
-            build_function="inception_v3:inception_v3",
+            build_function="networks.inception_v3:inception_v3",
             takes=Images(299, IMAGENET_CLASSES),
             parameters=27_161_264,
             multiply_adds=5_718_899_296,
@@ -232,7 +231,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="squeezenet",
-            build_function="squeezenet:squeezenet",
+            build_function="networks.squeezenet:squeezenet",
             takes=Images(224, IMAGENET_CLASSES),
             parameters=1_248_424,
             multiply_adds=818_924_576,
@@ -242,7 +241,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="lenet",
-            build_function="lenet:lenet",
+            build_function="networks.lenet:lenet",
             takes=Images(28, FASHION_CLASSES, channels=1),
             parameters=431_080,
             multiply_adds=2_293_000,
@@ -253,7 +252,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="gpt2-medium",
-            build_function="gpt2:gpt2",
+            build_function="networks.gpt2:gpt2",
             arguments=(1024, 16, 24),
             takes=Tokens(length=1024, vocabulary=50257),
             parameters=354_823_168,
@@ -264,7 +263,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="gpt2-large",
-            build_function="gpt2:gpt2",
+            build_function="networks.gpt2:gpt2",
             arguments=(1280, 20, 36),
             takes=Tokens(length=1024, vocabulary=50257),
             parameters=774_030_080,
@@ -275,7 +274,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="stories-15m",
-            build_function="llama:stories_15m",
+            build_function="networks.llama:stories_15m",
             takes=Tokens(length=256, vocabulary=32000),
             parameters=15_191_712,
             multiply_adds=4_114_612_224,
@@ -285,7 +284,7 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
         RegisteredNetwork(
             name="tiny-llama",
-            build_function="llama:tiny_llama",
+            build_function="networks.llama:tiny_llama",
             takes=Tokens(length=2048, vocabulary=32000),
             parameters=1_100_048_384,
             multiply_adds=2_496_449_740_800,

@@ -1,15 +1,13 @@
 """Interface of a strategy, the distribution of a step; implementations are in `strategies.families`.
 
 Training, prediction, memory, plan and charts call it and never branch by family. Code that needs a tensor library or
-models is named here, and loaded on use.
+models is named here (`stallpoint.load`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from importlib import import_module
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from stallpoint.errors import InputError
@@ -246,12 +244,6 @@ class Strategy:
         if not prefetch:
             return "eq. 2 with t_c^no" if self.options.overlaps else "eq. 2"
         return "eq. 5" if self.options.overlaps else "eq. 3"
-
-
-def load(name: str) -> Any:
-    """Import the object of a name such as ``measure.synchronisation.assembly:replicas``."""
-    module, _, attribute = name.partition(":")
-    return attrgetter(attribute)(import_module(f"stallpoint.{module}"))
 
 
 def largest_block(names: Sequence[str], sizes: Sequence[int]) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
+from stallpoint import load
 from stallpoint.records.tables import ENERGY, ENVIRONMENTS, RUNS, SLURM_JOBS, VISITS, Table
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.cells import Cell
@@ -52,8 +52,8 @@ class JobKind:
 
     cell: type[Cell]
     """Class of its cells: axes, settings, expected time, rows of the record."""
-    module: str
-    """Module of `measure.jobs` that measures it; empty where its records are imported."""
+    function: str
+    """Function that measures a cell, by its name (`stallpoint.load`); empty where its records are imported."""
     records: tuple[Table, ...]
     """Tables of this kind."""
     missing: str
@@ -75,7 +75,7 @@ class JobKind:
     @property
     def measured(self) -> bool:
         """Whether it is run, and not imported."""
-        return bool(self.module)
+        return bool(self.function)
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -85,5 +85,5 @@ class JobKind:
 
     def measure(self) -> Callable[..., None]:
         """Return the function that measures a cell of this kind: ``measure(cell, world, recorder)``."""
-        found: Callable[..., None] = import_module(f"stallpoint.measure.jobs.{self.module}").measure
+        found: Callable[..., None] = load(self.function)
         return found

@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 from house import ROOMS, ROOT, SLACK, House, budgets, off_budget, room, weights
 
+from stallpoint import load
+from stallpoint.networks import NETWORKS
+from stallpoint.strategies.families import STRATEGIES
+from stallpoint.study.kinds import KINDS, MEASURED
+
 HOUSE = House(ROOT / "src/stallpoint")
 FLOORS = ("terms", "taskgraph", "iteration", "scaling", "convergence", "answers")
 """Rooms within that of the models, from the ground up."""
@@ -18,6 +23,9 @@ EVERYWHERE = {"fit", "table"}
 STRATEGY_AND_TRAINING = {"strategies.families", "measure.synchronisation"}
 """A strategy and its training on ranks have one name."""
 
+NAMED = re.compile(rf"(?:{'|'.join(ROOMS)})(?:\.\w+)+:[\w.]+")
+"""Code that a text names, for `stallpoint.load`."""
+
 
 def test_every_module_stands_in_a_room_that_is_named() -> None:
     assert {room(name) for name in HOUSE.modules} == set(ROOMS)
@@ -25,6 +33,18 @@ def test_every_module_stands_in_a_room_that_is_named() -> None:
 
 def test_no_room_uses_one_above() -> None:
     assert HOUSE.upward() == []
+
+
+def test_code_that_registries_name_in_texts_is_there() -> None:
+    """However it is named: as an entry of a registry, a class variable, or where it is called."""
+    constants = (node for file in HOUSE.modules.values() for node in ast.walk(ast.parse(file.read_text())))
+    texts = {node.value for node in constants if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    named = {text for text in texts if NAMED.fullmatch(text)}
+    assert {one.build_function for one in NETWORKS.values()} <= named
+    assert {name for one in STRATEGIES for name in (one.training, one.iteration)} <= named
+    assert {KINDS[kind].function for kind in MEASURED} <= named
+    assert "networks.description:split_of" in named
+    assert [name for name in sorted(named) if not callable(load(name))] == []
 
 
 def test_rooms_of_the_models_use_those_below_alone() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from stallpoint import load
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.compression import reducer
 from stallpoint.measure.synchronisation.engine import Engine
@@ -15,7 +16,6 @@ from stallpoint.measure.synchronisation.interface import Synchronisation, Worker
 from stallpoint.measure.synchronisation.message_exchange import Empty, Exchange, ParameterServer, Sum
 from stallpoint.strategies.buckets import buckets
 from stallpoint.strategies.presets import Preset
-from stallpoint.strategies.strategy import load
 
 
 class NoExchange(Synchronisation):

@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 
+from stallpoint import load
 from stallpoint.base.measured import UNKNOWN_PARTS, Measured, Point
 from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
@@ -23,7 +24,6 @@ from stallpoint.models.terms.contention import Contention
 from stallpoint.models.terms.effects import IsolatedTimes
 from stallpoint.models.terms.slowdown import Slowdown
 from stallpoint.models.terms.training_cells import TrainingCells
-from stallpoint.strategies.strategy import load
 from stallpoint.study.workers import Placement, counts, curves_of, placement_at
 
 

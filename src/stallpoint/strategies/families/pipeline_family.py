@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from typing_extensions import override
-
+from stallpoint import load
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import SEND_RECEIVE
-from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy, load
+from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy
 
 FORWARD, BACKWARD = "forward", "backward"
 Turn = tuple[str, int]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from typing_extensions import override
-
+from stallpoint import load
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
-from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy, load
+from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy
 
 
 class SplitOutputs(Strategy):

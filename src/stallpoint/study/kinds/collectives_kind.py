@@ -111,7 +111,7 @@ def _message_sizes(collectives: Mapping[str, int]) -> list[int]:
 
 KIND = JobKind(
     CollectivesCell,
-    "collectives",
+    "measure.jobs.collectives:measure",
     (COLLECTIVES, CONTENTION),
     "collectives cells",
     "green",

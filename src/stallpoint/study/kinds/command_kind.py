@@ -48,7 +48,7 @@ class CommandCell(TrainCell):
 
 KIND = JobKind(
     CommandCell,
-    "command",
+    "measure.jobs.command:measure",
     (*TRAINING, PEAK_MEMORY, PROBES),
     "command cells",
     "violet",

@@ -96,7 +96,7 @@ class ConvergenceCell(Cell):
 
 KIND = JobKind(
     ConvergenceCell,
-    "convergence",
+    "measure.jobs.convergence:measure",
     (CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS),
     "convergence cells",
     "lilac",

@@ -35,4 +35,4 @@ def called_for(asked: RequestedCells, repeat: int) -> Iterator[CopiesCell]:
         yield CopiesCell(samples=asked.config["copies"]["samples"], **asked.common("copies", hardware, (1, 1), repeat))
 
 
-KIND = JobKind(CopiesCell, "copies", (COPIES,), "copies cells", "grey", "copies", called_for)
+KIND = JobKind(CopiesCell, "measure.jobs.copies:measure", (COPIES,), "copies cells", "grey", "copies", called_for)

@@ -23,7 +23,7 @@ class InterventionCell(TrainCell):
 
 KIND = JobKind(
     InterventionCell,
-    "intervention",
+    "measure.jobs.intervention:measure",
     (INTERVENED, *WHILE_TRAINING),
     "interventions",
     "sky",

@@ -69,4 +69,4 @@ def called_for(asked: RequestedCells, repeat: int) -> Iterator[SgemmCell]:
             )
 
 
-KIND = JobKind(SgemmCell, "sgemm", (SGEMM,), "sgemm cells", "orange", "sgemm", called_for)
+KIND = JobKind(SgemmCell, "measure.jobs.sgemm:measure", (SGEMM,), "sgemm cells", "orange", "sgemm", called_for)

@@ -78,7 +78,7 @@ def called_for(asked: RequestedCells, repeat: int) -> Iterator[StorageCell]:
 
 KIND = JobKind(
     StorageCell,
-    "storage_reads",
+    "measure.jobs.storage_reads:measure",
     (STORAGE_READS, STORAGE_PASSES, STORAGE_OPERATIONS, STAGING, CONVERSIONS),
     "storage cells",
     "pink",

@@ -97,7 +97,7 @@ TRAINING = (ITERATIONS, LAYERS)
 WHILE_TRAINING = (PEAK_MEMORY, STAGING, STALENESS)
 KIND = JobKind(
     TrainCell,
-    "train",
+    "measure.jobs.train:measure",
     (*TRAINING, INSTRUMENTATION, *WHILE_TRAINING),
     "train cells",
     "blue",
