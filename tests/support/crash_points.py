@@ -389,7 +389,7 @@ def _page_of_report() -> None:
     text = "<p>" + "report " * 100_000 + "</p>"
     with mock.patch.multiple(
         stallpoint.report.report, page=lambda *_, **__: text, answer=lambda *_: ("", {}), evidence=lambda *_: ([], {}),
-        sliders=lambda *_: ([], {}), raw_tables=lambda *_: ("", {}), targets=lambda *_: [], storages=lambda *_: [],
+        raw_tables=lambda *_: ("", {}), targets=lambda *_: [], storages=lambda *_: [],
         remedies=_nothing, sure=_nothing, curves=_nothing, filters=_nothing, intervened=_nothing, validation=_nothing,
         networks=_nothing, papers_section=_nothing, timing=_nothing, not_measured=_nothing, environment=_nothing,
         _lead=lambda *_: "",

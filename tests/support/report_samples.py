@@ -42,7 +42,7 @@ def study() -> Tables:
 
 def of_two_charts(tables: Tables) -> Tables:
     """The tables of a report with every section, and with marks in two charts alone."""
-    of_sections = ("runs", "environments", "network_layers", "what_if_grid")
+    of_sections = ("runs", "environments", "network_layers")
     kept = {*of_sections, *CHARTS["speedup"].tables, *CHARTS["time-to-target"].tables}
     return {name: frame for name, frame in tables.items() if name in kept}
 

@@ -58,7 +58,7 @@ def test_it_is_measured_and_modelled_like_any_other(study: Checkout) -> None:
     # Nothing is asked of costs, and hardware has no failures.
     empty |= {"choices", "availability", "availability_stalling"}
     # Whether anything is disturbed, or the model too far off to say what if or what would help, is up to the machine.
-    open_ = {"disturbances", "what_if", "what_if_grid", "remedies"}
+    open_ = {"disturbances", "what_if", "remedies"}
     assert filled - open_ == {table.name for table in MODEL_TABLES} - empty - open_
 
 

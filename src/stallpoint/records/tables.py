@@ -850,19 +850,6 @@ WHAT_IF = _table("""
     note              | text  |         | why nothing could be predicted; empty when it could
 """)
 
-WHAT_IF_GRID = _table("""
-    what_if_grid: predicted iteration times of each network's fastest curve on a grid of factors, for the sliders of the
-        report
-    + series nodes ranks global_batch
-    batch_factor   | real |   | factor on the mini-batch
-    gradient_bytes | real |   | factor on the size of the gradients
-    compute        | real |   | factor on the time of forward and backward pass and update
-    latency        | real |   | factor on the latency of the links
-    transfer       | real |   | factor on the time that bytes take: 1 over that on the bandwidth
-    iteration      | real | s | predicted iteration time, without interval
-""")
-
-
 REMEDIES = _table("""
     remedies: what would help each scaling curve at its largest measured worker count, and the cell that would confirm
         it
@@ -1394,7 +1381,7 @@ WORKER_STALENESS = _table("""
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, COMMUNICATION, PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
-    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, WHAT_IF_GRID, REMEDIES,
+    CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, REMEDIES,
     NEXT_CELLS, STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
     CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COSTS, CHOICES,
     AVAILABILITY, AVAILABILITY_STALLING, COPY_RATES, BREAK_EVEN, MEMORY, LARGEST_BATCH, FITS, STEPS_TO_TARGET,

@@ -25,11 +25,11 @@ from stallpoint.report.sections.answer_section import answer, curves, remedies, 
 from stallpoint.report.sections.data_section import environment, networks, not_measured, raw_tables
 from stallpoint.report.sections.papers_section import claims_section, papers_section
 from stallpoint.report.sections.sure_section import sure, timing, validation
-from stallpoint.report.sections.why_section import evidence, intervened, sliders, storages
+from stallpoint.report.sections.why_section import evidence, intervened, storages
 from stallpoint.study.study import Excluded
 from stallpoint.text import natural
 
-SCRIPTS = ("state.js", "tables.js", "charts.js", "sliders.js", "page.js")
+SCRIPTS = ("state.js", "tables.js", "charts.js", "page.js")
 FONT = f"Inter, {theme.FONT}"
 """The embedded font, in texts and charts alike, so that the layout is the same on every machine."""
 
@@ -52,7 +52,6 @@ def write_report(
     """
     first, verdicts = answer(conclusions, tables)
     topics, charts = evidence(tables)
-    moved, curves_of_sliders = sliders(tables)
     last, rows = raw_tables(tables)
     sections = [
         first,
@@ -60,9 +59,7 @@ def write_report(
         remedies(conclusions),
         sure(conclusions),
         *([claims_section(conclusions["claims"])] if conclusions["claims"] else []),
-        *topics[:1],
-        *moved,
-        *topics[1:],
+        *topics,
         *storages(conclusions),
         curves(conclusions),
         intervened(conclusions),
@@ -74,7 +71,7 @@ def write_report(
         environment(tables),
         last,
     ]
-    data = {"charts": {**verdicts, **charts}, "tables": rows, "sliders-data": curves_of_sliders}
+    data = {"charts": {**verdicts, **charts}, "tables": rows}
     text = page(study, _lead(study, conclusions), filters(tables), sections, **data)
     with atomic(path) as scratch:
         scratch.write_text(text, encoding="utf-8")
@@ -108,9 +105,8 @@ def page(study: str, lead: str, filters: str, sections: Sequence[Section], **dat
 GROUPS = {
     "Answer": ("answer", "targets", "remedies", "curves"),
     "Why": (
-        "topic-where-scaling-stalls", "sliders",
-        "topic-communication-of-gradients", "topic-compute", "topic-training-data", "topic-training-to-a-target",
-        "storages", "interventions",
+        "topic-where-scaling-stalls", "topic-communication-of-gradients", "topic-compute", "topic-training-data",
+        "topic-training-to-a-target", "storages", "interventions",
     ),
     "How sure": (
         "sure", "topic-accuracy-of-the-dag-model", "validation-table", "topic-scaling-laws",

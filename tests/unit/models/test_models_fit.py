@@ -108,7 +108,7 @@ def as_categories(frames: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]
 
 OF_TRAINING = {
     "layer_scaling", "predictions", "amdahl", "causes", "stalling", "data_share", "critical_path",
-    "what_if", "remedies", "next_cells", "feeding", "rates", "what_if_grid", "scaling_laws", "hidden_communication",
+    "what_if", "remedies", "next_cells", "feeding", "rates", "scaling_laws", "hidden_communication",
     "comparisons", "traffic", "utilisation", "layer_times", "median_iterations", "median_layers", "curve_distances",
     "validation", "controls", "stall_probabilities", "time_to_accuracy", "accuracy_stalling", "fits", "costs",
 }  # fmt: skip
@@ -127,7 +127,7 @@ EMPTIED = {
     "staleness": {"staleness_shares", "worker_staleness"},
     "layers": {
         "layer_scaling", "layer_times", "median_layers", "curve_distances", "traffic",
-        "validation", "remedies", "what_if_grid",
+        "validation", "remedies",
     },
     "iterations": OF_TRAINING,
 }  # fmt: skip

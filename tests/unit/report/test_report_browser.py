@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 import pytest
-from grid import interpolated
 from nightly import first_by_day
 from playwright.sync_api import Browser, Download, Page, sync_playwright
 from report_samples import NOTHING, Tables, of_two_charts
@@ -394,7 +393,7 @@ def test_a_chart_of_its_own_is_drawn_without_network(tables: Tables, browser: Br
     assert requests == []
 
 
-# --- for every reader, and by sliders -------------------------------------------------------------
+# --- for every reader -----------------------------------------------------------------------------
 
 AXE = files("axe_playwright_python") / "axe.min.js"
 
@@ -410,25 +409,3 @@ def test_axe_finds_no_violation(request: pytest.FixtureRequest, open_page: Open,
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     assert [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in found] == []
     page.context.close()
-
-
-def test_the_page_computes_what_the_model_says(wide: Page, tables: Tables) -> None:
-    grid = tables["what_if_grid"]
-    curve = wide.evaluate("whatIf[0]")
-    here = grid[(grid["network"] == curve["network"]) & (grid["hardware"] == curve["hardware"])]
-    for ranks, batch in here[["ranks", "batch_factor"]].drop_duplicates().itertuples(index=False):
-        at = here[(here["ranks"] == ranks) & (here["batch_factor"] == batch)]
-        change = {"bandwidth": 3.3, "latency": 0.4, "compute_speed": 1.7, "gradient_bytes": 0.6, "batch": float(batch)}
-        said = wide.evaluate("([n, change]) => samplesPerSecond(whatIf[0], n, change)", [int(ranks), change])
-        factors = {"gradient_bytes": 0.6, "compute": 1 / 1.7, "latency": 0.4, "transfer": 1 / 3.3}
-        expected = at["global_batch"].iloc[0] / interpolated(at, factors)
-        assert said == pytest.approx(expected, rel=1e-3)
-
-
-def test_a_slider_changes_the_table(wide: Page) -> None:
-    gains = wide.locator("#what-if-table tbody tr td:last-child")
-    assert set(gains.all_inner_texts()) == {"× 1"}
-    wide.get_by_label("compute speed").fill("1")
-    assert all(float(text.removeprefix("× ")) > 1 for text in gains.all_inner_texts())
-    assert wide.locator("output[name=compute_speed-shown]").inner_text() == "× 10"
-    wide.get_by_label("compute speed").fill("0")

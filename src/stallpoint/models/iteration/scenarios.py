@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.base.measured import MATRIX_LAYERS, Point
-from stallpoint.base.statistics import Ensemble
 from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
@@ -43,11 +42,11 @@ class PublishedLink:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Differences from the measured cluster; numbers, or one of each replicate, are factors on measured values."""
+    """Differences from the measured cluster; numbers are factors on measured values."""
 
-    bandwidth: float | Ensemble = 1.0
-    latency: float | Ensemble = 1.0
-    compute_speed: float | Ensemble = 1.0
+    bandwidth: float = 1.0
+    latency: float = 1.0
+    compute_speed: float = 1.0
     """Of forward and backward pass and update; not of the copy to the device."""
     gradient_bytes: float = 1.0
     batch: float = 1.0
@@ -133,7 +132,7 @@ class _Changed:
     """Layer times with factors on compute speed, gradient bytes and kernel launch times."""
 
     original: ComputingTimes
-    speed: float | Ensemble
+    speed: float
     gradient_bytes: float
     launches: float
     layers: Mapping[str, Layers] = field(init=False)

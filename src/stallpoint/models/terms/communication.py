@@ -115,9 +115,9 @@ class Fit:
         """Return the same law with `per_node` workers on each node."""
         return self if self.inside is None else replace(self, ranks=self.nodes * per_node)
 
-    def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Fit:
+    def changed(self, *, latency: float, bandwidth: float) -> Fit:
         """Return the fit with `latency` times its latency and `bandwidth` times its bandwidth."""
-        betas = self.line.betas / np.reshape(bandwidth, (-1, 1))
+        betas = self.line.betas / bandwidth
         latencies = {name: getattr(self.line, name) * latency for name in ("alpha", "floor", "constant")}
         line = replace(self.line, betas=betas, **latencies)
         inside = self.inside and self.inside.changed(latency=latency, bandwidth=bandwidth)
@@ -136,9 +136,9 @@ class Inside:
         """Return the fit for so many workers: their own where measured, else that over all."""
         return self.by_workers.get(workers, self.over_workers)
 
-    def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Inside:
+    def changed(self, *, latency: float, bandwidth: float) -> Inside:
         """As `Fit.changed`."""
-        factors: dict[str, float | Ensemble] = {"latency": latency, "bandwidth": bandwidth}
+        factors = {"latency": latency, "bandwidth": bandwidth}
         by_workers = {workers: fit.changed(**factors) for workers, fit in self.by_workers.items()}
         return Inside(by_workers, self.over_workers.changed(**factors))
 
@@ -166,9 +166,9 @@ class Communication:
             return self.inside.at(per_node)
         return self.over_nodes and self.over_nodes.at(per_node)
 
-    def changed(self, *, latency: float | Ensemble, bandwidth: float | Ensemble) -> Communication:
+    def changed(self, *, latency: float, bandwidth: float) -> Communication:
         """Return the same links with `latency` times their latency and `bandwidth` times their bandwidth."""
-        factors: dict[str, float | Ensemble] = {"latency": latency, "bandwidth": bandwidth}
+        factors = {"latency": latency, "bandwidth": bandwidth}
         by_placement = {placement: fit.changed(**factors) for placement, fit in self.by_placement.items()}
         inside = self.inside and self.inside.changed(**factors)
         over_nodes = self.over_nodes and self.over_nodes.changed(**factors)

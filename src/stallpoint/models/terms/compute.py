@@ -133,11 +133,10 @@ class Times:
             source=self.source if self.source != "measured at b" else other.source,
         )
 
-    def scaled(self, factor: float | Ensemble) -> Times:
-        """Return the times, except copying, multiplied by `factor`: one, or one per replicate."""
-        layers = {name: getattr(self, name) * np.reshape(factor, (-1, 1)) for name in _OF_LAYERS}
-        totals = {name: getattr(self, name) * factor for name in ("forward", "backward", "update")}
-        return replace(self, **layers, **totals)
+    def scaled(self, factor: float) -> Times:
+        """Return the times, except copying, multiplied by `factor`."""
+        scaled = ("forward", "backward", "update", *_OF_LAYERS)
+        return replace(self, **{name: getattr(self, name) * factor for name in scaled})
 
 
 _OF_LAYERS = ("layers_forward", "layers_backward")

@@ -12,7 +12,7 @@ import pandas as pd
 
 from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.findings.listing import Columns, in_columns
-from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, WHAT_IF_GRID, Table
+from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, Table
 from stallpoint.report.charts import Tables
 from stallpoint.report.charts.labels import in_turn
 from stallpoint.report.exhibits.published import HEAD, texts
@@ -160,11 +160,7 @@ UNSHOWN = {"settings"}
 
 def raw_tables(tables: Tables) -> tuple[Section, dict[str, Any]]:
     """Return a closed element for each table, and the data with which the page's script fills it."""
-    shown = [
-        table
-        for table in (RUNS, *MODEL_TABLES, *EXTRAPOLATED_TABLES)
-        if table != WHAT_IF_GRID and len(tables.get(table.name, ()))
-    ]
+    shown = [table for table in (RUNS, *MODEL_TABLES, *EXTRAPOLATED_TABLES) if len(tables.get(table.name, ()))]
     introduction = (
         "<p>Each is also a file (Parquet, with units and descriptions of the columns); so are the raw records behind "
         f"them, in raw/ and tables/. Of large tables {MAX_ROWS} rows are on this page, some of each network, hardware "

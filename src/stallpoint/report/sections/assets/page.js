@@ -10,7 +10,6 @@ function show() {
   showTheme();
   showFilters();
   fillOpenTables();
-  showSliders();
   return drawAll();
 }
 
@@ -89,7 +88,7 @@ async function start() {
   readAddress();
   showTheme();
   showFilters();
-  [charts, config, tables, whatIf] = await Promise.all(["charts", "config", "tables", "sliders-data"].map(unpacked));
+  [charts, config, tables] = await Promise.all(["charts", "config", "tables"].map(unpacked));
   await Promise.all(["400", "700"].map(weight => document.fonts.load(`${weight} 12px Inter`)));
   anchored()?.scrollIntoView();
   await show();
