@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from stallpoint import load
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import SEND_RECEIVE

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from stallpoint import load
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
