@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import yaml
 
-from stallpoint.findings.conclusions.systems import COLUMNS
 from stallpoint.networks import NETWORKS
 from stallpoint.records import tables as records
 from stallpoint.records.tables import Column, Table
@@ -148,13 +147,6 @@ def exhibits(paper: str) -> Iterator[str]:
         yield f"| {exhibit.number} | {exhibit.title} | `{exhibit.name}` | {exhibit.differs} |"
 
 
-def systems() -> Iterator[str]:
-    """The columns of systems.csv."""
-    yield "| column | what it holds |"
-    yield "| --- | --- |"
-    yield from (f"| `{name}` | {text or 'as in the study'} |" for name, text in COLUMNS.items())
-
-
 def study(name: str) -> Iterator[str]:
     """The configuration of a study, as a file."""
     path = f"config/studies/{name}.yaml"
@@ -239,7 +231,7 @@ def _values(schema: Mapping[str, Any], key: str) -> str:
     return " ".join([schema.get("type", "").replace("object", "entries"), *bounds])
 
 
-_LISTS = presets, alike, choices, networks, sizes, formats, recipes, exhibits, systems, tables, configuration
+_LISTS = presets, alike, choices, networks, sizes, formats, recipes, exhibits, tables, configuration
 PARTS: dict[str, Callable[..., Iterator[str]]] = {part.__name__: part for part in (*_LISTS, study, plan)}
 """What generated parts are made by; their words are its arguments."""
 

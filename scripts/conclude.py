@@ -12,7 +12,6 @@ from stallpoint.findings.claims.quantity import Evidence
 from stallpoint.findings.conclusions.conclude import conclude
 from stallpoint.findings.conclusions.conclusions_page import page
 from stallpoint.findings.conclusions.details import details
-from stallpoint.findings.conclusions.systems import systems
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read_frames, write
 from stallpoint.records.tables import (
@@ -41,7 +40,6 @@ with program(Path(snakemake.log[0])):
         "md": page(conclusions),
         "details": details(conclusions),
         "json": json.dumps(conclusions, indent=2) + "\n",
-        "systems": systems(conclusions, tables[RUNS.name], tables[ENVIRONMENTS.name]),
     }
     for name, text in texts.items():
         with atomic(Path(snakemake.output[name])) as scratch:

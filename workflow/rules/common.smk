@@ -368,7 +368,6 @@ def final_targets():
             "conclusions.md",
             "details.md",
             "conclusions.json",
-            "systems.csv",
         )
     ]
     return [*pages, *rules.papers.input, *rules.typeset.output]

@@ -75,7 +75,6 @@ rule conclude:
             labels={"of": STUDY.name, "as": "every number"},
         ),
         json=f"{RESULTS}/conclusions.json",
-        systems=f"{RESULTS}/systems.csv",
         claims=f"{RESULTS}/claims.parquet",
     log:
         f"{LOGS}/conclude.log",

@@ -35,7 +35,7 @@ What the study `$study` measured, what follows from it, and the workflow that dr
 | --- | --- |
 | `results/$study/report.html` | the report: open it in a browser |
 | `results/$study/conclusions.md`, `details.md`, `conclusions.json` | conclusions: on one page, all of them, as data |
-| `results/$study/systems.csv`, `slides/` | a row for each answer and the system it is about; the answers as slides |
+| `results/$study/slides/` | the answers as slides |
 | `results/$study/raw/` | the records as measured: a folder for each cell, Parquet with units in the metadata |
 | `results/$study/tables/`, `models/`, `figures/` | the records of all cells together, fitted models, figures |
 | `results/$study/tables/environments.parquet` | machine and software of each rank |
