@@ -196,9 +196,9 @@ def on_cluster():
 def asked():
     """What the command line asks for."""
     if not (arguments := command_line()):
-        return requested.Asked()
+        return requested.RequestedTargets()
     forced = set(arguments.forcerun) | set(arguments.targets if arguments.force else ())
-    return requested.Asked(frozenset(arguments.targets), frozenset(forced), arguments.forceall)
+    return requested.RequestedTargets(frozenset(arguments.targets), frozenset(forced), arguments.forceall)
 
 
 def measurements():

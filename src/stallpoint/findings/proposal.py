@@ -188,7 +188,7 @@ def of_study(
 ) -> Iterator[tuple[ScalingRates, Training]]:
     """Yield the fastest measured curve of each network, hardware entry and scaling, with the training asked for.
 
-    `predictions`, `costs` and `stalling` are the tables of these names, `rated` as in `Asked`.
+    `predictions`, `costs` and `stalling` are the tables of these names, `rated` as in `QuestionSettings`.
     """
     known = predictions[(predictions["sync"] != NONE) & predictions["measured_iteration"].notna()]
     fastest = known.assign(rate=known["global_batch"] / known["measured_iteration"])

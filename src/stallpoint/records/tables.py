@@ -752,7 +752,7 @@ AMDAHL = _table("""
     layer_type      | text  |  | layer type, or all
     series          | text  |  | storage/sync/prefetch/batch of a measured curve; empty for compute
     serial_fraction | real± |  | s, the part that does not get faster
-    stall_ranks     | real± |  | workers from which doubling gains less than the threshold
+    stall_ranks     | real± |  | smallest count after which no larger one gains the threshold
     speedup_limit   | real± |  | 1 / s
     points          | int   |  | different worker counts (or mini-batches) fitted
     note            | text  |  | why nothing could be fitted; empty when it could
@@ -801,7 +801,7 @@ CONTROLS = _table("""
 STALLING = _table("""
     stalling: how many workers: where each scaling curve stops getting faster, and which worker count is cost-efficient
     + series
-    stall_ranks            | real  |  | workers from which doubling gains less than the threshold, the median
+    stall_ranks            | real  |  | smallest count after which no larger one gains the threshold, the median
     stall_ranks_low        | real  |  | least of the fewest worker counts that have 90 % probability in sum
     stall_ranks_high       | real  |  | largest of them
     reached                | flag  |  | false: no stall up to largest_considered, which stall_ranks then holds
@@ -823,7 +823,8 @@ STALLING = _table("""
 """)
 
 STALL_PROBABILITIES = _table("""
-    stall_probabilities: how probable it is that a scaling curve stalls at each worker count that has a double
+    stall_probabilities: how probable it is that a scaling curve stalls at each worker count; a stall is the
+        smallest count after which no larger one gains the threshold for each doubling
     + series nodes ranks
     basis       | text |  | measured: of what was measured, as the verdict is; known: of predicted ones too
     stalls      | flag |  | false: the largest worker count; no stall up to it
@@ -845,7 +846,7 @@ WHAT_IF = _table("""
     iteration         | real± | s       | predicted iteration time
     speedup           | real± |         | throughput over that predicted for the measured cluster on the fewest workers
     gain              | real± |         | throughput over that predicted for the measured cluster on as many workers
-    stall_ranks       | real± |         | workers from which doubling gains less than the threshold, in this scenario
+    stall_ranks       | real± |         | smallest count after which no larger one gains the threshold, in this scenario
     reached           | flag  |         | false: no stall up to the largest worker count, which stall_ranks then holds
     note              | text  |         | why nothing could be predicted; empty when it could
 """)
@@ -944,7 +945,7 @@ SATURATION = _table("""
     + hardware storage
     readers            | int   |  | threads of a worker that read at once
     + workers_per_node
-    saturation_ranks   | real± |  | workers from which doubling gains less than the threshold; the median
+    saturation_ranks   | real± |  | smallest count after which no larger one gains the threshold; the median
     reached            | flag  |  | whether it saturates up to largest_considered
     verdict            | text  |  | saturates or keeps pace, where one worker count has 90 % and no placement was
         visited only once; else undecided
@@ -1223,7 +1224,7 @@ _share("""
 
 _share("""
     stall:
-    stall_ranks      | real |  | workers from which doubling saves less than the threshold, the median
+    stall_ranks      | real |  | smallest count after which no larger one saves the threshold, the median
     stall_ranks_low  | real |  | least of the fewest worker counts that have 90 % probability in sum
     stall_ranks_high | real |  | largest of them
     reached          | flag |  | false: no stall up to largest_considered, which stall_ranks then holds

@@ -144,6 +144,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"where": {"batch": {"not": []}}}, {}, ".where.batch: an empty list; name a value at least"),
     ({"over": {"where": {}}}, {}, ".quantity.over: is the same selection; needs another table, column or where"),
     ({"for_each": ["netwerk"]}, {}, ".for_each: unknown column of stalling 'netwerk', did you mean 'network'?"),
+    ({"for_each": []}, {}, ".for_each: an empty list; name a column at least, or all for one number of all rows"),
     ({"censored_at": "largest"}, {}, ".censored_at: unknown number in stalling 'largest'"),
     ({"agregate": "max"}, {}, "claims[0].quantity: unknown key 'agregate', did you mean 'aggregate'?"),
     ({"aggregate": "mode"}, {}, "claims[0].quantity.aggregate: 'mode' is not one of median, mean"),

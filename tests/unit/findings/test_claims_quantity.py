@@ -99,7 +99,7 @@ def test_rows_are_put_together_end_by_end(aggregate: str, value: float) -> None:
     ],
 )
 def test_conditions_choose_rows(where: dict[str, Any], rows_left: int) -> None:
-    (number,) = found({**SHARE, "where": where, "for_each": []}, layer_scaling=SHARES)
+    (number,) = found({**SHARE, "where": where, "for_each": "all"}, layer_scaling=SHARES)
     assert len(number.rows) == rows_left
     assert bool(number.missing) == (rows_left == 0)
 
@@ -122,7 +122,7 @@ def test_a_difference_takes_the_farthest_ends() -> None:
         {
             **SHARE,
             "where": {"layer_type": "fully-connected", "worker_batch": 16, "hardware": "k80"},
-            "for_each": [],
+            "for_each": "all",
             "minus": {"where": {"hardware": "xeon"}},
         },
         layer_scaling=SHARES,
@@ -170,7 +170,7 @@ def test_what_was_not_reached_is_that_or_more() -> None:
     assert verdicts[1] == ["does not hold", "not distinguishable", "not distinguishable", "does not hold"]
     # A ratio with what was not reached has ends, but no value.
     (number,) = found(
-        {**quantity, "for_each": [], "where": {"batch": 1}, "over": {"where": {"batch": 3}}}, stalling=stalls
+        {**quantity, "for_each": "all", "where": {"batch": 1}, "over": {"where": {"batch": 3}}}, stalling=stalls
     )
     assert (math.isnan(number.value), number.low, number.high) == (True, 2.0, math.inf)
 
@@ -197,7 +197,7 @@ def test_where_cells_that_do_the_same_differ_there_is_no_verdict() -> None:
     (judged,) = judge([claim(quantity, {"above": 1})], evidence(comparisons=ratios, controls=controls))
     assert [entry["verdict"] for entry in judged["combinations"]] == ["not tested", "holds"]
     assert judged["combinations"][0]["missing"] == "no verdict: on xeon cells that do the same differ (A/A controls)"
-    over_all = claim({**quantity, "for_each": []}, {"above": 1})
+    over_all = claim({**quantity, "for_each": "all"}, {"above": 1})
     assert judge([over_all], evidence(comparisons=ratios, controls=controls))[0]["verdict"] == "not tested"
     assert judge([over_all], evidence(comparisons=ratios, controls=controls[1:]))[0]["verdict"] == "holds"
 
@@ -226,7 +226,7 @@ def test_the_size_of_an_interval_around_0_reaches_down_to_0() -> None:
     ],
 )  # fmt: skip
 def test_what_is_missing_is_said(where: dict[str, Any], missing: str) -> None:
-    (number,) = found({**SHARE, "where": where, "for_each": []}, layer_scaling=SHARES)
+    (number,) = found({**SHARE, "where": where, "for_each": "all"}, layer_scaling=SHARES)
     assert number.missing == f"no train cells on one worker, at several b (scaling compute) {missing}"
     assert number.value != number.value
 
@@ -339,7 +339,7 @@ def test_of_two_sides_one_may_be_what_the_other_is_compared_with() -> None:
     quantity = {**EFFICIENCY, "where": {"ranks": 8}, "over": {"where": {"ranks": 4}}}
     (number,) = found(quantity, predictions=efficiencies(two=[1.0, 0.5]))
     assert number.value == 0.5
-    both = {**EFFICIENCY, "for_each": [], "where": {"network": "one"}, "over": {"where": {"network": "other"}}}
+    both = {**EFFICIENCY, "for_each": "all", "where": {"network": "one"}, "over": {"where": {"network": "other"}}}
     (number,) = found(both, predictions=efficiencies(one=[1.0], other=[1.0]))
     assert number.missing.endswith("needs another ranks")
 

@@ -39,6 +39,8 @@ FACTS: dict[str, tuple[str, ...]] = {
 """Facts of a column's values: ``hardware.device`` in a table with the column hardware."""
 CURVE = "curve"
 """Abbreviation in ``for_each`` of the columns that are constant along a scaling curve."""
+ALL_ROWS = "all"
+"""Value of ``for_each`` for one number of all rows."""
 ENDS = ("largest", "smallest")
 """Conditions on a column that choose the rows of its largest or smallest value, after all other conditions."""
 COMPARISONS = ("above", "at_least", "below", "at_most")
@@ -215,6 +217,10 @@ def _selection(entry: Mapping[str, Any], where: str) -> Selection:
 
 
 def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
+    if entry == ALL_ROWS:
+        return ()
+    if not entry:
+        raise InputError(f"{where}: an empty list; name a column at least, or {ALL_ROWS} for one number of all rows")
     given = [entry] if isinstance(entry, str) else entry
     columns = [name for one in given for name in ([column.name for column in SERIES] if one == CURVE else [one])]
     for column in columns:
