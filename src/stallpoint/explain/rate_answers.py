@@ -401,8 +401,8 @@ def _dips(curve: Curve) -> Iterator[str]:
     """Yield what is slower: the largest count, and the deepest dip with what makes up for it."""
     if (beyond := curve.slower_beyond) and curve.verdict[0] == Verdict.UNDECIDED:
         before = max(curve.counts, key=curve.rate)
-        times = number(curve.rate(beyond) / curve.rate(before), 2)
-        yield f"{beyond} {curve.counted} are slower than {before}, {times} times"
+        times = curve.rate(beyond) / curve.rate(before)
+        yield f"{beyond} {curve.counted} are slower than {before}, {times:.2f} times"
     if not curve.dips:
         return
     dip = min(curve.dips, key=lambda dip: curve.rate(dip.at) / curve.rate(dip.before))
@@ -410,7 +410,7 @@ def _dips(curve: Curve) -> Iterator[str]:
     in_nodes = curve.counted == "nodes" or (node > 1 and not any(count % node for count in (*dip, last)))
     counted, each = ("nodes", node) if in_nodes else (curve.counted, 1)
     at, before, end = (count // each for count in (dip.at, dip.before, last))
-    slower, faster = (number(curve.rate(count) / curve.rate(dip.before), 2) for count in (dip.at, last))
+    slower, faster = (f"{curve.rate(count) / curve.rate(dip.before):.2f}" for count in (dip.at, last))
     yield (
         f"{at} {counted} are slower than {before}, {slower} times; from {at} on it gains again; {end} {counted} are "
         f"{faster} times {before}, {100 * curve.efficiency(last):.0f} % efficient"
