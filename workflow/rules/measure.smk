@@ -31,7 +31,7 @@ PLAN = planned(BLOCKS)
 def cancel_orphaned_jobs():
     """Jobs in Slurm's queue of a run that was killed would be submitted twice."""
     if name := run_of_executor():
-        this = orphaned_jobs.Run.this(name)
+        this = orphaned_jobs.WorkflowRun.this(name)
         file = Path(RESULTS, "schedule", orphaned_jobs.FILE)
         for line in orphaned_jobs.cancel(file, this, output_of, locked=LOCKED):
             logger.warning(f"! {line}")
