@@ -33,7 +33,8 @@ def answers(study: StudyResults) -> Iterator[Finding]:
     external = [row for row in study.findings if row["kind"] == EXTERNAL]
     for row in external:
         shown = {name: row[name] for name in ("verdict", "value", "low", "high", "unit", "evidence", "fits", "beyond")}
-        yield Finding("rates", f"{study.name}, {row['subject']}", row["words"], **shown)
+        to_mend = bool(row.get("to_mend"))  # conclusions of before dips had none
+        yield Finding("rates", f"{study.name}, {row['subject']}", row["words"], **shown, to_mend=to_mend)
     warned = tuple(row["words"] for row in study.findings if row["subject"] not in answered and row not in external)
     if not answered and not external:
         yield Finding(

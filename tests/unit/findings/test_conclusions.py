@@ -30,7 +30,7 @@ from stallpoint.findings.conclusions.answer_findings import (
     throughput_in_words,
 )
 from stallpoint.findings.conclusions.answers import answers, as_chosen, leading
-from stallpoint.findings.conclusions.conclude import _slow_nodes, _undecodable, conclude
+from stallpoint.findings.conclusions.conclude import _probabilities, _slow_nodes, _undecodable, conclude
 from stallpoint.findings.conclusions.conclusion_words import (
     next_in_words,
     stall_in_words,
@@ -326,6 +326,17 @@ def test_an_external_table_gets_the_answer_of_its_file(tmp_path: Path) -> None:
     assert lines[0].startswith("0, 4-64 workers (8 a node) in elsewhere: still gets faster at 64, by 99 % for the last")
     assert "; at 128: " in lines[0]
     assert lines[-1] == "2 more series of external tables: details.md"
+    file.write_text("workers,samples_per_second\n1,40\n2,70\n")
+    (line,) = external_lines({"findings": in_json(external_answers("elsewhere", file, Options(of="all")))})
+    assert "; not predicted: two counts" in line
+
+
+@pytest.mark.parametrize(("counts", "undecided", "wanted"), [((1, 2, 4, 8), 4, [16]), ((4, 12, 14), 12, [24])])
+def test_a_step_is_decided_by_a_further_count_and_not_by_more_visits(
+    counts: tuple[int, ...], undecided: int, wanted: list[int]
+) -> None:
+    rows = [{"basis": "measured", "ranks": n, "probability": float(n == undecided)} for n in counts]
+    assert _probabilities(rows, undecided)["deciding_ranks"] == wanted
 
 
 def test_one_node_count_is_no_curve_and_nothing_is_said_of_runs_to_a_target_where_there_are_none() -> None:

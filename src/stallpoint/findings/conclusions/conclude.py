@@ -200,7 +200,8 @@ def _curves(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
 def _probabilities(rows: list[dict[str, Any]], undecided: int) -> dict[str, Any]:
     """Return P(stall = n) of the measured and of all known counts, and which counts would decide.
 
-    Where one outcome is likely alone, but `undecided` from so many workers on, these and their double would.
+    Where one outcome is likely alone, but `undecided` from so many workers on, too little was measured beyond them
+    (`Curve.short`, `Curve.step_only`): their double would decide, or where that was measured twice the largest count.
     """
     found: Conclusions = {
         of: {int(row["ranks"]): float(row["probability"]) for row in rows if row["basis"] == of}
@@ -214,7 +215,10 @@ def _probabilities(rows: list[dict[str, Any]], undecided: int) -> dict[str, Any]
     }
     measured = found["measured"]
     deciding = Stall(dict(sorted(measured.items()))).deciding if measured else []
-    return {**outcomes, "deciding_ranks": deciding or ([undecided, 2 * undecided] if undecided else [])}
+    if undecided and not deciding:
+        largest = max(measured)
+        deciding = [2 * (undecided if largest < 2 * undecided else largest)]
+    return {**outcomes, "deciding_ranks": deciding}
 
 
 def _measured(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
