@@ -33,9 +33,9 @@ def test_small_jobs_do_without_numba() -> None:
     program = """
 import sys
 import stallpoint.models.fitting
-from stallpoint.models.taskgraph import Costs, Message, iteration_tasks, schedule
+from stallpoint.models.taskgraph import Costs, MessageTimes, iteration_tasks, schedule
 from stallpoint.strategies.presets import PRESETS
-sent = [Message((layer,), 1) for layer in range(20)]
+sent = [MessageTimes((layer,), 1) for layer in range(20)]
 schedule(iteration_tasks(Costs(1, 1, [1] * 20, [2] * 20, sent, 1), PRESETS["wfbp"].preset, prefetch=True))
 print("numba" in sys.modules)
 """
