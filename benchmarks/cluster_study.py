@@ -15,7 +15,7 @@ import yaml
 from paired import Figure, Timing
 from slow_nodes import NotHere, slow_nodes
 
-from stallpoint.findings.conclusions import accuracy
+from stallpoint.questions import validation_question as accuracy
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import VALIDATION
 from stallpoint.schedule.agenda import Agenda, Limits

@@ -67,8 +67,9 @@ def fit(folder: Path) -> None:
 
 def report(folder: Path) -> None:
     """As the rules conclude and report_page do."""
-    from stallpoint.findings.conclusions.conclude import conclude
     from stallpoint.models.scaling.extrapolation import MEASURED, extrapolated
+    from stallpoint.questions.all_questions import sections
+    from stallpoint.questions.study_tables import StudyTables
     from stallpoint.records.parquet import read_frames
     from stallpoint.records.tables import (
         COLLECTIVES,
@@ -85,7 +86,7 @@ def report(folder: Path) -> None:
     names = (*MODEL_TABLES, RUNS, ENVIRONMENTS, INSTRUMENTATION, COLLECTIVES, CONTENTION, VISITS, SGEMM)
     tables = read_frames(names, {table.name: folder / f"{table.name}.parquet" for table in names})
     tables |= extrapolated({MEASURED: tables["rates"]})
-    write_report(conclude(tables), tables, folder / "report.html")
+    write_report(list(sections(StudyTables(tables))), tables, folder / "report.html")
 
 
 def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:

@@ -9,7 +9,6 @@ no core of its own; where they do, it runs beside them.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -26,8 +25,8 @@ import pandas as pd
 from paired import Figure
 
 from stallpoint.base.statistics import generator
-from stallpoint.findings.conclusions.answers import predicted
 from stallpoint.models.answers.causes import DOMINANT
+from stallpoint.questions.study_tables import CurveRows, StudyTables
 
 ROOT = Path(__file__).parents[1]
 KEY = ["network", "hardware", "storage", "scaling", "sync", "prefetch", "batch"]
@@ -101,24 +100,26 @@ def agreement(name: str, studies: Sequence[Path]) -> Iterator[Figure]:
     yield _figure(name, f"curves whose largest loss is named, the same in all, of {len(losses)}", same, "all but one")
     for what, states in (
         ("measured", [[curve[key]["verdict"] for curve in curves] for key in curves[0]]),
-        ("predicted", [[predicted(curve[key])[0] for curve in curves] for key in curves[0]]),
+        ("predicted", [[curve[key].predicted[0] for curve in curves] for key in curves[0]]),
     ):
-        against = ({"stalls", "scales"}, {"stalls", "gains"})
-        contradict = sum(any(set(pair) in against for pair in combinations(of_curve, 2)) for of_curve in states)
+        against = {"stalls", "scales"}
+        contradict = sum(any(set(pair) == against for pair in combinations(of_curve, 2)) for of_curve in states)
         yield _figure(name, f"answers that contradict, {what}, of {len(states)}", contradict, "0")
 
 
-def _curves(results: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The scaling curves of the conclusions."""
-    conclusions = json.loads((results / "conclusions.json").read_text())
-    return {tuple(curve[name] for name in KEY): curve for curve in conclusions["curves"]}
+def _curves(results: Path) -> dict[tuple[Any, ...], CurveRows]:
+    """The scaling curves of a study."""
+    names = ("stalling", "stall_probabilities", "causes")
+    study = StudyTables({name: _table(results, name) for name in names})
+    return {tuple(curve[name] for name in KEY): curve for curve in study.curves}
 
 
-def _largest_loss(curve: dict[str, Any]) -> str:
+def _largest_loss(curve: CurveRows) -> str:
     """The cause that is named on the most workers that were measured; empty where none is."""
-    measured = [at for at in curve["causes"] if at["basis"] == "measured"]
-    at = max(measured, key=lambda at: int(at["ranks"]), default=None)
-    return str(at["leading"][0]["cause"]) if at and at["verdict"] == DOMINANT else ""
+    measured = [row for row in curve.of("causes") if row["basis"] == "measured"]
+    largest = max((int(row["ranks"]) for row in measured), default=0)
+    named = [row["cause"] for row in measured if row["ranks"] == largest and row["verdict"] == DOMINANT]
+    return str(named[0]) if named else ""
 
 
 def _half_widths(results: Path) -> pd.Series[float]:
@@ -145,7 +146,7 @@ def answers(results: Path) -> Iterator[str]:
         yield (
             f"{row['network']:<10} {row['sync']:<6} {row['batch']:>3} {row['verdict']} ({row['verdict_ranks']}), "
             f"speedup {value:.2f} [{low:.2f}, {high:.2f}] on {row['measured_speedup_ranks']}; "
-            f"{_largest_loss(curve) or 'no loss named'}; beyond: {predicted(curve)[0]}"
+            f"{_largest_loss(curve) or 'no loss named'}; beyond: {curve.predicted[0]}"
         )
 
 

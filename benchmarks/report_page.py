@@ -35,13 +35,14 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
     from playwright.sync_api import sync_playwright
     from report_samples import study
 
-    from stallpoint.findings.conclusions.conclude import conclude
+    from stallpoint.questions.all_questions import sections
+    from stallpoint.questions.study_tables import StudyTables
     from stallpoint.report.report import write_report
 
     tables = study()
     tables = many(tables, -(-CURVES // len(tables["stalling"])))
     page = scratch / "report.html"
-    write_report(conclude(tables), tables, page)
+    write_report(list(sections(StudyTables(tables))), tables, page)
     seconds = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])

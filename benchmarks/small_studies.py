@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pandas as pd
 from paired import Figure, Timing
 from slow_nodes import LIKE_HARDWARE, NotHere, cluster_up, slow_nodes
 
@@ -54,6 +55,7 @@ def _exhibits() -> Iterator[str]:
 
 def _verdicts() -> Iterator[str]:
     for study, source in SOURCES.items():
-        for claim in json.loads(Path(f"results/{study}/conclusions.json").read_text())["claims"]:
-            if claim["paper"] == source:
-                yield f"  {study}: {claim['id']:<44}{claim['verdict']}"
+        claims = pd.read_parquet(f"results/{study}/claims.parquet")
+        of_source = claims[claims["paper"] == source].drop_duplicates("claim")
+        for name, verdict in of_source[["claim", "verdict"]].itertuples(index=False):
+            yield f"  {study}: {name:<44}{verdict}"

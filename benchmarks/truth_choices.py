@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 from judging import COVERAGE, Study, shares
@@ -12,9 +11,10 @@ from paired import Figure
 from planted import THRESHOLD, Noise, amdahl, curves, steps
 
 from stallpoint.base.measured import Measured, measured
-from stallpoint.base.statistics import Ensemble, estimate
-from stallpoint.findings.conclusions.answers import as_chosen, leading
+from stallpoint.base.statistics import estimate
 from stallpoint.models.answers.stalling import tables
+from stallpoint.questions.answers import as_chosen
+from stallpoint.questions.study_tables import MeasuredCount
 
 TRIALS = 40
 PRESETS = 9
@@ -53,40 +53,30 @@ def _chosen(noise: Noise, apart: float) -> Iterator[Figure]:
         rates = np.exp(apart * random.standard_normal(PRESETS))
         truths = {str(place): lambda n, rate=rate: 1 / n / rate for place, rate in enumerate(rates)}
         points = measured(steps(truths, (1, 8), noise, random), seed=trial)
-        found = [_entry(points, place) for place in range(PRESETS)]
-        best = leading(found)
-        point = as_chosen(best, found)[-1]
-        chosen = point["samples_per_second"]
-        truth = 32 * 8 * rates[best["place"]]
-        held.append(chosen["low"] <= truth <= chosen["high"])
-        errors.append(np.log(chosen["value"] / truth))
+        found = [_counts(points, place) for place in range(PRESETS)]
+        best = max(range(PRESETS), key=lambda place: max(at.rate.value for at in found[place]))
+        chosen = as_chosen(found[best], [one for place, one in enumerate(found) if place != best])[-1].rate
+        truth = 32 * 8 * rates[best]
+        held.append(chosen.low <= truth <= chosen.high)
+        errors.append(np.log(chosen.value / truth))
     case = f"{noise.name}, {PRESETS} presets {apart:.0%} apart"
     yield from shares(case, {"chosen rate": held}, {"chosen rate": COVERAGE}, TRIALS)
     mean, error = float(np.mean(errors)), 1.645 * float(np.std(errors)) / np.sqrt(TRIALS)
     yield Figure("truth", case, "bias of the chosen rate", mean, mean - error, mean + error, "0")
 
 
-def _entry(points: list[Measured], place: int) -> dict[str, Any]:
-    """A curve as the conclusions have it."""
+def _counts(points: list[Measured], place: int) -> list[MeasuredCount]:
+    """The measured counts of a preset's curve."""
     here = [one for one in points if one.point.sync == f"preset {place}"]
     (base,) = (one for one in here if one.point.nodes == 1)
-    return {
-        "place": place,
-        "measured": [
-            {
-                "ranks": one.point.ranks,
-                "seconds": _ends(one.parts.iteration_time),
-                "samples_per_second": _ends(one.point.global_batch / one.parts.iteration_time),
-                "speedup": (speedup := _ends(base.parts.iteration_time / one.parts.iteration_time)),
-                "efficiency": speedup,
-            }
-            for one in here
-        ],
-    }
-
-
-def _ends(ensemble: Ensemble) -> dict[str, float]:
-    return dict(zip(("value", "low", "high"), estimate(ensemble), strict=True))
+    return [
+        MeasuredCount(
+            one.point.nodes, one.point.ranks, estimate(one.parts.iteration_time),
+            estimate(one.point.global_batch / one.parts.iteration_time),
+            speedup := estimate(base.parts.iteration_time / one.parts.iteration_time), speedup,
+        )
+        for one in here
+    ]  # fmt: skip
 
 
 def _wrong(noise: Noise, name: str, factor: float) -> Iterator[Figure]:

@@ -17,9 +17,9 @@ from planted import NOISES, Noise
 
 from stallpoint.base.frames import frame
 from stallpoint.base.statistics import Ensemble, bootstrap, columns, generator
-from stallpoint.findings.claims.claim_files import own_claims
-from stallpoint.findings.claims.judge import FAILS, HOLDS, judge
-from stallpoint.findings.claims.quantity import Evidence
+from stallpoint.questions.claims.claim_files import own_claims
+from stallpoint.questions.claims.judge import FAILS, HOLDS, judge
+from stallpoint.questions.claims.quantity import Evidence
 from stallpoint.records.tables import TABLES
 
 TRIALS, COUNT = 40, 10
@@ -69,7 +69,7 @@ def _efficiencies(noise: Noise, count: int) -> Iterator[Figure]:
             for place, of in enumerate(times)
         ]
         table = frame(TABLES["predictions"], rows)
-        said = {one["id"]: one["verdict"] for one in judge(claims, Evidence({"predictions": table}))}
+        said = {one.claim.id: one.verdict for one in judge(claims, Evidence({"predictions": table}))}
         found[f"{case}: wrong"] += [said["true"] == FAILS, said["false"] == HOLDS]
         found[f"{case}: given"] += [said["true"] == HOLDS, said["false"] == FAILS]
     wanted = {f"{case}: wrong": "<= 0.1"} | ({f"{case}: given": "0"} if count == 1 else {})
@@ -99,4 +99,4 @@ def _verdicts(noise: Noise, false: int, trial: int) -> dict[str, str]:
     ])  # fmt: skip
     table = frame(TABLES["comparisons"], rows)
     judged = judge(claims, Evidence({"comparisons": table}))
-    return {one["id"]: one["verdict"] for one in judged}
+    return {one.claim.id: one.verdict for one in judged}

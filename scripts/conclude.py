@@ -3,15 +3,15 @@
 import json
 from pathlib import Path
 
+from stallpoint.base.section_texts import in_markdown, sections_to_json
 from stallpoint.errors import program
 from stallpoint.explain.rate_answers import Options, external_answers
-from stallpoint.findings.claims.claim_files import read_claims
-from stallpoint.findings.claims.facts import facts
-from stallpoint.findings.claims.judge import judge, rows
-from stallpoint.findings.claims.quantity import Evidence
-from stallpoint.findings.conclusions.conclude import conclude
-from stallpoint.findings.conclusions.conclusions_page import page
-from stallpoint.findings.conclusions.details import details
+from stallpoint.questions.all_questions import sections
+from stallpoint.questions.claims.claim_files import read_claims
+from stallpoint.questions.claims.facts import facts
+from stallpoint.questions.claims.judge import judge, rows
+from stallpoint.questions.claims.quantity import Evidence
+from stallpoint.questions.study_tables import StudyTables
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read_frames, write
 from stallpoint.records.tables import (
@@ -25,6 +25,7 @@ from stallpoint.records.tables import (
     RUNS,
     VISITS,
 )
+from stallpoint.study.study import Excluded
 
 with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, INSTRUMENTATION, CONVERGENCE_RUNS, VISITS)
@@ -34,12 +35,13 @@ with program(Path(snakemake.log[0])):
     options = Options(threshold=snakemake.params.judged_by["threshold"])
     tables_of_others = zip(snakemake.params.external, snakemake.input.external, strict=True)
     external = [one for name, file in tables_of_others for one in external_answers(name, Path(file), options)]
-    conclusions = conclude(tables, **snakemake.params.judged_by, claims=claims, external=external)
     write(CLAIMS, rows(claims), Path(snakemake.output.claims))
+    excluded = [Excluded(**entry) for entry in snakemake.params.excluded]
+    study = StudyTables(tables, **snakemake.params.judged_by, claims=claims, external=external, excluded=excluded)
+    said = list(sections(study))
     texts = {
-        "md": page(conclusions),
-        "details": details(conclusions),
-        "json": json.dumps(conclusions, indent=2) + "\n",
+        "md": in_markdown("Conclusions", said),
+        "json": json.dumps(sections_to_json(said), indent=2) + "\n",
     }
     for name, text in texts.items():
         with atomic(Path(snakemake.output[name])) as scratch:

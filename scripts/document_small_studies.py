@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stallpoint.findings.claims.claim_words import combinations, decides, verdict_in_words
+from stallpoint.base.section import Section
+from stallpoint.base.section_texts import sections_from_json
+from stallpoint.questions.claims.judge import UNTESTED
 from stallpoint.text import plain
 
 SHOWN = {
@@ -23,8 +25,6 @@ SHOWN = {
     ),
 }
 """Exhibits by study and paper, without those that need a GPU; claims that these studies cannot test are excluded."""
-COMBINATIONS = 2
-"""Combinations that are shown of each claim."""
 PICTURES = Path("docs/images/small-studies")
 PAGES = Path("docs")
 
@@ -45,14 +45,10 @@ def judged(results: Path, study: str) -> Iterator[str]:
     """The page of one of `CLAIMS_ALONE`: verdicts on curves and claims, and the speedup; copies the picture."""
     of_study = results / study
     yield head(f"{study}.md")
-    conclusions = (of_study / "conclusions.md").read_text().splitlines()
-    yield f"{conclusions[2]}\n"  # its machines
-    yield from (line for line in conclusions if line.startswith("| "))
+    yield from answers(of_study)
     yield f"\n{picture(of_study / 'figures/speedup.svg', f'{study}-speedup.svg', 'Speedup over nodes')}"
     yield "## What the source claims\n"
-    for claim in json.loads((of_study / "conclusions.json").read_text())["claims"]:
-        if claim["paper"] == CLAIMS_ALONE[study] and (tested := combinations(claim)[0]):
-            yield claimed(claim, tested)
+    yield from map(claimed, tested(of_study, CLAIMS_ALONE[study]))
 
 
 def picture(file: Path, name: str, title: str) -> str:
@@ -62,10 +58,26 @@ def picture(file: Path, name: str, title: str) -> str:
     return f"![{plain(title)}](images/small-studies/{name})\n"
 
 
-def claimed(claim: dict[str, Any], tested: list[str]) -> str:
-    """A claim with its verdict and some of the combinations that were tested."""
-    numbers = plain("; ".join([decides(claim), *tested[:COMBINATIONS]]))
-    return f"- Claim: {plain(claim['sentence'])} **{verdict_in_words(claim)}** ({numbers})."
+def said(of_study: Path) -> dict[str, Section]:
+    """Return the sections of a study's conclusions by name."""
+    return {one.name: one for one in sections_from_json(json.loads((of_study / "conclusions.json").read_text()))}
+
+
+def answers(of_study: Path) -> Iterator[str]:
+    """Yield a line for each machine and each answer."""
+    yield from (f"- {plain(one.sentence)}" for one in said(of_study)["answer"].findings)
+
+
+def tested(of_study: Path, paper: str) -> list[dict[str, str]]:
+    """Return the rows of a paper's claims that were tested."""
+    grids = (one for one in said(of_study)["claims"].grids if one.title.startswith(f"{paper}: "))
+    rows = (dict(zip(one.head, row, strict=True)) for one in grids for row in one.rows)
+    return [row for row in rows if row["verdict"] != UNTESTED]
+
+
+def claimed(claim: dict[str, str]) -> str:
+    """Return a claim with its verdict and some of the combinations that were tested."""
+    return f"- Claim: {plain(claim['claim'])} **{claim['verdict']}** ({plain(claim['numbers'])})."
 
 
 def lines(results: Path) -> Iterator[str]:
@@ -74,25 +86,23 @@ def lines(results: Path) -> Iterator[str]:
     for (study, paper), numbers in SHOWN.items():
         of_paper = results / study / "papers" / paper
         index = json.loads((of_paper / "index.json").read_text())
-        conclusions = json.loads((results / study / "conclusions.json").read_text())
+        claims = tested(results / study, index["authors"])
         yield f"## {plain(index['authors'])}\n"
-        yield f"{(results / study / 'conclusions.md').read_text().splitlines()[2]}\n"  # its machines
+        machines = (one for one in said(results / study)["answer"].findings if one.kind == "machine")
+        yield "; ".join(one.sentence for one in machines) + ".\n"
         for exhibit in index["exhibits"]:
             if exhibit["number"] in numbers:
-                yield from shown(
-                    exhibit, of_paper, [c for c in conclusions["claims"] if c["paper"] == index["authors"]]
-                )
+                yield from shown(exhibit, of_paper, claims)
 
 
-def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, Any]]) -> Iterator[str]:
+def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, str]]) -> Iterator[str]:
     """One exhibit: what is published, what was judged, and the picture or the table."""
     yield f"### {exhibit['number']}: {plain(exhibit['title'])}\n"
     for says in exhibit["published"]:
         yield f"- Published: {plain(says['says'])} ({plain(says['source'])})"
     for claim in claims:
-        tested, _ = combinations(claim)
-        if tested and re.search(rf"{re.escape(exhibit['number'])}\b", claim["source"]):
-            yield claimed(claim, tested)
+        if re.search(rf"{re.escape(exhibit['number'])}\b", claim["source"]):
+            yield claimed(claim)
     if exhibit["shown"]:
         yield f"- Ours: {plain(exhibit['shown'])}"
     if exhibit["status"] == "missing":

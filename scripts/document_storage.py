@@ -3,24 +3,22 @@
 usage: document_storage.py RESULTS (the folder of the study's results)
 """
 
-import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
 import yaml
 
-from stallpoint.findings.conclusions.conclusion_words import percent
-from stallpoint.findings.conclusions.storage_tables import (
-    break_even,
-    came_in_words,
-    saturation,
-    starving_in_words,
-)
-from stallpoint.findings.listing import Listing, markdown_table
+from stallpoint.base.row import TableRow
+from stallpoint.base.section import TextTable
+from stallpoint.base.section_texts import markdown_table
+from stallpoint.questions.data_question import break_even, came_in_words, compared, saturation, starving_in_words
+from stallpoint.questions.study_tables import CurveRows, StudyTables
+from stallpoint.questions.study_words import percent
+from stallpoint.records.parquet import read_frames
+from stallpoint.records.tables import BREAK_EVEN, FEEDING, SATURATION, STALLING, STORAGE_RATES
 from stallpoint.text import interval
 
 STUDY = Path("benchmarks/storage_volume.yaml")
@@ -31,17 +29,18 @@ PAGE = Path("docs/storage-volume.md")
 
 def lines(results: Path) -> Iterator[str]:
     """The page, as it begins; copies the picture."""
-    conclusions = json.loads((results / "conclusions.json").read_text())
+    tables = (BREAK_EVEN, FEEDING, SATURATION, STALLING, STORAGE_RATES)
+    study = StudyTables(read_frames(tables, {one.name: results / f"models/{one.name}.parquet" for one in tables}))
     formats = {name: entry["format"] for name, entry in yaml.safe_load(STUDY.read_text())["storage"].items()}
-    curves = sorted(conclusions["curves"], key=lambda curve: tuple(curve[name] for name in CURVE))
+    curves = sorted(study.curves, key=lambda curve: tuple(curve[name] for name in CURVE))
     yield PAGE.read_text().partition("\n## ")[0]
-    yield from _rates(conclusions["storages"], formats)
+    yield from _rates(compared(study), formats)
     yield from _fed(curves)
     yield "## From which node count on does training starve, and when does a storage give no more?\n"
     yield from _starving(curves)
-    yield from _answered(saturation(conclusions["saturation"]))
+    yield from _answered(saturation(study.rows("saturation")))
     yield "## Does staging or packing pay, and after how many epochs?\n"
-    yield from _answered(break_even(conclusions["break_even"]))
+    yield from _answered(break_even(study.rows("break_even")))
     shutil.copyfile(results / "papers/keuper-2016/fig-13.svg", PICTURE)
     yield "## Keuper & Pfreundt's Fig. 13\n"
     yield "A panel for each storage: shares of layer types and data in the time that communication does not take."
@@ -49,7 +48,7 @@ def lines(results: Path) -> Iterator[str]:
     yield f"![Share of the data layer, by storage](images/{PICTURE.name})"
 
 
-def _answered(found: Listing) -> Iterator[str]:
+def _answered(found: TextTable) -> Iterator[str]:
     yield f"{found.text}\n"
     yield from _table(found.head, found.rows)
 
@@ -65,7 +64,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield ""
 
 
-def _rates(rates: Sequence[Mapping[str, Any]], formats: Mapping[str, str]) -> Iterator[str]:
+def _rates(rates: Sequence[TableRow], formats: Mapping[str, str]) -> Iterator[str]:
     yield "## How fast is it read, and from where?\n"
     yield "All nodes read at once, each its own samples, in random order; cold: nothing of them is in a page cache.\n"
     cold = [row for row in rates if (row["order"], row["cache"]) == ("shuffled", "cold")]
@@ -80,35 +79,36 @@ def _rates(rates: Sequence[Mapping[str, Any]], formats: Mapping[str, str]) -> It
         ["storage", "nodes", "samples/s", "MB/s"],
         [
             [
-                row["storage"], str(row["nodes"]), interval(row["samples_per_second"]),
-                interval(row["bytes_per_second"], 1e-6),
+                row["storage"], str(row["nodes"]), interval(row.estimate("samples_per_second")),
+                interval(row.estimate("bytes_per_second"), 1e-6),
             ]
             for row in cold
         ],
     )  # fmt: skip
 
 
-def _fed(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _fed(curves: Sequence[CurveRows]) -> Iterator[str]:
     yield "## Which training is fed, by how many readers?\n"
     yield (
         "Utilisation is the part of an iteration in which workers do not wait for data; predicted without the curve's "
         "own cells at that node count. So many readers as are needed, reading ahead, keep a worker busy.\n"
     )
-    measured = [(curve, at) for curve in curves for at in curve["feeding"] if at["basis"] == "measured"]
+    measured = [(curve, at) for curve in curves for at in curve.of("feeding") if at["basis"] == "measured"]
     yield from _table(
         ["network", "storage", "sync", "prefetch", "nodes", "b", "utilisation", "predicted", "readers needed"],
         [
             [
                 *(str(curve[name]) for name in CURVE[:-1]), str(at["nodes"]), str(at["worker_batch"]),
-                percent(at["utilisation"]), percent(at["predicted_utilisation"]), interval(at["readers_needed"]),
+                percent(at, "utilisation"), percent(at, "predicted_utilisation"),
+                interval(at.estimate("readers_needed")),
             ]
             for curve, at in measured
         ],
     )  # fmt: skip
     apart = sorted(
-        100 * abs(at["predicted_utilisation"]["value"] - at["utilisation"]["value"])
+        100 * abs(at["predicted_utilisation"] - at["utilisation"])
         for _, at in measured
-        if at["ranks"] > 1 and at["predicted_utilisation"]
+        if at["ranks"] > 1 and at["predicted_utilisation"] == at["predicted_utilisation"]
     )
     yield (
         f"On several nodes predicted and measured are {median(apart):.1f} points apart in the median, "
@@ -117,14 +117,14 @@ def _fed(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     )
 
 
-def _starving(curves: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _starving(curves: Sequence[CurveRows]) -> Iterator[str]:
     yield (
         "The first node count, measured or predicted, at which workers surely wait more than a tenth of an iteration "
         "for data:\n"
     )
     yield from _table(
         ["network", "storage", "sync", "prefetch", "mini-batch", "starves from"],
-        [[*(str(curve[name]) for name in CURVE), starving_in_words(curve)] for curve in curves],
+        [[*(str(curve[name]) for name in CURVE), starving_in_words(curve.of("feeding"))] for curve in curves],
     )
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stallpoint.errors import program
-from stallpoint.findings.proposal import of_study
+from stallpoint.questions.proposal import of_study
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read_frames
 from stallpoint.records.tables import COSTS, PREDICTIONS, STALLING

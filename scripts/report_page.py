@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from stallpoint.base.section_texts import sections_from_json
 from stallpoint.errors import program
 from stallpoint.networks.described import descriptions
 from stallpoint.records.parquet import read_frames
@@ -19,7 +20,6 @@ from stallpoint.records.tables import (
     VISITS,
 )
 from stallpoint.report.report import write_report
-from stallpoint.study.study import Excluded
 
 with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, SGEMM)
@@ -27,10 +27,9 @@ with program(Path(snakemake.log[0])):
     files[NETWORK_LAYERS.name] = descriptions(snakemake.input.networks, snakemake.input.archives)
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS, PUBLISHED), files)
     write_report(
-        json.loads(Path(snakemake.input.conclusions).read_text()),
+        sections_from_json(json.loads(Path(snakemake.input.conclusions).read_text())),
         tables,
         Path(snakemake.output[0]),
         study=snakemake.params.study,
         papers=[Path(folder) for folder in snakemake.input.papers],
-        excluded=[Excluded(**entry) for entry in snakemake.params.excluded],
     )

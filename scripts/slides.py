@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from stallpoint.base.section_texts import sections_from_json
 from stallpoint.errors import program
 from stallpoint.records.parquet import read_frames
 from stallpoint.records.tables import PREDICTIONS, STALLING
@@ -10,4 +11,5 @@ from stallpoint.report.slides import write_slides
 
 with program(Path(snakemake.log[0])):
     tables = read_frames((PREDICTIONS, STALLING), snakemake.input)
-    write_slides(json.loads(Path(snakemake.input.conclusions).read_text()), tables, Path(snakemake.output[0]))
+    said = sections_from_json(json.loads(Path(snakemake.input.conclusions).read_text()))
+    write_slides(said, tables, Path(snakemake.output[0]))

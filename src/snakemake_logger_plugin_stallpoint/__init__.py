@@ -305,11 +305,10 @@ class LogHandler(LogHandlerBase):
         elsewhere = self.phases and "report_page" not in self.phases
         if elsewhere or not results or not (conclusions.exists() and report.exists()):
             return [], ""
-        from stallpoint.findings.conclusions.conclusions_page import (
-            summary,  # slow to import, and this module comes with every job
-        )
+        # Slow to import, and this module comes with every job.
+        from stallpoint.base.section_texts import sections_from_json, summary
 
-        return list(summary(json.loads(conclusions.read_text()))), str(report)
+        return list(summary(sections_from_json(json.loads(conclusions.read_text())))), str(report)
 
     @property
     @override

@@ -118,7 +118,7 @@ def _explained(files: Sequence[str], given: argparse.Namespace, options: Options
         with atomic(given.html) as scratch:
             scratch.write_text(to_html(found), encoding="utf-8")
     if given.proposal:
-        from stallpoint.findings.proposal import Training
+        from stallpoint.questions.proposal import Training
         from stallpoint.records.atomic import atomic
         from stallpoint.report import proposal_page
 

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 WRITTEN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
@@ -18,8 +18,8 @@ DIGITS_WITH_INTERVAL = 2
 """Significant digits of values with an interval, which makes further digits meaningless."""
 NOUGHT = 1e-4
 """Part of an interval's width below which an end or the value is 0."""
-_ENDS = ("value", "low", "high")
-_UNBOUNDED = {"value": math.inf, "low": -math.inf, "high": math.inf}
+_UNBOUNDED = (math.inf, -math.inf, math.inf)
+"""What a value, and the ends of its interval, are where they are not known."""
 EXACT = 1e7
 """Integers below are shown with all digits: counts, bytes, nodes."""
 LARGEST = 1e12
@@ -45,14 +45,14 @@ def number(value: float | None, digits: int = DIGITS) -> str:
     return f"{rounded:.0f}" if integral or large else f"{rounded:.{digits}g}"
 
 
-def interval(estimate: Mapping[str, float | None] | None, scale: float = 1.0, unit: str = "") -> str:
-    """``1.8 s (1.7–2.0)`` of ``value``, ``low`` and ``high`` times `scale`; an end that is None is unbounded.
+def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "") -> str:
+    """``1.8 s (1.7–2.0)`` of a value and the ends of its interval times `scale`; an end that is NaN is unbounded.
 
     What is below `NOUGHT` of the width is 0.
     """
     if estimate is None:
         return "not known"
-    ends = [_UNBOUNDED[name] if estimate[name] is None else float(estimate[name] or 0) * scale for name in _ENDS]
+    ends = [other if math.isnan(end) else end * scale for end, other in zip(estimate, _UNBOUNDED, strict=True)]
     if math.isfinite(width := ends[2] - ends[1]):
         ends = [0.0 if abs(end) < NOUGHT * width else end for end in ends]
     integral = all(end == int(end) for end in ends if math.isfinite(end))

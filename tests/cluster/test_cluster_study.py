@@ -1,6 +1,5 @@
 """A study run by ``snakemake --profile slurm`` on the cluster, and what it says of hardware where nothing runs."""
 
-import json
 import re
 
 import pandas as pd
@@ -23,6 +22,7 @@ from stallpoint.records.tables import (
     SLURM_JOBS,
     STAGING,
     STALENESS,
+    STALLING,
     STORAGE_PASSES,
     STORAGE_READS,
     VISITS,
@@ -202,8 +202,8 @@ def test_the_final_rule_makes_everything(finished: Checkout) -> None:
     compared = read(BREAK_EVEN, finished.results("models/break_even.parquet")).to_pandas()
     assert sorted(compared["nodes"]) == [1, 4]
     assert set(compared["before"]) == {"volume"}
-    conclusions = json.loads(finished.results("conclusions.json").read_text())
-    assert {(curve["hardware"], curve["network"]) for curve in conclusions["curves"]} == {
+    stalling = read(STALLING, finished.results("models/stalling.parquet")).to_pandas()
+    assert set(stalling[["hardware", "network"]].itertuples(index=False, name=None)) == {
         ("cpu", "small"), ("cpu", "own"), ("slow", "small"),
     }  # fmt: skip
 

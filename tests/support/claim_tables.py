@@ -1,6 +1,6 @@
 """Rows of model tables for claims; and tables that give a claim a wanted verdict, written from the claim itself.
 
-Of a claim the planter knows its language alone (`findings.claims.language`): each side of the quantity becomes rows
+Of a claim the planter knows its language alone (`questions.claims.language`): each side of the quantity becomes rows
 that meet its conditions, with numbers that come out in or out of the claim's condition.
 """
 
@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from stallpoint.base.frames import frame
-from stallpoint.findings.claims.facts import Facts, is_end, meets
-from stallpoint.findings.claims.judge import FAILS, HOLDS, UNCLEAR
-from stallpoint.findings.claims.language import Claim, Condition, Quantity, Selection
-from stallpoint.findings.claims.quantity import Evidence
+from stallpoint.questions.claims.facts import Facts, is_end, meets
+from stallpoint.questions.claims.judge import FAILS, HOLDS, UNCLEAR
+from stallpoint.questions.claims.language import Claim, Condition, Quantity, Selection
+from stallpoint.questions.claims.quantity import Evidence
 from stallpoint.records.tables import TABLES
 
 Interval: TypeAlias = tuple[float, float, float]

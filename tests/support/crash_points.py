@@ -381,6 +381,7 @@ def page_of_report() -> None:
 
 def _page_of_report() -> None:
     import stallpoint.report.report
+    from stallpoint.report.html import PagePart
 
     schema = TABLES["network_layers"].schema
     networks = synthetic.network_layers(tidy()["layers"]).reindex(columns=schema.names, fill_value=0)
@@ -388,15 +389,10 @@ def _page_of_report() -> None:
           Path("described/alexnet.parquet"))  # fmt: skip
     text = "<p>" + "report " * 100_000 + "</p>"
     with mock.patch.multiple(
-        stallpoint.report.report, page=lambda *_, **__: text, answer=lambda *_: ("", {}), evidence=lambda *_: ([], {}),
-        raw_tables=lambda *_: ("", {}), targets=lambda *_: [], storages=lambda *_: [],
-        remedies=_nothing, sure=_nothing, curves=_nothing, filters=_nothing, intervened=_nothing, validation=_nothing,
-        networks=_nothing, papers_section=_nothing, timing=_nothing, not_measured=_nothing, environment=_nothing,
-        _lead=lambda *_: "",
+        stallpoint.report.report, page=lambda *_, **__: text, evidence=lambda *_: ([], {}, []),
+        raw_tables=lambda *_: (PagePart("raw-tables", "", "Data", ""), {}), filters=_nothing,
     ):  # fmt: skip
-        stallpoint.report.report.write_report(
-            {"claims": [], "instrumentation": []}, {}, RESULTS / "report.html", study="tiny", excluded=[]
-        )
+        stallpoint.report.report.write_report([], {}, RESULTS / "report.html", study="tiny")
 
 
 def measure_cells() -> None:

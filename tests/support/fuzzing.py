@@ -38,10 +38,10 @@ from stallpoint.archive.index import INDEX
 from stallpoint.archive.other_archives import further, read_zip_index, unpack
 from stallpoint.errors import InputError
 from stallpoint.explain.importing import describe_traced, import_cell
-from stallpoint.findings.claims.claim_files import read_claims
-from stallpoint.findings.claims.judge import judge
 from stallpoint.inputs.rates import read_rates
 from stallpoint.models.scaling.extrapolation import extrapolate
+from stallpoint.questions.claims.claim_files import read_claims
+from stallpoint.questions.claims.judge import judge
 from stallpoint.study.configuration import load_yaml
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.imported_kinds import ImportedTrainCell

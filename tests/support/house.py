@@ -27,7 +27,7 @@ ROOMS = {
     "schedule": "which cell is measured when, until when, and what that takes",
     "measure": "what runs on the nodes: jobs, training, synchronisation, machine, probe",
     "models": "tables in, tables out: terms, task graph, iteration, laws, answers",
-    "findings": "what the tables say: conclusions, and claims judged",
+    "questions": "what a study says: one file for each question, and claims judged",
     "explain": "what files of others say without a study, and cells imported from them",
     "report": "page, slides, charts, the papers' exhibits",
     "archive": "results in one file for others; what changed between studies",

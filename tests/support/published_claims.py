@@ -11,9 +11,9 @@ from typing import Any
 
 from claim_tables import Interval, Rows, evidence
 
-from stallpoint.findings.claims.facts import Facts
-from stallpoint.findings.claims.quantity import Evidence, ratio
 from stallpoint.inputs.layer_trace import from_text
+from stallpoint.questions.claims.facts import Facts
+from stallpoint.questions.claims.quantity import Evidence, ratio
 from stallpoint.records.tables import TABLES
 from stallpoint.strategies.presets import PRESETS
 

@@ -16,15 +16,15 @@ import synthetic
 import yaml
 from checkout import ROOT
 
-from stallpoint.findings.claims.claim_files import read_claims
-from stallpoint.findings.claims.facts import facts
-from stallpoint.findings.claims.judge import UNTESTED, judge
-from stallpoint.findings.claims.quantity import Evidence
 from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
+from stallpoint.questions.claims.claim_files import read_claims
+from stallpoint.questions.claims.facts import facts
+from stallpoint.questions.claims.judge import UNTESTED, judge
+from stallpoint.questions.claims.quantity import Evidence
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, NETWORK_LAYERS, TABLES
 from stallpoint.report.charts import NoData
 from stallpoint.report.exhibits import PAPERS, Material, Missing
@@ -101,7 +101,7 @@ def _claims(name: str, study: Study, tables: Mapping[str, pd.DataFrame]) -> dict
         Evidence(ChainMap(tables, empty), facts(tables["runs"], study.shared_links)),
     )
     return {
-        claim["id"]: "; ".join(sorted({entry["missing"] for entry in claim["combinations"]}))
+        claim.claim.id: "; ".join(sorted({entry.number.missing for entry in claim.combinations}))
         for claim in judged
-        if all(entry["verdict"] == UNTESTED for entry in claim["combinations"])
+        if all(entry.verdict == UNTESTED for entry in claim.combinations)
     }

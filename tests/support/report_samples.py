@@ -5,7 +5,6 @@ from typing import TypeAlias
 import pandas as pd
 import synthetic
 
-from stallpoint.findings.conclusions.answers import Conclusions
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.scaling.extrapolation import extrapolated
@@ -17,11 +16,6 @@ Tables: TypeAlias = dict[str, pd.DataFrame]
 LEFT_OUT = [
     Excluded({"network": "alexnet", "nodes": nodes, "batch": 64}, "B is not divisible by the ranks") for nodes in (3, 5)
 ]
-EMPTY = (
-    "findings claims answers curves machines interventions storages storage_operations saturation break_even"
-    " controls alike disturbances slow_nodes left_out ended planned dag_errors instrumentation imported failed targets"
-)
-NOTHING: Conclusions = {"interval": 0.9, "threshold": 0.1, **{name: [] for name in EMPTY.split()}}
 
 
 def study() -> Tables:

@@ -16,8 +16,9 @@ import once as once_for_all
 from report_samples import LEFT_OUT, Tables, study
 from resident_ranks import Ranks
 
-from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.conclusions.conclude import conclude
+from stallpoint.base.section import Section
+from stallpoint.questions.all_questions import sections
+from stallpoint.questions.study_tables import StudyTables
 from stallpoint.report.report import write_report
 
 
@@ -33,14 +34,15 @@ def tables(once: once_for_all.Once) -> Tables:
 
 
 @pytest.fixture(scope="session")
-def conclusions(tables: Tables) -> Conclusions:
-    return conclude(tables)
+def said(tables: Tables) -> list[Section]:
+    """What the questions say of that study."""
+    return list(sections(StudyTables(tables, excluded=LEFT_OUT)))
 
 
 @pytest.fixture(scope="session")
-def report(tables: Tables, conclusions: Conclusions, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(tables: Tables, said: list[Section], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report(conclusions, tables, path, study="laptop", excluded=LEFT_OUT)
+    write_report(said, tables, path, study="laptop")
     return path
 
 

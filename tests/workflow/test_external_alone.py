@@ -27,7 +27,8 @@ def test_external_tables_alone_run_to_a_report_that_says_what_they_say(
     assert SERIES in ran.text
     assert SERIES in checkout.results("conclusions.md").read_text()
     found = json.loads(checkout.results("conclusions.json").read_text())
-    assert [(row["kind"], row["evidence"]) for row in found["findings"]] == [("external table", "measured, sure")]
+    (row,) = (row for one in found["sections"] if one["name"] == "external" for row in one["findings"])
+    assert (row["kind"], row["evidence"], row["value"], row["unit"]) == ("rates", "measured, sure", 16, "workers")
     assert "made up" in checkout.results("report.html").read_text()
     (answer,) = explain_files([str(checkout.results())], Options()).answers
     assert f"tiny, {SERIES}".startswith(f"{answer.subject}: {answer.words}")

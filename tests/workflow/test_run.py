@@ -1,7 +1,6 @@
 """A whole study run by Snakemake on this machine, and what has to be done again after a change."""
 
 import json
-import math
 import os
 import re
 import shutil
@@ -12,6 +11,8 @@ from pathlib import Path
 import pytest
 from checkout import OWN_NETWORK, TINY, Checkout
 
+from stallpoint.base.section import Absence, Section
+from stallpoint.base.section_texts import sections_from_json
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import (
     CLAIMS,
@@ -138,34 +139,38 @@ def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
     for chart in CHARTS:
         files = finished.results("figures").glob(f"{chart}.*")
         assert {file.suffix for file in files} == {".html", ".svg", ".pdf", ".png"}
-    conclusions = json.loads(finished.results("conclusions.json").read_text())
-    assert [curve["network"] for curve in conclusions["curves"]] == ["alexnet"]
-    (timing,) = conclusions["instrumentation"]
+    said = {one.name: one for one in conclusions(finished)}
+    assert [one.about["network"] for one in said["answer"].findings if one.kind == "rates"] == ["alexnet"]
+    assert {one.absence for one in said.values()} <= {None, Absence.NOT_MEASURED, Absence.NONE_FOUND}
+    (timing,) = (dict(zip(one.head, one.rows[0], strict=True)) for one in said["timing"].grids)
     assert timing["network"] == "alexnet"
-    assert 0 < timing["forward_closure"] <= 1.000001
-    assert 0 < timing["backward_closure"] <= 1.000001
+    assert all(0 < float(timing[of].removesuffix(" %")) <= 100.05 for of in ("forward", "backward"))
     assert "alexnet" in finished.results("conclusions.md").read_text()
     assert finished.results("report.html").stat().st_size < 5_000_000
 
 
 def test_claims_of_papers_and_of_the_study_are_judged(finished: Checkout) -> None:
-    claims = {one["id"]: one for one in json.loads(finished.results("conclusions.json").read_text())["claims"]}
+    rows = read(CLAIMS, finished.results("claims.parquet")).to_pandas()
+    claims = {row["claim"]: row for row in rows.to_dict("records")}
     own = claims["two-nodes-are-no-slower"]
-    (entry,) = own["combinations"]
-    assert (own["paper"], own["chart"], entry["labels"]) == ("this study", "speedup", {"network": "alexnet"})
-    if entry["number"]:
-        value, low, high = (entry["number"][name] for name in ("value", "low", "high"))
-        low, high = -math.inf if low is None else low, math.inf if high is None else high  # unbounded
-        assert low <= value <= high
+    assert (own["paper"], own["chart"], own["combination"]) == ("this study", "speedup", "network alexnet")
+    if own["value"] == own["value"]:
+        low, high = own["value_low"], own["value_high"]
+        assert low <= own["value"] <= high
         inside, outside = low >= 1, high < 1
         assert own["verdict"] == ("holds" if inside else "does not hold" if outside else "not distinguishable")
     else:  # the machine was restless: cells that do the same differ
         assert own["verdict"] == "not tested"
     assert claims["alexnet-has-250-mb"]["verdict"] == "holds"
     assert claims["googlenet-has-50-mb"]["verdict"] == "not tested"
-    rows = read(CLAIMS, finished.results("claims.parquet")).to_pandas()
-    assert set(rows["claim"]) == set(claims)
-    assert "| Two nodes are at least as fast as one. | this study |" in finished.results("details.md").read_text()
+    (said,) = (one for one in conclusions(finished) if one.name == "claims")
+    (row,) = (row for grid in said.grids for row in grid.rows if grid.title.startswith("this study: "))
+    assert row[0] == "Two nodes are at least as fast as one."
+    assert row[1] == own["verdict"]
+
+
+def conclusions(finished: Checkout) -> list[Section]:
+    return sections_from_json(json.loads(finished.results("conclusions.json").read_text()))
 
 
 def test_a_claim_that_changes_is_judged_again_and_nothing_else(study: Checkout) -> None:

@@ -15,7 +15,7 @@ from stallpoint.study import study as studies
 from stallpoint.archive.other_archives import further
 from stallpoint.study.cells import Cell
 from stallpoint.report.charts import CHARTS, PAPERS
-from stallpoint.findings.claims.claim_files import PAPERS_FILES, claim_files, read_claims
+from stallpoint.questions.claims.claim_files import PAPERS_FILES, claim_files, read_claims
 from stallpoint.study.configuration import check_keys, load_yaml, typed
 from stallpoint.errors import InputError
 from stallpoint.study.kinds import KINDS, MEASURED
@@ -366,7 +366,6 @@ def final_targets():
             "report.html",
             "slides",
             "conclusions.md",
-            "details.md",
             "conclusions.json",
         )
     ]

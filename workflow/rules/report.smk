@@ -68,12 +68,6 @@ rule conclude:
             category="Conclusions",
             labels={"of": STUDY.name, "as": "text"},
         ),
-        details=report(
-            f"{RESULTS}/details.md",
-            caption="../report/conclusions.rst",
-            category="Conclusions",
-            labels={"of": STUDY.name, "as": "every number"},
-        ),
         json=f"{RESULTS}/conclusions.json",
         claims=f"{RESULTS}/claims.parquet",
     log:
@@ -81,6 +75,7 @@ rule conclude:
     params:
         judged_by={name: STUDY.config["models"][name] for name in ("threshold", "efficiency")},
         claims=STUDY.config["claims"],
+        excluded=[{"axes": dict(entry.axes), "reason": entry.reason} for entry in STUDY.excluded],
         external=rules.extrapolate.params.names,
         shared_links=rules.fit.params.shared_links,
     script:
@@ -110,7 +105,6 @@ rule report_page:
         f"{LOGS}/report_page.log",
     params:
         study=STUDY.name,
-        excluded=[{"axes": dict(entry.axes), "reason": entry.reason} for entry in STUDY.excluded],
     script:
         "../../scripts/report_page.py"
 

@@ -327,7 +327,6 @@ def _descriptions(study: str) -> dict[str, str]:
         f"{results}/report.html": "The report: where training stops getting faster, and why",
         f"{results}/conclusions.json": "The conclusions as data",
         f"{results}/conclusions.md": "The conclusions on one page",
-        f"{results}/details.md": "Every number of the conclusions, as text",
         f"{results}/tables/environments.parquet": "Machine and software that each rank of each job really used",
         f"{results}/tables/slurm_jobs.parquet": "What each Slurm job asked for and was given",
         f"{results}/accounting.parquet": "Slurm's accounts of the jobs",

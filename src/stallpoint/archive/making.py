@@ -34,7 +34,7 @@ What the study `$study` measured, what follows from it, and the workflow that dr
 | where | what |
 | --- | --- |
 | `results/$study/report.html` | the report: open it in a browser |
-| `results/$study/conclusions.md`, `details.md`, `conclusions.json` | conclusions: on one page, all of them, as data |
+| `results/$study/conclusions.md`, `conclusions.json` | conclusions: on one page, as data |
 | `results/$study/slides/` | the answers as slides |
 | `results/$study/raw/` | the records as measured: a folder for each cell, Parquet with units in the metadata |
 | `results/$study/tables/`, `models/`, `figures/` | the records of all cells together, fitted models, figures |

@@ -64,7 +64,7 @@ _ANALYSIS = (
     _Step("paper", "scripts/papers.py", ("tables/", "models/"), ("papers/",)),
     _Step(
         "conclude", "scripts/conclude.py", ("tables/", "models/", "published/"),
-        ("claims.parquet", "conclusions.json", "conclusions.md", "details.md"),
+        ("claims.parquet", "conclusions.json", "conclusions.md"),
     ),
     _Step("typeset", "scripts/typeset.py", ("conclusions.json",), ("typeset/",)),
     _Step("report_page", "scripts/report_page.py", ("conclusions.json", "figures/"), ("report.html",)),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 from typing_extensions import override
 
+from stallpoint.base.row import TableRow
 from stallpoint.errors import InputError
 from stallpoint.records.tables import FLAG, INT, REAL, TEXT, Table
 
@@ -50,9 +51,9 @@ def frame(table: Table, rows: Rows) -> pd.DataFrame:
     return typed(table, pd.DataFrame(rows, columns=table.names))
 
 
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def records(frame: pd.DataFrame) -> list[TableRow]:
     """Return the rows of a frame by column."""
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    return [TableRow((str(name), value) for name, value in row.items()) for row in frame.to_dict("records")]
 
 
 def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:

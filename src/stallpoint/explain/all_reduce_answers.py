@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
+from stallpoint.base.section import Cause, Finding
 from stallpoint.explain.links import GB, LinkRate, inside_node, link_named, nearest
-from stallpoint.findings.finding import Cause, Finding
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.text import number
 

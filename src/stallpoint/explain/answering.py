@@ -8,12 +8,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from stallpoint.base.section import Cause, Finding
+from stallpoint.base.section_texts import SCHEMA_VERSION, in_json, in_terminal
 from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
-from stallpoint.explain import all_reduce_answers, nccl_answers, rate_answers, script_answers, slurm_account_answers
+from stallpoint.explain import (
+    all_reduce_answers,
+    nccl_answers,
+    rate_answers,
+    script_answers,
+    slurm_account_answers,
+    study_results,
+)
 from stallpoint.explain.rate_answers import Options
-from stallpoint.findings.finding import Cause, Finding, in_json, in_terminal
-from stallpoint.inputs import readers, study_results
+from stallpoint.inputs import readers
 from stallpoint.inputs.all_reduce_logs import AllReduceRun
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.inputs.rate_tables import RateRow, Rates
@@ -40,8 +48,12 @@ class Explanation:
     answers: Sequence[Finding]
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``inputs`` and ``answers`` as JSON has them."""
-        return {"inputs": [asdict(one) for one in self.inputs], "answers": in_json(self.answers)}
+        """Return the version of this form, ``inputs`` and ``answers`` as JSON has them."""
+        return {
+            "version": SCHEMA_VERSION,
+            "inputs": [asdict(one) for one in self.inputs],
+            "answers": in_json(self.answers),
+        }
 
     def in_words(self) -> str:
         """Return the answers for people."""

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from stallpoint.base.section import Finding
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import Reals
 from stallpoint.explain.rate_answers import Options
-from stallpoint.findings.finding import Finding
 from stallpoint.inputs import layout_tables
 from stallpoint.inputs.layout_tables import LayoutRow, LayoutTable
 from stallpoint.models.scaling.layouts import (
@@ -106,7 +106,7 @@ class _Series:
             listed = [f"{one}, {number(gigabytes[at], 2)} GB" for one, at in zip(listed, choice.order, strict=False)]
         best = float(rates[choice.best])
         low, high = (best * factor for factor in rehearsal.factors())
-        ends = interval({"value": best, "low": low, "high": high})
+        ends = interval((best, low, high))
         right = number(100 * rehearsal.right_if(rehearsal.limit(choice)), 2)
         rehearsed = (
             f"of choices like this one among measured layouts {right} % were within {number(100 * NEAR)} % of the best"

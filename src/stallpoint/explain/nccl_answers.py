@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stallpoint.base.section import Cause, Finding
 from stallpoint.explain.links import LinkRate
-from stallpoint.findings.finding import Cause, Finding
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.text import listed, number
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from stallpoint.base.section import Cause, Finding
 from stallpoint.base.stall import Verdict
-from stallpoint.findings.finding import Cause, Finding
 from stallpoint.measure.probe import probe_box
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stallpoint.findings.finding import Cause
+from stallpoint.base.section import Cause
 
 NORMAL = 0.9
 """Part of a published rate from which on nothing is to be looked for."""

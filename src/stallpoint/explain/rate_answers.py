@@ -18,11 +18,10 @@ from typing import Any
 
 from stallpoint.base.curve import THRESHOLD, Curve, rates_from
 from stallpoint.base.priors import POSTED
+from stallpoint.base.section import Cause, Finding
 from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
 from stallpoint.explain.published_rates import compared
-from stallpoint.findings.conclusions.external_findings import EXTERNAL
-from stallpoint.findings.finding import Cause, Finding
 from stallpoint.inputs import readers
 from stallpoint.inputs.rate_tables import ALL, EACH, RateRow, Rates
 from stallpoint.text import listed, number
@@ -186,7 +185,7 @@ def external_answers(name: str, file: Path, options: Options) -> Iterator[Findin
     if rates is None:
         raise InputError(f"{file}: no table of rates; a heading for the workers and one for their rate are expected")
     for found in answers(rates, options):
-        yield replace(found, kind=EXTERNAL, subject=f"{found.subject} in {name}")
+        yield replace(found, subject=f"{found.subject} in {name}")
 
 
 def _finding(series: RateSeries, rates: Rates, options: Options, fit_laws: bool) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from stallpoint.findings.finding import Cause, Finding
+from stallpoint.base.section import Cause, Finding
 from stallpoint.inputs.batch_scripts import BatchScript, Command, Start
 
 _DATA = re.compile(r"(?<![\w/])(?:~|\$\{?HOME\}?|/home/[\w.-]+|/users?/[\w.-]+)(?:/[\w./-]*)?", re.IGNORECASE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import NormalDist
 
-from stallpoint.findings.finding import Finding
+from stallpoint.base.section import Finding
 from stallpoint.inputs.slurm_accounts import SlurmAccounts
 from stallpoint.text import number
 

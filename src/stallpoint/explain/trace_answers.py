@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.base.statistics import Estimate
 from stallpoint.explain import other_worker_counts
 from stallpoint.explain.clocks import ClockOffset, clocks, max_seconds, min_seconds
 from stallpoint.explain.context_ring import ring
@@ -477,8 +479,9 @@ def sentences(one: dict[str, Any]) -> Iterable[str]:
         yield f"{_verdict(one['predicted'])} {speedups} times the throughput of {first}, over links like those traced."
 
 
-def _estimate(row: dict[str, Any], name: str) -> dict[str, float | None]:
-    return {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
+def _estimate(row: dict[str, Any], name: str) -> Estimate:
+    ends = (row[name], row[f"{name}_low"], row[f"{name}_high"])
+    return Estimate(*(math.nan if end is None else end for end in ends))
 
 
 def _ms(seconds: float) -> str:

@@ -7,8 +7,9 @@ from html import escape
 
 import pandas as pd
 
+from stallpoint.base.section import Finding
+from stallpoint.base.section_texts import headline
 from stallpoint.explain.answering import Explanation
-from stallpoint.findings.finding import Finding
 from stallpoint.report.charts import axes, rank_chart, shapes
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import page
@@ -23,9 +24,10 @@ def to_html(found: Explanation) -> str:
 
 def _parts(found: Explanation) -> Iterator[str | Spec]:
     for answer in found.answers:
-        (_, headline), *rest = answer.parts
-        yield f"<h2>{escape(headline)}</h2>"
-        yield "".join(f"<p><span class='soft'>{escape(label)}</span> {escape(text)}</p>" for label, text in rest)
+        yield f"<h2>{escape(headline(answer))}</h2>"
+        yield "".join(
+            f"<p><span class='soft'>{escape(label)}</span> {escape(text)}</p>" for label, text in answer.parts
+        )
         if answer.points and "longer" in answer.points[0]:
             yield rank_chart.draw(answer.points)
         elif len(answer.points) > 1:

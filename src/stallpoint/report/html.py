@@ -1,26 +1,131 @@
-"""Pieces of HTML shared by sections; texts are escaped here."""
+"""Sections as HTML; texts are escaped here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
-from stallpoint.findings.listing import Listing
-from stallpoint.report.charts.labels import FILTERS
+from stallpoint.base.section import FILTERS, Finding, Section, TextTable, first
+from stallpoint.base.stall import Verdict
+from stallpoint.questions.trust_question import NOTE, WARNING
+from stallpoint.report.charts.speedup_chart import MAX_CURVES
 
 MAX_ROWS = 500
 """Rows of a table on the page: it grows with the number of charts, not of rows."""
+FEW = 10
+"""Number of rows of a table that is shown unfolded."""
+KEY = (
+    '<p class="key"><span class="measured">measured</span><span class="predicted">predicted, nobody measured it</span>'
+    '<span class="ideal">ideal</span><span class="stall">stalling point with its 90 % interval</span></p>'
+)
 
 
 @dataclass(frozen=True)
-class Section:
-    """A part of the page: its anchor (an ``id``), its title, which the menu lists too, and its HTML."""
+class PagePart:
+    """A part of the page: its anchor (an ``id``), its title, which the menu lists too, its group there, its HTML."""
 
     id: str
     title: str
+    group: str
     html: str
+
+
+def part(section: Section) -> PagePart:
+    """Return a section as a part of the page."""
+    findings = "".join(f"<li{belongs_to(one.about)}>{_item(one)}</li>" for one in section.findings)
+    listed = f"<ul>{findings}</ul>" if findings else ""
+    text = paragraph(section.text) if section.text else ""
+    return PagePart(section.name, section.title, section.group, text + listed + "".join(map(grid, section.grids)))
+
+
+def _item(one: Finding) -> str:
+    strong = one.verdict == WARNING
+    words = escape(one.sentence)
+    more = "".join(f"<br>{_labelled(label, text)}" for label, text in one.parts)
+    return (f"<strong>{words}</strong>" if strong else words) + more
+
+
+def _labelled(label: str, text: str) -> str:
+    return escape(text) if label in ("note", "fits") else f"<b>{escape(label)}</b> {escape(text)}"
+
+
+# --- cards ----------------------------------------------------------------------------------------
+
+
+def cards(section: Section) -> dict[str, list[Finding]]:
+    """Return the findings on each card, by its title."""
+    found: dict[str, list[Finding]] = {}
+    for one in section.findings:
+        if card := one.about.get("card"):
+            found.setdefault(card, []).append(one)
+    return found
+
+
+def first_screen(section: Section, others: Sequence[Section]) -> PagePart:
+    """Return the part of a section with cards, and above them whatever of all sections is read first."""
+    shown = cards(section)
+    leads = "".join(f"<span{_of_card(found[0])}>{escape(f'{title}: {found[0].words}')}.</span> "
+                    for title, found in shown.items())  # fmt: skip
+    lead = f'<p class="lead">{leads}<em>And more below.</em></p>' if leads else paragraph(section.text)
+    drawn = "".join(_card(f"verdict-{place}", *one) for place, one in enumerate(shown.items()))
+    text = f'{KEY}<div class="cards">{drawn}</div><p class="soft">{escape(section.text)}</p>' if drawn else ""
+    html = f"{lead}{''.join(_also_first(section, others))}{text}"
+    return PagePart(section.name, section.title, section.group, html)
+
+
+def _also_first(section: Section, others: Sequence[Section]) -> Iterator[str]:
+    """Yield what is read first beside the cards, each with a link to more: what qualifies the answers, and the first
+    chosen finding of each other section."""
+    for one in section.findings:
+        if not one.about.get("card"):
+            yield _warning(one, "environment")
+    for other in others:
+        found = list(first([other]))
+        for one in found:
+            if one.verdict in (WARNING, NOTE):
+                yield _warning(one, other.name)
+        plain = [one for one in found if one.verdict not in (WARNING, NOTE)]
+        texts = " ".join(f"<span{belongs_to(one.about)}>{escape(one.sentence)}.</span>" for one in plain)
+        every = f" (one of {len(plain)})" if len(plain) > 1 else ""
+        if texts:
+            yield f'<p class="target"><a href="#{other.name}">{escape(other.title)}</a>{every}: {texts}</p>'
+
+
+def _warning(one: Finding, anchor: str) -> str:
+    return f'<p class="warning"><a href="#{anchor}">{escape(one.sentence)}</a></p>'
+
+
+def _card(name: str, title: str, found: Sequence[Finding]) -> str:
+    leading, *others = found
+    further = "".join(
+        f'<div class="verdict {escape(one.verdict)}"{belongs_to(one.about)}><p><b>{escape(one.subject)}</b> '
+        f"{escape(one.words)}</p></div>"
+        for one in others
+    )
+    return (
+        f'<article class="card"{_of_card(leading)}><h3>{escape(title)}</h3>{_answer(leading)}'
+        f'<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
+        f'<p class="beside"><span class="soft">speedup over workers, {MAX_CURVES} curves at most</span>'
+        f"{downloads(name, title)}</p>{further}"
+        f'<p class="trust"><a href="#sure">{escape(leading.evidence)}</a></p></article>'
+    )
+
+
+def _answer(one: Finding) -> str:
+    tag = (
+        "" if one.verdict == Verdict.WITHHELD else f' <span class="tag">{escape(one.evidence.partition(";")[0])}</span>'
+    )
+    headline = f'<p class="headline">{escape(one.words[:1].upper() + one.words[1:])}{tag}</p>'
+    lines = "".join(f"<p>{_labelled(label, text)}</p>" for label, text in one.parts)
+    return f'<div class="verdict {escape(one.verdict)}"{belongs_to(one.about)}>{headline}{lines}</div>'
+
+
+def _of_card(one: Finding) -> str:
+    return belongs_to({**one.about, "storage": ""})
+
+
+# --- pieces ---------------------------------------------------------------------------------------
 
 
 def paragraph(text: str) -> str:
@@ -28,7 +133,7 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def belongs_to(what: Mapping[str, Any]) -> str:
+def belongs_to(what: Mapping[str, object]) -> str:
     """Return the attributes of an element about one network, hardware or storage, as far as `what` names them.
 
     The page shows it while they are chosen.
@@ -36,44 +141,48 @@ def belongs_to(what: Mapping[str, Any]) -> str:
     return "".join(f' data-{name}="{escape(str(what[name]))}"' for name in FILTERS if what.get(name))
 
 
-def axes_of_cell(path: str) -> dict[str, str]:
-    """Return the axes in the path of a cell."""
-    return dict(part.split("~", 1) for part in path.split("/") if "~" in part)
+def grid(one: TextTable) -> str:
+    """Return the table with its title, text and code; where it is folded or long and has a title, the title unfolds
+    it."""
+    if not one.rows:
+        return ""
+    code = f'<pre tabindex="0">{escape(one.code)}</pre>' if one.code else ""
+    rows = table(one.head, one.rows, one.about, file=one.file) + code
+    text = paragraph(one.text) if one.text else ""
+    if not one.title:
+        return text + rows
+    is_open = " open" if len(one.rows) <= FEW and not one.folded else ""
+    about = belongs_to(one.about[0]) if one.about and all(row == one.about[0] for row in one.about) else ""
+    return f"<details{is_open}{about}><summary>{escape(one.title)}</summary>{text}{rows}</details>"
 
 
 def table(
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    about: Iterable[Mapping[str, Any]] = (),
-    *,
-    file: str = "conclusions.json",
+    head: Sequence[str], rows: Sequence[Sequence[str]], about: Iterable[Mapping[str, str]] = (), *, file: str = ""
 ) -> str:
     """Return a table whose first column names the rows (narrow pages repeat the head in each cell).
 
     `about` is the network, hardware and storage of each row (see `belongs_to`). Of many rows the first `MAX_ROWS` are
-    shown; `file` has them all.
+    shown; `file` has them all. Cells below *chart* link to that chart.
     """
     named = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
     lines = [
         _row(head, row, belongs_to(what))
         for row, what in zip(rows[:MAX_ROWS], list(about)[:MAX_ROWS] or [{}] * len(rows), strict=False)
     ]
-    more = f"The first {MAX_ROWS} of {len(rows):,} rows; {file} has all." if len(rows) > MAX_ROWS else ""
+    more = f"The first {MAX_ROWS} of {len(rows):,} rows; {file or 'a file'} has all." if len(rows) > MAX_ROWS else ""
     body = f"<table><thead><tr>{named}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="wide">{body}</div>' + (f'<p class="soft">{more}</p>' if more else "")
+    return f'<div class="wide" tabindex="0">{body}</div>' + (f'<p class="soft">{more}</p>' if more else "")
 
 
 def _row(head: Sequence[str], row: Sequence[str], mark: str) -> str:
     first, *others = row
     named = zip(head[1:], others, strict=True)
-    cells = "".join(f'<td data-head="{escape(name)}">{escape(text)}</td>' for name, text in named)
+    cells = "".join(f'<td data-head="{escape(name)}">{_cell(name, text)}</td>' for name, text in named)
     return f'<tr{mark}><th scope="row">{escape(first)}</th>{cells}</tr>'
 
 
-def listing(one: Listing) -> str:
-    """Return the text and the table, where there are any."""
-    rows = table(one.head, one.rows, one.about, file=one.file) if one.rows else ""
-    return (paragraph(one.text) if one.text else "") + rows
+def _cell(name: str, text: str) -> str:
+    return f'<a href="#{escape(text)}">{escape(text)}</a>' if name == "chart" and text else escape(text)
 
 
 def downloads(chart: str, title: str) -> str:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 
 import pandas as pd
 
+from stallpoint.base.section import Finding
 from stallpoint.base.statistics import Estimate
 from stallpoint.errors import InputError
 from stallpoint.explain import rate_answers
 from stallpoint.explain.rate_answers import STRONG, WEAK, Options, RateSeries
-from stallpoint.findings.finding import Finding
-from stallpoint.findings.proposal import HEAD, Rate, ScalingRates, Training, paragraph, rows
 from stallpoint.inputs import readers
 from stallpoint.inputs.rate_tables import EACH
+from stallpoint.questions.proposal import HEAD, Rate, ScalingRates, Training, paragraph, rows
 from stallpoint.report.answer_page import rates_chart
 from stallpoint.report.charts.render import Spec
 from stallpoint.report.charts.web_page import grid, page
@@ -67,7 +68,9 @@ def _curve(series: RateSeries, answer: Finding, options: Options) -> ScalingRate
     ]
     for point in answer.points:
         if point.get("predicted"):
-            count, rate = int(point["workers"]), Estimate(*(float(point[end]) for end in ("predicted", "low", "high")))
+            count = round(point["workers"] or 0)
+            ends = (point[name] for name in ("predicted", "low", "high"))
+            rate = Estimate(*(math.nan if end is None else end for end in ends))
             speedup = rate.times(1 / curve.rate(curve.counts[0]))
             rates.append(Rate(count, max(count / per_node, 1.0), rate, speedup, "predicted"))
     batches = {row.batch_per_worker for row in series.rows}

@@ -1,7 +1,7 @@
 """The report: one web page with the answer, the charts in the order of the argument, and what was not measured.
 
-The page opens from disk without network: libraries, data and style are in it. Each group of its menu has a module of
-sections, of which `write_report` lists the order.
+The page opens from disk without network: libraries, data and style are in it. What is said comes from sections; charts,
+networks, machines, exhibits and raw tables from the study's tables.
 """
 
 from __future__ import annotations
@@ -10,23 +10,21 @@ import base64
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from stallpoint.findings.conclusions.answers import Conclusions
+from stallpoint.base.section import FILTERS, Absence, Section
 from stallpoint.records.atomic import atomic
-from stallpoint.report.charts import Tables, theme
-from stallpoint.report.charts.labels import FILTERS
+from stallpoint.report.charts import Tables, speedup_chart, theme
+from stallpoint.report.charts.render import Spec, drawn
 from stallpoint.report.charts.web_page import libraries
-from stallpoint.report.html import Section
-from stallpoint.report.sections.answer_section import answer, curves, remedies, targets
-from stallpoint.report.sections.data_section import environment, networks, not_measured, raw_tables
-from stallpoint.report.sections.papers_section import claims_section, papers_section
-from stallpoint.report.sections.sure_section import sure, timing, validation
-from stallpoint.report.sections.why_section import evidence, intervened, storages
-from stallpoint.study.study import Excluded
+from stallpoint.report.html import PagePart, cards, first_screen, part
+from stallpoint.report.sections.data_section import environment, networks, raw_tables
+from stallpoint.report.sections.papers_section import papers_section
+from stallpoint.report.sections.why_section import evidence
 from stallpoint.text import natural
 
 SCRIPTS = ("state.js", "tables.js", "charts.js", "page.js")
@@ -35,57 +33,52 @@ FONT = f"Inter, {theme.FONT}"
 
 
 def write_report(
-    conclusions: Conclusions,
-    tables: Tables,
-    path: Path,
-    *,
-    study: str = "study",
-    excluded: Sequence[Excluded] = (),
-    papers: Sequence[Path] = (),
+    sections: Sequence[Section], tables: Tables, path: Path, *, study: str = "study", papers: Sequence[Path] = ()
 ) -> None:
     """Write the page to `path`, whole or not at all.
 
-    `conclusions` is from `conclude.conclude`; `tables` are by name the model tables, the tidy tables
-    ``runs``, ``environments``, ``collectives``, ``contention`` and ``visits``, and ``network_layers`` and
-    ``published``; `study` is its name and `excluded` what it does not run, `papers` are folders of the papers'
+    `tables` are by name the model tables, the tidy tables ``runs``, ``environments``, ``collectives``, ``contention``
+    and ``visits``, and ``network_layers`` and ``published``; `study` is its name, `papers` are folders of the papers'
     exhibits, below that of `path`.
     """
-    first, verdicts = answer(conclusions, tables)
-    topics, charts = evidence(tables)
+    topics, charts, missing_charts = evidence(tables)
     last, rows = raw_tables(tables)
-    sections = [
-        first,
-        *targets(conclusions, tables),
-        remedies(conclusions),
-        sure(conclusions),
-        *([claims_section(conclusions["claims"])] if conclusions["claims"] else []),
-        *topics,
-        *storages(conclusions),
-        curves(conclusions),
-        intervened(conclusions),
-        validation(tables),
-        networks(tables),
-        papers_section(papers, path.parent),
-        timing(conclusions["instrumentation"]),
-        not_measured(conclusions, excluded),
-        environment(tables),
-        last,
-    ]
+    leading, others = [one for one in sections if one.cards], [one for one in sections if not one.cards]
+    shown = [one for one in others if one.absence in (None, Absence.FAILED)]
+    parts = [
+        *(first_screen(one, others) for one in leading), *topics, *map(part, shown), networks(tables),
+        papers_section(papers, path.parent), _unanswered([one for one in others if one not in shown], missing_charts),
+        environment(tables), last,
+    ]  # fmt: skip
+    parts.sort(key=lambda one: GROUPS.index(one.group))
+    verdicts = {name: spec for one in leading for name, spec in _verdicts(one, tables).items()}
     data = {"charts": {**verdicts, **charts}, "tables": rows}
-    text = page(study, _lead(study, conclusions), filters(tables), sections, **data)
+    lead = f"Study {study}. In parentheses: 90 % confidence intervals."
+    text = page(study, lead, filters(tables), parts, **data)
     with atomic(path) as scratch:
         scratch.write_text(text, encoding="utf-8")
 
 
-def _lead(study: str, conclusions: Conclusions) -> str:
-    covered, threshold = 100 * conclusions["interval"], 100 * conclusions["threshold"]
-    return (
-        f"Study {study}. In parentheses: {covered:.0f} % confidence intervals. Training stalls where doubling the "
-        f"workers gains less than {threshold:.0f} % in throughput."
-    )
+def _verdicts(section: Section, tables: Tables) -> dict[str, Spec]:
+    """Return the charts of cards by name."""
+    abouts = [found[0].about for found in cards(section).values()]
+    return {
+        f"verdict-{place}": drawn(partial(
+            speedup_chart.draw_verdict, tables, about["network"], about["hardware"], int(about.get("batch", 0))
+        ))
+        for place, about in enumerate(abouts)
+    }  # fmt: skip
 
 
-def page(study: str, lead: str, filters: str, sections: Sequence[Section], **data: object) -> str:
+def _unanswered(absent: Sequence[Section], missing_charts: Sequence[str]) -> PagePart:
+    """Return what the study does not answer or show, and why."""
+    texts = [*(f"{one.title}: {one.text}" for one in absent), *(f"{chart}." for chart in missing_charts)]
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    html = f"<ul>{items}</ul>" if items else "<p>Nothing: every question has an answer, and every chart is drawn.</p>"
+    return PagePart("unanswered", "Not answered by this study", "Data", html)
+
+
+def page(study: str, lead: str, filters: str, parts: Sequence[PagePart], **data: object) -> str:
     """Return the page; `data` are the inputs of its scripts, by name."""
     return Template(_asset("page.html").decode()).substitute(
         study=escape(study),
@@ -93,34 +86,22 @@ def page(study: str, lead: str, filters: str, sections: Sequence[Section], **dat
         font=base64.b64encode(_asset("inter.woff2")).decode(),
         colours=_colours(),
         style=_asset("page.css").decode(),
-        menu="".join(_group(name, sections) for name in GROUPS),
+        menu="".join(_group(name, parts) for name in GROUPS),
         filters=filters,
-        sections="\n".join(map(_html, sections)),
+        sections="\n".join(map(_html, parts)),
         libraries=libraries(),
         script="\n".join(_asset(name).decode() for name in SCRIPTS),
         data="\n".join(_data(name, value) for name, value in {**data, "config": _configs()}.items()),
     )
 
 
-GROUPS = {
-    "Answer": ("answer", "targets", "remedies", "curves"),
-    "Why": (
-        "topic-where-scaling-stalls", "topic-communication-of-gradients", "topic-compute", "topic-training-data",
-        "topic-training-to-a-target", "storages", "interventions",
-    ),
-    "How sure": (
-        "sure", "topic-accuracy-of-the-dag-model", "validation-table", "topic-scaling-laws",
-        "topic-how-it-was-measured", "timing", "not-drawn",
-    ),
-    "Papers": ("claims", "papers"),
-    "Data": ("networks", "cells", "environment", "raw-tables"),
-}  # fmt: skip
-"""Groups of the menu: sections by their anchors."""
+GROUPS = ("Answer", "Why", "How sure", "Papers", "Data")
+"""Groups of the menu, in their order."""
 
 
-def _group(name: str, sections: Sequence[Section]) -> str:
-    """Return a group of the menu; empty where the page has none of its sections."""
-    links = [f'<a href="#{one.id}">{escape(one.title)}</a>' for one in sections if one.id in GROUPS[name]]
+def _group(name: str, parts: Sequence[PagePart]) -> str:
+    """Return a group of the menu; empty where the page has none of its parts."""
+    links = [f'<a href="#{one.id}">{escape(one.title)}</a>' for one in parts if one.group == name]
     return f"<div><b>{escape(name)}</b>{''.join(links)}</div>" if links else ""
 
 
@@ -150,8 +131,8 @@ def _boxes(name: str, values: list[str]) -> str:
     return f"<fieldset><legend>{name}</legend>{boxes}</fieldset>"
 
 
-def _html(section: Section) -> str:
-    return f'<section id="{section.id}"><h2>{escape(section.title)}</h2>\n{section.html}\n</section>'
+def _html(one: PagePart) -> str:
+    return f'<section id="{one.id}"><h2>{escape(one.title)}</h2>\n{one.html}\n</section>'
 
 
 def _asset(name: str) -> bytes:

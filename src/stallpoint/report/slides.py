@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
 import vl_convert as vlc
 
-from stallpoint.findings.conclusions.answer_findings import CARD, FIRST, GAIN, RATE, VERDICT, answer_findings
-from stallpoint.findings.conclusions.answers import Answer, Conclusions
-from stallpoint.findings.finding import Finding
+from stallpoint.base.section import Finding, Section
 from stallpoint.records.atomic import atomic
 from stallpoint.report.charts import Tables, speedup_chart, theme
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import VEGA_LITE
-from stallpoint.report.sections.answer_section import places
+from stallpoint.report.html import cards
 
 WIDTH, HEIGHT = 1280, 720
 """Size of a slide, pixels."""
@@ -27,20 +25,23 @@ _LINE = 118
 """Characters of a line of text."""
 
 
-def write_slides(conclusions: Conclusions, tables: Tables, folder: Path) -> None:
+def write_slides(sections: Sequence[Section], tables: Tables, folder: Path) -> None:
     """Write ``<hardware>/<network>.png`` for each card of the report; ``<network>-<B>.png`` of one B."""
     folder.mkdir(parents=True, exist_ok=True)
-    for (network, hardware, batch), answers in places(conclusions["answers"]).items():
-        picture = vlc.vegalite_to_png(slide(answers[0], conclusions, tables), vl_version=VEGA_LITE)
-        (folder / hardware).mkdir(exist_ok=True)
-        with atomic(folder / hardware / f"{network}{f'-{batch}' if batch else ''}.png") as scratch:
+    for title, found in (card for section in sections if section.cards for card in cards(section).items()):
+        about = found[0].about
+        picture = vlc.vegalite_to_png(slide(title, found[0], tables), vl_version=VEGA_LITE)
+        (folder / about["hardware"]).mkdir(exist_ok=True)
+        batch = f"-{about['batch']}" if "batch" in about else ""
+        with atomic(folder / about["hardware"] / f"{about['network']}{batch}.png") as scratch:
             scratch.write_bytes(picture)
 
 
-def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
+def slide(title: str, finding: Finding, tables: Tables) -> Spec:
     """Return the slide of one answer as a Vega-Lite spec: the text of the card, and the speedup over workers."""
-    found = answer_findings(answer, conclusions)
-    chart = to_spec(speedup_chart.draw_verdict(tables, answer["network"], answer["hardware"], answer["of_batch"]))
+    about = finding.about
+    network, hardware, batch = about["network"], about["hardware"], int(about.get("batch", 0))
+    chart = to_spec(speedup_chart.draw_verdict(tables, network, hardware, batch))
     config = theme.config()
     letters = {"labelFontSize": _TEXT - 3, "titleFontSize": _TEXT - 2}
     return {
@@ -49,7 +50,8 @@ def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
         "height": HEIGHT,
         "autosize": {"type": "fit", "contains": "padding"},
         "title": {
-            "text": found[VERDICT].words, "subtitle": list(_lines(found)), "anchor": "start", "frame": "bounds",
+            "text": f"{title}: {finding.words}", "subtitle": list(_lines(finding)),
+            "anchor": "start", "frame": "bounds",
             "fontSize": _TITLE, "subtitleFontSize": _TEXT, "subtitleLineHeight": _TEXT + 6, "subtitlePadding": 10,
         },
         "config": {
@@ -59,9 +61,9 @@ def slide(answer: Answer, conclusions: Conclusions, tables: Tables) -> Spec:
     }  # fmt: skip
 
 
-def _lines(found: Mapping[str, Finding]) -> Iterator[str]:
-    """Return the lines below the title; long ones are wrapped."""
-    yield from wrap(f"{found[RATE].words}; {found[GAIN].words}", _LINE)
-    for one in (found[kind] for kind in CARD if kind in found and kind != FIRST):
-        yield from wrap(f"{one.label}: {one.words}" if one.label else one.words, _LINE)
+def _lines(finding: Finding) -> Iterator[str]:
+    """Yield the lines below the title; long ones are wrapped."""
+    for label, text in finding.parts:
+        yield from wrap(text if label in ("note", "fits") else f"{label}: {text}", _LINE)
+    yield from wrap(finding.evidence, _LINE)
     yield CHART

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from stallpoint.findings.listing import markdown_table
+from stallpoint.base.section_texts import markdown_table
 from stallpoint.records.atomic import atomic
 from stallpoint.records.tables import Table
 from stallpoint.text import number

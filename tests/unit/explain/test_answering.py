@@ -13,11 +13,11 @@ import pytest
 from all_reduce_samples import nccl_tests, osu
 from pages import ROOT, blocks, commands
 
+from stallpoint.base.section import Finding
 from stallpoint.cli import main
 from stallpoint.errors import InputError
 from stallpoint.explain.answering import explain_files
 from stallpoint.explain.rate_answers import Options
-from stallpoint.findings.finding import Finding
 from stallpoint.report.proposal_page import curves
 
 

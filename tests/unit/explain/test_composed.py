@@ -10,15 +10,17 @@ import pytest
 from small_study import SCHEMA
 
 from stallpoint.explain.importing import import_cell
-from stallpoint.findings.claims.claim_files import claim_files, read_claims
-from stallpoint.findings.claims.facts import facts
-from stallpoint.findings.claims.judge import UNTESTED, judge
-from stallpoint.findings.claims.quantity import Evidence
-from stallpoint.findings.conclusions.answer_findings import beyond_in_words, sentence
-from stallpoint.findings.conclusions.conclude import conclude
-from stallpoint.findings.conclusions.conclusion_words import verdict_in_words
 from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, to_text
 from stallpoint.models import fitting
+from stallpoint.questions.answer_question import beyond_in_words, sentence
+from stallpoint.questions.answers import answers
+from stallpoint.questions.claims.claim_files import claim_files, read_claims
+from stallpoint.questions.claims.facts import facts
+from stallpoint.questions.claims.judge import UNTESTED, judge
+from stallpoint.questions.claims.quantity import Evidence
+from stallpoint.questions.curves_question import verdict_in_words
+from stallpoint.questions.study_tables import StudyTables
+from stallpoint.questions.trust_question import model_errors
 from stallpoint.records.parquet import read_frames
 from stallpoint.records.tables import (
     CONVERGENCE_RUNS,
@@ -137,26 +139,27 @@ def test_no_claim_is_decided_by_what_is_composed(composed: dict[str, pd.DataFram
     others = [*EXTRAPOLATED_TABLES, INSTRUMENTATION, CONVERGENCE_RUNS, NETWORK_LAYERS]
     empty = {table.name: pd.DataFrame(columns=table.names) for table in others}
     claims = read_claims(claim_files([PAPERS], SHIPPED))
-    judged = {one["id"]: one for one in judge(claims, Evidence({**empty, **composed}, facts(composed["runs"])))}
-    of_errors = [judged[f"dag-error-{network}"]["verdict"] for network in ("alexnet", "googlenet", "resnet50")]
-    assert {*of_errors, judged["dag-describes-every-implementation"]["verdict"]} == {UNTESTED}
+    judged = {one.claim.id: one for one in judge(claims, Evidence({**empty, **composed}, facts(composed["runs"])))}
+    of_errors = [judged[f"dag-error-{network}"].verdict for network in ("alexnet", "googlenet", "resnet50")]
+    assert {*of_errors, judged["dag-describes-every-implementation"].verdict} == {UNTESTED}
     told = [
-        (one["id"], entry["basis"]) for one in judged.values() for entry in one["combinations"] if not entry["missing"]
+        (one.claim.id, entry.number.basis)
+        for one in judged.values()
+        for entry in one.combinations
+        if not entry.number.missing
     ]
     assert all("measured" not in basis for _, basis in told), told
 
 
-def test_conclusions_say_that_nothing_was_measured(composed: dict[str, pd.DataFrame]) -> None:
-    found = conclude(composed)
-    (curve,), (answer,) = found["curves"], found["answers"]
-    assert found["dag_errors"] == curve["measured"] == []
+def test_what_is_said_says_that_nothing_was_measured(composed: dict[str, pd.DataFrame]) -> None:
+    study = StudyTables(composed)
+    (curve,), (found,) = study.curves, answers(study.curves)
+    assert (curve.measured, model_errors(study)) == ([], {})
     assert verdict_in_words(curve) == (
         "undecided: no iteration was measured: they are composed of the times of their layers"
     )
-    assert sentence(answer, found["machines"]).startswith("alexnet: undecided, as no iteration was measured")
-    where, words = beyond_in_words(answer, found["machines"])
-    assert where == "nothing measured"
-    assert words.startswith("predicted to ")
+    assert sentence(found, study.machines).startswith("undecided, as no iteration was measured")
+    assert beyond_in_words(found, study.machines).startswith("what was measured, which is nothing: predicted to ")
 
 
 def test_measured_iterations_beside_layers_show_the_error_of_the_model(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stallpoint.base.section import Finding
 from stallpoint.errors import InputError
 from stallpoint.explain import layout_answers
 from stallpoint.explain.rate_answers import Options
-from stallpoint.findings.finding import Finding
 from stallpoint.inputs import layout_tables, readers
 from stallpoint.inputs.documents import Document
 from stallpoint.models.scaling.layouts import USABLE, LayoutModel, Layouts, candidates, fit_memory, held_out, rehearse

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stallpoint.base.section import Cause
 from stallpoint.explain import published_rates
 from stallpoint.explain.answering import explain_files
 from stallpoint.explain.published_rates import compared
 from stallpoint.explain.rate_answers import Options
-from stallpoint.findings.finding import Cause
 
 DATA = yaml.safe_load(Path(published_rates.__file__).with_suffix(".yaml").read_text())
 TITAN = """\

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.inputs import readers, study_results
+from stallpoint.explain import study_results
+from stallpoint.inputs import readers
 from stallpoint.inputs.documents import Document
 from stallpoint.inputs.rate_tables import ALL, EACH, Rates, number_in, read
 

@@ -8,16 +8,17 @@ import pandas as pd
 import pytest
 import yaml
 from planted_training import measured, near
-from report_samples import NOTHING
 from synthetic import Truth, study
 from visiting_cells import train
 
+from stallpoint.base.section import Absence
 from stallpoint.measure.training.input_pipeline import InputPipeline
 from stallpoint.measure.training.substitutes import FixedMiniBatch, SyntheticData
 from stallpoint.models.answers.causes import CAUSE_OF
 from stallpoint.models.fitting import fit
 from stallpoint.networks import find
-from stallpoint.report.sections.why_section import intervened as section
+from stallpoint.questions.interventions_question import section
+from stallpoint.questions.study_tables import StudyTables
 from stallpoint.schedule.next_visit import series_of
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
@@ -220,14 +221,13 @@ def test_the_table_says_whether_both_ways_agree() -> None:
     assert (found["saved_low"] < found["saved"]).all()
 
 
-def test_page_and_conclusions_show_both_ways() -> None:
+def test_what_is_said_has_both_ways() -> None:
     row = {
         "network": "alexnet", "hardware": "cpu", "storage": "local", "scaling": "strong", "sync": "naive",
         "prefetch": 0, "batch": 64, "workers_per_node": 1, "nodes": 2, "ranks": 2,
-        "intervention": "no-update", "parts": "update", "agrees": False,
-        "saved": {"value": 0.01, "low": 0.008, "high": 0.012}, "expected": {"value": 0.02, "low": 0.019, "high": 0.021},
+        "intervention": "no-update", "parts": "update", "agrees": False, "saved": 0.01, "saved_low": 0.008,
+        "saved_high": 0.012, "expected": 0.02, "expected_low": 0.019, "expected_high": 0.021,
     }  # fmt: skip
-    html = section({**NOTHING, "interventions": [row]}).html
-    for text in ("no-update", "10 ms (8–12)", "20 ms (19–21)", ">no<"):
-        assert text in html
-    assert "None was measured" in section(NOTHING).html
+    (grid,) = section(StudyTables({"interventions": pd.DataFrame([row])})).grids
+    assert grid.rows[0][1:] == ("no-update", "10 ms (8–12)", "update", "20 ms (19–21)", "no")
+    assert section(StudyTables({"interventions": pd.DataFrame([row])[:0]})).absence == Absence.NOT_MEASURED

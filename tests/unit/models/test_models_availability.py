@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 from judging import holds
 from planted_costs import COUNTED, GIVEN, LLAMA, NODE_DAYS, counted_rates, differences, llama
+from planted_curves import curve
 from synthetic import NETWORK, Truth, study
 
-from stallpoint.findings.conclusions.conclude import entries
-from stallpoint.findings.conclusions.cost_findings import PRODUCTIVE, REMAINING, failures_in_words
+from stallpoint.base.frames import records
+from stallpoint.base.measured import SERIES
 from stallpoint.models.answers.availability import (
     DAY,
     Failures,
@@ -20,6 +21,8 @@ from stallpoint.models.answers.availability import (
     young_interval,
 )
 from stallpoint.models.fitting import fit
+from stallpoint.questions.answers import Answer
+from stallpoint.questions.costs_question import failures_in_words
 
 
 def test_the_closed_form_agrees_with_a_simulation_within_one_percent() -> None:
@@ -115,11 +118,17 @@ def test_a_checkpoint_takes_as_long_as_was_measured_on_the_storage() -> None:
     expected = same[same["storage"] == "local"]["productive_share"].to_numpy()
     assert measured["productive_share"].to_numpy() == pytest.approx(expected, rel=0.01)
     variants = fitted(given | {"reload_seconds": 40.0, "repair_seconds": 3600.0})
-    said = {"availability": entries(variants["availability"], *PRODUCTIVE)}
-    said["availability_stalling"] = entries(variants["availability_stalling"], *REMAINING)
-    words = failures_in_words(said["availability_stalling"][0], said)
+    words = said(variants["availability"], variants["availability_stalling"])
     assert re.search(r"every .* that takes [0-9.]+ s \([0-9.–]+\) as measured", words)
     assert re.search(r"without failed nodes [0-9.]+ % .*; with spare nodes, [1-9] in all, [0-9.]+ %", words)
+
+
+def said(availability: pd.DataFrame, stalling: pd.DataFrame) -> str:
+    """What is said of the first curve of these tables."""
+    first = stalling.iloc[0]
+    here = (availability[list(SERIES)] == first[list(SERIES)]).all(axis=1)
+    found = curve(availability=records(availability[here]), availability_stalling=records(stalling[:1]))
+    return failures_in_words(Answer(found, [found]))
 
 
 def test_training_stalls_sooner_where_nodes_fail() -> None:
@@ -140,7 +149,6 @@ def test_training_stalls_sooner_where_nodes_fail() -> None:
     assert (often["stall_ranks"] < rarely["stall_ranks"]).any()
     assert (often["failure_limit"] < 8).all()
     assert fit(tables, nodes=[8])["availability"].empty
-    said = {"availability": entries(many, *PRODUCTIVE), "availability_stalling": entries(often, *REMAINING)}
-    weak = next(row for row in said["availability_stalling"] if row["scaling"] == "weak")
-    assert failures_in_words(weak, said).startswith("beyond 1 node failures eat more than a doubling gains (throughput")
-    assert "of the time is productive, with a checkpoint every" in failures_in_words(weak, said)
+    words = said(many.query("scaling == 'weak'"), often.query("scaling == 'weak'"))
+    assert words.startswith("beyond 1 node failures eat more than a doubling gains (throughput")
+    assert "of the time is productive, with a checkpoint every" in words

@@ -5,13 +5,14 @@ import pandas as pd
 import pytest
 from synthetic import Truth, study
 
+from stallpoint.base.frames import records
 from stallpoint.base.measured import Measured, measured, over_ranks
-from stallpoint.findings.conclusions.conclude import conclude
-from stallpoint.findings.conclusions.details import details
 from stallpoint.models.answers import comparisons, utilisation
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.terms.training_cells import reduced_cells
+from stallpoint.questions.communication_question import section
+from stallpoint.questions.study_tables import StudyTables
 from stallpoint.report.charts import overlap_chart
 from stallpoint.text import interval, number
 
@@ -78,21 +79,18 @@ def test_what_communication_costs_is_what_training_without_it_saves(quiet: dict[
 
 def test_the_cost_of_communication_is_said_in_words_and_on_the_chart(quiet: dict[str, pd.DataFrame]) -> None:
     tables = {**RECORDS, **quiet}
-    (row,) = (
-        quiet["hidden_communication"]
-        .query("scaling == 'strong' and prefetch == 0 and sync == 'wfbp'")
-        .to_dict("records")
-    )
-    page = details(conclude(tables))
-    cost = interval({"value": row["cost"], "low": row["cost_low"], "high": row["cost_high"]}, 1e3, " ms")
+    chosen = "scaling == 'strong' and prefetch == 0 and sync == 'wfbp'"
+    (row,) = records(quiet["hidden_communication"].query(chosen))
+    said = {one.subject: one for one in section(StudyTables(tables)).findings}
+    found = said["alexnet on cpu, strong, B = 64, wfbp, no prefetch, local"]
+    assert (found.value, found.low, found.high, found.unit) == (row["cost"], row["cost_low"], row["cost_high"], "s")
     # It costs EXTRA more than its messages take, so what is hidden is below zero.
-    more = interval({"value": -row["hidden"], "low": -row["hidden_high"], "high": -row["hidden_low"]}, 1e3, " ms")
-    (line,) = (line for line in page.splitlines() if f"wfbp, no prefetch, local: n = 2: {cost}; its isolated" in line)
-    assert line.endswith(f", of which nothing is hidden: training loses {more} more")
+    more = interval((-row["hidden"], -row["hidden_high"], -row["hidden_low"]), 1e3, " ms")
+    assert found.words.endswith(f", of which nothing is hidden: training loses {more} more")
     assert f"communicating costs {number(row['cost'])} s (" in json.dumps(overlap_chart.draw(tables).to_dict())
     unknown = quiet["hidden_communication"].assign(isolated=float("nan"), hidden=float("nan"))
-    page = details(conclude({**tables, "hidden_communication": unknown}))
-    assert any(line.endswith(f"wfbp, no prefetch, local: n = 2: {cost}") for line in page.splitlines())
+    for one in section(StudyTables({**tables, "hidden_communication": unknown})).findings:
+        assert one.words == f"communicating costs {interval((one.value, one.low, one.high), 1e3, ' ms')} at n = 2"
 
 
 def test_without_such_a_cell_nothing_is_said_of_the_cost() -> None:

@@ -7,13 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from planted_costs import CURVES, PRICE, WATTS, Planted, chosen, decided, energy_of_visits, planted
+from planted_curves import curve
 from synthetic import NETWORK, Truth, study
 
+from stallpoint.base.frames import records
 from stallpoint.base.statistics import estimate
-from stallpoint.findings.conclusions.conclude import entries
-from stallpoint.findings.conclusions.cost_findings import CHOICE, cost_in_words
 from stallpoint.models.answers.costs import BUDGET, DEADLINE, DECIDED, UNDECIDED, MeasuredPower, choices
 from stallpoint.models.fitting import fit
+from stallpoint.questions.answers import Answer
+from stallpoint.questions.costs_question import cost_in_words
 
 
 def test_costs_of_an_epoch_follow_from_the_iteration_time() -> None:
@@ -113,9 +115,8 @@ def test_a_longer_training_takes_more_nodes(curves: list[Planted]) -> None:
 
 def test_a_choice_in_words(curves: list[Planted]) -> None:
     def said(deadline: float | None, budget: float | None) -> str:
-        rows = list(choices(curves[0].costs, deadline, budget, 1))
-        found = entries(pd.DataFrame(rows), *CHOICE)
-        return cost_in_words(found[0], {"choices": found})
+        found = curve(choices=records(pd.DataFrame(choices(curves[0].costs, deadline, budget, 1))))
+        return cost_in_words(Answer(found, [found]))
 
     text = said(1e9, None)
     assert text.startswith("cheapest for the deadline of 277777 h 46 min: 1 node, ")
@@ -126,7 +127,7 @@ def test_a_choice_in_words(curves: list[Planted]) -> None:
 
 
 def test_a_deadline_that_is_met_by_all_takes_the_fewest_node_hours(curves: list[Planted]) -> None:
-    for curve in curves[:5]:
-        row = chosen(curve, DEADLINE, 1e9)
+    for one in curves[:5]:
+        row = chosen(one, DEADLINE, 1e9)
         assert row["ranks"] == 1
-        assert all(a.node_hours[0] < b.node_hours[0] for a, b in pairwise(curve.costs))
+        assert all(a.node_hours[0] < b.node_hours[0] for a, b in pairwise(one.costs))

@@ -25,7 +25,7 @@ sys.meta_path.insert(0, Refused())
 READING = """
 import stallpoint
 
-rooms = "errors text records strategies inputs study base slurm schedule models findings explain".split()
+rooms = "errors text records strategies inputs study base slurm schedule models questions explain".split()
 for module in pkgutil.walk_packages(stallpoint.__path__, "stallpoint."):
     room = module.name.split(".")[1]
     if room in rooms and module.name != "stallpoint.study.collect" or module.name.startswith((

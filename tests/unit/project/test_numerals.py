@@ -38,11 +38,11 @@ def test_what_no_program_writes_is_no_number(text: str) -> None:
 
 
 def test_an_end_without_a_number_is_unbounded() -> None:
-    assert interval({"value": 0.0183, "low": 0.0171, "high": None}, 100, " %") == "1.8 % (1.7–∞)"
-    assert interval({"value": 0.5, "low": -0.25, "high": 1234.5}, unit=" ms") == "0.50 ms (-0.25 to 1200)"
-    assert interval({"value": 4, "low": 4, "high": 128}) == "4 (4–128)"
-    assert interval({"value": 1.8, "low": 1.7, "high": 2}) == "1.8 (1.7–2.0)"
-    assert interval({"value": 0.9997, "low": 0.991, "high": 1.0}, 100, " %") == "100 % (99–100)"
-    assert interval({"value": 5.7, "low": 2.1e-14, "high": 8.3}) == "5.7 (0–8.3)"
-    assert interval({"value": 3.9, "low": -5.5e-15, "high": 6.1}, unit=" %") == "3.9 % (0–6.1)"
+    assert interval((0.0183, 0.0171, math.nan), 100, " %") == "1.8 % (1.7–∞)"
+    assert interval((0.5, -0.25, 1234.5), unit=" ms") == "0.50 ms (-0.25 to 1200)"
+    assert interval((4, 4, 128)) == "4 (4–128)"
+    assert interval((1.8, 1.7, 2)) == "1.8 (1.7–2.0)"
+    assert interval((0.9997, 0.991, 1.0), 100, " %") == "100 % (99–100)"
+    assert interval((5.7, 2.1e-14, 8.3)) == "5.7 (0–8.3)"
+    assert interval((3.9, -5.5e-15, 6.1), unit=" %") == "3.9 % (0–6.1)"
     assert interval(None) == "not known"

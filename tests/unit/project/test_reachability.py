@@ -6,7 +6,7 @@ import pytest
 from nightly import first_by_day
 from reachability import unreachable
 
-from stallpoint.findings.claims.claim_files import read_claims
+from stallpoint.questions.claims.claim_files import read_claims
 from stallpoint.report.exhibits import PAPERS
 
 ROOT = Path(__file__).parents[3]

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from checkout import ROOT
 
-from stallpoint.findings.conclusions.conclude import COPIED
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES
 
-READERS = ("findings/conclusions", "report", "archive/comparison")
-"""Rooms that read tables; `findings/claims` names all of them to say what a study lacks."""
+READERS = ("questions", "report", "archive/comparison")
+"""Rooms that read tables; `questions/claims` names all of them to say what a study lacks."""
 SCRIPTS = {"rates": "scripts/extrapolate_study.py"}
 """Tables that a later step of the workflow computes from."""
 TABLES = ("tables", "material")
@@ -55,6 +54,8 @@ def taken(program: str) -> set[str]:
                 found |= set(named(key))
             case ast.Call(args=[of, key, *_]) if holds(of):
                 found |= set(named(key))
+            case ast.Call(func=ast.Attribute(attr="rows" | "of"), args=[ast.Constant(value=str(key))]):
+                found.add(key)  # of a study or a curve, which questions read
     return found
 
 
@@ -67,10 +68,9 @@ def read() -> set[str]:
     """Names of the tables that somebody reads."""
     programs = [file for room in READERS for file in (ROOT / "src/stallpoint" / room).rglob("*.py")]
     texts = {file: file.read_text() for file in programs}
-    entries = {table for key, (table, _) in COPIED.items() if any(f'["{key}"]' in text for text in texts.values())}
     claims = [*(ROOT / "resources/claims").glob("*.yaml"), ROOT / "resources/public/claims.yaml"]
     of_claims = {table for file in claims for table in re.findall(r"table: (\w+)", file.read_text())}
-    return {*SCRIPTS, *entries, *of_claims, *(table for text in texts.values() for table in taken(text))}
+    return {*SCRIPTS, *of_claims, *(table for text in texts.values() for table in taken(text))}
 
 
 def test_every_table_is_read_by_somebody() -> None:
@@ -84,5 +84,6 @@ def test_only_what_takes_rows_reads_a_table() -> None:
         'tables["a"], one.tables[B.name], tables.get("c", ()), rows(tables, "d", "words"), show(material, ("e", "f"))'
     )
     assert taken(reads) == {"a", "b", "c", "d", "e", "f"}
+    assert taken('study.rows("a"), curve.of("b"), text.of(names)') == {"a", "b"}
     assert taken('names = "a", "b"\nfound = {name: tables[name] for name in names}') == {"a", "b"}
     assert taken('"a", {"a": 1}["a"], print("a"), Link(href="a"), B.name, rows(tables, name)') == set()

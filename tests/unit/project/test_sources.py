@@ -209,7 +209,7 @@ def test_charts_depend_on_themselves_and_what_they_share() -> None:
 
 
 def test_data_of_the_library_are_inputs_and_bytecode_is_none() -> None:
-    assert "findings/claims/schema.yaml" in parts("conclude.py")
+    assert "questions/claims/schema.yaml" in parts("conclude.py")
     assert {"report/sections/assets/page.css", "report/sections/assets/inter.woff2"} <= parts("report_page.py")
     for script in derived():
         assert "__pycache__" not in str(parts(script))

@@ -8,6 +8,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +18,9 @@ import pandas as pd
 import pytest
 from nightly import first_by_day
 from playwright.sync_api import Browser, Download, Page, sync_playwright
-from report_samples import NOTHING, Tables, of_two_charts
+from report_samples import Tables, of_two_charts
 
-from stallpoint.findings.conclusions.answers import Conclusions
+from stallpoint.base.section import Section
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts.render import FORMATS, render
 from stallpoint.report.report import write_report
@@ -77,10 +78,10 @@ def wide(report: Path, open_page: Open) -> Page:
 
 
 @pytest.fixture(scope="module")
-def small(tables: Tables, conclusions: Conclusions, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(tables: Tables, said: list[Section], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report with two charts: drawn in no time."""
     path = tmp_path_factory.mktemp("small") / "report.html"
-    write_report(conclusions, of_two_charts(tables), path, study="laptop")
+    write_report(said, of_two_charts(tables), path, study="laptop")
     return path
 
 
@@ -219,7 +220,7 @@ def test_an_address_with_a_choice_opens_with_it(small: Path, open_page: Open) ->
 
 def test_a_chart_of_many_panels_shows_some_at_a_time(tables: Tables, tmp_path: Path, open_page: Open) -> None:
     many = pd.concat([tables["causes"].assign(network=f"network{i}") for i in range(10)])
-    write_report(NOTHING, {"causes": many}, tmp_path / "report.html")
+    write_report([], {"causes": many}, tmp_path / "report.html")
     page = open_page(tmp_path / "report.html")
     panels = page.locator("#chart-causes text")
     assert page.locator("#causes .pager output").inner_text() == "panels 1 to 12 of 20"
@@ -236,10 +237,15 @@ def test_a_chart_of_many_panels_shows_some_at_a_time(tables: Tables, tmp_path: P
 
 
 def test_the_first_six_of_the_chosen_answers_are_sentences(
-    tables: Tables, conclusions: Conclusions, tmp_path: Path, open_page: Open
+    tables: Tables, said: list[Section], tmp_path: Path, open_page: Open
 ) -> None:
-    answers = [{**conclusions["answers"][0], "network": f"network{i}"} for i in range(8)]
-    write_report({**conclusions, "answers": answers}, of_two_charts(tables), tmp_path / "report.html")
+    one = said[0].findings[0]
+    names = [f"network{i}" for i in range(8)]
+    findings = (replace(one, about={**one.about, "network": name, "card": f"{name} on cpu"}) for name in names)
+    answer = replace(said[0], findings=tuple(findings))
+    renamed = {name: pd.concat([frame, *(frame.replace("alexnet", name) for name in names)])
+               for name, frame in of_two_charts(tables).items()}  # fmt: skip
+    write_report([answer], renamed, tmp_path / "report.html")
     page = open_page(tmp_path / "report.html")
     lead = page.locator("#answer .lead")
     assert re.findall(r"network\d|more below", lead.inner_text()) == [*(f"network{i}" for i in range(6)), "more below"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.findings.claims.claim_files import read_claims
+from stallpoint.questions.claims.claim_files import read_claims
 from stallpoint.study.configuration import check, check_keys, load_yaml, typed
 
 plain = st.recursive(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +21,7 @@ from stallpoint.archive.comparison.change import (
 from stallpoint.archive.comparison.compared_results import Results, differences
 from stallpoint.base.frames import records
 from stallpoint.base.measured import PLACELESS, POINT, SERIES
+from stallpoint.base.row import TableRow
 from stallpoint.base.statistics import groups
 from stallpoint.errors import InputError
 from stallpoint.records.tables import COMPARISON, ITERATIONS, STALLING
@@ -151,7 +151,7 @@ def _speedup_rows(points: pd.DataFrame) -> Iterator[dict[str, object]]:
             }  # fmt: skip
 
 
-def _curves(points: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]], int]]:
+def _curves(points: pd.DataFrame) -> Iterator[tuple[TableRow, list[TableRow], int]]:
     """Return the fewest workers of each scaling curve, its other points, and the workers of a full node."""
     for _, series in groups(points, PLACELESS):
         at = {(row["nodes"], row["workers_per_node"]): row for row in records(series)}

@@ -51,8 +51,8 @@ def finding(comparison: Comparison, family: str) -> str:
 
 def percent(row: Mapping[str, Any]) -> str:
     """Return the change in words: ``5.2 % (3.0–7.4)``."""
-    ends = {"value": row["ratio"], "low": row["ratio_low"], "high": row["ratio_high"]}
-    return interval({name: 100 * (end - 1) for name, end in ends.items()}, unit=" %")
+    ends = (row["ratio"], row["ratio_low"], row["ratio_high"])
+    return interval([100 * (end - 1) for end in ends], unit=" %")
 
 
 def curve(row: Mapping[str, Any]) -> str:

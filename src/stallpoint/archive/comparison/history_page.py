@@ -44,7 +44,7 @@ def _sentences(machine: PastMachine) -> Iterator[str]:
 
 def _percent(fit: Trend) -> str:
     value, low, high = (100 * float(np.expm1(log)) for log in (fit.value, *fit.interval))
-    return interval({"value": value, "low": low, "high": high}, unit=" %")
+    return interval((value, low, high), unit=" %")
 
 
 def to_json(found: History) -> str:

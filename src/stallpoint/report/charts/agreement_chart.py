@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from stallpoint.findings.conclusions.conclusion_words import count
+from stallpoint.questions.study_words import count
 from stallpoint.report.charts import Drawing, NoData, Tables, axes, shapes
 from stallpoint.report.charts.labels import AXES, label, largest_row, placement_in_words, rows, with_interval
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from stallpoint.base.section import FILTERS
 from stallpoint.records.tables import SERIES
 from stallpoint.report.charts import NoData, Tables
 from stallpoint.strategies.presets import NONE
@@ -18,8 +19,6 @@ from stallpoint.study.workers import placement_in_words as in_words
 from stallpoint.text import number
 
 AXES = tuple(column.name for column in SERIES)
-FILTERS = ("network", "hardware", "storage")
-"""Axes by which readers of the report choose what is shown."""
 APART = ("storage", "batch", "prefetch", "workers_per_node")
 """Axes that name panels where they vary: colours are for presets."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.findings.listing import markdown_table
+from stallpoint.base.section_texts import markdown_table
 from stallpoint.measure import STEP_SIZE
 
 PASSES = 3

@@ -1,23 +1,19 @@
-"""Data of the study: networks, cells that were not measured, machines and software, and tables behind the charts."""
+"""Data of the study: networks, machines and software, and the tables behind the charts."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import pandas as pd
 
-from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.listing import Columns, in_columns
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, Table
 from stallpoint.report.charts import Tables
 from stallpoint.report.charts.labels import in_turn
 from stallpoint.report.exhibits.published import HEAD, texts
-from stallpoint.report.html import MAX_ROWS, Section, axes_of_cell, paragraph, table
-from stallpoint.study.study import Excluded
+from stallpoint.report.html import MAX_ROWS, PagePart, paragraph, table
 from stallpoint.text import natural, number
 
 NETWORK_HEAD = [
@@ -26,17 +22,17 @@ NETWORK_HEAD = [
 MAX_TYPES = 6
 
 
-def networks(tables: Tables) -> Section:
+def networks(tables: Tables) -> PagePart:
     """Return the size of each network, from the table ``network_layers``, and ``published`` where there is one."""
     layers, published = tables.get("network_layers"), tables.get("published")
     if layers is None or layers.empty:
-        return Section("networks", "Networks", paragraph("No network was described."))
+        return PagePart("networks", "Networks", "Data", paragraph("No network was described."))
     blocks = [table(NETWORK_HEAD, *_rows(layers))]
     if published is not None and not published.empty:
         blocks.append(f"<h3>{escape(published['source'].iloc[0])}, beside ours</h3>")
         rows = texts(published)
         blocks.append(table(HEAD, rows, [{"network": network} for _, network, *_ in rows]))
-    return Section("networks", "Networks", "\n".join(blocks))
+    return PagePart("networks", "Networks", "Data", "\n".join(blocks))
 
 
 def _rows(layers: pd.DataFrame) -> tuple[list[list[str]], list[dict[str, str]]]:
@@ -58,29 +54,6 @@ def _network(name: str, layers: pd.DataFrame) -> list[str]:
         "-" if math.isnan(work) else f"{number(work / 1e9)} billion",
         types,
     ]
-
-
-def not_measured(conclusions: Conclusions, excluded: Sequence[Excluded]) -> Section:
-    """Return imported cells, cells that could not run, and excluded combinations, by reason with one example each."""
-    blocks = []
-    if conclusions["imported"]:
-        text = "Where files say what layers took, and not the whole iteration, that is predicted from them."
-        blocks += ["<h3>Imported</h3>", paragraph(text), _cells(conclusions["imported"], {"files": "source"})]
-    if conclusions["failed"]:
-        blocks += ["<h3>Could not run</h3>", _cells(conclusions["failed"], {"reason": "reason"})]
-    if excluded:
-        examples = {entry.reason: entry.axes for entry in reversed(excluded)}
-        rows = [
-            [reason, str(count), ", ".join(f"{axis} {value}" for axis, value in examples[reason].items())]
-            for reason, count in Counter(entry.reason for entry in excluded).items()
-        ]
-        blocks += ["<h3>Excluded from the matrix</h3>", table(["reason", "combinations", "such as"], rows)]
-    everything = paragraph("None: every cell of the study ran, and nothing was excluded.")
-    return Section("cells", "Cells that were not measured", "\n".join(blocks) or everything)
-
-
-def _cells(rows: Sequence[Mapping[str, Any]], columns: Columns) -> str:
-    return table(*in_columns(rows, {"cell": "cell", **columns}), [axes_of_cell(row["cell"]) for row in rows])
 
 
 PROPERTIES = {
@@ -120,11 +93,11 @@ PROPERTIES = {
 MAX_VALUES = 6
 
 
-def environment(tables: Tables) -> Section:
+def environment(tables: Tables) -> PagePart:
     """Return a column for each hardware entry, a row for each property, with every value that occurred."""
     runs, environments = tables.get("runs"), tables.get("environments")
     if runs is None or environments is None or environments.empty:
-        return Section("environment", "Environment", paragraph("No job recorded its environment."))
+        return PagePart("environment", "Environment", "Data", paragraph("No job recorded its environment."))
     known = environments.merge(runs[["cell", "hardware"]], on="cell")
     known = known.assign(
         memory_bytes=[f"{size / 2**30:.0f} GiB" for size in known["memory_bytes"]],
@@ -133,8 +106,8 @@ def environment(tables: Tables) -> Section:
     )
     hardware, frames = zip(*known.groupby("hardware"), strict=True)
     rows = [[name, *(_values(frame[column]) for frame in frames)] for column, name in PROPERTIES.items()]
-    return Section(
-        "environment", "Environment", table(["of", *map(str, hardware)], [row for row in rows if any(row[1:])])
+    return PagePart(
+        "environment", "Environment", "Data", table(["of", *map(str, hardware)], [row for row in rows if any(row[1:])])
     )
 
 
@@ -158,7 +131,7 @@ UNSHOWN = {"settings"}
 """Columns that are too wide for a table; the file has them."""
 
 
-def raw_tables(tables: Tables) -> tuple[Section, dict[str, Any]]:
+def raw_tables(tables: Tables) -> tuple[PagePart, dict[str, Any]]:
     """Return a closed element for each table, and the data with which the page's script fills it."""
     shown = [table for table in (RUNS, *MODEL_TABLES, *EXTRAPOLATED_TABLES) if len(tables.get(table.name, ()))]
     introduction = (
@@ -167,7 +140,9 @@ def raw_tables(tables: Tables) -> tuple[Section, dict[str, Any]]:
         "and storage.</p>"
     )
     html = introduction + "\n".join(_element(table, len(tables[table.name])) for table in shown)
-    return Section("raw-tables", "Raw tables", html), {table.name: _data(table, tables[table.name]) for table in shown}
+    return PagePart("raw-tables", "Raw tables", "Data", html), {
+        table.name: _data(table, tables[table.name]) for table in shown
+    }
 
 
 def _element(table: Table, rows: int) -> str:

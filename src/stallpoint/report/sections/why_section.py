@@ -1,4 +1,4 @@
-"""The chain of evidence: every chart of the registry by topic, training data and interventions in numbers."""
+"""The chain of evidence: every chart of the registry by topic."""
 
 from __future__ import annotations
 
@@ -6,42 +6,46 @@ from html import escape
 
 import pandas as pd
 
-from stallpoint.findings.conclusions.answers import Conclusions
-from stallpoint.findings.conclusions.conclusion_words import interventions
-from stallpoint.findings.conclusions.storage_tables import answered
+from stallpoint.base.section import FILTERS
 from stallpoint.records.tables import TIDY_TABLES
 from stallpoint.report.charts import TOPICS, Chart, Tables
-from stallpoint.report.charts.labels import FILTERS, in_turn
+from stallpoint.report.charts.labels import in_turn
 from stallpoint.report.charts.render import Spec, finding, missing, spec
-from stallpoint.report.html import Section, downloads, listing, paragraph
+from stallpoint.report.html import PagePart, downloads
 
 MAX_CHART_ROWS = 4000
 """Rows of a chart on the page: it grows with the number of charts, not of rows."""
 
 
-def evidence(tables: Tables) -> tuple[list[Section], dict[str, Spec]]:
-    """Return a section for each topic, and the specs that the page's script draws.
+GROUPS = {
+    "Accuracy of the DAG model": "How sure",
+    "Scaling laws": "How sure",
+    "How it was measured": "How sure",
+}
+"""Groups of the menu with topics that are not about why."""
 
-    Empty charts are named in one line at the end of the last section; a topic without charts has no section.
+
+def evidence(tables: Tables) -> tuple[list[PagePart], dict[str, Spec], list[str]]:
+    """Return a part of the page for each topic, the specs that its script draws, and why others are not drawn.
+
+    A topic without charts has no part.
     """
     specs: dict[str, Spec] = {}
-    sections: list[Section] = []
-    empty: list[str] = []
+    parts: list[PagePart] = []
+    missing_charts: list[str] = []
     for topic, charts in TOPICS.items():
         figures = []
         for chart in charts:
             drawn, omitted = bounded(spec(chart.name, tables))
             if why := missing(drawn):
-                empty.append(f"{chart.title} ({why})")
+                missing_charts.append(f"{chart.title}: {why}")
                 continue
             specs[chart.name] = drawn
             figures.append(_figure(chart, finding(drawn), omitted))
         if figures:
-            sections.append(Section("topic-" + topic.lower().replace(" ", "-"), topic, "\n".join(figures)))
-    if empty:
-        text = paragraph(f"Not drawn, for want of measurements: {'; '.join(empty)}.")
-        sections.append(Section("not-drawn", "Charts not drawn", text))
-    return sections, specs
+            name = "topic-" + topic.lower().replace(" ", "-")
+            parts.append(PagePart(name, topic, GROUPS.get(topic, "Why"), "\n".join(figures)))
+    return parts, specs, missing_charts
 
 
 def _figure(chart: Chart, heading_text: str, omitted: int) -> str:
@@ -83,24 +87,3 @@ def bounded(chart: Spec, max_rows: int = MAX_CHART_ROWS) -> tuple[Spec, int]:
     kept = set(sizes.index[sizes <= max_rows]) or {sizes.index[0]}
     datasets = {key: [row for row in rows if row.get("panel") in kept] for key, rows in chart["datasets"].items()}
     return {**chart, "datasets": datasets}, len(panels) - len(kept)
-
-
-# --- in numbers -----------------------------------------------------------------------------------
-
-FEW = 10
-"""Number of rows of a table that is shown unfolded."""
-
-
-def storages(conclusions: Conclusions) -> list[Section]:
-    """Return training data in numbers; none where neither storages were read nor curves trained."""
-    found = "".join(
-        f"<details{' open' * (len(one.rows) <= FEW)}><summary>{escape(one.title)}</summary>{listing(one)}</details>"
-        for one in answered(conclusions)
-    )
-    return [Section("storages", "Training data in numbers", found)] if found else []
-
-
-def intervened(conclusions: Conclusions) -> Section:
-    """Return one row for each measured point and excluded part."""
-    found = interventions(conclusions["interventions"])
-    return Section("interventions", found.title, listing(found) if found.rows else paragraph("None was measured."))

@@ -1,0 +1,145 @@
+"""Conclusions of studies, from a results folder, an archive (RO-Crate, a zip or unpacked), or their JSON file; and
+folders with records of a probe."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stallpoint.base.section import Section
+from stallpoint.base.section_texts import sections_from_json
+from stallpoint.errors import InputError, reason
+from stallpoint.inputs.documents import head
+from stallpoint.records.checksums import CHECKSUMS, verified
+from stallpoint.records.tables import PROBES
+
+FILE = "conclusions.json"
+MAX_BYTES = 64 * 2**20
+MAX_UNPACKED = 16 * 2**30
+_MEMBER = re.compile(rf"results/([^/]+)/{re.escape(FILE)}")
+_ZIP = b"PK\x03\x04"
+_HIDDEN = re.compile(r"(^|/)(\.|__MACOSX/)")
+_CRATE = "ro-crate-metadata.json"
+_OTHERS = ("xl/workbook.xml", _CRATE)
+"""Ends of names in workbooks, and in archives without conclusions."""
+AGAIN = "run `snakemake` for the study"
+_BEGIN = re.compile(rb'\s*\{\s*"(version"\s*:\s*\d+\s*,\s*"sections|findings)"\s*:')
+"""How conclusions begin, and did before they were sections."""
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """What a study concluded."""
+
+    name: str
+    sections: Sequence[Section]
+
+
+def read(path: Path) -> list[StudyResults] | None:
+    """Return the conclusions that a path holds; None if it is no study, `InputError` if a study has none."""
+    if path.is_dir():
+        return _of_folder(path)
+    begin = head(path)
+    if begin.startswith(_ZIP):
+        return _of_zip(path)
+    if _BEGIN.match(begin):
+        return [_of_file(path)]
+    return None
+
+
+def is_study(path: Path) -> bool:
+    """Return whether a folder is a study's, finished or not, or holds finished ones."""
+    return bool(_conclusions(path)) or any((path / name).is_dir() for name in ("tables", "raw"))
+
+
+def _conclusions(path: Path) -> list[Path]:
+    return [file for file in (path / FILE, *sorted(path.glob(f"results/*/{FILE}"))) if file.is_file()]
+
+
+def _of_folder(path: Path) -> list[StudyResults] | None:
+    if not is_study(path):
+        return None
+    if files := _conclusions(path):
+        return [_of_file(file) for file in files]
+    raise InputError(f"{path}: a study without {FILE}: it is not finished; {AGAIN}")
+
+
+def _of_file(file: Path) -> StudyResults:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {reason(error)}") from None
+    return _parsed(file.absolute().parent.name, content, str(file))
+
+
+def unpack(path: Path, folder: Path) -> list[Path]:
+    """Unpack a zip of logs or traces into `folder` and return its files; none of a study's archive or other files."""
+    if path.is_dir() or not head(path).startswith(_ZIP):
+        return []
+    with _opened(path) as file:
+        names = file.namelist()
+        if any(_MEMBER.fullmatch(name) or name.endswith(_OTHERS) for name in names):
+            return []
+        if (size := sum(member.file_size for member in file.infolist())) > MAX_UNPACKED:
+            raise InputError(f"{path}: {size / 2**30:.0f} GiB when unpacked; name the files that are to be read")
+        file.extractall(folder, [name for name in names if not _HIDDEN.search(name)])
+    return sorted(file for file in folder.rglob("*") if file.is_file())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip; whatever is wrong with it is an `InputError`."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            yield file
+    except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: a damaged zip ({error}); copy the archive again") from None
+
+
+def _of_zip(path: Path) -> list[StudyResults]:
+    with _opened(path) as file:
+        names = file.namelist()
+        members = {name: found[1] for name in names if (found := _MEMBER.fullmatch(name))}
+        if "xl/workbook.xml" in names:
+            raise InputError(f"{path}: a workbook of Excel; save its sheet as CSV, or paste the cells into a text file")
+        if not members:
+            raise InputError(
+                f"{path}: a zip without results/STUDY/{FILE}: no archive of a study, or one whose conclusions held "
+                "names; unpack it and run `snakemake`"
+            )
+        for member in file.infolist():
+            if member.filename in (*members, CHECKSUMS) and member.file_size > MAX_BYTES:
+                raise InputError(f"{path}: {member.filename} of more than {MAX_BYTES // 2**20} MiB is none of a study")
+        is_archive = any(name in (CHECKSUMS, _CRATE) for name in names)  # else a folder that somebody zipped
+        read = verified(file, str(path)) if is_archive else file.read
+        return [_parsed(study, read(member), f"{path}: {member}") for member, study in members.items()]
+
+
+def _parsed(name: str, content: bytes, where: str) -> StudyResults:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: no JSON ({error}); {AGAIN}") from None
+    try:
+        return StudyResults(name, sections_from_json(found))
+    except ValueError as error:
+        raise InputError(f"{where}: no conclusions of this version ({error}); {AGAIN}") from None
+
+
+_ABOVE = 3
+"""Folders between a file of a probe and the folder of all ranks: a start, a rank."""
+
+
+def probe_folder(path: Path) -> Path | None:
+    """Return the folder with the records of all ranks that is `path` or contains it; None for others."""
+    for folder in [path, *path.absolute().parents[:_ABOVE]]:
+        if folder.is_dir() and any(folder.glob(f"rank~*/*/{PROBES.name}.parquet")):
+            return folder
+    return None

@@ -1,1 +1,0 @@
-"""Findings of the tables: verdicts, causes, remedies, trust, and claims."""

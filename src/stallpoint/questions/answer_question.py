@@ -1,0 +1,241 @@
+"""Up to how many workers does training get faster, and why not further? A finding for each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stallpoint.base.section import Absence, Cause, Finding, Point, Section, about
+from stallpoint.base.stall import Stall, Verdict
+from stallpoint.models.answers.causes import DOMINANT
+from stallpoint.questions.answers import Answer, LargestLoss, answers
+from stallpoint.questions.remedies_question import helps_in_words
+from stallpoint.questions.study_tables import CurveRows, MeasuredCount, StudyMachine, StudyTables
+from stallpoint.questions.study_words import (
+    batch_in_words,
+    count,
+    deciding_in_words,
+    no_double,
+    prefetch_in_words,
+    probabilities_in_words,
+    probable,
+    unit_in_words,
+)
+from stallpoint.questions.trust_question import model_errors
+from stallpoint.text import interval, number
+
+KIND = "rates"
+"""Kind of an answer's finding: that of a curve, as files have them."""
+MACHINE = "machine"
+COMMON = {
+    "workers slow each other down: cores, caches, memory or clock": {"interference", "straggling"},
+    "sending, and what it takes from computing": {"communication", "interference"},
+    "a smaller b takes less work, but not as much less time": {"matrix shapes", "non-scaling layers", "model update"},
+}
+"""What causes that are not distinguishable have in common."""
+_NAMED_CAUSES = 2
+
+
+def section(study: StudyTables) -> Section:
+    """Return an answer for each network, hardware entry, scaling and storage, and the machines it was measured on."""
+    words = (
+        f"Training stalls at the smallest number of workers after which no larger one gains {100 * study.threshold:.0f}"
+        " % in throughput for each doubling. Speedup and efficiency refer to the fewest workers measured; intervals "
+        "cover 90 %."
+    )
+    machines = tuple(map(_machine, study.machines))
+    if not study.curves:
+        nothing = "No scaling curve was measured: the study has no train cell with scaling strong or weak that ran."
+        return Section("answer", "Answer", "Answer", nothing, machines, absence=Absence.NOT_MEASURED)
+    errors = model_errors(study)
+    findings = (
+        _finding(one, study, errors.get((one.curve["hardware"], one.curve["network"]), ""))
+        for one in answers(study.curves)
+    )
+    return Section("answer", "Answer", "Answer", words, (*findings, *machines), cards=True)
+
+
+def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
+    curve, machines = answer.curve, study.machines
+    imported = any(at.imported for at in machines if at.hardware == curve["hardware"])
+    verdict, ranks = Verdict(curve["verdict"]), int(curve["verdict_ranks"])
+    likely = Stall(measured).likely if (measured := curve.stall("measured")) else []
+    undecided = verdict == Verdict.UNDECIDED and bool(curve.deciding_ranks)
+    loss = answer.loss if not answer.why_withheld else None
+    return Finding(
+        KIND,
+        placement(answer),
+        sentence(answer, machines),
+        verdict,
+        value=float(ranks) if ranks and verdict != Verdict.WITHHELD else None,
+        low=float(min(likely)) if likely else None,
+        high=float(max(likely)) if likely and max(measured) not in likely else None,
+        unit="workers" if ranks else "",
+        causes=(Cause(_key(loss), loss_in_words(loss, answer)),) if loss else (),
+        evidence="; ".join(filter(None, ("imported" if imported else "measured", _precision(answer), model_error))),
+        fits="; ".join((throughput_in_words(answer), gain_in_words(answer))),
+        beyond=beyond_in_words(answer, machines) if not answer.why_withheld else "",
+        ask=(deciding_in_words(curve),) if undecided else (),
+        notes=tuple(_notes(answer)),
+        about={**about(curve), "card": card(answer), **({"batch": str(answer.of_batch)} if answer.of_batch else {})},
+        first=True,
+        points=tuple(_points(curve)),
+    )  # fmt: skip
+
+
+def card(answer: Answer) -> str:
+    """Return the title of an answer's card: ``alexnet on cpu``, or ``alexnet at B = 2 on cpu`` where another B's
+    verdict differs."""
+    at = f" at B = {answer.of_batch}" if answer.of_batch else ""
+    return f"{answer.curve['network']}{at} on {answer.curve['hardware']}"
+
+
+def placement(answer: Answer) -> str:
+    """Return ``alexnet on cpu, strong scaling, B = 64, local``."""
+    curve = answer.curve
+    on = f"{curve['network']} on {curve['hardware']}"
+    return f"{on}, {curve['scaling']} scaling, {batch_in_words(curve)}, {curve['storage']}"
+
+
+def _notes(answer: Answer) -> Iterator[str]:
+    if answer.curve["verdict"] == Verdict.UNDECIDED and (likely := probabilities_in_words(answer.curve, limit=2)):
+        yield f"most likely: {likely}"
+    if helps := helps_in_words(answer.curve, limit=1):
+        yield f"would help: {helps}"
+    yield f"curve: {_which(answer)}"
+
+
+def _points(curve: CurveRows) -> Iterator[Point]:
+    """Yield rates by worker count: measured, beyond the largest measured count predicted with their interval."""
+    measured = {at.ranks: at.rate for at in curve.measured}
+    for row in sorted(curve.of("predictions"), key=lambda row: int(row["ranks"])):
+        ranks = int(row["ranks"])
+        if ranks in measured:
+            rate = measured[ranks]
+            yield {"workers": ranks, "rate": rate.value, "low": rate.low, "high": rate.high}
+        elif seconds := None if curve["withheld"] else row.estimate("predicted_iteration"):
+            predicted, low, high = seconds.under(row["global_batch"])
+            yield {"workers": ranks, "predicted": predicted, "low": low, "high": high}
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def sentence(answer: Answer, machines: list[StudyMachine]) -> str:
+    """Return the answer as a sentence without its subject."""
+    curve = answer.curve
+    ranks = int(curve["verdict_ranks"])
+    here = unit_in_words(curve, machines, ranks)
+    if answer.why_withheld:
+        return f"{curve['verdict']}, as {answer.why_withheld}"
+    if not ranks:
+        return f"undecided, as {no_double(int(curve['largest_measured']))}"
+    return {
+        Verdict.STALLS: f"stops getting faster at {here}",
+        Verdict.SCALES: f"still gets faster at {here}",
+        Verdict.UNDECIDED: f"undecided beyond {here}; {deciding_in_words(curve)} would decide",
+    }[curve["verdict"]]
+
+
+def throughput_in_words(answer: Answer) -> str:
+    """Return ``15 -> 22 samples/s``: on the fewest workers, and at the verdict."""
+    rates = [number(at.rate.value, 3) for at in (answer.base, answer.at) if at]
+    return f"{' -> '.join(rates)} samples/s" if rates else "no iteration was measured"
+
+
+def gain_in_words(answer: Answer) -> str:
+    """Return speedup with its interval, efficiency, and iteration time at the verdict, in words."""
+    base, at = answer.base, answer.at
+    if not base or not at:
+        return "one worker count was measured" if base else "no throughput is known"
+    seconds = " instead of ".join(f"{number(one.seconds.value, 2)} s" for one in (at, base))
+    return (
+        f"{at.ranks} are {interval(at.speedup)} times as fast as {base.ranks}, {_efficient(at)}; an iteration takes "
+        f"{seconds}"
+    )
+
+
+def _efficient(at: MeasuredCount) -> str:
+    """Return ``74 % efficient``; more than 100 % only where the whole interval is above it."""
+    if at.efficiency.value > 1 >= at.efficiency.low:
+        return "100 % efficient within its interval"
+    return f"{100 * at.efficiency.value:.0f} % efficient"
+
+
+def loss_in_words(loss: LargestLoss, answer: Answer) -> str:
+    """Return the largest measured loss against ideal scaling; indistinguishable causes are named together."""
+    iteration = next((at.seconds.value for at in answer.curve.measured if at.ranks == loss.ranks), 0.0)
+    lost = {str(row["cause"]): row.estimate("lost") for row in loss.leading}
+    if loss.verdict == DOMINANT:
+        ((name, seconds),) = lost.items()
+        of = f"of {number(1e3 * iteration, 2)} ms" if iteration else "of each iteration"
+        return f"most is lost to {name}: {interval(seconds, 1e3, ' ms')} {of}"
+    named = [name for name, seconds in lost.items() if seconds and seconds.low > 0]
+    if not named:
+        return "no loss beyond what visits differ by"
+    if len(lost) == 1:
+        return f"{named[0]}, not distinguishable from no loss"
+    if common := [words for words, causes in COMMON.items() if lost.keys() <= causes]:
+        return f"undecided: {' or '.join(lost)}; {common[0]}"
+    shown = named[:_NAMED_CAUSES]
+    if others := len(lost) - len(shown):
+        return f"undecided: {', '.join(shown)} or {count(others, 'other')}"
+    return f"undecided: {' or '.join(shown)}"
+
+
+def _key(loss: LargestLoss) -> str:
+    return str(loss.leading[0]["cause"]).replace(" ", "_") if loss.verdict == DOMINANT else "not_distinguishable"
+
+
+def beyond_in_words(answer: Answer, machines: list[StudyMachine]) -> str:
+    """Return the prediction beyond the measured workers; empty without one."""
+    curve = answer.curve
+    largest, to = int(curve["largest_measured"]), int(curve["largest_considered"])
+    where = unit_in_words(curve, machines, largest) if largest else "what was measured, which is nothing"
+    if curve["withheld"]:
+        return f"{where}: withheld: {curve['withheld']}"
+    verdict, gains = curve.predicted
+    workers = " workers" if curve["workers_per_node"] > 1 else ""
+    if verdict is None:
+        return ""
+    return {
+        Verdict.STALLS: f"{where}: predicted to stall at {interval(curve.estimate('stall_ranks'))}{workers}",
+        Verdict.SCALES: f"{where}: predicted to gain up to {to}{workers}",
+        Verdict.UNDECIDED: f"{where}: undecided whether it gains up to {to}{workers} ({probable(gains)})",
+    }[verdict]
+
+
+def _precision(answer: Answer) -> str:
+    at = answer.at
+    return f"speedup known to ± {number(100 * at.half_width, 2)} %" if at and at.half_width < float("inf") else ""
+
+
+def _which(answer: Answer) -> str:
+    """Return the leading curve: its mini-batch, preset and storage, and whatever else its rivals vary."""
+    one = answer.curve
+    per_node = f"{one['workers_per_node']} workers per node" if one["workers_per_node"] > 1 else ""
+    ahead = prefetch_in_words(one) if "prefetch" in answer.differ else ""
+    texts = (f"{one['scaling']} scaling", batch_in_words(one), one["sync"], per_node, ahead, one["storage"])
+    return ", ".join(filter(None, texts)) + rivals_in_words(answer)
+
+
+def rivals_in_words(answer: Answer) -> str:
+    """Return ``, the fastest of 4 curves, though 1 may be as fast``; empty for a single curve."""
+    if len(answer.rivals) == 1:
+        return ""
+    doubt = f", though {answer.as_fast} may be as fast" if answer.as_fast else ""
+    return f", the fastest of {len(answer.rivals)} curves{doubt}"
+
+
+def _machine(machine: StudyMachine) -> Finding:
+    return Finding(MACHINE, machine.hardware, machine_in_words(machine), about={"hardware": machine.hardware},
+                   first=True)  # fmt: skip
+
+
+def machine_in_words(machine: StudyMachine) -> str:
+    """Return ``2 processes on one machine (AMD EPYC)``."""
+    if machine.imported:
+        nodes = count(machine.nodes, "node")
+        return f"imported, not measured here: up to {count(machine.processes, 'process')} on {nodes}"
+    machines = "one machine" if machine.machines == 1 else f"{machine.machines} machines"
+    models = ", ".join(machine.models)
+    return f"{count(machine.processes, 'process')} on {machines}{f' ({models})' if models else ''}"

@@ -1,0 +1,94 @@
+"""Claims from YAML: files of papers' claims, and the study's own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stallpoint.errors import InputError
+from stallpoint.questions.claims.language import Claim, claim_from
+from stallpoint.study.configuration import check, load_yaml
+from stallpoint.study.paths import is_file
+
+PAPERS_FILES = (
+    "fernandez-2025.yaml", "goyal-2017.yaml", "keuper-2016.yaml", "mccandlish-2018.yaml", "serebryakov-2017.yaml",
+    "shallue-2019.yaml", "shi-2018.yaml", "survey.yaml",
+)  # fmt: skip
+"""Files of the papers' claims, by name: the folder of a workflow that is fetched file by file cannot be listed."""
+OWN = "this study"
+"""Source of the claims in the study's configuration."""
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    text = files("stallpoint.questions.claims").joinpath("schema.yaml").read_text(encoding="utf-8")
+    schema: dict[str, Any] = load_yaml(text, "schema.yaml")
+    return schema
+
+
+def read_claims(
+    paths: Iterable[str | Path], own: Sequence[Mapping[str, Any]] = (), charts: Collection[str] = ()
+) -> list[Claim]:
+    """Return the claims of files and the study's `own` entries; raise `InputError` naming the file and entry.
+
+    `charts` are the names that a claim may use; any, where none are given.
+    """
+    claims: list[Claim] = []
+    found: dict[str, str] = {}
+    for where, of_it in (
+        *((str(path), _of_file(Path(path), charts)) for path in paths),
+        (OWN, own_claims(own, charts)),
+    ):
+        for claim in of_it:
+            if claim.id in found:
+                raise InputError(f"{where}: claim {claim.id}: {found[claim.id]} has a claim of that id; ids are unique")
+            found[claim.id] = where
+        claims += of_it
+    return claims
+
+
+def own_claims(entries: Sequence[Mapping[str, Any]], charts: Collection[str] = ()) -> list[Claim]:
+    """Return the claims in a study's configuration, ``claims``; entries that name files are excluded."""
+    return [
+        claim
+        for index, entry in enumerate(entries)
+        if not isinstance(entry, str)
+        for claim in _of_entries({"paper": OWN, "claims": [entry]}, "", {"claims[0]": f"claims[{index}]"}, charts)
+    ]
+
+
+def claim_files(entries: Sequence[Any], papers: Sequence[str]) -> list[str]:
+    """Return the files among a study's ``claims``; `papers` replaces the word of that name."""
+    named = [entry for entry in entries if isinstance(entry, str)]
+    return [path for name in named for path in ([name] if is_file(name) else papers)]
+
+
+def _of_file(path: Path, charts: Collection[str]) -> list[Claim]:
+    try:
+        content = load_yaml(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file of claims") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a YAML file: {error}") from None
+    return _of_entries(content, f"{path}: ", {}, charts)
+
+
+def _of_entries(content: Any, prefix: str, places: Mapping[str, str], charts: Collection[str]) -> list[Claim]:
+    try:
+        checked = check(content, _schema())
+        return [
+            claim_from(entry, checked["paper"], f"claims[{index}]", charts)
+            for index, entry in enumerate(checked["claims"])
+        ]
+    except InputError as error:
+        lines = str(error)
+        for inside, outside in places.items():
+            lines = lines.replace(inside, outside)
+        raise InputError("\n".join(f"{prefix}{line}" for line in lines.splitlines())) from None

@@ -1,0 +1,93 @@
+"""Columns of tables and facts behind their names, and the rows that a claim's ``where`` chooses.
+
+A fact is the device of a hardware entry, the format of a storage, the kind of a preset: claims can ask for
+``hardware.device: cuda`` or ``sync.start: layer-ready``, whatever a study calls its entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.questions.claims.language import COMPARISONS, ENDS, FACTS, LIKE
+from stallpoint.study.job_kind import as_list
+from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
+from stallpoint.study.kinds.storage_kind import StorageCell
+from stallpoint.study.kinds.train_kind import TrainCell
+
+Facts = dict[str, dict[Any, Any]]
+"""``hardware.device`` -> hardware -> device, and so on; facts of a storage are of pairs (hardware, storage)."""
+
+
+def facts(runs: pd.DataFrame, shared_links: Collection[tuple[str, str]] = ()) -> Facts:
+    """Return the facts of every entry that a cell of the table ``runs`` used.
+
+    `shared_links` are the pairs (hardware, storage) whose reads share the gradients' link.
+    """
+    found: Facts = {f"{column}.{fact}": {} for column, names in FACTS.items() for fact in names}
+    for cell in map(cell_from_json, runs["settings"]):
+        found["hardware.device"][cell.hardware] = cell.device
+        if isinstance(cell, TrainCell):
+            for fact in FACTS["sync"] if cell.scaling != "compute" else ():  # compute cells synchronise nothing
+                found[f"sync.{fact}"][cell.sync] = cell.preset[fact]
+        if isinstance(cell, TrainCell | StorageCell) and not isinstance(cell, ImportedTrainCell):
+            pair = (cell.hardware, cell.storage)
+            found["storage.format"][pair] = cell.storage_format
+            found["storage.shared_link"][pair] = pair in shared_links
+    return found
+
+
+def column_of(frame: pd.DataFrame, name: str, known: Facts) -> pd.Series[Any]:
+    """Return a column of the table, or a fact of one; entries without facts have an empty text."""
+    if name in frame.columns:
+        return frame[name]
+    of_entry = known.get(name, {})
+    column = name.split(".")[0]
+    entries = zip(frame["hardware"], frame[column], strict=True) if column == "storage" else frame[column]
+    return pd.Series([of_entry.get(entry, "") for entry in entries], index=frame.index, dtype=object)
+
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = dict(
+    zip(COMPARISONS, (pd.Series.gt, pd.Series.ge, pd.Series.lt, pd.Series.le), strict=True)
+)
+
+
+def is_end(wanted: object) -> bool:
+    """Return whether a condition chooses the largest or smallest value, after all others."""
+    return isinstance(wanted, str) and wanted in ENDS
+
+
+def chosen(rows: pd.DataFrame, where: Mapping[str, Any], known: Facts) -> pd.DataFrame:
+    """Return the rows that meet every condition; of those, the ones at the wanted ends."""
+    for column, wanted in where.items():
+        if not is_end(wanted):
+            rows = rows[meets(column_of(rows, column, known), wanted)]
+    for column, wanted in where.items():
+        if is_end(wanted) and len(rows):
+            at = column_of(rows, column, known)
+            rows = rows[at == (at.max() if wanted == "largest" else at.min())]
+    return rows
+
+
+def meets(values: pd.Series[Any], wanted: Any) -> pd.Series[bool]:
+    """Return which values meet one condition."""
+    if not isinstance(wanted, Mapping):
+        return values.isin(as_list(wanted))
+    found = pd.Series(True, index=values.index)
+    for key, value in wanted.items():
+        found &= _compared(values, key, value)
+    return found
+
+
+def _compared(values: pd.Series[Any], key: str, value: Any) -> pd.Series[bool]:
+    if key == "not":
+        return ~meets(values, value)
+    if key == LIKE:
+        patterns = [pattern.lower() for pattern in as_list(value)]
+        return values.map(lambda name: any(fnmatchcase(str(name).lower(), one) for one in patterns)).astype(bool)
+    compared: pd.Series[bool] = _COMPARE[key](values, value)
+    return compared

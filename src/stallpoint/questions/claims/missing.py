@@ -1,0 +1,93 @@
+"""Cells that a study lacks to test a claim, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from stallpoint.questions.claims.facts import Facts, chosen, column_of, is_end, meets
+from stallpoint.questions.claims.language import FACTS, Selection, wanted_in_words
+from stallpoint.study.kinds import KINDS
+
+_TRAIN, _SGEMM, _COLLECTIVES, _STORAGE, _CONVERGENCE = (
+    KINDS[name].missing for name in ("train", "sgemm", "collectives", "storage", "convergence")
+)
+_TARGET = f"{_CONVERGENCE} with a target"
+CELLS = {
+    "layer_scaling": f"{_TRAIN} on one worker, at several b (scaling compute)",
+    "halvings": f"{_TRAIN} on one worker or {_SGEMM}, at two b",
+    "amdahl": f"{_TRAIN} on one worker at two b (scaling compute), or on two numbers of workers (strong)",
+    "sgemm_speedup": _SGEMM,
+    "curve_distances": f"{_SGEMM} and {_TRAIN} on one worker that share two b",
+    "communication": _COLLECTIVES,
+    "storage_rates": _STORAGE,
+    "data_share": _TRAIN,
+    "break_even": f"{_TRAIN} on a storage that is staged or converted, and on that without",
+    "hidden_communication": f"{_TRAIN} on more than one worker (and of the same with sync: none)",
+    "comparisons": f"{_TRAIN} that differ in storage, sync or prefetch alone",
+    "traffic": f"{_TRAIN} on more than one worker and {_STORAGE}",
+    "what_if": "scenarios under what_if",
+    "network_layers": f"{_TRAIN} of a network",
+    "convergence_runs": _CONVERGENCE,
+    "early_stopping": f"{_CONVERGENCE} without a target, at two mini-batches or more",
+    "steps_to_target": _TARGET,
+    "critical_batches": f"{_TARGET}, at two mini-batches or more",
+    "target_times": _TARGET,
+    "target_stalling": _TARGET,
+    "noise_scale": f"{_CONVERGENCE} with noise_steps on several workers",
+    "worker_staleness": f"{_CONVERGENCE} of a preset whose servers answer each worker for itself",
+    "staleness_shares": f"{_CONVERGENCE} of a preset whose servers answer each worker for itself",
+    "extrapolations": "external tables",
+    "law_validation": f"external tables, or {_TRAIN} on many numbers of workers",
+}
+"""Cells that fill each table; others are filled by train cells with scaling strong or weak."""
+_CURVE = f"{_TRAIN} (strong or weak scaling)"
+MAX_VALUES = 8
+"""Largest number of values in a message."""
+
+
+def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any], known: Facts) -> str:
+    """Return why no row of the combination `labels` is chosen: the first condition without a match, and the values that
+    exist."""
+    cells = CELLS.get(selection.table, _CURVE)
+    if rows.empty:
+        return f"no {cells}"
+    rows = chosen(rows, labels, known)
+    met: list[str] = []
+    for column, wanted in selection.where.items():
+        if is_end(wanted):
+            continue
+        values = column_of(rows, column, known)
+        remaining = rows[meets(values, wanted)]
+        if remaining.empty:
+            named = f" of {', '.join(met)}" if met else ""
+            present = f" (there is {_listed(values)})" if len(values) else ""
+            return f"no {cells}{named} with {column} {wanted_in_words(wanted)}{present}"
+        if column not in labels and (column in FACTS or column == "network"):
+            met.append(wanted_in_words(wanted))
+        rows = remaining
+    return f"no {cells}"
+
+
+def no_value(selection: Selection, rows: pd.DataFrame) -> str:
+    """Return why the chosen rows hold no value: their own note, where they have one."""
+    notes = sorted({str(note) for note in rows["note"]} - {""}) if "note" in rows.columns else []
+    return f"{selection.column} is not known: {'; '.join(notes) or 'a part of it was not measured'}"
+
+
+def no_other(selection: Selection, rows: pd.DataFrame) -> str:
+    """Return why rows of a relative column tell nothing, being their own reference, and which others would."""
+    axis = next(name for name in _PLACES if name in rows.columns)
+    return f"{selection.column} compares a cell with itself ({axis} {_listed(rows[axis])}): needs another {axis}"
+
+
+_PLACES = ("ranks", "worker_batch", "batch")
+"""Columns in which a row differs from its reference: the first that its table has."""
+
+
+def _listed(values: pd.Series[Any]) -> str:
+    found = sorted(set(values), key=lambda value: (isinstance(value, str), value))
+    words = [wanted_in_words(value) or "unknown" for value in found if value != ""] or ["none"]
+    return ", ".join(words[:MAX_VALUES]) + (f" and {len(words) - MAX_VALUES} more" if len(words) > MAX_VALUES else "")

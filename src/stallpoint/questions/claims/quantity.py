@@ -1,0 +1,262 @@
+"""The numbers of a claim: chosen rows of the model tables, reduced, with their interval.
+
+Rows of a column with an interval are put together end by end (the median of the lower ends, that of the upper ends),
+and ratios and differences of two numbers take the farthest of their ends. Both are enclosures: never narrower than the
+interval of what is computed, so that a verdict errs towards *not distinguishable*. Of a column without an interval
+the rows themselves are drawn again (bootstrap), or the claim says how far off they may be (`spread`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.base.statistics import Reals, estimate, generator, resampled
+from stallpoint.questions.claims.facts import Facts, chosen, column_of, is_end
+from stallpoint.questions.claims.language import Quantity, Selection
+from stallpoint.questions.claims.missing import no_other, no_rows, no_value
+
+AGGREGATES: dict[str, Callable[..., Any]] = {
+    "median": np.median, "mean": np.mean, "min": np.min, "max": np.max, "sum": np.sum,
+}  # fmt: skip
+_MEASURED_OR_PREDICTED = {"measured", "predicted"}
+
+
+@dataclass(frozen=True)
+class Number:
+    """The quantity for one combination; value and ends are not a number where `missing` names what is missing.
+
+    Only the ends are not a number where the interval is unknown.
+    """
+
+    labels: Mapping[str, Any]
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    censored: bool = False
+    """Not reached up to the limit of the search: the value is that or more."""
+    rows: pd.Index[Any] = field(default_factory=lambda: pd.RangeIndex(0))
+    basis: str = ""
+    missing: str = ""
+    to_itself: str = ""
+    """Why the number compares cells with themselves; empty where it does not."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Evidence for claims: tables by name, and the facts behind their names."""
+
+    tables: Mapping[str, pd.DataFrame]
+    facts: Facts = field(default_factory=dict)
+
+
+def numbers(quantity: Quantity, evidence: Evidence) -> list[Number]:
+    """Return the quantity for each combination of its `for_each`; one without labels where the study has none."""
+    selection, table = quantity.selection, evidence.tables[quantity.selection.table]
+    combinations = _combinations(quantity, evidence)
+    if combinations.empty:
+        return [Number({}, missing=no_rows(selection, table, {}, evidence.facts))]
+    sides = [_Side(side, quantity.for_each, evidence) for side in (selection, quantity.other) if side]
+    labels = combinations.to_dict("records") if quantity.for_each else [{}]
+    return [_number(quantity, {str(name): label for name, label in of.items()}, sides) for of in labels]
+
+
+def _combinations(quantity: Quantity, evidence: Evidence) -> pd.DataFrame:
+    """Return the values of the `for_each` columns that meet the conditions on them and on their facts."""
+    own = {
+        column: wanted
+        for column, wanted in quantity.selection.where.items()
+        if not is_end(wanted) and column.split(".")[0] in quantity.for_each
+    }
+    rows = chosen(evidence.tables[quantity.selection.table], own, evidence.facts)
+    return _columns(rows, quantity.for_each, evidence.facts).drop_duplicates() if quantity.for_each else rows
+
+
+def _columns(rows: pd.DataFrame, names: Sequence[str], known: Facts) -> pd.DataFrame:
+    return pd.DataFrame({name: column_of(rows, name, known) for name in names}, index=rows.index)
+
+
+class _Side:
+    """A selection of a quantity: its rows by combination."""
+
+    def __init__(self, selection: Selection, for_each: Sequence[str], evidence: Evidence) -> None:
+        self._selection, self._evidence = selection, evidence
+        self._ends = {column: wanted for column, wanted in selection.where.items() if is_end(wanted)}
+        others = {column: wanted for column, wanted in selection.where.items() if column not in self._ends}
+        rows = chosen(evidence.tables[selection.table], others, evidence.facts)
+        keys = _columns(rows, for_each, evidence.facts).itertuples(index=False, name=None) if for_each else ()
+        self._places: dict[tuple[Any, ...], list[int]] = {} if for_each else {(): list(range(len(rows)))}
+        for place, key in enumerate(keys):
+            self._places.setdefault(key, []).append(place)
+        self._rows = rows
+
+    def number(self, labels: dict[str, Any]) -> Number:
+        """Return the number of one combination."""
+        selection, evidence = self._selection, self._evidence
+        rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
+        rows = chosen(rows, self._ends, evidence.facts)
+        if rows.empty:
+            missing = no_rows(selection, evidence.tables[selection.table], labels, evidence.facts)
+            return Number(labels, missing=missing)
+        known = rows[rows[selection.column].notna()]
+        if known.empty:
+            return Number(labels, missing=no_value(selection, rows))
+        to_itself = ""
+        if selection.relative:
+            others = known[~_to_itself(selection, known)]
+            to_itself = "" if len(others) else no_other(selection, known)
+            known = others if len(others) else known
+        value, low, high = _estimate(selection, known, labels)
+        return Number(
+            labels,
+            value=value,
+            low=low,
+            high=high,
+            censored=_is_censored(selection, known),
+            rows=known.index,
+            basis=_basis(selection, known),
+            to_itself=to_itself,
+        )
+
+    def end(self, column: str, labels: Mapping[str, Any]) -> Any:
+        """Return the largest or smallest value of a column, as `wanted`, among the rows of one combination."""
+        rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
+        return column_of(chosen(rows, self._ends, self._evidence.facts), column, self._evidence.facts).iloc[0]
+
+
+def _to_itself(selection: Selection, rows: pd.DataFrame) -> pd.Series[bool]:
+    """Return which rows of a relative column are their own reference: the ratio of a cell to itself is always 1."""
+    names = (selection.column, f"{selection.column}_low", f"{selection.column}_high")
+    return (rows[[name for name in names if name in rows]] == 1).all(axis=1)
+
+
+def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) -> Number:
+    """Return the number of one combination, from both sides."""
+    found = [side.number(labels) for side in sides]
+    missing = next((number.missing for number in found if number.missing), "")
+    if missing:
+        return Number(labels, missing=missing)
+    if all(number.to_itself for number in found):
+        return Number(labels, missing=found[0].to_itself)
+    if quantity.other is None:
+        return found[0]
+    first, second = found
+    if equal := _equal_axes(quantity, labels, sides, first.rows.equals(second.rows)):
+        return Number(labels, missing=f"needs two different {', '.join(equal)}")
+    combine = ratio if quantity.relation == "over" else difference
+    value, low, high = combine((first.value, first.low, first.high), (second.value, second.low, second.high))
+    return Number(
+        labels,
+        value=math.nan if first.censored or second.censored else value,
+        low=low,
+        high=high,
+        rows=first.rows.append(second.rows),
+        basis=" and ".join(sorted({*first.basis.split(" and "), *second.basis.split(" and ")} - {""})),
+    )
+
+
+def _equal_axes(quantity: Quantity, labels: Mapping[str, Any], sides: Sequence[_Side], same_rows: bool) -> list[str]:
+    """Return the columns in which the two sides should differ and do not, so that cells are compared with themselves.
+
+    All of them where the sides are the `same_rows`; else those whose largest and smallest values are equal.
+    """
+    first, other = quantity.selection, quantity.other
+    if other is None or (first.table, first.column) != (other.table, other.column):
+        return []
+    differ = [column for column, wanted in other.where.items() if first.where.get(column) != wanted]
+    if same_rows:
+        return differ
+    ends = [column for column in differ if is_end(first.where.get(column)) and is_end(other.where[column])]
+    return [column for column in ends if sides[0].end(column, labels) == sides[1].end(column, labels)]
+
+
+def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Return value and interval of the rows' column, reduced."""
+    values = rows[selection.column].to_numpy(dtype=np.float64)
+    aggregate = AGGREGATES[selection.aggregate]
+    if selection.has_interval:
+        ends = (rows[f"{selection.column}_{end}"].to_numpy(dtype=np.float64) for end in ("low", "high"))
+        values, lows, highs = _censored(selection, rows, values, *ends)
+        if selection.absolute:
+            values, lows, highs = np.abs(values), _nearest(lows, highs), np.maximum(np.abs(lows), np.abs(highs))
+        value, low, high = (float(aggregate(side)) for side in (values, lows, highs))
+        return value, low, high
+    values = np.abs(values) if selection.absolute else values
+    if selection.exact or selection.spread:
+        value = float(aggregate(values))
+        off = (selection.spread or 0.0) * abs(value)
+        return value, value - off, value + off
+    random = generator(0, "claims", selection.table, selection.column, *labels.items())
+    return estimate(resampled(values, random, aggregate))
+
+
+def _censored(
+    selection: Selection, rows: pd.DataFrame, values: Reals, lows: Reals, highs: Reals
+) -> tuple[Reals, Reals, Reals]:
+    """Return values and lower ends clipped to the limit of the search; upper ends that reach it are unbounded."""
+    if selection.censored_at is None:
+        return values, lows, highs
+    limit = rows[selection.censored_at].to_numpy(dtype=np.float64)
+    return np.minimum(values, limit), np.minimum(lows, limit), np.where(highs >= limit, np.inf, highs)
+
+
+def _is_censored(selection: Selection, rows: pd.DataFrame) -> bool:
+    """Return whether the value itself was not reached."""
+    if selection.censored_at is None:
+        return False
+    values = rows[selection.column].to_numpy(dtype=np.float64)
+    unbounded = np.where(values >= rows[selection.censored_at].to_numpy(dtype=np.float64), np.inf, values)
+    return bool(np.isinf(AGGREGATES[selection.aggregate](unbounded)))
+
+
+def _nearest(lows: Reals, highs: Reals) -> Reals:
+    return np.maximum(np.maximum(lows, -highs), 0.0)
+
+
+def ratio(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Return value and enclosing interval of first / second; unbounded where the second may be 0."""
+    (a, a_low, a_high), (b, b_low, b_high) = first, second
+    value = _divided(a, b)
+    if any(map(math.isnan, (a_low, a_high, b_low, b_high))):
+        return value, math.nan, math.nan
+    if b_low == 0 < b_high and a_low >= 0:
+        return value, _divided(a_low, b_high, 0.0), math.inf
+    if b_low <= 0 <= b_high:
+        return value, -math.inf, math.inf
+    lows = [_divided(x, y, 0.0) for x, y in product((a_low, a_high), (b_low, b_high))]
+    highs = [_divided(x, y, math.inf) for x, y in product((a_low, a_high), (b_low, b_high))]
+    return value, min(lows), max(highs)
+
+
+def _divided(a: float, b: float, unknown: float = math.nan) -> float:
+    """Return a / b; `unknown` where both are unbounded."""
+    if math.isinf(a) and math.isinf(b):
+        return unknown
+    return a / b if b else (math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a))
+
+
+def difference(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Return value and enclosing interval of first - second."""
+    (a, a_low, a_high), (b, b_low, b_high) = first, second
+    low = -math.inf if math.isinf(b_high) else a_low - b_high
+    high = math.inf if math.isinf(a_high) else a_high - b_low
+    return (math.nan if math.isinf(a) and math.isinf(b) else a - b), low, high
+
+
+def _basis(selection: Selection, rows: pd.DataFrame) -> str:
+    """Return whether the rows were measured or predicted, where the table says so."""
+    for basis in ("measured", "predicted"):
+        if selection.column.startswith(f"{basis}_"):
+            return basis
+    if selection.table == "what_if":
+        return "predicted"
+    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # which has a basis of its own
+        return ""
+    found = set(rows["basis"])
+    return " and ".join(sorted(found)) if found <= _MEASURED_OR_PREDICTED else ""

@@ -1,0 +1,150 @@
+"""Do the claims of papers, and those of the study itself, hold here?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from math import isnan
+
+from stallpoint.base.section import Absence, Finding, Section, TextTable
+from stallpoint.base.statistics import Estimate
+from stallpoint.questions.claims.claim_files import OWN
+from stallpoint.questions.claims.judge import FAILS, HOLDS, UNCLEAR, UNTESTED, ClaimVerdict, Combination, JudgedClaim
+from stallpoint.questions.study_tables import StudyTables
+from stallpoint.questions.study_words import count
+from stallpoint.text import interval, number
+
+TITLE = "What papers claim"
+TEXT = (
+    "Claims of papers and of the study itself, judged by this study. A claim holds where the whole interval of its "
+    "number meets the condition, does not hold where none of it does, and is not distinguishable in between. One "
+    "combination for which it does not hold decides; untested combinations are ignored, unless all are untested."
+)
+HEAD = ("claim", "verdict", "numbers", "source", "chart")
+ALWAYS = ("network", "hardware")
+"""Labels that always name a combination; others only where they differ between combinations."""
+SHOWN_ELSEWHERE = ("basis", "extrapolated")
+"""Labels that the number's words contain."""
+MAX_COMBINATIONS, MAX_UNTESTED = 4, 3
+"""Largest number of combinations named of a claim, and of those that lack the same; claims.parquet has all."""
+PLURAL = {HOLDS: "hold", FAILS: "do not", UNCLEAR: str(UNCLEAR), UNTESTED: str(UNTESTED)}
+REST = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: "not tested"}
+"""Words for the remaining combinations of a claim."""
+
+
+def section(study: StudyTables) -> Section:
+    """Return the counts of verdicts, and a table of each paper's claims: tested ones first."""
+    if not study.claims:
+        nothing = "No claim was judged: the study names no file of claims."
+        return Section("claims", TITLE, "Papers", nothing, absence=Absence.NONE_FOUND)
+    papers = dict.fromkeys(one.claim.paper for one in study.claims)
+    grids = tuple(_grid(paper, [one for one in study.claims if one.claim.paper == paper]) for paper in papers)
+    return Section("claims", TITLE, "Papers", TEXT, tuple(_counts(study.claims)), grids)
+
+
+def _counts(judged: Sequence[JudgedClaim]) -> Iterator[Finding]:
+    """Yield the counts of verdicts on the papers' claims, and on the study's own."""
+    for whose, own in (("claims of papers", False), ("claims of this study", True)):
+        if counts := Counter(one.verdict for one in judged if (one.claim.paper == OWN) == own):
+            yield Finding("claims", whose, counted(counts))
+
+
+def counted(counts: Counter[ClaimVerdict]) -> str:
+    """Return ``7 hold, 3 do not, 4 not distinguishable, 9 not tested``, without zeros."""
+    return ", ".join(f"{counts[verdict]} {PLURAL[verdict]}" for verdict in ClaimVerdict if counts[verdict])
+
+
+def _grid(paper: str, judged: Sequence[JudgedClaim]) -> TextTable:
+    order = list(ClaimVerdict)
+    rows = tuple(
+        (one.claim.sentence + (f" ({one.claim.reading})" if one.claim.reading else ""), verdict_in_words(one),
+         _numbers(one), one.claim.source, one.claim.chart)
+        for one in sorted(judged, key=lambda one: order.index(one.verdict))
+    )  # fmt: skip
+    counts = counted(Counter(one.verdict for one in judged))
+    title = f"{paper}: {count(len(judged), 'claim')}, {counts}"
+    return TextTable(HEAD, rows, title, file="claims.parquet", folded=True)
+
+
+def verdict_in_words(judged: JudgedClaim) -> str:
+    """Return the verdict, with counts where combinations differ."""
+    counts, verdict = judged.counts, judged.verdict
+    if len(counts) <= 1:
+        return str(verdict)
+    decided = {HOLDS: "holds for", FAILS: "refuted by"}.get(verdict, "")
+    first = f"{decided} {counts[verdict]} of {sum(counts.values())} combinations; " if decided else ""
+    others = [f"{many} {REST[name]}" for name, many in counts.items() if name != verdict or not first]
+    return first + ", ".join(others)
+
+
+def _numbers(judged: JudgedClaim) -> str:
+    """Return the deciding number and its condition, and the number of each combination."""
+    claim = judged.claim
+    decides = f"{claim.quantity.name}: {claim.condition.text}" if claim.quantity and claim.condition else ""
+    tested, untested = combinations(judged)
+    found = tested or untested
+    more = [f"and {len(found) - MAX_COMBINATIONS} more"] if len(found) > MAX_COMBINATIONS else []
+    return "; ".join([*filter(None, [decides]), *found[:MAX_COMBINATIONS], *more])
+
+
+def combinations(judged: JudgedClaim) -> tuple[list[str], list[str]]:
+    """Return each combination with its number and verdict, and those not tested, grouped by what they lack."""
+    shown = _shown(judged.combinations)
+    tested, missing = [], dict[str, list[str]]()
+    for one in judged.combinations:
+        name = _named(one, shown)
+        if one.number.missing:
+            missing.setdefault(one.number.missing, []).append(name)
+        else:
+            tested.append(f"{name}: " * bool(name) + f"{number_in_words(judged, one)}, {one.verdict}")
+    return tested, [f"{_joined(names)}{UNTESTED}, {why}" for why, names in missing.items()]
+
+
+def _joined(names: Iterable[str]) -> str:
+    found = [name for name in names if name]
+    more = f" and {len(found) - MAX_UNTESTED} more" if len(found) > MAX_UNTESTED else ""
+    return f"{'; '.join(found[:MAX_UNTESTED])}{more}: " if found else ""
+
+
+def number_in_words(judged: JudgedClaim, one: Combination) -> str:
+    """Return ``4.2 (3.9–4.6), predicted``; unbounded ends are infinite."""
+    found, quantity = one.number, judged.claim.quantity
+    scale, unit = 1.0, f" {quantity.unit}" if quantity and quantity.unit else ""
+    if quantity and quantity.percent:
+        scale, unit = 100.0, " %"
+    basis = f", {found.basis}" if found.basis else ""
+    text = "" if isnan(found.value) else f"{number(found.value * scale)}{unit}"
+    if found.censored:
+        return f"{text} or more{basis}"
+    unknown = isnan(found.low) and isnan(found.high)
+    if not isnan(found.value) and (unknown or found.low == found.high):
+        return f"{text}{' (no interval)' if unknown else ''}{basis}"
+    if isnan(found.value):
+        ends = interval(Estimate(0.0, found.low, found.high), scale, unit)
+        return f"{ends.partition(' (')[2].rstrip(')')}{basis}"
+    return f"{interval(Estimate(found.value, found.low, found.high), scale, unit)}{basis}"
+
+
+def _shown(entries: Sequence[Combination]) -> list[str]:
+    """Return the labels to name: network and hardware, and those that differ between combinations."""
+    names = dict.fromkeys(name for entry in entries for name in entry.number.labels)
+    return [name for name in names if name in ALWAYS or (name not in SHOWN_ELSEWHERE and _differs(name, entries))]
+
+
+def _differs(name: str, entries: Sequence[Combination]) -> bool:
+    labels = [entry.number.labels for entry in entries]
+    one_each = name == "ranks" and all(of.get("ranks") == of.get("nodes") for of in labels)
+    return not one_each and len({of.get(name) for of in labels}) > 1
+
+
+def _named(entry: Combination, shown: Sequence[str]) -> str:
+    labels = entry.number.labels
+    return ", ".join(_text(name, labels[name]) for name in shown if labels.get(name) not in (None, ""))
+
+
+def _text(name: str, label: object) -> str:
+    """Return a label as text: its value, preceded by its column unless the value says it."""
+    return {
+        "nodes": "n = {}", "batch": "batch {}", "worker_batch": "b = {}", "ranks": "{} workers",
+        "prefetch": "prefetch {}", "against": "against {}",
+    }.get(name, "{}").format(label)  # fmt: skip

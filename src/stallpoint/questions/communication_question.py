@@ -1,0 +1,58 @@
+"""What does communication cost an iteration, and how much of it does the backward pass hide?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stallpoint.base.row import TableRow
+from stallpoint.base.section import Absence, Finding, Section, TextTable, about, interval_of
+from stallpoint.base.statistics import Estimate
+from stallpoint.questions.study_tables import StudyTables
+from stallpoint.questions.study_words import at_count, series, trained
+from stallpoint.text import interval
+
+TITLE = "What communication costs"
+TEXT = (
+    "What an iteration takes beyond the same training without communication, and what the same messages take on idle "
+    "workers: the difference is hidden behind the backward pass, or lost where overlapping costs more than it hides."
+)
+
+
+def section(study: StudyTables) -> Section:
+    """Return a finding for each curve at its most workers, and a row for each measured point."""
+    rows = [row for row in study.rows("hidden_communication") if row["cost"] == row["cost"]]
+    if not rows:
+        nothing = "No training was measured without communication (intervention no-communication)."
+        return Section("communication-cost", TITLE, "Why", nothing, absence=Absence.NOT_MEASURED)
+    grid = TextTable.of({
+        "network": trained, "curve": series, "at": lambda row: at_count(row, int(row["ranks"])),
+        "costs": interval_of("cost", 1e3, " ms"), "isolated messages": interval_of("isolated", 1e3, " ms"),
+        "hidden": interval_of("hidden", 1e3, " ms"),
+    }, rows, file="models/hidden_communication.parquet")  # fmt: skip
+    return Section("communication-cost", TITLE, "Why", TEXT, tuple(_findings(rows)), (grid,))
+
+
+def _findings(rows: list[TableRow]) -> Iterator[Finding]:
+    last: dict[str, TableRow] = {}
+    for row in sorted(rows, key=lambda row: int(row["ranks"])):
+        last[f"{trained(row)}, {series(row)}"] = row
+    for subject, row in last.items():
+        cost = row.estimate("cost") or Estimate(0.0)
+        yield Finding(
+            "communication", subject, cost_in_words(row), value=cost.value, low=cost.low, high=cost.high, unit="s",
+            evidence="measured", about=about(row),
+        )  # fmt: skip
+
+
+def cost_in_words(row: TableRow) -> str:
+    """Return what communicating costs, and what of its messages is hidden, or how much more they cost than isolated."""
+    text = f"communicating costs {interval(row.estimate('cost'), 1e3, ' ms')} at {at_count(row, int(row['ranks']))}"
+    hidden = row.estimate("hidden")
+    if hidden is None:  # messages of these sizes were not measured in isolation
+        return text
+    isolated = interval(row.estimate("isolated"), 1e3, " ms")
+    if hidden.value > 0:
+        return f"{text}; its isolated messages take {isolated}, of which {interval(hidden, 1e3, ' ms')} are hidden"
+    more = Estimate(-hidden.value, -hidden.high, -hidden.low)
+    lost = f": training loses {interval(more, 1e3, ' ms')} more" if more.low > 0 else ""
+    return f"{text}; its isolated messages take {isolated}, of which nothing is hidden{lost}"

@@ -1,0 +1,96 @@
+"""What does training cost: the number of nodes for a deadline or a budget, and what failures leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stallpoint.base.row import TableRow
+from stallpoint.base.section import Absence, Finding, Section, about
+from stallpoint.base.stall import Verdict
+from stallpoint.models.answers.costs import DEADLINE, DECIDED, EPOCH, KNOWN, NONE
+from stallpoint.questions.answer_question import placement
+from stallpoint.questions.answers import Answer, answers
+from stallpoint.questions.study_tables import StudyTables
+from stallpoint.questions.study_words import verdict_in_short
+from stallpoint.study.workers import placement_in_words
+from stallpoint.text import in_words, interval, listed, number
+
+TITLE = "Cost, deadlines and failures"
+COST, FAILURES = "cost", "failures"
+
+
+def section(study: StudyTables) -> Section:
+    """Return for each answer the choices by deadline and budget, and what failures leave of its gain."""
+    found = tuple(_findings(study))
+    if not found:
+        nothing = "The study asks for no deadline and no budget, and gives no time between failures."
+        return Section("cost-and-failures", TITLE, "Answer", nothing, absence=Absence.NOT_MEASURED)
+    return Section("cost-and-failures", TITLE, "Answer", findings=found)
+
+
+def _findings(study: StudyTables) -> Iterator[Finding]:
+    for answer in answers(study.curves):
+        if answer.why_withheld:
+            continue
+        for kind, words in ((COST, cost_in_words(answer)), (FAILURES, failures_in_words(answer))):
+            if words:
+                yield Finding(kind, placement(answer), words, about=about(answer.curve))
+
+
+def cost_in_words(answer: Answer) -> str:
+    """Return the choices for the answer's curve; predicted points count where they change a choice."""
+    rows = answer.curve.of("choices")
+    measured = {(row["goal"], row["question"]): row for row in rows if row["basis"] != KNOWN}
+    known = [row for row in rows if row["basis"] == KNOWN]
+    others = [
+        row for row in known if _outcome(row) != _outcome(measured.get((row["goal"], row["question"]), TableRow()))
+    ]
+    return "; ".join(map(_choice, (*measured.values(), *others)))
+
+
+def _outcome(row: TableRow) -> tuple[object, object]:
+    return row.get("verdict"), row.get("likely")
+
+
+def _choice(row: TableRow) -> str:
+    limit = in_words(row["limit"]) if row["question"] == DEADLINE else number(row["limit"])
+    goal = "" if row["goal"] == EPOCH else f" ({row['goal']})"
+    among = ", with predicted points" if row["basis"] == KNOWN else ""
+    asked = f"{row['question']} of {limit}{goal}{among}: "
+    if row["verdict"] == NONE:
+        return f"{asked}no number of nodes keeps it"
+    if row["verdict"] != DECIDED:
+        return f"{asked}undecided between {listed(row['likely'].split(', '))} workers"
+    price, energy = row.estimate("price"), row.estimate("energy")
+    spent = interval(price) if price else interval(row.estimate("node_hours"), 1.0, " node-hours")
+    hours = interval(row.estimate("time"), 1 / 3600, " h")
+    power = f", {interval(energy, 1.0, ' kWh')} by {row['energy_from']}" if energy else ""
+    return f"{asked}{placement_in_words(row['ranks'], row['workers_per_node'])}, {hours} for {spent}{power}"
+
+
+def failures_in_words(answer: Answer) -> str:
+    """Return where failures end the gain of the answer's curve, measured or predicted; empty where none are given."""
+    stalling, rows = answer.curve.of("availability_stalling"), answer.curve.of("availability")
+    if not stalling or not rows:
+        return ""
+    row, last = stalling[0], max(rows, key=lambda at: int(at["ranks"]))
+    where = placement_in_words(last["ranks"], last["workers_per_node"])
+    every = in_words(last["checkpoint_interval"])
+    share = interval(last.estimate("productive_share"), 100, " %")
+    if last["checkpoint_from"] == "measured":
+        every += f" that takes {interval(last.estimate('checkpoint_time'), 1.0, ' s')} as measured"
+    limit = (
+        f"failures alone end the gain from {interval(row.estimate('failure_limit'))} nodes on; on {where} {share} of "
+        f"the time is productive, with a checkpoint every {every}"
+    )
+    if elastic := last.estimate("elastic_share"):
+        on, spare = interval(elastic, 100, " %"), interval(last.estimate("spare_share"), 100, " %")
+        limit += f" (if it went on without failed nodes {on}; with spare nodes, {last['spares']} in all, {spare})"
+    if not row["largest_considered"]:
+        return limit
+    without = TableRow(row | {"verdict": row["without_failures"], "verdict_ranks": row["without_failures_ranks"]})
+    other = verdict_in_short(without)
+    if row["verdict"] == Verdict.STALLS and row["verdict_ranks"] < row["without_failures_ranks"]:
+        here = placement_in_words(row["verdict_ranks"], row["workers_per_node"])
+        return f"beyond {here} failures eat more than a doubling gains (throughput alone {other}); {limit}"
+    return f"with failures it {verdict_in_short(row)}, without {other}; {limit}"

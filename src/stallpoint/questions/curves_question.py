@@ -1,0 +1,158 @@
+"""Where does every curve stall, and what would be known better after which cell?"""
+
+from __future__ import annotations
+
+import math
+
+from stallpoint.base.row import TableRow
+from stallpoint.base.section import Absence, Finding, Section, TextTable, about
+from stallpoint.base.stall import Verdict
+from stallpoint.base.statistics import INTERVAL
+from stallpoint.questions.study_tables import CurveRows, StudyTables
+from stallpoint.questions.study_words import (
+    at_count,
+    chance_in_words,
+    deciding_in_words,
+    no_double,
+    percent,
+    probabilities_in_words,
+    probable,
+    series,
+    trained,
+    verdict_in_short,
+)
+from stallpoint.text import interval, number
+
+
+def section(study: StudyTables) -> Section:
+    """Return one row for each curve, and the cell of any curve that tells most for each node-hour."""
+    if not study.curves:
+        nothing = "No scaling curve was measured."
+        return Section("curves", "Every curve", "Answer", nothing, absence=Absence.NOT_MEASURED)
+    grid = TextTable.of({
+        "curve": lambda row: f"{trained(row)}, {series(row)}",
+        "as measured": verdict_in_words, "stalls at n": stall_in_words,
+        "dominant cause there (or at the largest n)": "dominant_cause",
+        "communication reaches compute at n": crossing_in_words,
+        "worth paying for up to n": cost_efficient_in_words,
+        "best speedup": lambda row: interval(row.estimate("best_speedup")),
+        "waiting for data": _wait_in_words, "measure next": next_in_words,
+    }, study.curves, file="models/stalling.parquet")  # fmt: skip
+    return Section("curves", "Every curve", "Answer", findings=tuple(_next(study.curves)), grids=(grid,))
+
+
+def verdict_in_words(curve: CurveRows) -> str:
+    """Return the measured verdict of a curve with its grounds: speedup and probabilities, or what is missing."""
+    decided = curve["verdict"] != Verdict.WITHHELD and curve["verdict_ranks"]
+    return f"{verdict_in_short(curve)}{', ' if decided else ': '}{_grounds(curve)}"
+
+
+def _grounds(curve: CurveRows) -> str:
+    ranks = int(curve["verdict_ranks"])
+    if curve["verdict"] == Verdict.WITHHELD or (curve["note"] and not ranks):
+        return str(curve["note"])
+    if not ranks:
+        return no_double(int(curve["largest_measured"]))
+    measured = {at.ranks: at.speedup for at in curve.measured[1:]}
+    # A stall on the fewest workers, or a certain lack of gain, is seen at the doubled count.
+    if curve["verdict"] == Verdict.UNDECIDED or ranks not in measured:
+        ranks *= 2
+    if ranks not in measured:
+        ranks = int(curve["measured_speedup_ranks"])
+        measured = {ranks: speedup} if (speedup := curve.estimate("measured_speedup")) else {}
+    return f"speedup {interval(measured.get(ranks))} on {at_count(curve, ranks)}{_probably(curve)}"
+
+
+def _probably(curve: CurveRows) -> str:
+    """Return the certainty of a verdict; without one the probabilities, and what would decide. Empty where unknown."""
+    stall = curve.stall("measured")
+    if not stall:
+        return ""
+    if curve["verdict"] != Verdict.UNDECIDED:
+        return f", {chance_in_words(max(stall.values()))} sure"
+    return f"; {probabilities_in_words(curve)}; {deciding_in_words(curve)} would decide"
+
+
+def stall_in_words(curve: CurveRows) -> str:
+    """Return where a curve stalls, or why that is unknown; with its probability, where that is low."""
+    if curve["note"] and not curve["reached"]:
+        return f"not known: {curve['note']}"
+    scales = curve.no_stall
+    likely = max(scales, 1 - scales) >= INTERVAL
+    undecided = "" if likely else "undecided: "
+    if curve["reached"]:
+        basis = "measured" if curve["basis"] == "measured" else "predicted, not measured"
+        doubt = "" if likely else f" ({probable(1 - scales)})"
+        return f"{undecided}{interval(curve.estimate('stall_ranks'))}, {basis}{doubt}"
+    largest, measured, lowest = (
+        int(curve[name]) for name in ("largest_considered", "largest_measured", "stall_ranks_low")
+    )
+    below = f", interval from {lowest}" if lowest < largest else ""
+    remarks = [] if likely else [probable(scales)]
+    if largest > measured:
+        remarks.append(f"beyond {measured} predicted, not measured" if measured else "predicted")
+    suffix = f" ({'; '.join(remarks)})" if remarks else ""
+    return f"{undecided}not reached up to {at_count(curve, largest)}{below}{suffix}"
+
+
+def crossing_in_words(curve: CurveRows) -> str:
+    """Return where communication takes as long as compute."""
+    crossing, after = curve.estimate("crossing_ranks"), float(curve["crossing_after"])
+    if crossing is None:
+        return "not known"
+    if math.isinf(crossing.value):
+        return f"not up to {at_count(curve, int(curve['largest_considered']))}"
+    suffix = "" if math.isnan(after) else f", interpolated from {at_count(curve, round(after))} on"
+    return f"{interval(crossing)}{suffix}"
+
+
+def cost_efficient_in_words(curve: CurveRows) -> str:
+    """Return the most cost-efficient workers; all known ones may be."""
+    ranks = curve.estimate("cost_efficient_ranks")
+    if ranks is None or curve["note"]:
+        return "not known"
+    return f"{interval(ranks)}{' or more' if ranks.value == curve['largest_considered'] else ''}"
+
+
+def _wait_in_words(curve: CurveRows) -> str:
+    widest = max(curve.of("data_share"), key=lambda row: int(row["ranks"]), default=None)
+    ranks = int(widest["ranks"] if widest else curve["largest_considered"])
+    return f"{percent(widest, 'share') if widest else 'not known'} at {at_count(curve, ranks)}"
+
+
+def _best_cell(curve: CurveRows) -> TableRow | None:
+    """Return the cell that narrows the stalling point most for each node-hour; None if none could be judged."""
+    return min(curve.of("next_cells"), key=lambda row: int(row["rank_in_curve"]), default=None)
+
+
+def next_in_words(curve: CurveRows) -> str:
+    """Return the next cell to measure, what it is expected to tell, and its cost."""
+    cell = _best_cell(curve)
+    if cell is None:
+        return f"not known: {curve['note'] or 'no doubling of the workers is known'}"
+    factor, expected = (number(2 ** cell[name], 2) for name in ("width", "expected_width"))
+    if cell["narrowing"] <= 0 or factor == expected:
+        return f"no cell would tell more; the stalling point is known within a factor of {factor}"
+    what = {
+        "train": f"training on {at_count(curve, int(cell['ranks']))}",
+        "collectives": f"the collectives on {at_count(curve, int(cell['ranks']))}",
+        "compute": f"compute at b = {cell['worker_batch']} on one worker",
+    }[cell["kind"]]
+    return (
+        f"{what} ({number(cell['node_hours'], 2)} node-hours); the stalling point would then be known within a factor "
+        f"of {expected} instead of {factor}"
+    )
+
+
+def _next(curves: list[CurveRows]) -> list[Finding]:
+    """Return the cell of any curve that narrows its stalling point most for each node-hour."""
+    worth = {}
+    for place, curve in enumerate(curves):
+        cell = _best_cell(curve)
+        if cell and cell["narrowing"] > 0:
+            worth[place] = (cell["width"] - cell["expected_width"]) / cell["node_hours"]
+    if not worth:
+        return []
+    best = curves[max(worth, key=lambda place: worth[place])]
+    subject = f"{trained(best)}, {best['sync']}"
+    return [Finding("next", subject, f"measure next: {next_in_words(best)}", about=about(best))]

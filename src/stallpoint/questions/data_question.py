@@ -1,0 +1,204 @@
+"""Do storages keep workers busy: how fast is each read, from where on does it give no more, does staging pay?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stallpoint.base.frames import records
+from stallpoint.base.row import TableRow
+from stallpoint.base.section import Absence, Finding, Section, TextTable, about, interval_of
+from stallpoint.base.statistics import Estimate, groups
+from stallpoint.models.answers.feeding import BUSY
+from stallpoint.questions.study_tables import CurveRows, StudyTables
+from stallpoint.questions.study_words import at_count, count, percent, series, trained
+from stallpoint.records.origins import BEYOND_CACHE, DEVICE, NETWORK, in_words
+from stallpoint.study.workers import placement_in_words
+from stallpoint.text import interval, number
+
+LARGE = 150e9
+"""Size of ImageNet, bytes (Keuper & Pfreundt, section IV-A)."""
+READING = ("hardware", "nodes", "workers_per_node", "order", "cache", "readers")
+"""Columns of the table ``storage_rates`` that are equal where storages are compared."""
+FASTEST = "fastest"
+
+
+def section(study: StudyTables) -> Section:
+    """Return a table for each question for which the study has records, and the longest wait for data."""
+    rates = compared(study)
+    grids = (
+        _rates(rates), _operations(study.rows("storage_operation_rates")), saturation(study.rows("saturation")),
+        _feeding(study.curves), break_even(study.rows("break_even")),
+    )  # fmt: skip
+    shown = tuple(grid for grid in grids if grid.rows)
+    if not shown:
+        nothing = "No storage was read, and no curve was trained."
+        return Section("storages", "Training data", "Why", nothing, absence=Absence.NOT_MEASURED)
+    findings = (*_longest_wait(study), *_fastest(rates))
+    return Section("storages", "Training data", "Why", findings=findings, grids=shown)
+
+
+def compared(study: StudyTables) -> list[TableRow]:
+    """Return the read rates by storage and way of reading, with a ``verdict``: whether their intervals lie apart from
+    the fastest's."""
+    found = []
+    for _, rows in groups(study.tables["storage_rates"], READING):
+        ranked = records(rows.sort_values("samples_per_second", ascending=False))
+        for row in ranked:
+            slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
+            other = "slower" if slower else "not distinguishable from the fastest"
+            found.append(TableRow(row | {"verdict": FASTEST if row is ranked[0] else other}))
+    return found
+
+
+def _longest_wait(study: StudyTables) -> Iterator[Finding]:
+    """Yield the longest wait of any curve at its most workers."""
+    shares = ((curve, max(rows, key=lambda row: int(row["ranks"])))
+              for curve in study.curves if (rows := curve.of("data_share")))  # fmt: skip
+    known = [(curve, row) for curve, row in shares if row["share"] == row["share"]]
+    if known:
+        curve, row = max(known, key=lambda one: float(one[1]["share"]))
+        where = at_count(curve, int(row["ranks"]))
+        words = f"waiting for data takes {percent(row, 'share')} of an iteration at {where}, the most of any curve"
+        yield Finding("waiting for data", f"{trained(curve)}, {series(curve)}", words, about=about(curve))
+
+
+def _fastest(rates: Sequence[TableRow]) -> Iterator[Finding]:
+    cold = [row for row in rates if (row["order"], row["cache"]) == ("shuffled", "cold") and row["verdict"] == FASTEST]
+    for hardware in dict.fromkeys(row["hardware"] for row in cold):
+        row = max((row for row in cold if row["hardware"] == hardware), key=lambda row: int(row["nodes"]))
+        came, rate = in_words(row["origin"], row["server_cache"]), interval(row.estimate("samples_per_second"))
+        words = f"fastest to read shuffled, page cache cold: {row['storage']}, {rate} samples/s, {came}"
+        yield Finding("storage", f"{hardware}, {count(row['nodes'], 'node')}", words, about=about(row))
+
+
+def _rates(rows: list[TableRow]) -> TextTable:
+    text = (
+        "Samples per second read by all nodes together, at the largest node count. What came from a cache, or may "
+        "have, is not the storage's speed. Projected to 150 GB, ImageNet's size: one reading of a set that no cache "
+        "holds; a terabyte takes 6.7 times as long."
+    )
+    if small := sorted({row["storage"] for row in rows if row["set_over_memory"] < BEYOND_CACHE}):
+        text += (
+            f" MLPerf Storage asks for sets of {number(BEYOND_CACHE)} times the memory of the nodes, of which caches "
+            f"hold little; smaller: {', '.join(small)}."
+        )
+    # As training reads comes first.
+    shown = sorted(_at_max_nodes(rows), key=lambda row: (row["order"] != "shuffled", row["cache"] != "cold"))
+    return TextTable.of({
+        "storage": "storage", "read by": _placement,
+        "read": lambda row: f"{row['order']}, {row['cache']}, {count(row['readers'], 'reader')}",
+        "samples/s": interval_of("samples_per_second"), "beside others": "verdict",
+        "the bytes came": came_in_words, "150 GB would take, min": _reading_large,
+    }, shown, "Storages", text, file="models/storage_rates.parquet")  # fmt: skip
+
+
+def _reading_large(row: TableRow) -> str:
+    rate = row.estimate("bytes_per_second")
+    if row["origin"] not in (DEVICE, NETWORK) or not rate:
+        return "–"
+    seconds = (LARGE / end if end else float("inf") for end in (rate.value, rate.high, rate.low))
+    return interval(Estimate(*seconds), 1 / 60)
+
+
+def _at_max_nodes(rows: list[TableRow]) -> list[TableRow]:
+    """Return the rows of the largest node count of each hardware entry."""
+    largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: int(row["nodes"]))}
+    return [row for row in rows if row["nodes"] == largest[row["hardware"]]]
+
+
+def _operations(rows: list[TableRow]) -> TextTable:
+    """Return the time to look up and open a file, and to decode a sample, of ``storage_operation_rates``."""
+    text = (
+        "What one worker waits beside the reading of a sample, while all do the same: looking up and opening a file on "
+        "each number of workers, all else at the largest node count. Cold: the node knew nothing of the file before."
+    )
+    polls = [row for row in rows if row["operation"] in ("stat", "open")]
+    polls.sort(key=lambda row: (row["storage"], row["hardware"], row["operation"], row["metadata"], row["nodes"]))
+    others = [row for row in _at_max_nodes(rows) if row["operation"] not in ("stat", "open")]
+    return TextTable.of({
+        "storage": "storage", "by": _placement, "operation": lambda row: f"{row['operation']}, {row['metadata']}",
+        "ms each": interval_of("seconds", 1e3), "of 100 the 95th": lambda row: number(1e3 * row["latency_p95"]),
+        "the 99th": lambda row: number(1e3 * row["latency_p99"]),
+    }, [*polls, *others], "Operations on storages", text, file="models/storage_operation_rates.parquet")  # fmt: skip
+
+
+def _placement(row: TableRow) -> str:
+    """Return ``8 workers (2 nodes) of cpu``."""
+    per_node = row["workers_per_node"]
+    return f"{placement_in_words(row['nodes'] * per_node, per_node)} of {row['hardware']}"
+
+
+def came_in_words(row: TableRow) -> str:
+    """Return ``from the network, or from a cache behind it (nfs4, shared)``."""
+    return f"{in_words(row['origin'], row['server_cache'])} ({row['filesystem']}, {row['locality']})"
+
+
+def saturation(rows: list[TableRow]) -> TextTable:
+    """Return where storages saturate, of rows of ``saturation``."""
+    text = (
+        "A storage saturates where doubling the workers that read at once brings less than the threshold more samples "
+        "in the same time."
+    )
+    return TextTable.of({
+        "storage": "storage", "hardware": "hardware", "workers per node": "workers_per_node",
+        "readers of each": "readers", "verdict": _saturation_in_words, "saturates at": _saturating,
+        "measured up to": "largest_measured",
+    }, rows, "Saturation of storages", text, file="models/saturation.parquet")  # fmt: skip
+
+
+def _saturation_in_words(row: TableRow) -> str:
+    """Return ``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2; ... would decide``: concurrent readers."""
+    links = {"saturates": "at", "keeps pace": "up to"}
+    where = f" {links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
+    return f"{row['verdict']}{where}{f'; {deciding} would decide' if (deciding := row['deciding']) else ''}"
+
+
+def _saturating(row: TableRow) -> str:
+    if not row["verdict_ranks"]:
+        return "not known"
+    return interval(row.estimate("saturation_ranks")) if row["reached"] else f"not up to {row['largest_considered']}"
+
+
+def _feeding(curves: list[CurveRows]) -> TextTable:
+    """Return the utilisation of each measured curve, at the most workers."""
+    text = (
+        "The part of an iteration in which workers do not wait for training data, of each curve at the most workers "
+        f"measured, and as predicted without these cells; below {100 * BUSY:.0f} % workers starve. As many readers as "
+        "are needed read as fast as a worker computes."
+    )
+    fed = []
+    for curve in curves:
+        if points := [row for row in curve.of("feeding") if row["basis"] == "measured"]:
+            starves = starving_in_words(curve.of("feeding"))
+            fed.append(TableRow({**points[-1], "prefetch": curve["prefetch"], "starves": starves}))
+    return TextTable.of({
+        "network": trained, "curve": series, "n": "ranks", "b": "worker_batch",
+        "utilisation": lambda row: percent(row, "utilisation"),
+        "as predicted": lambda row: percent(row, "predicted_utilisation"), "starves from": "starves",
+        "readers": lambda row: str(row["readers"]) if row["prefetch"] else "none, in line",
+        "readers needed": interval_of("readers_needed"),
+    }, fed, "Accelerator utilisation", text, file="models/feeding.parquet")  # fmt: skip
+
+
+def starving_in_words(fed: Sequence[TableRow]) -> str:
+    """Return the fewest workers that surely wait too long for data, and whether that was measured, of rows of a curve
+    in ``feeding``."""
+    for row in fed:
+        busy = row.estimate("utilisation")
+        if busy and busy.high < BUSY:
+            return f"{at_count(row, int(row['ranks']))}, {row['basis']}"
+    return f"not up to {at_count(fed[-1], int(fed[-1]['ranks']))}"
+
+
+def break_even(rows: list[TableRow]) -> TextTable:
+    """Return the cost and saving of staging and packing, of rows of ``break_even``."""
+    text = (
+        "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "
+        "and saves in each epoch what workers wait less for data. Undecided: an epoch may save nothing."
+    )
+    return TextTable.of({
+        "network": trained, "curve": series, "nodes": "nodes", "remedy": "remedy", "instead of": "before",
+        "verdict": "verdict", "after epochs": interval_of("epochs", unknown="–"),
+        "takes, s": interval_of("seconds"), "an epoch waited, s": interval_of("wait_before"),
+        "and waits, s": interval_of("wait_after"),
+    }, rows, "Staging and packing", text, file="models/break_even.parquet")  # fmt: skip

@@ -1,0 +1,21 @@
+"""What do a study's tables of rates from elsewhere say? The answers that their files get without a study."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stallpoint.base.section import Absence, Section
+from stallpoint.questions.study_tables import StudyTables
+
+TITLE = "External tables"
+MAX_FIRST = 10
+"""Series whose answers are read first."""
+
+
+def section(study: StudyTables) -> Section:
+    """Return a finding for each series of rates."""
+    if not study.external:
+        nothing = "The study names no table of rates from elsewhere."
+        return Section("external", TITLE, "Answer", nothing, absence=Absence.NONE_FOUND)
+    findings = tuple(replace(one, first=place < MAX_FIRST) for place, one in enumerate(study.external))
+    return Section("external", TITLE, "Answer", findings=findings)

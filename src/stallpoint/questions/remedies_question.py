@@ -1,0 +1,112 @@
+"""What would help: changes of training or of the cluster by their predicted gain, and the cells that would confirm."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from stallpoint.base.row import TableRow
+from stallpoint.base.section import Absence, Section, TextTable, about
+from stallpoint.base.statistics import SAME_WITHIN, Estimate
+from stallpoint.models.answers.fits import NO, UNKNOWN, YES
+from stallpoint.models.answers.fits import UNDECIDED as MAY_FIT
+from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, TRAINS_OTHERWISE, UNDECIDED
+from stallpoint.questions.answers import answers
+from stallpoint.questions.study_tables import CurveRows, StudyTables
+from stallpoint.questions.study_words import at_count, series, trained
+from stallpoint.text import interval, listed, number
+
+TEXT = (
+    "Predicted throughput over that predicted for training as it is, on the most workers that were measured. Helps: "
+    f"the whole interval lies above a gain of {100 * SAME_WITHIN:.0f} %, as equal studies differ by about as much; "
+    f"undecided: it holds {100 * SAME_WITHIN:.0f} %. At most: what the remedy avoids is taken to cost nothing "
+    "afterwards. To confirm a remedy, add the lines of its cell to the study."
+)
+MAX_REMEDIES = 3
+"""Number of remedies named."""
+NO_DIFFERENCE = 1.0
+"""Gain in % below which only the width of an interval around 0 is stated."""
+FITS_IN_WORDS = {YES: "fits", NO: "does not fit", MAY_FIT: "may not fit", UNKNOWN: "unknown"}
+
+
+def section(study: StudyTables) -> Section:
+    """Return a table for each curve, open for those that answer; curves without remedies have none."""
+    found = Section("remedies", "What would help", "Answer", TEXT)
+    answering = [one.curve for one in answers(study.curves)]
+    others = [curve for curve in study.curves if not any(curve is one for one in answering)]
+    grids = [*(_grid(curve) for curve in answering), *(_grid(curve, folded=True) for curve in others)]
+    shown = tuple(grid for grid in grids if grid.rows)
+    if not shown:
+        nothing = "No remedy is predicted to help."
+        return Section(found.name, found.title, found.group, nothing, absence=Absence.NONE_FOUND)
+    return Section(found.name, found.title, found.group, TEXT, grids=shown)
+
+
+def remedies(curve: CurveRows) -> list[TableRow]:
+    """Return remedies that help, may help, or would if they fitted, the first to try first."""
+    rows = sorted(curve.of("remedies"), key=lambda row: int(row["rank_in_curve"]))
+    return [row for row in rows if row["verdict"] in (HELPS, UNDECIDED, TOO_LARGE)]
+
+
+def _grid(curve: CurveRows, *, folded: bool = False) -> TextTable:
+    rows = remedies(curve)
+    sure = [row for row in rows if row["verdict"] == HELPS][:MAX_REMEDIES]
+    first = f"{named_in_words(sure[0])}, {gained_in_words(sure[0])}" if sure else "nothing is sure to help"
+    counts = Counter(row["verdict"] for row in rows if row not in sure)
+    more = f" ({listed([f'{many} {verdict}' for verdict, many in counts.items()])} beside)" if counts else ""
+    where = f", {at_count(curve, int(rows[0]['ranks']))}" if rows else ""
+    made = TextTable.of({
+        "what would help": "remedy", "throughput": gained_in_words, "memory of a worker": _memory_in_words,
+        "it also means": lambda row: row["also"] or "–", "verdict": "verdict",
+        "node-hours to confirm": lambda row: number(row["node_hours"], 2) if row["cell"] else "–",
+    }, rows, f"{trained(curve)}, {series(curve)}{where}: {first}{more}", file="models/remedies.parquet")  # fmt: skip
+    return TextTable(**{**vars(made), "about": (about(curve),) * len(rows), "code": "\n".join(_cells(rows)),
+                   "folded": folded})  # fmt: skip
+
+
+def _cells(rows: list[TableRow]) -> Iterator[str]:
+    """Yield the cells that would confirm remedies, as lines of a study."""
+    cells = [row for row in rows if row["cell"]]
+    if cells:
+        yield "include:"
+    for row in cells:
+        yield f"  # {row['remedy']}"
+        yield str(row["cell"]).removeprefix("include:\n").rstrip()
+
+
+def helps_in_words(curve: CurveRows, limit: int = MAX_REMEDIES) -> str:
+    """Return the first `limit` remedies, of those that change the same thing the first; empty where there is none."""
+    if curve["withheld"]:
+        return ""
+    first_of_kind: dict[str, TableRow] = {}
+    for row in remedies(curve):
+        if row["verdict"] != TOO_LARGE:
+            first_of_kind.setdefault(row["changes"], row)
+    helps = list(first_of_kind.values())
+    sure = [f"{named_in_words(row)}: {gained_in_words(row)}" for row in helps if row["verdict"] == HELPS]
+    open_ = [named_in_words(row) for row in helps if row["verdict"] == UNDECIDED]
+    named = sure[:limit] or ([f"undecided whether {' or '.join(open_[:limit])}"] if open_ else [])
+    return f"{'; '.join(named)} (predicted, {at_count(curve, int(helps[0]['ranks']))})" if named else ""
+
+
+def named_in_words(remedy: TableRow) -> str:
+    """Return ``4 × the mini-batch (a target may take more samples)``: remedies that change training say so."""
+    return f"{remedy['remedy']} ({also})" if (also := remedy["also"]) in TRAINS_OTHERWISE else str(remedy["remedy"])
+
+
+def gained_in_words(remedy: TableRow) -> str:
+    """Return ``+60 % (55–65)`` more throughput; ``at most`` for a limit, ``no difference within ± 15 %`` for none."""
+    gain = remedy.estimate("gain")
+    if gain is None:
+        return "not known"
+    more = Estimate(*(100 * (end - 1) for end in gain))
+    if more.low <= 0 <= more.high and abs(more.value) < NO_DIFFERENCE:
+        width = max(-more.low, more.high)
+        return f"no difference within ± {number(max(1.0, width), 2)} %"
+    sign = "+" if more.value > 0 else ""
+    return f"{'at most ' if remedy['upper_bound'] else ''}{sign}{interval(more, 1.0, ' %')}"
+
+
+def _memory_in_words(remedy: TableRow) -> str:
+    fits, memory = FITS_IN_WORDS[remedy["fits"]], remedy.estimate("memory")
+    return f"{interval(memory, 2**-30, ' GiB')}, {fits}" if memory else fits

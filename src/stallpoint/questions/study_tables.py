@@ -1,0 +1,202 @@
+"""What questions read: the tables of a study, its scaling curves with all that is known of each, its machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isnan
+from typing import TYPE_CHECKING, NamedTuple
+
+from stallpoint.base.curve import THRESHOLD
+from stallpoint.base.frames import records
+from stallpoint.base.measured import SERIES
+from stallpoint.base.row import TableRow
+from stallpoint.base.section import Finding
+from stallpoint.base.stall import Stall, Verdict
+from stallpoint.base.statistics import INTERVAL, Estimate, groups
+from stallpoint.questions.claims.judge import JudgedClaim
+from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
+from stallpoint.study.kinds.train_kind import TrainCell
+from stallpoint.study.study import Excluded
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EFFICIENCY = 0.5
+"""Efficiency down to which workers are worth paying for, where no study says otherwise."""
+
+
+class MeasuredCount(NamedTuple):
+    """A measured number of workers; speedup and efficiency refer to the fewest."""
+
+    nodes: int
+    ranks: int
+    seconds: Estimate
+    """Iteration time, s."""
+    rate: Estimate
+    """Samples per second."""
+    speedup: Estimate
+    efficiency: Estimate
+
+    @property
+    def half_width(self) -> float:
+        """Half of the speedup's interval over the speedup; 0 on the fewest workers, infinite where unbounded."""
+        return (self.speedup.high - self.speedup.low) / (2 * self.speedup.value)
+
+
+class CurveRows(TableRow):
+    """The row of a scaling curve in ``stalling``, and the rows of other tables on it."""
+
+    def __init__(self, row: TableRow, rows: Callable[[str], Mapping[tuple[object, ...], list[TableRow]]]) -> None:
+        """`rows` returns the rows of a table by curve."""
+        super().__init__(row)
+        self._rows = rows
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Values of the columns that tell curves apart."""
+        return tuple(self[name] for name in SERIES)
+
+    def of(self, table: str) -> list[TableRow]:
+        """Return the rows of a table on this curve."""
+        return self._rows(table).get(self.key, [])
+
+    @cached_property
+    def measured(self) -> list[MeasuredCount]:
+        """Measured numbers of workers, rising."""
+        known = sorted(self.of("predictions"), key=lambda row: int(row["ranks"]))
+        return [_measured(row) for row in known if not isnan(row["measured_speedup"])]
+
+    @property
+    def stall_ranks(self) -> Estimate | None:
+        """Where it stalls; None where that lies beyond all that was considered."""
+        return self.estimate("stall_ranks") if self["reached"] else None
+
+    def stall(self, basis: str) -> dict[int, float]:
+        """Return the probability of each count to be the stall, of ``measured`` or all ``known`` ones; rising."""
+        rows = [row for row in self.of("stall_probabilities") if row["basis"] == basis]
+        return dict(sorted((int(row["ranks"]), float(row["probability"])) for row in rows))
+
+    @property
+    def no_stall(self) -> float:
+        """Probability that it does not stall up to the largest known number of workers."""
+        known = self.stall("known")
+        return known[max(known)] if known else 0.0
+
+    @property
+    def deciding_ranks(self) -> list[int]:
+        """Counts that would decide an undecided verdict.
+
+        Where one outcome is likely alone, too little was measured beyond a stall (`Curve.short`, `Curve.step_only`):
+        the double of its count would decide, or where that was measured twice the largest count.
+        """
+        measured = self.stall("measured")
+        deciding = Stall(measured).deciding if measured else []
+        undecided = int(self["verdict_ranks"]) if self["verdict"] == Verdict.UNDECIDED else 0
+        if undecided and not deciding:
+            largest = max(measured)
+            deciding = [2 * (undecided if largest < 2 * undecided else largest)]
+        return deciding
+
+    @property
+    def predicted(self) -> tuple[Verdict | None, float]:
+        """What is predicted beyond the measured counts, and the probability that it gains throughout.
+
+        No verdict where nothing beyond was predicted, or it stalls before.
+        """
+        beyond = self["largest_considered"] > self["largest_measured"]
+        if not beyond or not self.stall("known") or self["verdict"] in (Verdict.STALLS, Verdict.WITHHELD):
+            return None, 0.0
+        if (gains := self.no_stall) >= INTERVAL:
+            return Verdict.SCALES, gains
+        if 1 - gains >= INTERVAL and self["reached"] and self["basis"] == "predicted":
+            return Verdict.STALLS, gains
+        return Verdict.UNDECIDED, gains
+
+
+def _measured(row: TableRow) -> MeasuredCount:
+    seconds, speedup, efficiency = (
+        Estimate(*(float(row[f"measured_{name}{end}"]) for end in ("", "_low", "_high")))
+        for name in ("iteration", "speedup", "efficiency")
+    )
+    ends = (seconds.value, seconds.high, seconds.low)
+    rate = Estimate(*(row["global_batch"] / end if end else float("inf") for end in ends))
+    return MeasuredCount(int(row["nodes"]), int(row["ranks"]), seconds, rate, speedup, efficiency)
+
+
+@dataclass(frozen=True)
+class StudyMachine:
+    """The most processes of a hardware entry that trained together, on how many machines, and which."""
+
+    hardware: str
+    machines: int
+    processes: int
+    nodes: int
+    models: tuple[str, ...] = ()
+    imported: bool = False
+    """Whether nothing was measured on it."""
+
+
+@dataclass(frozen=True)
+class StudyTables:
+    """Model tables and tidy tables of a study by name, and what was judged beside them."""
+
+    tables: Mapping[str, pd.DataFrame]
+    threshold: float = THRESHOLD
+    efficiency: float = EFFICIENCY
+    claims: Sequence[JudgedClaim] = ()
+    external: Sequence[Finding] = ()
+    """Answers of tables from elsewhere."""
+    excluded: Sequence[Excluded] = ()
+    """Combinations that the study does not run."""
+
+    def rows(self, table: str) -> list[TableRow]:
+        """Return the rows of a table."""
+        return records(self.tables[table])
+
+    @cached_property
+    def curves(self) -> list[CurveRows]:
+        """Scaling curves."""
+        by_curve: dict[str, dict[tuple[object, ...], list[TableRow]]] = {}
+
+        def rows(table: str) -> Mapping[tuple[object, ...], list[TableRow]]:
+            if table not in by_curve:
+                by_curve[table] = {tuple(key): records(of) for key, of in groups(self.tables[table], SERIES)}
+            return by_curve[table]
+
+        return [CurveRows(row, rows) for row in self.rows("stalling")]
+
+    @cached_property
+    def machines(self) -> list[StudyMachine]:
+        """Machines of each hardware entry; those of imported training are unknown."""
+        return [*self._measured_machines(), *self._imported_machines()]
+
+    def _measured_machines(self) -> Iterator[StudyMachine]:
+        runs, environments = self.tables["runs"], self.tables["environments"]
+        known = environments.merge(runs[["cell", "hardware", "nodes"]], on="cell")
+        for hardware, rows in groups(known, "hardware"):
+            of_cells = rows.groupby("cell").agg({"node": "nunique", "rank": "nunique", "nodes": "first"})
+            largest = of_cells.sort_values("rank").iloc[-1]
+            models = rows["gpu_model"].where(rows["gpu_model"] != "", rows["cpu_model"])
+            machines, processes, nodes = (int(largest[name]) for name in ("node", "rank", "nodes"))
+            yield StudyMachine(hardware, machines, processes, nodes, tuple(sorted(set(map(str, models)))))
+
+    def _imported_machines(self) -> Iterator[StudyMachine]:
+        runs, kinds = self.tables["runs"], (TrainCell.kind, CommandCell.kind, ImportedTrainCell.kind)
+        for hardware, rows in groups(runs[(runs["status"] == "ok") & runs["kind"].isin(kinds)], "hardware"):
+            if (rows["kind"] == ImportedTrainCell.kind).all():
+                largest = rows.sort_values("ranks").iloc[-1]
+                nodes = int(largest["nodes"])
+                yield StudyMachine(hardware, nodes, int(largest["ranks"]), nodes, imported=True)
+
+    @property
+    def mistrusted(self) -> list[str]:
+        """Hardware entries whose equal cells differ: their verdicts are not to be trusted."""
+        return unique(row["hardware"] for row in self.rows("controls") if not row["agrees"])
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """Return each name once, in the order in which they come."""
+    return list(dict.fromkeys(names))

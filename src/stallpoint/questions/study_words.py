@@ -1,0 +1,118 @@
+"""Words for curves and counts that several questions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stallpoint.base.row import TableRow
+from stallpoint.base.stall import Verdict
+from stallpoint.questions.study_tables import CurveRows, StudyMachine
+from stallpoint.study.workers import placement_in_words
+from stallpoint.text import in_round_words, interval
+
+MIN_PROBABILITY = 0.01
+"""Probability below which a number of workers is not named, and which draws do not resolve."""
+MAX_DECIDING = 3600
+"""Seconds of further visits beyond which no number is said: the gain lies too close to the limit."""
+
+
+def count(number: int, what: str) -> str:
+    """Return ``1 node``, ``2 nodes``, ``2 processes``."""
+    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
+    return f"{number} {what}{ending}"
+
+
+def at_count(curve: Mapping[str, object], ranks: int | str) -> str:
+    """Return the placement or placements of a curve: ``n = 4`` in nodes of one worker each, else ``8 workers (2
+    nodes)``."""
+    per_node = int(str(curve["workers_per_node"]))
+    if per_node == 1:
+        return f"n = {ranks}"
+    return f"{ranks} workers" if isinstance(ranks, str) else placement_in_words(ranks, per_node)
+
+
+def unit_in_words(curve: Mapping[str, object], machines: Iterable[StudyMachine], ranks: int) -> str:
+    """Return ``2 nodes``, or ``8 workers (2 nodes)``; ``2 processes`` where nodes with one worker each were processes
+    of one machine."""
+    one = any(at.hardware == curve["hardware"] and at.machines < at.nodes for at in machines)
+    per_node = int(str(curve["workers_per_node"]))
+    return count(ranks, "process") if one and per_node == 1 else placement_in_words(ranks, per_node)
+
+
+def series(curve: Mapping[str, object]) -> str:
+    """Return the name of a curve among those of a network on a hardware entry."""
+    per_node = f", {curve['workers_per_node']} workers per node" if curve["workers_per_node"] != 1 else ""
+    return (
+        f"{curve['scaling']}, {batch_in_words(curve)}, {curve['sync']}, {prefetch_in_words(curve)}, "
+        f"{curve['storage']}{per_node}"
+    )
+
+
+def trained(curve: Mapping[str, object]) -> str:
+    """Return ``alexnet on cpu``."""
+    return f"{curve['network']} on {curve['hardware']}"
+
+
+def batch_in_words(curve: Mapping[str, object]) -> str:
+    """Return the constant mini-batch: B of all workers, or b of each."""
+    return f"{'B' if curve['scaling'] == 'strong' else 'b'} = {curve['batch']}"
+
+
+def prefetch_in_words(curve: Mapping[str, object]) -> str:
+    """Return how many mini-batches are read ahead."""
+    return f"prefetch {curve['prefetch']}" if curve["prefetch"] else "no prefetch"
+
+
+def verdict_in_short(row: TableRow) -> str:
+    """Return the verdict in a few words, without its reason."""
+    ranks = int(row["verdict_ranks"])
+    here = at_count(row, ranks)
+    return {
+        Verdict.STALLS: f"stalls at {here}",
+        Verdict.SCALES: f"scales to {here}",
+        Verdict.UNDECIDED: f"undecided beyond {here}" if ranks else "undecided",
+        Verdict.WITHHELD: "withheld",
+    }[row["verdict"]]
+
+
+def probable(probability: float) -> str:
+    """Return ``P = 0.58``, to the precision of the draws."""
+    return "P > 0.99" if probability > 1 - MIN_PROBABILITY else f"P = {probability:.2f}"
+
+
+def chance_in_words(probability: float) -> str:
+    """Return a probability in per cent; draws resolve none beyond 99 %."""
+    return "over 99 %" if probability > 1 - MIN_PROBABILITY else f"{100 * probability:.0f} %"
+
+
+def probabilities_in_words(curve: CurveRows, limit: int | None = None) -> str:
+    """Return the measured stalling points by probability: "stalls at n = 8: 60 %, ..."."""
+    stall = curve.stall("measured")
+    ranked = sorted(stall, key=lambda ranks: -stall[ranks])[:limit]
+    return ", ".join(
+        f"{'no stall up to' if ranks == max(stall) else 'stalls at'} {at_count(curve, ranks)}: "
+        f"{chance_in_words(stall[ranks])}"
+        for ranks in ranked
+        if stall[ranks] >= MIN_PROBABILITY
+    )
+
+
+def deciding_in_words(curve: CurveRows) -> str:
+    """Return ``some 4 min of visits to n = 1, 2``; without minutes where no visits can be counted."""
+    visits = f"visits to {at_count(curve, ', '.join(map(str, curve.deciding_ranks)))}"
+    seconds = float(curve["deciding_time"])
+    if seconds != seconds:
+        return visits
+    return f"{'more than an hour' if seconds > MAX_DECIDING else f'some {in_round_words(seconds)}'} of {visits}"
+
+
+def no_double(largest: int) -> str:
+    """Return why the measurements, on `largest` workers at most, give no verdict."""
+    if not largest:
+        return "no iteration was measured: they are composed of the times of their layers"
+    return "only n = 1 was measured" if largest == 1 else "no worker count was measured together with its double"
+
+
+def percent(row: TableRow, name: str) -> str:
+    """Return a share with its interval, in per cent."""
+    return interval(row.estimate(name), 100, " %")

@@ -1,0 +1,206 @@
+"""What reaches a target first on how many workers, why, and from where on more workers save nothing?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from stallpoint.base.measured import SERIES
+from stallpoint.base.row import TableRow
+from stallpoint.base.section import Absence, Finding, Section, TextTable, about, interval_of
+from stallpoint.base.stall import Verdict
+from stallpoint.models.answers.time_to_accuracy import FASTEST, NOT_DISTINGUISHABLE, SLOWER, TARGET
+from stallpoint.questions.study_tables import StudyTables
+from stallpoint.questions.study_words import at_count, series, trained, verdict_in_short
+from stallpoint.text import listed, number
+
+KIND = "time to target"
+TARGET_CURVE = (*TARGET, "workers_per_node")
+"""Columns of one target at several worker counts."""
+FACTORS = ("slower", "more_steps", "longer_steps")
+TEXT = (
+    "Of each preset the recipe and mini-batch that were soonest. What takes longer than the fastest takes more steps, "
+    "longer ones, or both: the product of the two. Predicted is a time from the steps at other mini-batches and "
+    "iterations at other places."
+)
+STALLING = "Where more workers save too little of the time to the target (predicted places included):"
+
+
+@dataclass(frozen=True)
+class Place:
+    """What reached a target on one number of workers."""
+
+    ranks: int
+    rows: Sequence[TableRow]
+    """Of ``target_times``, the soonest first."""
+
+    @cached_property
+    def best(self) -> list[TableRow]:
+        """The soonest configuration of each preset."""
+        of_preset: dict[str, TableRow] = {}
+        for row in self.rows:
+            of_preset.setdefault(row["sync"], row)
+        return list(of_preset.values())
+
+    @cached_property
+    def alike(self) -> list[TableRow]:
+        """What is not distinguishable from the soonest: of its own preset any, of others their soonest."""
+        own = self.best[0]["sync"]
+        shown = (row for row in self.rows if row["sync"] == own or any(row is one for one in self.best))
+        return [row for row in shown if row["verdict"] == NOT_DISTINGUISHABLE]
+
+    @property
+    def alike_in_words(self) -> list[str]:
+        """The settings of these, or the presets of others."""
+        own = self.best[0]["sync"]
+        return [_settings(row) if row["sync"] == own else str(row["sync"]) for row in self.alike]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target that was reached."""
+
+    stall: TableRow
+    """Of ``target_stalling``, as it was trained."""
+    places: Sequence[Place]
+    """By rising workers."""
+
+
+def targets(study: StudyTables) -> list[Target]:
+    """Return each target that was reached."""
+    reached: dict[tuple[object, ...], dict[int, list[TableRow]]] = {}
+    for row in sorted(study.rows("target_times"), key=lambda row: float(row["time"])):
+        if row["time"] == row["time"]:
+            key = tuple(row[name] for name in TARGET_CURVE)
+            reached.setdefault(key, {}).setdefault(int(row["ranks"]), []).append(row)
+    stalls = {
+        tuple(row[name] for name in TARGET_CURVE): row
+        for row in study.rows("target_stalling")
+        if row["basis"] == "trained"
+    }
+    return [
+        Target(stalls[key], [Place(ranks, rows) for ranks, rows in sorted(places.items())])
+        for key, places in sorted(reached.items(), key=lambda item: tuple(map(str, item[0])))
+    ]
+
+
+def section(study: StudyTables) -> Section:
+    """Return a finding and a table for each reached target, and where time to it stalls beside throughput."""
+    found = targets(study)
+    if not found:
+        nothing = "No training to a target reached it."
+        return Section("targets", "Time to accuracy", "Answer", nothing, absence=Absence.NOT_MEASURED)
+    grids = (*map(_grid, found), *_beside_throughput(study), *_critical_batches(study))
+    return Section("targets", "Time to accuracy", "Answer", TEXT, tuple(map(_finding, found)), grids)
+
+
+def _finding(target: Target) -> Finding:
+    verdict, ranks = Verdict(target.stall["verdict"]), float(target.stall["verdict_ranks"])
+    several = len(target.places) > 1
+    return Finding(
+        KIND, _subject(target), lead(target), verdict if several else "", ranks if several and ranks else None,
+        unit="workers" if several and ranks else "", evidence="measured", notes=tuple(lines(target)),
+        about=about(target.stall), first=True,
+    )  # fmt: skip
+
+
+def _subject(target: Target) -> str:
+    row = target.stall
+    return f"{trained(row)}, {100 * row['target']:.3g} % on {row['storage']}"
+
+
+def lead(target: Target) -> str:
+    """Return the fastest way of all, if there were several, and whether more workers save time.
+
+    Ways that are not distinguishable from it are named with it: then none is called fastest.
+    """
+    best = min(target.places, key=lambda at: float(at.best[0]["time"]))
+    first, where = best.best[0], at_count(target.stall, best.ranks)
+    stalls = "" if len(target.places) < 2 else f"; time to it {verdict_in_short(target.stall)}"
+    if best.alike:
+        configurations = listed([first["sync"], *best.alike_in_words])
+        known = f"{first['sync']} in {number(first['time'], 2)} s with {_settings(first)}"
+        return f"reached equally soon by {configurations} at {where}, as far as these runs tell ({known}){stalls}"
+    soonest = "" if _single_configuration(target) else "soonest "
+    return f"reached {soonest}by {_configuration(first)} at {where}{stalls}"
+
+
+def lines(target: Target) -> Iterator[str]:
+    """Yield a line for each worker count: the fastest way, and the factors of the others by more and by longer
+    steps."""
+    for at in () if _single_configuration(target) else target.places:
+        first, *others = at.best
+        slower = [one for one in others if one["verdict"] == SLOWER]
+        parts = [f"{at_count(target.stall, at.ranks)}: {_configuration(first)}"]
+        if at.alike:
+            parts.append(f"not distinguishable: {', '.join(at.alike_in_words)}")
+        parts += [_slower(one, first) for one in slower]
+        yield "; ".join(parts)
+
+
+def _single_configuration(target: Target) -> bool:
+    """Return whether a single preset reached it, on a single number of workers, so that nothing is compared."""
+    return [len(at.best) for at in target.places] == [1]
+
+
+def _configuration(row: TableRow) -> str:
+    return f"{row['sync']}, {_settings(row)} ({number(row['time'], 2)} s)"
+
+
+def _settings(row: TableRow) -> str:
+    return f"{row['recipe']}, B = {row['batch']}"
+
+
+def _slower(row: TableRow, first: TableRow) -> str:
+    """Return its factors, and its recipe where that differs from the first."""
+    times = [f"× {number(row[name], 2)}" for name in FACTORS]
+    other = "" if _settings(row) == _settings(first) else f", {_settings(row)},"
+    return f"{row['sync']}{other} {times[0]} (steps {times[1]}, each {times[2]})"
+
+
+def _grid(target: Target) -> TextTable:
+    """Return the table of a target: at each number of workers the fastest of each preset first."""
+    rows = [row for at in target.places for row in at.best]
+    return TextTable.of({
+        "workers": "ranks", "preset": "sync", "with": _settings, "time": interval_of("time", 1.0, " s"),
+        "predicted": interval_of("predicted", 1.0, " s"),
+        "over the fastest": _factor("slower"), "steps": _factor("more_steps"), "each step": _factor("longer_steps"),
+        "verdict": "verdict",
+    }, rows, f"{_subject(target)}: {lead(target)}", file="models/target_times.parquet")  # fmt: skip
+
+
+def _factor(name: str) -> Callable[[TableRow], str]:
+    return lambda row: "1" if row["verdict"] == FASTEST else interval_of(name)(row)
+
+
+def _beside_throughput(study: StudyTables) -> Iterator[TextTable]:
+    """Yield where time to a target, by steps and iteration times, and throughput stall."""
+    throughput = {curve.key: curve for curve in study.curves}
+    if rows := study.rows("accuracy_stalling"):
+        yield TextTable.of({
+            "network": "network", "hardware": "hardware", "curve": series,
+            "trained": lambda row: (
+                f"{row['recipe']} to {number(row['target'])}, {row['steps_sync']}, {row['steps_storage']}"
+            ),
+            "time to the target": verdict_in_short,
+            "throughput, measured": lambda row: verdict_in_short(throughput[tuple(row[name] for name in SERIES)]),
+        }, rows, text=STALLING, file="models/accuracy_stalling.parquet")  # fmt: skip
+
+
+def _critical_batches(study: StudyTables) -> Iterator[TextTable]:
+    """Yield up to which mini-batch larger ones pay."""
+    text = (
+        "Up to the critical mini-batch a larger one mostly saves steps, beyond it, mostly costs samples; the noise "
+        "scale is an estimate of it from the gradients."
+    )
+    if rows := study.rows("critical_batches"):
+        yield TextTable.of({
+            "network": "network", "storage": "storage", "preset": "sync",
+            "workers": lambda row: str(row["ranks"] or "any"), "recipe": "recipe",
+            "target": lambda row: number(row["target"]),
+            "B that reached it": lambda row: (
+                f"{row['batches']}, up to {row['largest_reaching']}" if row["batches"] else "none"
+            ),
+            "critical B": interval_of("critical_batch"), "noise": interval_of("noise_scale"),
+        }, rows, text=text, file="models/critical_batches.parquet")  # fmt: skip

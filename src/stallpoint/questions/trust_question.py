@@ -1,0 +1,293 @@
+"""How sure is this: how visits ended, what was disturbed, whether equal cells agree, how well the model predicts?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from statistics import median
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.base.row import TableRow
+from stallpoint.base.section import Absence, Finding, Section, TextTable, interval_of
+from stallpoint.base.statistics import estimate, generator, groups, resampled
+from stallpoint.questions.study_tables import StudyTables, unique
+from stallpoint.questions.study_words import count, series, trained
+from stallpoint.strategies.presets import Preset, preset_from
+from stallpoint.study.dry_run import nodes_and_workers
+from stallpoint.text import interval, listed, number
+
+TITLE, KIND = "How sure this is", "trust"
+WARNING, NOTE = "warning", "note"
+"""Verdicts of findings that qualify the answers, and are read first."""
+SLOW_NODE = 1.2
+"""Ratio of a node's sentinel time to the others', median of the visits, above which the node is called slow: as for
+slow visits (`disturbances.SLOW`); equal nodes differ by less."""
+MIN_VISITS = 2
+"""Visits on several nodes before a node is called slow."""
+ENDED = {
+    "precision": "precision reached",
+    "budget": "budget used up",
+    "visits": "fixed number of visits reached",
+    "max visits": "no cell is to be visited more often",
+}
+"""Reasons why visits ended, in words."""
+NOT_PRECISE = ("budget", "max visits")
+"""Reasons that leave intervals wider than was asked for."""
+
+
+def section(study: StudyTables) -> Section:
+    """Return findings of all that qualifies the answers, and the tables behind them."""
+    ended, disturbed = list(_ended(study)), list(_disturbed(study))
+    findings = tuple(_findings(study, ended, disturbed))
+    controls = study.rows("controls")
+    grids = (
+        _visits(ended), _planned(study), _speedups(study), _disturbances(disturbed), _slow(list(slow_nodes(study))),
+        _controls(controls),
+    )  # fmt: skip
+    shown = tuple(grid for grid in grids if grid.rows)
+    if not findings and not shown:
+        return Section("sure", TITLE, "How sure", "Nothing was visited.", absence=Absence.NOT_MEASURED)
+    none = "" if controls else "There are no A/A controls: no two cells on one worker do the same."
+    return Section("sure", TITLE, "How sure", none, findings, shown)
+
+
+def _findings(study: StudyTables, ended: list[TableRow], disturbed: list[TableRow]) -> Iterator[Finding]:
+    for row in ended:
+        words = f"{count(row['cells'], 'cell')}, {count(row['visits'], 'visit')}: {_ended_in_words(row)}"
+        short = row["ended"] in NOT_PRECISE
+        said = f"the precision was not reached: {words}" if short else words
+        yield _finding(row["hardware"], said, WARNING if short else "", first=short)
+    yield from _widths(study)
+    for (hardware, network), words in model_errors(study).items():
+        yield _finding(hardware, words, network=network)
+    yield from map(_disturbance, disturbed)
+    for row in slow_nodes(study):
+        words = f"{row['node']} computes {row['ratio']:.2g} times as long as the other nodes, which wait for it"
+        yield _finding(row["hardware"], f"{words} (sentinel, median of {count(row['visits'], 'visit')})", WARNING,
+                       first=True)  # fmt: skip
+    for storage, samples in undecodable(study).items():
+        verb = "is" if samples == 1 else "are"
+        words = f"{count(samples, 'sample')} that cannot be decoded {verb} excluded"
+        yield Finding(KIND, f"storage {storage}", words, WARNING, about={"storage": storage}, first=True)
+    yield from _agreement(study)
+
+
+def _finding(hardware: str, words: str, verdict: str = "", *, network: str = "", first: bool = False) -> Finding:
+    about = {name: value for name, value in (("hardware", hardware), ("network", network)) if value}
+    return Finding(KIND, f"{network} on {hardware}" if network else hardware, words, verdict, about=about, first=first)
+
+
+# --- visits ---------------------------------------------------------------------------------------
+
+
+def _ended(study: StudyTables) -> Iterator[TableRow]:
+    """Yield for each hardware and reason why visits ended: its cells, and the sum of their visits."""
+    runs, visits = study.tables["runs"], study.tables["visits"]
+    visited = visits.groupby("cell")["visit"].nunique()
+    for (hardware, ended), rows in groups(runs[runs["ended"].fillna("") != ""], ["hardware", "ended"]):
+        total = int(visited.reindex(rows["cell"]).fillna(0).sum())
+        yield TableRow(hardware=hardware, ended=ended, cells=len(rows), visits=total)
+
+
+def _ended_in_words(row: TableRow) -> str:
+    return ENDED.get(row["ended"], str(row["ended"]))
+
+
+def _visits(rows: list[TableRow]) -> TextTable:
+    text = (
+        "Cells that are compared are measured in an interleaved schedule: each is visited several times, in random "
+        "order, so that a temporary slowdown of the machine affects all equally."
+    )
+    return TextTable.of({
+        "hardware": "hardware", "cells": "cells", "visits": "visits", "ended because": _ended_in_words,
+    }, rows, "Visits", text)  # fmt: skip
+
+
+def _planned(study: StudyTables) -> TextTable:
+    """Return for each hardware, kind and placement the expected and actual time of its visits: seconds, node-hours.
+
+    Ends of intervals are added: an error of one expectation is shared by others. A job has the nodes of its largest
+    cell, whatever is visited; cells that are visited at the same time share them.
+    """
+    text = (
+        "What visits were expected to take when their job was submitted, and what they took. Node-hours are those "
+        "of a job, which has as many nodes as its largest cell; those that a smaller cell does not use are idle."
+    )
+    return TextTable.of({
+        "hardware": "hardware", "kind": "kind",
+        "nodes": lambda row: nodes_and_workers((row["nodes"], row["workers_per_node"])), "cells": "cells",
+        "planned [s]": interval_of("planned"), "used [s]": lambda row: number(row["duration"]),
+        "used [node-hours]": lambda row: number(row["used"]), "idle [node-hours]": lambda row: number(row["idle"]),
+        "cells as planned": "as_planned",
+    }, list(planned(study)), "Planned and used", text)  # fmt: skip
+
+
+def planned(study: StudyTables) -> Iterator[TableRow]:
+    """Yield the rows of that table."""
+    runs, visits = study.tables["runs"], study.tables["visits"]
+    first = visits[visits["rank"] == 0]
+    cells = first.assign(part=first["duration"] / (1 + first["concurrent"])).groupby("cell")[["part", "duration"]].sum()
+    share = cells["part"] / cells["duration"]
+    measured = runs[(runs["ended"].fillna("") != "") & runs["planned"].notna()]
+    max_nodes = measured.groupby("hardware")["nodes"].max()
+    for (hardware, kind, nodes, workers), rows in groups(measured, ["hardware", "kind", "nodes", "workers_per_node"]):
+        sums = {name: float(rows[name].sum()) for name in ("planned", "planned_low", "planned_high", "duration")}
+        own = share.reindex(rows["cell"]).fillna(1.0).to_numpy() * rows["duration"]
+        used = max_nodes[hardware] * float(own.sum()) / 3600
+        idle = max(0.0, used - nodes * sums["duration"] / 3600)
+        as_planned = int(rows["duration"].between(rows["planned_low"], rows["planned_high"]).sum())
+        yield TableRow(
+            sums, hardware=hardware, kind=kind, nodes=int(nodes), workers_per_node=int(workers), cells=len(rows),
+            used=used, idle=idle, as_planned=as_planned,
+        )  # fmt: skip
+
+
+# --- precision ------------------------------------------------------------------------------------
+
+
+def _widths(study: StudyTables) -> Iterator[Finding]:
+    for hardware in unique(curve["hardware"] for curve in study.curves):
+        points = [at for curve in study.curves if curve["hardware"] == hardware for at in curve.measured[1:]]
+        if widths := [at.half_width for at in points if at.half_width < float("inf")]:
+            several = f" in the median, ± {100 * max(widths):.2g} % at most" if len(widths) > 1 else ""
+            what = "speedups" if len(widths) > 1 else "speedup"
+            yield _finding(hardware, f"measured {what} known to ± {100 * median(widths):.2g} %{several}")
+
+
+def _speedups(study: StudyTables) -> TextTable:
+    rows = [
+        TableRow({**curve, "ranks": at.ranks, "speedup": interval(at.speedup), "half_width": at.half_width})
+        for curve in study.curves
+        for at in curve.measured[1:]
+    ]
+    return TextTable.of({
+        "curve": lambda row: f"{trained(row)}, {series(row)}", "workers": "ranks", "speedup": "speedup",
+        "half-width": lambda row: (
+            "∞" if row["half_width"] == float("inf") else f"± {100 * row['half_width']:.2g} %"
+        ),
+    }, rows, "Measured speedups", file="models/predictions.parquet")  # fmt: skip
+
+
+def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
+    """Return for each hardware and network how far predictions on more than one rank are off, in words."""
+    predictions = study.tables["predictions"]
+    compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
+    found = {}
+    for (hardware, network), rows in groups(compared, ["hardware", "network"]):
+        sizes = rows["error"].abs().to_numpy()
+        value, low, high = estimate(resampled(sizes, generator(0, "errors", network, hardware, "all"), np.median))
+        ends = "" if low != low else f" ({number(100 * low, 2)}–{number(100 * high, 2)})"
+        points = count(len(sizes), "measured point")
+        found[hardware, network] = f"model {number(100 * value, 2)} %{ends} off (median of {points})"
+    return found
+
+
+# --- disturbances ---------------------------------------------------------------------------------
+
+
+def _disturbed(study: StudyTables) -> Iterator[TableRow]:
+    """Yield the number of iterations disturbed on each hardware by each reason, and of those that count
+    nevertheless."""
+    for (hardware, reason), rows in groups(study.tables["disturbances"], ["hardware", "reason"]):
+        kept = int((~rows["excluded"].astype(bool)).sum())
+        cells = int(rows["cell"].nunique())
+        yield TableRow(hardware=hardware, reason=reason, iterations=len(rows), cells=cells, kept=kept)
+
+
+def _disturbance(row: TableRow) -> Finding:
+    words = f"{count(row['iterations'], 'iteration')} disturbed by {row['reason']}, {_treated(row)}"
+    return _finding(row["hardware"], words, WARNING if row["kept"] else NOTE, first=bool(row["kept"]))
+
+
+def _treated(row: TableRow) -> str:
+    """Return how iterations disturbed for one reason were treated."""
+    kept, excluded = row["kept"], row["iterations"] - row["kept"]
+    if not kept:
+        return "excluded"
+    return f"{excluded} excluded, {kept} kept for want of others" if excluded else "kept for want of others"
+
+
+def _disturbances(rows: list[TableRow]) -> TextTable:
+    text = (
+        "Iterations that something else disturbed are excluded from statistics, unless too little of their cell would "
+        "be left."
+    )
+    return TextTable.of({
+        "hardware": "hardware", "reason": "reason", "iterations": "iterations", "cells": "cells",
+        "what became of them": _treated,
+    }, rows, "Disturbed iterations", text)  # fmt: skip
+
+
+def slow_nodes(study: StudyTables) -> Iterator[TableRow]:
+    """Yield nodes whose sentinel takes `SLOW_NODE` times as long as on the others."""
+    visits, environments = study.tables["visits"], study.tables["environments"]
+    products = visits[["product_before", "product_after"]].astype(float).mean(axis=1)
+    nodes = environments[["cell", "rank", "node"]].drop_duplicates(["cell", "rank"])
+    rows = visits[["cell", "hardware", "visit", "rank"]].assign(product=products).merge(nodes, on=["cell", "rank"])
+    of_nodes = rows.groupby(["hardware", "cell", "visit", "node"])["product"].median().dropna().reset_index()
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for (hardware, *_), there in groups(of_nodes, ["hardware", "cell", "visit"]):
+        times = there.set_index("node")["product"]
+        for node in times.index if len(times) > 1 else ():
+            ratios.setdefault((hardware, str(node)), []).append(times[node] / times.drop(node).median())
+    for (hardware, node), found in ratios.items():
+        if len(found) >= MIN_VISITS and (ratio := float(np.median(found))) >= SLOW_NODE:
+            yield TableRow(hardware=hardware, node=node, ratio=ratio, visits=len(found))
+
+
+def _slow(rows: list[TableRow]) -> TextTable:
+    text = (
+        "The sentinel, the same matrix products on every node at both ends of each visit, takes longer there. "
+        "Nothing is excluded for it: speedups are those of nodes of which one is slower."
+    )
+    return TextTable.of({
+        "hardware": "hardware", "node": "node", "its time over that of the others": lambda row: number(row["ratio"]),
+        "visits": "visits",
+    }, rows, "Slow nodes", text)  # fmt: skip
+
+
+def undecodable(study: StudyTables) -> dict[str, int]:
+    """Return for each storage with samples that cannot be decoded the largest number of them skipped."""
+    visits = study.tables["visits"]
+    rows = visits[visits["excluded_samples"] > 0]
+    storages = rows["cell"].str.extract(r"(?:^|/)storage~([^/]+)", expand=False)
+    return {str(name): int(samples) for name, samples in rows.groupby(storages)["excluded_samples"].max().items()}
+
+
+# --- agreement of equal cells ---------------------------------------------------------------------
+
+
+def _agreement(study: StudyTables) -> Iterator[Finding]:
+    if controls := study.rows("controls"):
+        agree = sum(bool(row["agrees"]) for row in controls)
+        verb = "agrees" if len(controls) == 1 else "agree"
+        pairs = count(len(controls), "pair")
+        yield Finding(KIND, "A/A controls", f"{agree} of {pairs} of cells that do the same {verb}")
+    for hardware, presets in equal_presets(study.tables["runs"]):
+        yield _finding(hardware, f"{listed(presets)} do the same; any difference between them is chance")
+    for hardware in study.mistrusted:
+        yield _finding(hardware, "verdicts are withheld, as cells that do the same differ", WARNING, first=True)
+
+
+def equal_presets(runs: pd.DataFrame) -> list[tuple[str, list[str]]]:
+    """Return the hardware and the presets, two or more, of each group that does the same; `runs` is the tidy table."""
+    measured = runs[(runs["kind"] == "train") & (runs["source"] == "")]
+    found: dict[tuple[str, Preset], set[str]] = {}
+    for settings in map(json.loads, measured["settings"]):
+        if settings["scaling"] != "compute":
+            does = preset_from(settings["preset"]).on(settings["device"])
+            found.setdefault((settings["hardware"], does), set()).add(settings["sync"])
+    return sorted((hardware, sorted(presets)) for (hardware, _), presets in found.items() if len(presets) > 1)
+
+
+def _controls(rows: list[TableRow]) -> TextTable:
+    text = (
+        "On one worker all presets do the same, and so does a compute cell of the same b. Their iteration times must "
+        "agree; on hardware where any pair differs (at 5 % over all its pairs), verdicts are withheld."
+    )
+    return TextTable.of({
+        "hardware": "hardware", "network": "network", "b": "worker_batch", "first": "first", "second": "second",
+        "second over first": interval_of("ratio"), "agrees": lambda row: "yes" if row["agrees"] else "no",
+    }, rows, "A/A controls", text, file="models/controls.parquet")  # fmt: skip

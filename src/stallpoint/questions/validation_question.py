@@ -1,0 +1,77 @@
+"""How well is training on more workers predicted from fewer?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from stallpoint.base.section import Absence, Section, TextTable
+from stallpoint.questions.study_tables import StudyTables
+
+TITLE = "Validation"
+HEAD = (
+    "network", "preset", "workers", "predicted / measured", "median |error|", "90th percentile",
+    "mean: computing + communication + rest", "intervals that hold it",
+)  # fmt: skip
+PUBLISHED = "Shi et al. (2018): 9.4 %, 4.7 % and 4.6 % on average (AlexNet, GoogLeNet, ResNet-50; GPUs)"
+"""Published mean errors of predictions (section V-D)."""
+EVERY = "all"
+
+
+def section(study: StudyTables) -> Section:
+    """Return the errors of the predictions from fewer workers, and published ones."""
+    validation = study.tables["validation"]
+    found = tuple(map(tuple, rows(validation)))
+    if not found:
+        nothing = "No training on more workers than the fewest two counts was measured."
+        return Section("validation-table", TITLE, "How sure", nothing, absence=Absence.NOT_MEASURED)
+    known = ", ".join(sorted(set(validation["calibration"])))
+    words = f"Predicted with the training on {known} workers known, and nothing of the training on more."
+    text = " ".join(filter(None, (words, repeatability(validation), f"{PUBLISHED}.")))
+    about = tuple({} if network == EVERY else {"network": network} for network, *_ in found)
+    grid = TextTable(HEAD, found, about=about, file="models/validation.parquet")
+    return Section("validation-table", TITLE, "How sure", text, grids=(grid,))
+
+
+def repeatability(validation: pd.DataFrame) -> str:
+    """Return the scatter of equal jobs, the scale for errors; empty without repeats.
+
+    Where two of k equal jobs differ by d, their mean is d / sqrt(2k) from that of many (normal errors).
+    """
+    repeated = validation[validation["repeats_differ"].notna()]
+    if repeated.empty:
+        return ""
+    differ = repeated["repeats_differ"]
+    chance = differ / (2 * repeated["repeats"]) ** 0.5
+    return (
+        f"Two jobs that measured the same differ by {differ.median():.1%} (median) and {differ.quantile(0.9):.1%} "
+        f"(90th percentile; {len(repeated)} of {len(validation)} combinations were repeated): by chance alone "
+        f"a prediction without error would be off by about {chance.median():.1%} and {chance.quantile(0.9):.1%}."
+    )
+
+
+def rows(validation: pd.DataFrame) -> Iterator[list[str]]:
+    """Yield a row for each network and preset, with its ratio at each node count, then for each network and for
+    all."""
+    for (network, sync), part in validation.groupby(["network", "sync"]):
+        yield [str(network), str(sync), *_numbers(part)]
+    for network, part in validation.groupby("network"):
+        yield [str(network), EVERY, *_numbers(part)]
+    if not validation.empty:
+        yield [EVERY, EVERY, *_numbers(validation)]
+
+
+def _numbers(part: pd.DataFrame) -> list[str]:
+    error = part["error"].abs()
+    means = [part[f"error_{of}"].mean() for of in ("computing", "communication")]
+    means.append(part["error"].mean() - sum(means))
+    ratios = (1 + part["error"]).groupby(part["ranks"]).median()
+    return [
+        ", ".join(str(ranks) for ranks in ratios.index),
+        ", ".join(f"{ratio:.2f}" for ratio in ratios),
+        f"{error.median():.1%}",
+        f"{error.quantile(0.9):.1%}",
+        " ".join(f"{mean:+.1%}" for mean in means),
+        f"{int(part['covered'].sum())} of {len(part)}",
+    ]
