@@ -28,6 +28,8 @@ import numpy as np
 import pandas as pd
 import torch
 
+from stallpoint.explain.answering import explain_files
+from stallpoint.explain.rate_answers import Options
 from stallpoint.measure import job, resident, synchronisation
 from stallpoint.measure.clock import host_mark
 from stallpoint.measure.device import device_of
@@ -69,7 +71,6 @@ from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
 MIB = 2**20
-ROOT = Path(__file__).parents[1]
 PRECISIONS = ("float32", "tf32", "bf16", "fp16")
 RATES = {(8, 0): (128, 1024, 2048), (8, 6): (256, 512, 1024), (8, 9): (256, 1024, 2048), (9, 0): (256, 2048, 4096)}
 """FLOP that a multiprocessor does in a clock in float32, tf32 and half precision, by compute capability (NVIDIA's white
@@ -492,7 +493,7 @@ class Training:
 
 
 def trace(on: Setting) -> Iterator[Row]:
-    """What scripts/explain.py says of a trace of our own iterations, against their events."""
+    """What `stallpoint explain` says of a trace of our own iterations, against their events."""
     from torch.profiler import ProfilerActivity, profile, schedule
 
     device, size, traced = device_of(on.train("resnet50", 1)), on.size(128, 4), 4
@@ -511,13 +512,9 @@ def trace(on: Setting) -> Iterator[Row]:
         profiler.export_chrome_trace(str(file))
     by_events, profiled = (float(np.median([one["iteration_time"] for one in of])) for of in (plain, beside[2:]))
     computing = float(np.median([one["forward"] + one["backward"] + one["update"] for one in beside[2:]]))
-    said = file.with_name("explained.json")
-    words = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "explain.py"), str(file), "--json", str(said), "--batch", str(size)],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    print(words)
-    (told,) = json.loads(said.read_text())
+    found = explain_files([str(file)], Options(batch=size))
+    print(found.in_words())
+    (told,) = found.traced.explained
     yield Row(f"{network}: iteration",
               f"{ms(told['iteration_seconds'])} in the trace, {ms(profiled)} by events meanwhile, {ms(by_events)} "
               f"without the profiler; {told['iterations']} iterations",
@@ -528,7 +525,7 @@ def trace(on: Setting) -> Iterator[Row]:
                   f"{ms(busy)} of an iteration in the trace, computing by events takes {ms(computing)}",
                   "70 % of computing at least, no more than the iteration",
                   bool(0.7 * computing < busy < 1.1 * profiled))  # fmt: skip
-    yield Row("in words", " ".join(words.split())[:300])
+    yield Row("in words", " ".join(found.in_words().split())[:300])
 
 
 def probing(on: Setting) -> Iterator[Row]:

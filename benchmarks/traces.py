@@ -1,4 +1,4 @@
-"""`scripts/explain.py` beside HolisticTraceAnalysis: seconds and memory of a whole process on the same trace.
+"""`stallpoint explain` beside HolisticTraceAnalysis: seconds and memory of a whole process on the same trace.
 
 The trace is made up, unless STALLPOINT_TRACES names a folder with others. The peer is not among this project's
 packages: STALLPOINT_HTA names a Python that has it (``pip install HolisticTraceAnalysis`` in an environment of its
@@ -32,6 +32,12 @@ shares = {ours: float(one[theirs]) for ours, theirs in names.items()}
 shares["overlap"] = float(analysis.get_comm_comp_overlap(visualize=False).iloc[0]["comp_comm_overlap_pctg"])
 json.dump(shares, open(sys.argv[3], "w"))
 """
+EXPLAIN = """
+import contextlib, sys
+from stallpoint.cli import main
+with open(sys.argv[2], "w") as told, contextlib.redirect_stdout(told):
+    sys.exit(main(["explain", sys.argv[1], "--json"]) == 2)  # other statuses are answers
+"""
 OURS, HTA = "stallpoint", "HolisticTraceAnalysis"
 KERNELS = 100_000
 MESSAGES = (404, 2_020, 10_000)
@@ -61,13 +67,18 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Timing | Figure], list[st
     return rows, lines
 
 
+def _explain(file: Path, told: Path) -> list[str]:
+    """Return the command that writes what the trace says to `told`."""
+    return [sys.executable, "-c", EXPLAIN, str(file), str(told)]
+
+
 def _many(scratch: Path) -> tuple[list[Timing | Figure], list[str]]:
     """Seconds with ever more messages of other sizes in an iteration: in proportion, and not to the square."""
     rows: list[Timing | Figure] = []
     lines: list[str] = []
     for messages in MESSAGES:
         file, name = many(scratch / "many.json", messages), f"traces, {messages:,} all-reduces in an iteration"
-        took = rounds(name, {OURS: [sys.executable, "scripts/explain.py", str(file)]}, 1)
+        took = rounds(name, {OURS: _explain(file, scratch / "told.json")}, 1)
         seconds = figure(name, OURS, "seconds", [one.seconds for one in took])
         rows, lines = [*rows, *took, seconds], [*lines, name, seconds.line(digits=2)]
     return rows, lines
@@ -75,11 +86,11 @@ def _many(scratch: Path) -> tuple[list[Timing | Figure], list[str]]:
 
 def _beside(file: Path, scratch: Path, count: int, peer: str | None) -> tuple[list[Timing | Figure], list[str]]:
     told, theirs, name = scratch / "told.json", scratch / "theirs.json", f"traces {file.name}"
-    commands = {OURS: [sys.executable, "scripts/explain.py", str(file), "--json", str(told)]}
+    commands = {OURS: _explain(file, told)}
     if peer:
         commands[HTA] = [peer, "-c", PEER, str(file), str(scratch / "hta"), str(theirs)]
     timings = rounds(name, commands, count)
-    ours = json.loads(told.read_text())[0]["shares"]
+    ours = json.loads(told.read_text())["traces"][0]["shares"]
     if not peer:
         said = [f"{name}: {statistics.median(one.seconds for one in timings):.2f} s", f"  {OURS}: {_shares(ours)}"]
         return list(timings), said
@@ -99,7 +110,7 @@ def _beside(file: Path, scratch: Path, count: int, peer: str | None) -> tuple[li
 def _large(scratch: Path) -> tuple[list[Timing | Figure], list[str]]:
     """Seconds and memory of a trace of `LARGE_BYTES`."""
     file, name = large(scratch / "large.json"), "traces of 1 GB"
-    took = rounds(name, {OURS: [sys.executable, "scripts/explain.py", str(file)]}, 1)
+    took = rounds(name, {OURS: _explain(file, scratch / "told.json")}, 1)
     file.unlink()
     (one,) = took
     seconds = figure(name, OURS, "seconds", [one.seconds], "< 60")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from stallpoint.explain.trace_answers import findings
 
 ALPHA, BETA = 10e-6, 0.1e-9
 """Latency of a round [s] and time of a byte [s/B] of the ring that all-reduces go round."""
@@ -210,6 +213,11 @@ class Events:
         path = folder / f"rank{self.rank}.json"
         path.write_text(json.dumps(self.trace()))
         return path
+
+
+def in_words(explained: Sequence[dict[str, Any]]) -> str:
+    """All that `stallpoint explain` says of traces."""
+    return "\n".join(text for finding in findings(explained) for _, text in finding.parts)
 
 
 def sent(kind: str, group: str, size: int, elements: int = 1000, purpose: str = "", **args: Any) -> dict[str, Any]:

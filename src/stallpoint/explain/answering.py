@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stallpoint.base.section import Cause, Finding
-from stallpoint.base.section_texts import SCHEMA_VERSION, in_json, in_terminal
+from stallpoint.base.section_texts import SCHEMA_VERSION, in_json, in_terminal, plain_json
 from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
 from stallpoint.explain import (
@@ -22,11 +23,15 @@ from stallpoint.explain import (
 )
 from stallpoint.explain.rate_answers import Options
 from stallpoint.inputs import readers
-from stallpoint.inputs.all_reduce_logs import AllReduceRun
+from stallpoint.inputs.all_reduce_logs import AllReduce, AllReduceRun
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.inputs.rate_tables import RateRow, Rates
 from stallpoint.inputs.training_logs import LoggedRate
 from stallpoint.text import number
+
+if TYPE_CHECKING:
+    from stallpoint.explain.rank import Rank
+    from stallpoint.inputs.events import Trace
 
 MAX_FILES = 1000
 TRACE, STUDY, PROBE = "trace", "study", "probe"
@@ -41,18 +46,29 @@ class Input:
 
 
 @dataclass(frozen=True)
+class Traced:
+    """Traces with their interpretation, and what each says (`stallpoint.explain.trace_answers`)."""
+
+    ranks: Sequence[tuple[Trace, Rank | None]] = ()
+    explained: Sequence[dict[str, Any]] = ()
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Findings of all files."""
 
     inputs: Sequence[Input]
     answers: Sequence[Finding]
+    traced: Traced = Traced()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the version of this form, ``inputs`` and ``answers`` as JSON has them."""
+        """Return the version of this form, ``inputs``, ``answers``, and everything about each of the ``traces``."""
+        inputs = [asdict(one) for one in self.inputs]
         return {
             "version": SCHEMA_VERSION,
-            "inputs": [asdict(one) for one in self.inputs],
+            "inputs": inputs,
             "answers": in_json(self.answers),
+            "traces": plain_json(self.traced.explained),
         }
 
     def in_words(self) -> str:
@@ -68,6 +84,7 @@ class FoundRecords:
     traces: list[Path] = field(default_factory=list)
     probes: list[Path] = field(default_factory=list)
     """Folders with the records of a probe's ranks."""
+    traced: Traced = Traced()
 
     def of(self, name: str) -> list[tuple[Path, Any]]:
         """Return the records of a reader with their files."""
@@ -110,8 +127,10 @@ def _explained(paths: Sequence[Path], options: Options) -> Explanation:
         for name, record in records.items():
             found.records.setdefault(name, []).append((path, record))
         inputs.append(Input(str(path), tuple(records)))
+    if found.traces:
+        found.traced = _traced(found, options)
     answers = [finding for question in QUESTIONS for finding in question(found, options)]
-    return Explanation(inputs, _joined(answers))
+    return Explanation(inputs, _joined(answers), found.traced)
 
 
 def _paths(names: Sequence[str], scratch: Path) -> list[Path]:
@@ -198,10 +217,12 @@ def _of_logs(found: FoundRecords, options: Options) -> Iterator[Finding]:
             yield replace(one, notes=(*one.notes, *cut))
 
 
+def _all_reduce_runs(found: FoundRecords) -> list[AllReduceRun]:
+    return [run for name in ("all-reduce", "all-reduce-json") for _, of_file in found.of(name) for run in of_file]
+
+
 def _of_all_reduces(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    runs: list[AllReduceRun] = [
-        run for name in ("all-reduce", "all-reduce-json") for _, of_file in found.of(name) for run in of_file
-    ]
+    runs = _all_reduce_runs(found)
     for run in runs:
         if run.ranks is None and len(options.workers) == 1:
             run.ranks = options.workers[0]
@@ -253,7 +274,7 @@ def _of_key_averages(found: FoundRecords, _: Options) -> Iterator[Finding]:
             else ()
         )
         yield Finding(
-            "trace",
+            "key-averages",
             f"key_averages in {path.name}",
             f"{100 * communication / total:.0f} % of {where} time is communication",
             evidence="a sum, which does not say what hides what",
@@ -263,74 +284,32 @@ def _of_key_averages(found: FoundRecords, _: Options) -> Iterator[Finding]:
         )
 
 
-def _of_traces(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    if not found.traces:
-        return
+def _traced(found: FoundRecords, options: Options) -> Traced:
+    """Return what the traces say; a log of all-reduces among as many workers says how fast the link is."""
     from stallpoint.explain.rank import read_ranks
-    from stallpoint.explain.trace_answers import explain, sentences
+    from stallpoint.explain.trace_answers import explain
 
+    ranks = read_ranks(found.traces, options.workers[0] if len(options.workers) == 1 else None)
+    replicas = next((rank.groups.replicas for _, rank in ranks if rank), 1)
+    log: dict[int, list[AllReduce]] = defaultdict(list)
+    for run in _all_reduce_runs(found):
+        log[run.ranks or replicas] += run.rows
     explained = explain(
-        read_ranks(found.traces, options.workers[0] if len(options.workers) == 1 else None),
+        ranks,
         batch=int(options.batch) if options.batch else None,
         threshold=options.threshold,
+        log=log,
         per_node=options.workers_per_node,
     )
-    yield from _of_ranks(explained)
-    for one in explained:
-        subject = f"{one['file']}: rank {one['rank']} of {one['world_size']}"
-        if not one["iterations"]:
-            yield Finding(
-                "trace", subject, "no iterations were found", Verdict.UNDECIDED, notes=tuple(one["notes"][:2])
-            )
-            continue
-        first, *others = sentences(one)
-        stalling = (one["predicted"] or {}).get("stalling")
-        seconds = one["seconds"] or {}
-        total = one["iteration_seconds"]
-        causes = tuple(
-            Cause(name, _words(name), round(seconds[name] / total, 3))
-            for name in sorted(seconds, key=lambda name: -seconds[name])
-            if name != "compute" and seconds[name] > 0.02 * total
-        )
-        verdict = stalling["verdict"] if stalling else Verdict.UNDECIDED
-        workers = float(stalling["workers"]) if stalling else None
-        yield Finding(
-            "trace",
-            subject,
-            first.rstrip("."),
-            verdict if verdict in (Verdict.STALLS, Verdict.SCALES) else Verdict.UNDECIDED,
-            workers,
-            workers,
-            unit="workers" if stalling else "",
-            causes=causes,
-            evidence="traced",
-            beyond=" ".join(text for text in others if text.startswith("Weak")),
-            ask=tuple(one["lacks"][:2]),
-            notes=tuple(text for text in others if not text.startswith("Weak")),
-        )
+    return Traced(ranks, explained)
 
 
-def _of_ranks(explained: Sequence[dict[str, Any]]) -> Iterator[Finding]:
-    """Yield what several ranks show together: which comes last, and what the slowest cost."""
-    from stallpoint.explain.slowest_ranks import STRAGGLING
-    from stallpoint.explain.trace_answers import across
+def _of_traces(found: FoundRecords, _: Options) -> Iterator[Finding]:
+    if not found.traced.explained:
+        return
+    from stallpoint.explain.trace_answers import findings
 
-    if words := list(across(explained)):
-        slow = next((one["stragglers"] for one in explained if one["stragglers"]), None)
-        causes: tuple[Cause, ...] = ()
-        if slow and slow["slowdown"] >= STRAGGLING:
-            lost = round(1 - 1 / slow["slowdown"], 3)
-            causes = (Cause(slow["cause"] or "ranks", "others wait for the slowest ranks", lost),)
-        yield Finding(
-            "trace", "traced ranks", words[-1].rstrip("."), causes=causes, evidence="traced",
-            notes=tuple(words[:-1]), points=tuple(slow["cells"]) if slow else (),
-        )  # fmt: skip
-
-
-def _words(name: str) -> str:
-    from stallpoint.explain.trace_answers import WORDS
-
-    return WORDS[name]
+    yield from findings(found.traced.explained)
 
 
 def _of_studies(found: FoundRecords, _: Options) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ def answers(folder: Path) -> Iterator[Finding]:
     found = probe_box.found_last(folder)
     if found is None:
         yield Finding(
-            "trace", f"probe in {folder}", "too few iterations were recorded by rank 0", Verdict.UNDECIDED,
+            "probe", f"probe in {folder}", "too few iterations were recorded by rank 0", Verdict.UNDECIDED,
             evidence="recorded",
             ask=(f"a run of {probe_box.FEWEST + 1} iterations or more",),
         )  # fmt: skip
@@ -23,7 +23,7 @@ def answers(folder: Path) -> Iterator[Finding]:
     texts = probe_box.texts(found)
     cause = Cause(found.phase, texts["why"], round(found.here / found.seconds, 3) if found.seconds else None)
     yield Finding(
-        "trace",
+        "probe",
         f"probe in {folder}, {probe_box.headed(found)}",
         texts["verdict"],
         evidence="recorded",

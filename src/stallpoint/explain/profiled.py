@@ -63,7 +63,7 @@ def profiled_rank(file: str, ranks: int | None = None) -> Rank:
     if rank.groups.sharded:
         raise InputError(
             f"{file}: its parameters are sharded; a study takes traces that all-reduce whole gradients; "
-            f"python scripts/explain.py {file} predicts it"
+            f"stallpoint explain {file} predicts it"
         )
     return rank
 

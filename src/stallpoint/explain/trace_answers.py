@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.base.section import Cause, Finding
+from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import Estimate
 from stallpoint.explain import other_worker_counts
 from stallpoint.explain.clocks import ClockOffset, clocks, max_seconds, min_seconds
@@ -42,16 +44,17 @@ WORDS = {
 
 def explain(
     ranks: Sequence[tuple[Trace, Rank | None]], *,
-    batch: int | None = None, threshold: float = 0.1, log: Sequence[AllReduce] = (), per_node: float | None = None,
+    batch: int | None = None, threshold: float = 0.1, log: Mapping[int, Sequence[AllReduce]] | None = None,
+    per_node: float | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return the answer to each trace, for JSON; times in s, shares in %. Unknown values are None, with the reason in
     notes.
 
-    `log` are all-reduces among as many workers that another program timed: they then say how fast the link is. Else
-    traces of the same training on other numbers of workers help to tell it.
+    `log` are all-reduces that another program timed, by their workers: among as many as traced they say how fast the
+    link is. Else traces of the same training on other numbers of workers help to tell it.
     """
     sizes = {rank.groups.replicas for _, rank in ranks if rank and rank.groups.replicas > 1}
-    links = {size: other_worker_counts.link_of(log, size) for size in sizes} if log else {}
+    links = {size: other_worker_counts.link_of(rows, size) for size, rows in (log or {}).items() if size in sizes}
     others = _other_ranks(ranks)
     transfers = _transfers(ranks, others)
     explained = [
@@ -62,6 +65,9 @@ def explain(
         )
         for index, (trace, rank) in enumerate(ranks)
     ]  # fmt: skip
+    if log and not links and explained:
+        counted, traced = (", ".join(map(str, sorted(of))) for of in (log, sizes or {1}))
+        explained[0]["notes"].append(f"the log is of {counted} workers, the traces are of {traced}: it is not used")
     for members in _by_training(ranks):
         found = stragglers([trace.rank for _, trace, _ in members], [rank for _, _, rank in members])
         explained[members[0][0]]["stragglers"] = found and {**asdict(found), "slowdown": found.slowdown}
@@ -265,10 +271,56 @@ def _table(collectives: Collectives, iterations: int) -> list[dict[str, Any]]:
     return rows
 
 
-def in_words(explained: Iterable[dict[str, Any]]) -> str:
-    """Return the answers in words, as Markdown."""
-    ranks = list(explained)
-    return "\n\n".join([*across(ranks), *(block for one in ranks for block in _blocks(one))]) + "\n"
+def findings(explained: Sequence[dict[str, Any]]) -> Iterable[Finding]:
+    """Yield what several ranks show jointly (which comes last, what the slowest cost), then each rank's answer."""
+    if words := list(across(explained)):
+        slow = next((one["stragglers"] for one in explained if one["stragglers"]), None)
+        causes: tuple[Cause, ...] = ()
+        if slow and slow["slowdown"] >= STRAGGLING:
+            lost = round(1 - 1 / slow["slowdown"], 3)
+            causes = (Cause(slow["cause"] or "ranks", "others wait for the slowest ranks", lost),)
+        yield Finding(
+            "trace", "traced ranks", words[-1].rstrip("."), causes=causes, evidence="traced",
+            notes=tuple(words[:-1]), points=tuple(slow["cells"]) if slow else (),
+        )  # fmt: skip
+    yield from map(_finding, explained)
+
+
+def _finding(one: dict[str, Any]) -> Finding:
+    subject = f"{one['file']}: rank {one['rank']} of {one['world_size']}"
+    if not one["iterations"]:
+        return Finding("trace", subject, "no iterations were found", Verdict.UNDECIDED, notes=tuple(one["notes"]))
+    first, *others = sentences(one)
+    seconds, total = one["seconds"] or {}, one["iteration_seconds"]
+    causes = tuple(
+        Cause(name, cause(one, name), round(seconds[name] / total, 3), _part(seconds[name], total))
+        for name in sorted(seconds, key=lambda name: -seconds[name])
+        if name != "compute" and seconds[name] > _NAMED * total
+    )
+    computing = [f"computing {_part(seconds['compute'], total)}"] if seconds else []
+    device = [f"{name} {number(value)} %" for name, value in (one["shares"] or {}).items()]
+    stalling = (one["predicted"] or {}).get("stalling")
+    verdict = stalling["verdict"] if stalling else Verdict.UNDECIDED
+    workers = float(stalling["workers"]) if stalling else None
+    return Finding(
+        "trace",
+        subject,
+        first.rstrip("."),
+        verdict if verdict in (Verdict.STALLS, Verdict.SCALES) else Verdict.UNDECIDED,
+        workers,
+        workers,
+        unit="workers" if stalling else "",
+        causes=causes,
+        evidence="traced",
+        fits="; ".join([*computing, *([f"the device: {', '.join(device)}"] if device else [])]),
+        beyond=" ".join(prediction(one)),
+        ask=tuple(one["lacks"]),
+        notes=(*others, *one["notes"]),
+    )
+
+
+_NAMED = 0.02
+"""Minimum time of a cause that is named, as a fraction of an iteration."""
 
 
 def across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
@@ -313,38 +365,7 @@ def _straggling(of: dict[str, Any], ranks: str) -> str:
     return f"With these {ranks} an iteration takes {slow}. {mended} of that ({others})."
 
 
-def _blocks(one: dict[str, Any]) -> Iterable[str]:
-    yield f"## {one['file']}: rank {one['rank']} of {one['world_size']}"
-    if one["iterations"]:
-        yield sentence(one)
-    if one["seconds"]:
-        rows = [(cause(one, name), one["seconds"][name]) for name in CAUSES]
-        total = one["iteration_seconds"]
-        yield "\n".join(f"- {what}: {_ms(seconds)}, {number(100 * seconds / total, 2)} %" for what, seconds in rows)
-    yield from blocked(one)
-    yield from other_ranks_in_words(one)
-    if one["shares"]:
-        yield "Device: " + ", ".join(f"{name} {number(value)} %" for name, value in one["shares"].items())
-    if one["predicted"]:
-        yield from _predicted(one["predicted"])
-    if one["notes"]:
-        yield "\n".join(f"- {note}" for note in one["notes"])
-
-
-def _predicted(found: dict[str, Any]) -> Iterable[str]:
-    lines = [f"| workers | iteration | {found['unit']} | speedup |", "| --- | --- | --- | --- |"]
-    for at in found["workers"]:
-        seconds, rate, speedup = (_estimate(at, name) for name in ("iteration_seconds", "throughput", "speedup"))
-        lines.append(f"| {at['workers']} | {interval(seconds, 1e3, ' ms')} | {interval(rate)} | {interval(speedup)} |")
-    yield f"{basis(found)}:"
-    yield "\n".join(lines)
-    yield link(found)
-    yield _verdict(found)
-    changes = [f"{at['change']}: × {interval(_estimate(at, 'throughput_factor'))}" for at in found["what_if"]]
-    yield f"On {found['what_if_workers']} workers: {'; '.join(changes)}"
-
-
-def basis(found: dict[str, Any]) -> str:
+def _basis(found: dict[str, Any]) -> str:
     """Return the assumptions of predictions."""
     each = found["batch_workers"]
     who = "worker" if each == 1 else f"replica of {each} workers"
@@ -365,7 +386,7 @@ def cause(one: dict[str, Any], name: str) -> str:
     return f"{WORDS[name]}: transfer and waiting, not told apart"
 
 
-def link(found: dict[str, Any]) -> str:
+def _link(found: dict[str, Any]) -> str:
     """Return latency and bandwidth of the link in words, as far as they are identifiable."""
     of = found["link"]
     alpha, beta = (_estimate(of, name) for name in ("alpha_seconds", "beta_seconds_per_byte"))
@@ -468,20 +489,33 @@ def sentences(one: dict[str, Any]) -> Iterable[str]:
     yield (f"{sentence(one)} {computing} of it is computing; most of the rest ({lost}): {cause(one, largest)}.")
     yield from blocked(one)
     yield from other_ranks_in_words(one)
-    if one["predicted"]:
-        each, rows = one["predicted"]["replica_workers"], one["predicted"]["workers"]
-        first = "one" if each == 1 else f"one replica, {each} workers"
-        speedups = ", ".join(
-            f"{row['workers']} workers: {interval(_estimate(row, 'speedup'))}"
-            for row in rows
-            if row is rows[-1] or row["workers"] == one["world_size"]
-        )
-        yield f"{_verdict(one['predicted'])} {speedups} times the throughput of {first}, over links like those traced."
+
+
+def prediction(one: dict[str, Any]) -> Iterable[str]:
+    """Yield sentences on other worker counts, the link, and what changes would gain."""
+    found = one["predicted"]
+    if not found:
+        return
+    each, rows = found["replica_workers"], found["workers"]
+    first = "one" if each == 1 else f"one replica, {each} workers"
+    speedups = ", ".join(
+        f"{row['workers']} workers: {interval(_estimate(row, 'speedup'))}"
+        for row in rows
+        if row is rows[-1] or row["workers"] == one["world_size"]
+    )
+    yield f"{_verdict(found)} {speedups} times the throughput of {first}."
+    yield f"{_basis(found)}. {_link(found)}"
+    changes = [f"{at['change']}: × {interval(_estimate(at, 'throughput_factor'))}" for at in found["what_if"]]
+    yield f"On {found['what_if_workers']} workers: {'; '.join(changes)}."
 
 
 def _estimate(row: dict[str, Any], name: str) -> Estimate:
     ends = (row[name], row[f"{name}_low"], row[f"{name}_high"])
     return Estimate(*(math.nan if end is None else end for end in ends))
+
+
+def _part(seconds: float, total: float) -> str:
+    return f"{_ms(seconds)}, {number(100 * seconds / total, 2)} %"
 
 
 def _ms(seconds: float) -> str:

@@ -9,7 +9,8 @@ import pandas as pd
 
 from stallpoint.base.section import Finding
 from stallpoint.base.section_texts import headline
-from stallpoint.explain.answering import Explanation
+from stallpoint.explain.answering import TRACE, Explanation
+from stallpoint.report import trace_page
 from stallpoint.report.charts import axes, rank_chart, shapes
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import page
@@ -23,7 +24,10 @@ def to_html(found: Explanation) -> str:
 
 
 def _parts(found: Explanation) -> Iterator[str | Spec]:
+    of_traces = found.traced.explained
     for answer in found.answers:
+        if of_traces and answer.kind == TRACE:
+            continue  # below, with its charts
         yield f"<h2>{escape(headline(answer))}</h2>"
         yield "".join(
             f"<p><span class='soft'>{escape(label)}</span> {escape(text)}</p>" for label, text in answer.parts
@@ -32,6 +36,7 @@ def _parts(found: Explanation) -> Iterator[str | Spec]:
             yield rank_chart.draw(answer.points)
         elif len(answer.points) > 1:
             yield _curve(answer)
+    yield from trace_page.parts(found.traced.ranks, of_traces)
     read = "".join(f"<li>{escape(one.file)}: {escape(', '.join(one.recognised))}</li>" for one in found.inputs)
     yield f"<h2>Files</h2><ul>{read}</ul>"
 

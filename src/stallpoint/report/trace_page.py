@@ -1,4 +1,4 @@
-"""A web page about traces: for each rank the answer, a timeline, other worker counts, and gains of changes."""
+"""Parts of a page about traces: for each rank the answer, a timeline, other worker counts, and gains of changes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pandas as pd
 from stallpoint.explain.intervals import Intervals, both, union
 from stallpoint.explain.iterations import CAUSES, LOADING, blocking, middle
 from stallpoint.explain.rank import Rank
-from stallpoint.explain.trace_answers import WORDS, across, basis, cause, link, sentences
+from stallpoint.explain.trace_answers import WORDS, across, cause, prediction, sentences
 from stallpoint.inputs.events import CALL, COPY, FILL, MARK, OPERATOR, Trace
 from stallpoint.report.charts import axes, marks, rank_chart, shapes, theme
 from stallpoint.report.charts.render import Spec, to_spec
-from stallpoint.report.charts.web_page import grid, page
+from stallpoint.report.charts.web_page import grid
 from stallpoint.text import number
 
 WIDTH = 720
@@ -44,12 +44,9 @@ _CAUSES = dict(zip(CAUSES, (
 ), strict=True))  # fmt: skip
 
 
-def to_html(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[str, Any]]) -> str:
-    """Return the page of the findings of `explain`: of several ranks first their common ones, and each on demand."""
-    return page("Where does this training stop getting faster, and why?", _parts(ranks, reports))
-
-
-def _parts(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[str, Any]]) -> Iterator[str | Spec]:
+def parts(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[str, Any]]) -> Iterator[str | Spec]:
+    """Yield the parts of a page of what `explain` says of traces: of several ranks first the joint ones, and each
+    rank's on demand."""
     yield "".join(f"<p>{escape(sentence)}</p>" for sentence in across(reports))
     yield from (rank_chart.draw(one["stragglers"]["cells"]) for one in reports if one["stragglers"])
     if sum(one["seconds"] is not None for one in reports) > 1:
@@ -68,13 +65,12 @@ def _parts(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[st
 
 
 def _of_rank(rank: Rank | None, one: dict[str, Any]) -> Iterator[str | Spec]:
-    yield "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(one))
+    yield "".join(f"<p>{escape(sentence)}</p>" for sentence in (*sentences(one), *prediction(one)))
     if rank:
         yield _timeline(rank)
     if one["seconds"]:
         yield _causes(one)
     if one["predicted"]:
-        yield f"<p>{escape(basis(one['predicted']))}. {escape(link(one['predicted']))}</p>"
         yield _workers(one)
         yield _gains(one["predicted"])
     if one["collectives"]:

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_traces import CALL, Planted
+from planted_traces import CALL, Planted, in_words
 
 from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain, in_words
+from stallpoint.explain.trace_answers import explain
 
 SENT = 3 * (("SendRecv", ""),)
 PIPELINE, EMBEDDING = "pipeline", "expert or embedding"

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from planted_traces import BETA, Planted
+from planted_traces import BETA, Planted, in_words
 
 from stallpoint.explain.rank import Rank, read_ranks
-from stallpoint.explain.trace_answers import explain, in_words, sentences
+from stallpoint.explain.trace_answers import explain, sentences
 
 COMPUTING, SENT, UPDATE, HOST = 6.4e-3, 12.0e-3, 0.6e-3, 16e-3
 """Seconds: of an iteration on the device the first three, one after the other; the host starts one in `HOST`."""
@@ -92,7 +92,7 @@ def test_where_the_host_waits_iterations_are_its_own(tmp_path: Path) -> None:
 def test_one_ranks_communication_is_transfer_and_waiting_and_its_intervals_hold_that(tmp_path: Path) -> None:
     told, _ = rank_of(ahead(3), tmp_path)
     text = in_words([told])
-    assert "communication that nothing hides: transfer and waiting, not told apart: 12 ms" in text
+    assert "communication that nothing hides: transfer and waiting, not told apart; 12 ms" in text
     assert "Link: α" in text
     link = told["predicted"]["link"]
     # Seven of eight ranks may have come last: nearly all of the time may be waiting.

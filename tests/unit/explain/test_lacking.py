@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_traces import Planted
+from planted_traces import Planted, in_words
 
 from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain, in_words
+from stallpoint.explain.trace_answers import explain
 
 
 def told(path: Path, **how: Any) -> dict[str, Any]:

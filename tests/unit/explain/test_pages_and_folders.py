@@ -4,13 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planted_traces import Planted
+from planted_traces import Planted, in_words
 
 from stallpoint.errors import InputError
+from stallpoint.explain.answering import explain_files
 from stallpoint.explain.rank import Rank, read_ranks
-from stallpoint.explain.trace_answers import explain, in_words
+from stallpoint.explain.rate_answers import Options
+from stallpoint.explain.trace_answers import explain
 from stallpoint.inputs.trace_formats import trace_files
-from stallpoint.report.trace_page import COMPUTE, HOST, spans, to_html
+from stallpoint.report.answer_page import to_html
+from stallpoint.report.trace_page import COMPUTE, HOST, spans
 
 PLAIN = Planted(workers=3, loading=0.0, message_bytes=(40_000_000, 50_000_000, 60_000_000, 70_000_000))
 
@@ -22,14 +25,13 @@ def written(folder: Path, *waits: float) -> list[Path]:
 
 
 def test_several_ranks_are_one_line_and_one_chart_first_and_each_on_demand(tmp_path: Path) -> None:
-    ranks = read_ranks(written(tmp_path, 3e-3, 0.0, 1e-3))
-    told = explain(ranks)
+    found = explain_files([str(file) for file in written(tmp_path, 3e-3, 0.0, 1e-3)], Options())
     sent = sum(map(PLAIN.message, PLAIN.message_bytes))
     share = 100 * sum(wait / (sent + wait) for wait in (3e-3, 0.0, 1e-3)) / 3
     line = "Of 3 ranks rank 1 comes last most often, to 100 % of the collectives in which any rank waits; of "
     line += f"communication {share:.2g} % is waiting for other ranks."
-    assert in_words(told).startswith(line)
-    text = to_html(ranks, told)
+    assert line in found.answers[0].notes
+    text = to_html(found)
     body = text[text.index("<h1>") :]
     places = [
         body.index(part) for part in (line, 'id="chart-0"', "<details><summary>rank0.json", "rank2.json: rank 2 of 3")
@@ -42,8 +44,7 @@ def test_several_ranks_are_one_line_and_one_chart_first_and_each_on_demand(tmp_p
 
 
 def test_the_page_says_what_its_predictions_take_for_granted(tmp_path: Path) -> None:
-    ranks = read_ranks([PLAIN.write(tmp_path / "rank1.json")])
-    text = to_html(ranks, explain(ranks))
+    text = to_html(explain_files([str(PLAIN.write(tmp_path / "rank1.json"))], Options()))
     assert "over links like those traced" in text
     assert "Link: α" in text
     assert "<details><summary>rank1" not in text
@@ -81,4 +82,4 @@ def test_ranks_whose_collectives_are_not_the_same_tell_no_waiting(tmp_path: Path
     told = explain(read_ranks(files))
     assert all(one["waits"] is None for one in told)
     assert all(any("no collectives are the same" in note for note in one["notes"]) for one in told)
-    assert not in_words(told).startswith("Of ")
+    assert "comes last" not in in_words(told)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_traces import Events, sent
+from planted_traces import Events, in_words, sent
 
 from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain, in_words
+from stallpoint.explain.trace_answers import explain
 
 UPDATE = 1e-3
 """Seconds."""

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted_traces import Planted
+from planted_traces import Planted, in_words
 
 from stallpoint.errors import InputError
 from stallpoint.explain.profiled import profiled_rank
 from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain, in_words
+from stallpoint.explain.trace_answers import explain
 
 PLAIN = Planted(workers=4, iterations=4, loading=0.0, message_bytes=(40_000_000, 50_000_000, 60_000_000, 70_000_000))
 FINEST = 2e-6

@@ -3,9 +3,6 @@
 import gzip
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +10,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from launching import copied
-from planted_traces import BETA, Planted
+from planted_traces import BETA, Planted, in_words
 
+from stallpoint.base.stall import Verdict
+from stallpoint.cli import main
 from stallpoint.errors import InputError
 from stallpoint.explain.intervals import both, length, union, without
 from stallpoint.explain.other_worker_counts import worker_counts
 from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain, in_words
+from stallpoint.explain.trace_answers import explain, findings
 from stallpoint.inputs import kineto, trace_formats
 from stallpoint.inputs.events import Trace
 from stallpoint.inputs.trace_formats import trace_files
 
-SCRIPT = Path(__file__).parents[3] / "scripts/explain.py"
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15)), max_size=12)
 
 
@@ -270,27 +267,20 @@ def test_folders_are_searched_and_missing_files_named(tmp_path: Path) -> None:
     assert trace_files([str(tmp_path)]) == [path]
 
 
-def test_the_program_writes_json_and_words(tmp_path: Path, told: dict[str, Any]) -> None:
-    path = Planted().write(tmp_path / "trace.json.gz")
-
-    def run(*arguments: Path | str) -> subprocess.CompletedProcess[str]:
-        command, environment = [sys.executable, SCRIPT, *arguments], {**os.environ, **copied()}
-        return subprocess.run(command, capture_output=True, text=True, env=environment)
-
-    done = run(path, "--json", tmp_path / "told.json")
-    assert done.returncode == 0, done.stderr
-    (found,) = json.loads((tmp_path / "told.json").read_text())
+def test_the_program_gives_all_of_a_trace_as_json(
+    tmp_path: Path, told: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(Planted().write(tmp_path / "trace.json.gz")), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["traces"]
     assert found["shares"] == pytest.approx(told["shares"])
-    assert "## trace.json.gz: rank 1 of 4" in done.stdout
-    refused = run(tmp_path / "no.json")
-    assert refused.returncode == 1
-    assert "Traceback" not in refused.stderr
+    assert found["predicted"]["workers"] == told["predicted"]["workers"]
 
 
 def test_words_tell_the_prediction(told: dict[str, Any]) -> None:
-    text = in_words([told])
-    assert "| 32 |" in text
-    assert "Weak scaling" in text
+    (finding,) = findings([told])
+    at = told["predicted"]["workers"][-1]
+    assert f"32 workers: {at['speedup']:.2g}" in finding.beyond
+    assert (finding.verdict, finding.value) == (Verdict.SCALES, 32)
 
 
 def test_worker_counts_are_doublings_of_one_and_of_those_traced() -> None:

@@ -14,12 +14,15 @@ from launching import as_torchrun
 from planted_traces import ALPHA, BETA, Planted
 
 from stallpoint.explain import other_worker_counts
+from stallpoint.explain.answering import explain_files
 from stallpoint.explain.clocks import min_seconds
 from stallpoint.explain.other_worker_counts import CHANGES, HypotheticalChange, learn, link_of
 from stallpoint.explain.rank import Rank, read_ranks
+from stallpoint.explain.rate_answers import Options
 from stallpoint.explain.trace_answers import explain
-from stallpoint.inputs.all_reduce_logs import AllReduce, read_log
-from stallpoint.report.trace_page import spans, to_html
+from stallpoint.inputs.all_reduce_logs import AllReduce
+from stallpoint.report.answer_page import to_html
+from stallpoint.report.trace_page import spans
 
 
 def rank_of(planted: Planted, folder: Path, name: str = "trace.json") -> Rank:
@@ -109,12 +112,16 @@ def test_a_log_beside_the_trace_says_how_fast_the_link_is(tmp_path: Path) -> Non
     assert link.beta[0] == pytest.approx(BETA)
     planted = Planted(waits=4e-3)
     ranks = read_ranks([planted.write(tmp_path / "trace.json")])
-    (told,) = explain(ranks, log=ring)
+    (told,) = explain(ranks, log={4: ring})
     at = {row["workers"]: row["iteration_seconds"] for row in told["predicted"]["workers"]}
     assert at[16] == pytest.approx(planted.seconds(16), rel=1e-3)
+    (unused,) = explain(ranks, log={8: ring})
+    assert unused["predicted"]["link"]["source"] == "one rank"
+    assert any("the log is of 8 workers" in note for note in unused["notes"])
     log = tmp_path / "log.txt"
     log.write_text(nccl_tests(4))
-    assert list(read_log(log.read_text().splitlines(), str(log), format="nccl-tests", ranks=4))
+    beside = explain_files([str(tmp_path / "trace.json"), str(log)], Options())
+    assert beside.traced.explained[0]["predicted"]["link"]["source"] == "log"
 
 
 def test_halving_bytes_is_doubling_bandwidth(tmp_path: Path) -> None:
@@ -149,8 +156,8 @@ def test_a_kernel_waits_for_the_one_of_another_stream_that_fills_the_device(tmp_
 
 
 def test_the_page_shows_what_was_told(tmp_path: Path) -> None:
-    ranks = read_ranks([Planted().write(tmp_path / "rank-1.json")])
-    text = to_html(ranks, explain(ranks))
+    found = explain_files([str(Planted().write(tmp_path / "rank-1.json"))], Options())
+    text, ranks = to_html(found), found.traced.ranks
     assert "rank-1.json: rank 1 of 4" in text
     for chart in ("Timeline of the iteration", "What an iteration", "Speedup at other worker counts", "What if, on 32"):
         assert chart in text

@@ -11,11 +11,11 @@ import pytest
 import trace_samples as samples
 from hypothesis import given
 from hypothesis import strategies as st
-from planted_traces import Planted
+from planted_traces import Planted, in_words
 
 from stallpoint.errors import InputError
 from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain, in_words
+from stallpoint.explain.trace_answers import explain
 from stallpoint.inputs.documents import head
 from stallpoint.inputs.trace_formats import FORMATS, read, trace_files
 
