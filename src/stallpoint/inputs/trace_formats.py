@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stallpoint.errors import InputError
-from stallpoint.inputs import chakra, kineto, nccl_inspector, nccl_profiler, nsight, own_timeline
+from stallpoint.inputs import chakra, kineto, nccl_inspector, nccl_profiler, nsight
 from stallpoint.inputs.documents import head
 from stallpoint.inputs.events import Trace
 
@@ -34,7 +34,6 @@ FORMATS: dict[str, Format] = {
     "nccl-profiler": Format(
         "NCCL's example of a profiler plugin", (".txt", ".json"), nccl_profiler.recognised, nccl_profiler.read
     ),
-    "timeline": Format("stallpoint's own timelines", (".json", ".json.gz"), own_timeline.recognised, own_timeline.read),
     "chakra": Format("Chakra execution traces", (".et", ".et.gz", ".json"), chakra.recognised, chakra.read),
     "kineto": Format("torch.profiler (Kineto)", (".json", ".json.gz"), kineto.recognised, kineto.read),
 }

@@ -10,8 +10,8 @@ from test_export_trace import WORDS, cell_of
 from trace_events import Event, check_nesting, lanes
 
 from stallpoint.archive.exports.timeline_export import export_timeline
-from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain
+from stallpoint.errors import InputError
+from stallpoint.inputs import trace_formats
 
 RANKS = 4
 
@@ -110,19 +110,10 @@ def test_all_reduces_stand_with_their_bytes(events: list[Event], records: dict[s
     assert [ts for ts, _ in drawn] == pytest.approx([ts for ts, _ in expected], abs=2e-3)
 
 
-def test_a_timeline_is_explained_as_a_trace(records: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+def test_a_timeline_is_no_trace_of_a_profiler(records: dict[str, pd.DataFrame], tmp_path: Path) -> None:
     timeline(records, tmp_path)
-    told = explain(read_ranks([tmp_path / "timeline.json"]))
-    assert [one["rank"] for one in told] == list(range(RANKS))
-    for one in told:
-        own = records["iterations"].query(f"rank == {one['rank']}")
-        assert (one["world_size"], one["iterations"]) == (RANKS, len(own))
-        assert one["iteration_seconds"] == pytest.approx(own["iteration_time"].median(), rel=0.05)
-        assert one["seconds"]["data_wait"] == pytest.approx(own["data_wait"].median(), abs=1e-6)
-        computing = own[["forward", "backward", "update"]].sum(axis=1).median()
-        assert one["seconds"]["compute"] == pytest.approx(computing, rel=0.05)
-        assert {row["bytes"] for row in one["collectives"]} == set(records["layers"]["bucket_bytes"]) - {0}
-        assert one["predicted"]
+    with pytest.raises(InputError, match="no event of a profiler"):
+        trace_formats.read(tmp_path / "timeline.json")
 
 
 def test_all_reduces_at_the_same_time_get_lanes_of_their_own(records: dict[str, pd.DataFrame], tmp_path: Path) -> None:
