@@ -14,7 +14,7 @@ from stallpoint.records.tables import NETWORK_LAYERS
 with program(Path(snakemake.log[0])):
     name, own = snakemake.wildcards.network, snakemake.params.own
     if snakemake.input.traces:
-        rows = describe_traced(name, snakemake.input.traces, snakemake.params.formats)
+        rows = describe_traced(name, snakemake.input.traces)
     elif snakemake.input.layers:
         rows = describe_recorded(name, Path(snakemake.input.layers[0]))
     else:

@@ -9,7 +9,6 @@ import pytest
 import yaml
 from all_reduce_samples import nccl_tests, osu
 from checkout import TINY, Checkout
-from planted_traces import Planted
 from table_vi import table_vi
 from trace_events import check_nesting, lanes
 
@@ -35,21 +34,6 @@ def entry(name: str, **axes: Any) -> dict[str, Any]:
     return {"files": f"{name}.txt", "scaling": "weak", **common, **axes}
 
 
-CLUSTERS = {"fast": 0.1e-9, "slow": 0.5e-9}
-"""Clusters with profiled runs, and the time of a byte of their links, s/B."""
-
-
-def profiled(cluster: str, folder: Path) -> dict[str, Any]:
-    """A hardware entry with traces of two and of four workers."""
-    traces = []
-    for p in (2, 4):
-        name = f"{cluster}{p}.json.gz"
-        Planted(workers=p, beta=CLUSTERS[cluster]).write(folder / name)
-        axes = {"network": "theirs", "batch": 32, "storage": "nfs", "scaling": "weak", "prefetch": 0}
-        traces.append({"files": name, "format": "profiler", "nodes": p, "sync": "ddp", **axes})
-    return {"device": "cuda", "nodes": 4, "traces": traces}
-
-
 @pytest.fixture(scope="module")
 def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
     """A study that measures nothing, run to the conclusions."""
@@ -70,7 +54,6 @@ def imported(new_checkout: Callable[..., Checkout]) -> Checkout:
                     {"file": "nccl.txt", "nodes": 4, "format": "nccl-tests"},
                 ],
             },
-            **{cluster: profiled(cluster, checkout.folder) for cluster in CLUSTERS},
         },
         "models": {"nodes": [8]},
     }
@@ -98,7 +81,7 @@ def report(imported: Checkout) -> str:
 
 def test_imported_files_alone_make_a_report(imported: Checkout, report: str) -> None:
     runs = read(RUNS, imported.results("tables/runs.parquet")).to_pandas()
-    assert runs.groupby("kind").size().to_dict() == {"imported-train": 11, "imported-collectives": 6}
+    assert runs.groupby("kind").size().to_dict() == {"imported-train": 5, "imported-collectives": 2}
     for table in MODEL_TABLES:
         read(table, imported.results(f"models/{table.name}.parquet"))
     predictions = read(TABLES["predictions"], imported.results("models/predictions.parquet")).to_pandas()
@@ -117,16 +100,6 @@ def test_all_charts_of_imported_files_are_drawn(imported: Checkout) -> None:
     ran = imported.snakemake("--", "all")
     assert ran.status == 0, ran.text
     assert "on4.txt (SHA-256 " in imported.results("report.html").read_text()
-
-
-def test_profiles_of_two_clusters_stand_in_one_report(imported: Checkout, report: str) -> None:
-    predictions = read(TABLES["predictions"], imported.results("models/predictions.parquet")).to_pandas()
-    for cluster, beta in CLUSTERS.items():
-        found = predictions[predictions["hardware"] == cluster].set_index("nodes")
-        assert list(found.index) == [2, 4, 8]
-        assert found["measured_iteration"][4] == pytest.approx(Planted(beta=beta).seconds(4), rel=1e-4)
-        assert found["predicted_iteration"][8] == pytest.approx(Planted(beta=beta).seconds(8), rel=0.05)
-    assert all(name in report for name in (*CLUSTERS, "fast2.json.gz (SHA-256 "))
 
 
 def test_a_changed_file_is_imported_again(imported: Checkout) -> None:

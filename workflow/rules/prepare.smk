@@ -32,6 +32,5 @@ rule describe_network:
         f"{LOGS}/networks/{{network}}.log",
     params:
         own=lambda wildcards: STUDY.config["networks"].get(wildcards.network),
-        formats=lambda wildcards: sorted({cell.format for cell in traced_runs(wildcards)}),
     script:
         "../../scripts/describe_network.py"

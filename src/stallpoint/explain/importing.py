@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from stallpoint.errors import InputError
-from stallpoint.explain import profiled
 from stallpoint.explain.layer_types import layer_type
-from stallpoint.inputs.all_reduce_logs import PROFILER, lines_of, read_log
+from stallpoint.inputs.all_reduce_logs import lines_of, read_log
 from stallpoint.inputs.layer_trace import LAYER_TRACE, TracedIteration, TracedLayer, from_lines
 from stallpoint.measure.machine.sensors import Reading, between
 from stallpoint.measure.recorder import Recorder
@@ -43,11 +42,9 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     """Write the folder of an imported cell; `InputError` names the wrong file and line."""
     started = datetime.now(UTC)
     if isinstance(cell, ImportedTrainCell):
-        recorders = _profiled_runs(cell) if cell.format == PROFILER else _traces(cell)
+        recorders = _traces(cell)
     else:
-        recorders = {PROFILER: _profiled_collectives, LAYER_TRACE: _layer_collectives}.get(cell.format, _collectives)(
-            cell
-        )
+        recorders = _layer_collectives(cell) if cell.format == LAYER_TRACE else _collectives(cell)
     tables = kind_of(cell).tables[1:]
     parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
     found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
@@ -72,9 +69,18 @@ def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     for rows in _parts(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
         sizes, seconds = [row.message_bytes for row in rows], [row.seconds for row in rows]
         keep = Recorder(cell, rank=0)
-        sample = profiled.samples(sizes, seen)
+        sample = _samples(sizes, seen)
         keep.add(COLLECTIVES, message_bytes=sizes, sample=sample, seconds=seconds, **ALL_REDUCES)
         yield keep
+
+
+def _samples(sizes: Sequence[int], seen: Counter[int]) -> list[int]:
+    """Number the messages of each size, from those `seen` on, which these join."""
+    found = []
+    for size in sizes:
+        found.append(seen[size])
+        seen[size] += 1
+    return found
 
 
 # --- layer-wise traces ----------------------------------------------------------------------------
@@ -117,7 +123,7 @@ def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
             sizes = [layers[0].gradient_bytes for layers in communicating]
             seconds = [min(layer.communication for layer in layers) for layers in communicating]
             row = {**ALL_REDUCES, "warmup": index < cell.warmup}
-            keep.add(COLLECTIVES, message_bytes=sizes, sample=profiled.samples(sizes, seen), seconds=seconds, **row)
+            keep.add(COLLECTIVES, message_bytes=sizes, sample=_samples(sizes, seen), seconds=seconds, **row)
         yield keep
 
 
@@ -129,37 +135,12 @@ def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: st
         raise InputError(f"{file}: {what}, but its entry in the study says {cell.ranks} worker(s)")
 
 
-def _profiled_runs(cell: ImportedTrainCell) -> Iterator[Recorder]:
-    """Yield the rows of each rank that has a profiler's trace; without communication for an isolated worker."""
-    isolated = cell.ranks == 1
-    unwatched = between(Reading(), Reading())
-    for number, file in enumerate(cell.files):
-        rank = profiled.profiled_rank(file, None if isolated else cell.ranks)
-        keep = Recorder(cell, number)
-        for index, iteration in enumerate(profiled.iterations(rank, file, isolated=isolated)):
-            which = {"iteration": index, "warmup": index < cell.warmup}
-            keep.add(ITERATIONS, **which, start=iteration.start, **iteration.phases, **unwatched)
-            keep.add(LAYERS, **which, **iteration.layers, **NOT_SHARDED)
-        yield keep
-
-
-def _profiled_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
-    """Yield one row for each all-reduce of the traced run."""
-    keep = Recorder(cell, rank=0)
-    found = profiled.all_reduce_rows([profiled.profiled_rank(file, cell.ranks) for file in cell.files])
-    keep.add(COLLECTIVES, **found, **ALL_REDUCES)
-    yield keep
-
-
-def describe_traced(network: str, files: Sequence[str], formats: Sequence[str] = ("layers",)) -> dict[str, list[Any]]:
+def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
     """Return columns of `NETWORK_LAYERS` for a network that is known only from traces; `InputError` if these differ.
 
     Traces hold the bytes of gradients; the columns of parameters and multiply-adds are empty.
     """
-    if len(formats) > 1:
-        raise InputError(f"{files[0]}: traces of formats {' and '.join(formats)} of one network {network}")
-    layers_of = profiled.layers_of if PROFILER in formats else _first_layers
-    first, *others = ([(layer.name, layer.gradient_bytes) for layer in layers_of(file)] for file in files)
+    first, *others = ([(layer.name, layer.gradient_bytes) for layer in _first_layers(file)] for file in files)
     for file, layers in zip(files[1:], others, strict=True):
         if layers != first:
             raise InputError(

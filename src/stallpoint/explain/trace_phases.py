@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.explain.graph import BACKWARD
-from stallpoint.explain.intervals import length, union
 from stallpoint.explain.iterations import Iterations
 from stallpoint.explain.started import Started
 from stallpoint.explain.trace_collectives import Collectives
@@ -35,8 +34,6 @@ class TracedPhases:
     exposed: Reals
     """Time from the end of the backward pass to that of the last collective that was started by then."""
     update: Reals
-    communication: Reals
-    """Time in which at least one collective was under way."""
 
 
 def phases(
@@ -54,7 +51,6 @@ def phases(
         own = slice(firsts[index], lasts[index])
         at = of_iteration[index]
         waits, copies = float(causes["data_wait"][index]), float(causes["copy"][index])
-        spans = union(collectives.start[at], collectives.start[at] + collectives.seconds[at])
         first = last = np.nan
         if len(backward.start[own]):
             first, last = _computed(started, float(backward.start[own].min()), float(ends[own].max()))
@@ -65,7 +61,6 @@ def phases(
         values = {
             "data_wait": waits, "copy": copies, "forward": first - waits - copies, "backward_start": first,
             "backward": last - first, "exposed": exposed, "update": end - begin - last - exposed,
-            "communication": length(spans),
         }  # fmt: skip
         for name, value in values.items():
             columns[name].append(value)

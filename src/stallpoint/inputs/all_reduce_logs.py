@@ -342,8 +342,6 @@ class _Imb(_Reader):
 
 FORMATS: dict[str, type[_Reader]] = {"nccl-tests": _NcclTests, "osu": _Osu, "imb": _Imb}
 """Readers by the names of the configuration."""
-PROFILER = "profiler"
-"""The format of what is no log, but a profiler's traces (`profiled`)."""
 
 
 _MAX = 1e15

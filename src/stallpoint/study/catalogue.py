@@ -12,7 +12,6 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.all_reduce_logs import FORMATS as LOG_FORMATS
-from stallpoint.inputs.all_reduce_logs import PROFILER
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.own import own_network
@@ -29,7 +28,6 @@ from stallpoint.study.storages import check_storage, shape
 
 REGISTRIES: dict[str, Collection[str]] = {
     "storage.<name>.format": FORMATS,
-    "hardware.<name>.traces[].format": ("layers", PROFILER),
     "hardware.<name>.collectives[].format": LOG_FORMATS,
     "hardware.<name>.collectives[].backend": COMMUNICATORS,
     "hardware.<name>.collectives[].reduction": CHOICES["reduction"],

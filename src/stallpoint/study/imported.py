@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.all_reduce_logs import FORMATS, PROFILER
-from stallpoint.networks import NETWORKS
+from stallpoint.inputs.all_reduce_logs import FORMATS
+from stallpoint.inputs.layer_trace import LAYER_TRACE
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import NONE, Preset, preset_from, to_values
 from stallpoint.study.catalogue import Catalogue
@@ -68,7 +68,7 @@ def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) 
     common = {name: getattr(cell, name) for name in _COMMON}
     yield ImportedCollectivesCell(
         files=cell.files,
-        format=cell.format,
+        format=LAYER_TRACE,
         backend=preset.communicator,
         reduction=preset.scheme,
         warmup=cell.warmup,
@@ -110,22 +110,9 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
         )
     if len(as_list(trace["files"])) > ranks:
         raise InputError(f"{where}.files: {len(trace['files'])} files, one for each rank, but {ranks} worker(s)")
-    profiled = trace["format"] == PROFILER
-    if trace["warmup"] >= trace["iterations"] and not profiled:
+    if trace["warmup"] >= trace["iterations"]:
         raise InputError(f"{where}: warmup: {trace['warmup']} leaves none of the {trace['iterations']} iterations")
     preset = Preset() if compute else catalogue.presets[trace["sync"]]
-    if profiled:
-        if trace["network"] in {*NETWORKS, *catalogue.own_networks}:
-            raise InputError(
-                f"{where}.network: {trace['network']} is a network that is known here, whose layers a profiler's "
-                "traces do not name; give the traced one another name"
-            )
-        if not compute and preset.start != "layer-ready":
-            raise InputError(
-                f"{where}.sync: {trace['sync']} sends after the backward pass; expected is one that sends during it, "
-                "such as ddp"
-            )
-        preset = Preset(backend=preset.communicator, reduction=preset.reduction)
     if preset.grouping != "layer":
         raise InputError(
             f"{where}.sync: the files say how long each layer communicates, and {trace['sync']} groups layers"
@@ -136,7 +123,7 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
         preset=to_values(preset),
         own_network=None,
         worker_batch=batch // ranks if trace["scaling"] == "strong" else batch,
-        iterations=max(1, trace["iterations"] - trace["warmup"]),
+        iterations=trace["iterations"] - trace["warmup"],
         warmup=trace["warmup"],
         readers=1,
         storage_path="",
@@ -145,7 +132,6 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
         read=trace.get("read"),
         host_to_device=trace["host_to_device"],
         update=trace["update"],
-        format=trace["format"],
         iteration_time=trace.get("iteration_time"),
         **common,
     )

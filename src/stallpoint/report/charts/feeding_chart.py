@@ -87,6 +87,8 @@ def _longest_wait(tables: Tables) -> str:
         waits = f"workers wait {100 * (1 - first['utilisation']):.0f} % of each iteration"
         basis = "" if first["basis"] == "measured" else ", as predicted"
         return f"{first['network']} from {first['storage']} starves from {placement_in_words(first)} on: {waits}{basis}"
+    if measured.empty:
+        return ""
     if 100 * (1 - measured["utilisation_low"].min()) < FLAT:
         return f"Workers wait for training data in less than {FLAT:.0f} % of any iteration: it costs nothing here"
     worst: Any = smallest_row(measured, "utilisation")

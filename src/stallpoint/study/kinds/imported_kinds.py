@@ -7,18 +7,15 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from stallpoint.records.tables import COLLECTIVES, ITERATIONS, Table
+from stallpoint.records.tables import COLLECTIVES
 from stallpoint.study.cells import LATER, Cell
 from stallpoint.study.job_kind import JobKind
 from stallpoint.study.kinds.train_kind import TRAINING, TrainCell
 
-PROFILER = "profiler"
-"""The format of a profiler's traces."""
-
 
 @dataclass(frozen=True, slots=True)
 class ImportedTrainCell(TrainCell):
-    """An imported training run, from files in the layout of Shi et al. (2018), Table VI, or of profilers."""
+    """An imported training run, from files in the layout of Shi et al. (2018), Table VI."""
 
     kind: ClassVar[str] = "imported-train"
 
@@ -30,30 +27,21 @@ class ImportedTrainCell(TrainCell):
     """Copy of the mini-batch to the device, s."""
     update: float
     """Model update, s."""
-    format: str = field(default="layers", kw_only=True, metadata=LATER)
-    """Format of the files: ``layers``, or traces of a ``profiler``, which have the times that the entry omits."""
     iteration_time: float | None = field(default=None, kw_only=True, metadata=LATER)
-    """Measured time of an iteration in addition to files of layers, s; None if unknown."""
+    """Measured time of an iteration in addition to the files, s; None if unknown."""
     isolated: bool = field(default=False, kw_only=True, metadata=LATER)
     """Whether communication is excluded: the computing of a worker of a larger run, as an isolated worker."""
 
     @property
     def composed(self) -> bool:
         """Whether its iterations are composed of the times of their layers, and not measured."""
-        return self.format == "layers" and self.iteration_time is None
+        return self.iteration_time is None
 
     @property
     @override
     def recorded_ranks(self) -> int:
         """Number of ranks in the files."""
         return len(self.files)
-
-    @override
-    def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
-        """As `Cell.rows`; a profiler's traces hold as many iterations as they hold."""
-        if table is ITERATIONS and self.format == PROFILER:
-            return None, ""
-        return TrainCell.rows(self, table, visits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +56,7 @@ class ImportedCollectivesCell(Cell):
     files: list[str]
     """One file with the program's output; or traces of a run, one for each rank that has one."""
     format: str
-    """``nccl-tests``, ``osu``, ``profiler`` or ``layers``."""
+    """``nccl-tests``, ``osu``, ``imb`` or ``layers``."""
     warmup: int = field(default=0, kw_only=True, metadata=LATER)
     """Iterations of files of layers that are warm-up."""
 
