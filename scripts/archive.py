@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from stallpoint.archive.making import make_archive
-from stallpoint.archive.other_archives import further
 from stallpoint.errors import program
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ENVIRONMENTS
@@ -52,7 +51,7 @@ def draw(folder: Path) -> None:
 
 with program(Path(snakemake.log[0])):
     found = make_archive(
-        expand(snakemake.params.config, yaml.safe_load(Path(snakemake.input.schema).read_text()), further),
+        expand(snakemake.params.config, yaml.safe_load(Path(snakemake.input.schema).read_text())),
         Path(snakemake.output[0]),
         workflow=Path(snakemake.params.workflow),
         users=users(),

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from stallpoint.archive.other_archives import record_folders
 from stallpoint.errors import program
 from stallpoint.records.tables import TIDY_TABLES
 from stallpoint.study.collect import collect_all
@@ -12,5 +11,4 @@ with program(Path(snakemake.log[0])):
     measured = [folder for mark in snakemake.input.marks for folder in Path(mark).read_text().splitlines()]
     # Similar cells, of all blocks, next to each other: statistics of the row groups then say which ones to skip.
     folders = [Path(folder) for folder in (*sorted(measured, key=natural), *snakemake.input.folders)]
-    folders += [folder for archive in snakemake.input.archives for folder in record_folders(Path(archive))]
     collect_all(folders, {table.name: snakemake.output[table.name] for table in TIDY_TABLES})

@@ -5,7 +5,6 @@ from pathlib import Path
 import yaml
 
 from stallpoint.errors import program
-from stallpoint.networks.described import descriptions
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read_frames, to_arrow, write
 from stallpoint.records.tables import CONVERGENCE_RUNS, NETWORK_LAYERS, PUBLISHED
@@ -13,7 +12,7 @@ from stallpoint.report.exhibits.published import compare, to_markdown
 
 with program(Path(snakemake.log[0])):
     published = yaml.safe_load(Path(snakemake.input.published).read_text())
-    networks = descriptions(snakemake.input.networks, snakemake.input.archives)
+    networks = list(map(Path, snakemake.input.networks))
     files = {NETWORK_LAYERS.name: networks, CONVERGENCE_RUNS.name: [snakemake.input.runs]}
     tables = read_frames([NETWORK_LAYERS, CONVERGENCE_RUNS], files)
     layers, runs = (tables[table.name] for table in (NETWORK_LAYERS, CONVERGENCE_RUNS))

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from stallpoint.errors import program
-from stallpoint.networks.described import descriptions
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read_frames
 from stallpoint.records.tables import NETWORK_LAYERS, TABLES
@@ -12,7 +11,7 @@ from stallpoint.report.charts.render import render_all
 
 with program(Path(snakemake.log[0])):
     files = dict(snakemake.input.items())
-    files[NETWORK_LAYERS.name] = descriptions(snakemake.input.networks, snakemake.input.archives)
+    files[NETWORK_LAYERS.name] = list(map(Path, snakemake.input.networks))
     names = dict.fromkeys(table for chart in CHARTS.values() for table in chart.tables)
     tables = read_frames([TABLES[name] for name in names], files)
     with atomic(Path(snakemake.output.drawn)) as folder:

@@ -6,13 +6,13 @@ from stallpoint.errors import program
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.terms.training_cells import COLUMNS, IN_PARTS
-from stallpoint.networks.described import cuts_of, descriptions
+from stallpoint.networks.described import cuts_of
 from stallpoint.records.parquet import cells_at_once, read, read_frames, write
 from stallpoint.records.tables import MODEL_TABLES, NETWORK_LAYERS, TIDY_TABLES
 from stallpoint.strategies.presets import presets_of
 
 with program(Path(snakemake.log[0])):
-    networks = descriptions(snakemake.input.networks, snakemake.input.archives)
+    networks = list(map(Path, snakemake.input.networks))
     sizes = [read(NETWORK_LAYERS, file).to_pandas() for file in networks]
     tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], snakemake.input)
     fitted = fitting.fit(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import yaml
 
-from stallpoint.archive.other_archives import further
 from stallpoint.errors import program
 from stallpoint.measure.machine.usable_cores import usable_cores
 from stallpoint.schedule import requested
@@ -29,7 +28,7 @@ with program():
     parser.add_argument("--cluster", action="store_true")
     asked = parser.parse_args()
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
-    study = expand(load_file(asked.config), schema, further)
+    study = expand(load_file(asked.config), schema)
     results = Path("results", study.name)
     plan = planned(
         study.name,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import yaml
 
-from stallpoint.archive.other_archives import further
 from stallpoint.errors import program
 from stallpoint.schedule.progress import states, summary
 from stallpoint.schedule.requested import measured_with
@@ -20,7 +19,7 @@ from stallpoint.study.study import expand
 with program():
     config = Path(sys.argv[1] if len(sys.argv) > 1 else "config/config.yaml")
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
-    study = expand(load_file(config), schema, further)
+    study = expand(load_file(config), schema)
     results = Path("results", study.name)
     found = states(study.cells.values(), results, measured_with(study.config))
     print(

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from stallpoint.base.section_texts import sections_from_json
 from stallpoint.errors import program
-from stallpoint.networks.described import descriptions
 from stallpoint.records.parquet import read_frames
 from stallpoint.records.tables import (
     COLLECTIVES,
@@ -24,7 +23,7 @@ from stallpoint.report.report import write_report
 with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, SGEMM)
     files = dict(snakemake.input.items())
-    files[NETWORK_LAYERS.name] = descriptions(snakemake.input.networks, snakemake.input.archives)
+    files[NETWORK_LAYERS.name] = list(map(Path, snakemake.input.networks))
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS, PUBLISHED), files)
     write_report(
         sections_from_json(json.loads(Path(snakemake.input.conclusions).read_text())),

@@ -11,7 +11,6 @@ import yaml
 from whole_records import measured
 
 from stallpoint.archive.making import make_archive
-from stallpoint.archive.other_archives import further
 from stallpoint.measure.recorder import Recorder
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import COLLECTIVES, ENVIRONMENTS, RUNS, SLURM_JOBS
@@ -58,7 +57,7 @@ def inside(folder: Path) -> Iterator[Path]:
 
 
 def study_of(**changes: Any) -> Study:
-    return expand({**CONFIG, **changes}, SCHEMA, further)
+    return expand({**CONFIG, **changes}, SCHEMA)
 
 
 def measure(study: Study, fails: str = COLLECTIVES.name) -> None:

@@ -42,7 +42,6 @@ import stallpoint.archive.making
 import stallpoint.explain.importing
 import stallpoint.storage.generate
 import stallpoint.study.collect
-from stallpoint.archive.other_archives import further
 from stallpoint.errors import InputError, program
 from stallpoint.measure import job
 from stallpoint.models import fitting
@@ -343,7 +342,7 @@ MODEL_FILES = {table.name: f"{RESULTS}/models/{table.name}.parquet" for table in
 
 def collect() -> None:
     folders = [str(RESULTS / "raw" / path) for path in tidy()["runs"]["cell"]]
-    script("collect", input={"marks": [], "folders": folders, "archives": []}, output=TABLE_FILES)
+    script("collect", input={"marks": [], "folders": folders}, output=TABLE_FILES)
 
 
 def tables_there() -> None:
@@ -371,7 +370,7 @@ def fit() -> None:
     params = {"models": {}, "shared_links": [], "what_if": [], "presets": {}, "available": {"cpu": 2}, "seed": 0}
     params |= {"tokens": {}, "rated": {}, "failures": {}, "epoch_samples": {}}
     with mock.patch.object(fitting, "fit", return_value=fitted()):
-        script("fit", input={"networks": [], "archives": [], **TABLE_FILES}, output=MODEL_FILES, params=params)
+        script("fit", input={"networks": [], **TABLE_FILES}, output=MODEL_FILES, params=params)
 
 
 def page_of_report() -> None:
@@ -456,17 +455,6 @@ def archive_there() -> None:
         archived.results(archived.study_of())
 
 
-def archive_made() -> None:
-    archive_there()
-    archive()
-    shutil.rmtree("logs")
-
-
-def unpack_archive() -> None:
-    script("unpack_archive", input={"archive": "archives/secret.zip"}, output={"folder": f"{RESULTS}/archives/there"},
-           wildcards={"archive": "there"})  # fmt: skip
-
-
 def imported_log(file: str, format: str) -> ImportedCollectivesCell:
     """The only cell of a study that imports a log of all-reduces."""
     config = {
@@ -474,7 +462,7 @@ def imported_log(file: str, format: str) -> ImportedCollectivesCell:
         "hardware": {"far": {"device": "cpu", "nodes": 2, "collectives": [
             {"file": file, "nodes": 2, "format": format}]}},
     }  # fmt: skip
-    (cell,) = archived.expand(config, archived.SCHEMA, further).cells.values()
+    (cell,) = archived.expand(config, archived.SCHEMA).cells.values()
     assert isinstance(cell, ImportedCollectivesCell)
     return cell
 
@@ -520,7 +508,6 @@ def programs() -> dict[str, Program]:
         Program("fit", fit, files(f"{RESULTS}/models"), fit_once),
         Program("report", page_of_report, files(str(RESULTS))),
         Program("archive", archive, files("archives"), archive_there),
-        Program("unpack archive", unpack_archive, files(str(RESULTS)), archive_made),
     ]  # fmt: skip
     return {one.name: one for one in found}
 

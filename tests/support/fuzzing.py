@@ -35,7 +35,7 @@ from tally import Tally, tell
 
 from stallpoint.archive.crate import write_checksums
 from stallpoint.archive.index import INDEX
-from stallpoint.archive.other_archives import further, read_zip_index, unpack
+from stallpoint.archive.other_archives import read_zip_index
 from stallpoint.errors import InputError
 from stallpoint.explain.importing import describe_traced, import_cell
 from stallpoint.inputs.rates import read_rates
@@ -99,7 +99,7 @@ def _study(file: Path) -> None:
     if not isinstance(config, dict):  # as well
         raise InputError(f"{file}: no mapping")
     try:
-        study = expand(config, archived.SCHEMA, further)
+        study = expand(config, archived.SCHEMA)
     except InputError as error:  # names the entry: there is one configuration
         raise InputError(f"{file}: {error}") from None
     assert study.plan()
@@ -134,7 +134,6 @@ def _table(file: Path) -> None:
 
 def _zip(file: Path) -> None:
     read_zip_index(file, str(file))
-    unpack("there", file, Path("unpacked"))
 
 
 def _index(file: Path) -> None:

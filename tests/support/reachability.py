@@ -63,8 +63,8 @@ def _fitted(name: str) -> tuple[Study, Mapping[str, pd.DataFrame]]:
     work = {network: sum(row["multiply_adds"] for row in rows) for network, rows in layers.items()}
     fitted = fitting.fit(
         tidy, multiply_adds=work, rated=study.rated, failures=study.failures, **study.config["models"],
-        shared_links=study.shared_links, scenarios=scenarios(study.config["what_if"]), known_presets=study.presets,
-        available=study.available,
+        shared_links=study.shared_links, scenarios=scenarios(study.config["what_if"]),
+        known_presets=study.config["presets"], available=study.available,
     )  # fmt: skip
     described = pd.DataFrame([row for rows in layers.values() for row in rows])
     nothing = {table.name: pd.DataFrame(columns=table.names) for table in EXTRAPOLATED_TABLES}

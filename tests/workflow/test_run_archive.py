@@ -11,7 +11,7 @@ from rocrate_community import problems
 
 from stallpoint.archive.making import find, texts
 from stallpoint.records.parquet import read, read_frames
-from stallpoint.records.tables import ENVIRONMENTS, MODEL_TABLES, RUNS, TABLES, TIDY_TABLES
+from stallpoint.records.tables import ENVIRONMENTS, MODEL_TABLES, TABLES, TIDY_TABLES
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts.render import FORMATS, render
 
@@ -75,13 +75,3 @@ def draw_again(figure: Path) -> None:
     files = {file.stem: file for folder in ("tables", "models") for file in (results / folder).glob("*.parquet")}
     tables = read_frames([TABLES[name] for name in chart.tables], files)
     render(figure.stem, tables, {format: figure.with_suffix(f".{format}") for format in FORMATS})
-
-
-def test_it_stands_beside_another_study(archive: Path, new_checkout: Callable[..., Checkout]) -> None:
-    other = new_checkout(study="both", hardware={}, matrix=[], archives=[{"path": str(archive), "name": "there"}])
-    ran = other.snakemake("results/both/tables/runs.parquet")
-    assert ran.status == 0, ran.text
-    assert set(read(RUNS, other.results("tables/runs.parquet"))["hardware"].to_pylist()) == {"there.local"}
-    planned = other.snakemake("-n").jobs
-    assert {"fit", "report_page"} <= planned.keys()
-    assert not planned.keys() & {"train", "sgemm", "collectives", "storage"}

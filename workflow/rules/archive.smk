@@ -1,9 +1,8 @@
-# One zip of everything, for others: `snakemake archive`. And the archives of others, as further hardware.
+# One zip of everything, for others: `snakemake archive`.
 
 
 localrules:
     archive,
-    unpack_archive,
 
 
 rule archive:
@@ -12,7 +11,6 @@ rule archive:
         **rules.fit.output,
         **rules.extrapolate.output,
         folders=rules.collect.input.folders,
-        archives=ARCHIVES,
         published=rules.report_page.input.published,
         results=final_targets(),
         claim_files=CLAIM_FILES,
@@ -29,16 +27,3 @@ rule archive:
         drawn=[*rules.collect.output, *rules.conclude.output, *rules.report_page.output],
     script:
         "../../scripts/archive.py"
-
-
-if not ARCHIVED:
-
-    rule unpack_archive:
-        input:
-            archive=archive_file,
-        output:
-            folder=directory(f"{RESULTS}/archives/{{archive}}"),
-        log:
-            f"{LOGS}/archives/{{archive}}.log",
-        script:
-            "../../scripts/unpack_archive.py"

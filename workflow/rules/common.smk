@@ -12,7 +12,6 @@ from snakemake.logging import logger
 from snakemake.utils import update_config
 
 from stallpoint.study import study as studies
-from stallpoint.archive.other_archives import further
 from stallpoint.study.cells import Cell
 from stallpoint.report.charts import CHARTS, PAPERS
 from stallpoint.questions.claims.claim_files import PAPERS_FILES, claim_files, read_claims
@@ -54,7 +53,7 @@ if SUBMIT not in (None, "tables"):
 def expanded(more=()):
     """The study with the cells that `snakemake next` added before, and `more`."""
     added = [*next_round.added(Path("results", str(config.get("study")))), *more]
-    return studies.expand(next_round.with_cells(config, added), SCHEMA, further)
+    return studies.expand(next_round.with_cells(config, added), SCHEMA)
 
 
 def with_next_round(study):
@@ -108,7 +107,6 @@ except InputError as error:
     raise WorkflowError(f"The study is not valid.\n{error}") from None
 
 RESULTS = f"results/{STUDY.name}"
-ARCHIVES = [f"{RESULTS}/archives/{archive.name}" for archive in STUDY.archives]
 ARCHIVED = STUDY.config["archived"]
 LOGS = f"logs/{STUDY.name}"
 
@@ -133,7 +131,6 @@ wildcard_constraints:
         "storage": "|".join(map(re.escape, sorted({*STUDY.config["storage"], *STUDY.values("storage")})))
         or "(?!)"
     },
-    archive="|".join(re.escape(archive.name) for archive in STUDY.archives) or "(?!)",
     chart="|".join(CHARTS),
     paper="|".join(PAPERS),
 
@@ -340,14 +337,10 @@ def command_layers(wildcards):
 def global_batches(wildcards):
     """The global mini-batches that each network is trained with."""
     batches = {}
-    for cell in STUDY.recorded:
+    for cell in STUDY.cells.values():
         if cell.kind in ("train", "command") and cell.scaling == "strong":
             batches.setdefault(cell.network, set()).add(cell.batch)
     return {network: sorted(values) for network, values in batches.items()}
-
-
-def archive_file(wildcards):
-    return next(str(archive.path) for archive in STUDY.archives if archive.name == wildcards.archive)
 
 
 def folder_of_workflow(wildcards):

@@ -10,7 +10,6 @@ rule collect:
     input:
         marks=map(str, MARKS.values()),
         folders=cell_folders(*(KINDS if ARCHIVED else IMPORTED)),
-        archives=ARCHIVES,
         code=code_of("collect.py"),
     output:
         **{table.name: f"{RESULTS}/tables/{table.name}.parquet" for table in TIDY_TABLES},
@@ -25,7 +24,6 @@ rule fit:
     input:
         **rules.collect.output,
         networks=rules.compare_published.input.networks,
-        archives=ARCHIVES,
         code=code_of("fit.py", lambda wildcards: PREDICTED_BY),
     output:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in MODEL_TABLES},
@@ -38,7 +36,7 @@ rule fit:
         models=STUDY.config["models"],
         shared_links=STUDY.shared_links,
         what_if=STUDY.config["what_if"],
-        presets=STUDY.presets,
+        presets=STUDY.config["presets"],
         available=STUDY.available,
         tokens=STUDY.tokens,
         rated=STUDY.rated,

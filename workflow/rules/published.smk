@@ -9,7 +9,6 @@ rule compare_published:
     input:
         published=lambda wildcards: file_of_workflow(f"resources/published/{wildcards.table}.yaml"),
         networks=expand(f"{RESULTS}/networks/{{network}}.parquet", network=STUDY.values("network")),
-        archives=ARCHIVES,
         runs=lambda wildcards: rules.collect.output.convergence_runs,
         code=code_of("compare_published.py"),
     output:

@@ -17,7 +17,6 @@ rule draw:
         **rules.fit.output,
         **rules.extrapolate.output,
         networks=rules.compare_published.input.networks,
-        archives=ARCHIVES,
         code=code_of("draw.py", lambda wildcards: [chart.module for chart in CHARTS.values()]),
     output:
         drawn=temp(directory(f"{RESULTS}/drawn")),
@@ -89,7 +88,6 @@ rule report_page:
         **rules.extrapolate.output,
         conclusions=rules.conclude.output.json,
         networks=rules.compare_published.input.networks,
-        archives=ARCHIVES,
         published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
         papers=rules.papers.input,
         charts=expand(rules.chart.output.svg, chart=CHARTS),

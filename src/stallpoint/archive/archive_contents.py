@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from stallpoint.archive.anonymising import cell_without_names, config_without_names, copy_records
-from stallpoint.archive.index import INDEX, Index, read_index
+from stallpoint.archive.index import INDEX, Index
 from stallpoint.archive.names import Names, expand_nodes
 from stallpoint.networks.own import file_of
 from stallpoint.records.parquet import read
@@ -27,7 +26,7 @@ WORKFLOW = (
 )  # fmt: skip
 """Files of the workflow itself, without the site's profile."""
 CONFIG = "config/config.yaml"
-_APART = ("raw", "archives", "visits", "schedule", "interrupted", "traces")
+_APART = ("raw", "visits", "schedule", "interrupted", "traces")
 """Folders of the results that are not copied unchanged: records, their inputs, exports."""
 _HEAD = "# The study as it was archived, with every default filled in. With archived: true nothing is measured again.\n"
 
@@ -44,13 +43,8 @@ def names_in(study: Study, users: Iterable[str], root: Path, others: Iterable[st
 
 
 def recorded(study: Study) -> Iterator[tuple[Path, Cell]]:
-    """Return the folder with the records of each cell, the study's own and those of its archives."""
-    results = Path("results", study.name)
-    for path, cell in study.cells.items():
-        yield results / "raw" / path, cell
-    for archive in study.archives:
-        for folder, cell in archive.cells.items():
-            yield results / "archives" / archive.name / folder, cell
+    """Return the folder with the records of each cell."""
+    return ((Path("results", study.name, "raw", path), cell) for path, cell in study.cells.items())
 
 
 def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, drawn: Iterable[str] = ()) -> None:
@@ -73,7 +67,6 @@ def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, dr
         copy_records(source, folder / source, names)
         cells[str(source)] = cell_without_names(cell, names) if names else cell
     (folder / INDEX).write_text(_index(study, cells).to_json(), encoding="utf-8")
-    _copy_indices(study, cells, folder)
 
 
 def _copy(source: Path, target: Path, skipped: Iterable[str] = ()) -> None:
@@ -94,7 +87,6 @@ def _archived(study: Study, names: Names | None, folder: Path) -> dict[str, Any]
     config = {**config_without_names(study.config, places), "archived": True}
     if names is None:
         config |= {section: study.config[section] for section in ("storage", "hardware")}
-    config["archives"] = [{"path": archive.path.name, "name": archive.name} for archive in study.archives]
     networks = [file_of(entry) for entry in study.config["networks"].values()]
     claims = filter(is_file, study.config["claims"])
     for file in filter(None, [*networks, *map(Path, [*study.config["external_tables"].values(), *claims])]):
@@ -103,27 +95,14 @@ def _archived(study: Study, names: Names | None, folder: Path) -> dict[str, Any]
 
 
 def _index(study: Study, cells: Mapping[str, Cell]) -> Index:
-    networks: dict[str, str] = {}
     settings = [json.loads(cell.to_json()) for cell in cells.values()]
-    results = Path("results", study.name)
-    for folder in (*(results / "archives" / archive.name for archive in study.archives), results):
-        networks |= {file.stem: str(file) for file in sorted((folder / "networks").glob("*.parquet"))}
+    networks = sorted(Path("results", study.name, "networks").glob("*.parquet"))
     return Index(
         study=study.name,
         hardware=study.available,
-        presets=study.presets,
+        presets=study.config["presets"],
         shared_links=tuple(study.shared_links),
         own_networks={one["network"]: one["own_network"] for one in settings if one.get("own_network")},
-        networks=networks,
+        networks={file.stem: str(file) for file in networks},
         cells=cells,
     )
-
-
-def _copy_indices(study: Study, cells: Mapping[str, Cell], folder: Path) -> None:
-    """Copy the index and the networks of each archive that is part of the study."""
-    for archive in study.archives:
-        source = Path("results", study.name, "archives", archive.name)
-        _copy(source / "networks", folder / source / "networks")
-        own = {copied: cells[str(source / copied)] for copied in archive.cells}
-        text = replace(read_index(source), cells=own).to_json()
-        (folder / source / INDEX).write_text(text, encoding="utf-8")

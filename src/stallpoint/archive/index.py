@@ -1,13 +1,13 @@
 """The index of an archive: its authors, formats, and where each cell's records are.
 
-It is the file ``archive.json`` at the root of the zip, and of the folder that an archive becomes in another study.
+It is the file ``archive.json`` at the root of the zip.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ import stallpoint
 from stallpoint.errors import InputError
 from stallpoint.records.tables import SCHEMA_VERSION
 from stallpoint.strategies.presets import check_types, preset_from, presets_of
-from stallpoint.study.cells import LONGEST, NAME
+from stallpoint.study.cells import LONGEST, NAME, Cell
 from stallpoint.study.configuration import check
 from stallpoint.study.kinds import IMPORTED, cell_from_json
-from stallpoint.study.study import Archived
 
 INDEX = "archive.json"
 FORMAT = 1
@@ -68,10 +67,20 @@ SCHEMA: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Index(Archived):
+class Index:
     """Description of an archive."""
 
     study: str
+    hardware: Mapping[str, int]
+    """Nodes that each hardware entry has."""
+    presets: Mapping[str, Mapping[str, Any]]
+    """The study's own presets, as it defines them."""
+    own_networks: Mapping[str, Mapping[str, Any]]
+    """Entries under ``networks`` of the study."""
+    shared_links: tuple[tuple[str, str], ...]
+    """Hardware and storage where data comes over the link that carries the gradients."""
+    cells: Mapping[str, Cell]
+    """Folder with the records -> cell."""
     networks: Mapping[str, str]
     """Network -> file with its description."""
 
@@ -90,21 +99,6 @@ class Index(Archived):
             "cells": {folder: json.loads(cell.to_json()) for folder, cell in self.cells.items()},
         }
         return json.dumps(values, indent=1) + "\n"
-
-    def with_prefix(self, name: str) -> Index:
-        """Return the index as hardware of another study, ``<name>.<hardware>``, in a folder of its own."""
-
-        def named(hardware: str) -> str:
-            return f"{name}.{hardware}"
-
-        cells = [replace(cell, hardware=named(cell.hardware)) for cell in self.cells.values()]
-        return replace(
-            self,
-            hardware={named(hardware): nodes for hardware, nodes in self.hardware.items()},
-            shared_links=tuple((named(hardware), storage) for hardware, storage in self.shared_links),
-            networks={network: f"networks/{network}.parquet" for network in self.networks},
-            cells={f"raw/{cell.path}": cell for cell in cells},
-        )
 
 
 def from_json(text: str, where: str) -> Index:

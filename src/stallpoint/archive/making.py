@@ -54,7 +54,7 @@ make setup
 .venv/bin/snakemake --forceall
 ```
 
-Put it beside results of another cluster: name this zip under `archives` in a study of stallpoint.
+Compare it with results of another cluster: `stallpoint compare THIS.zip OTHER.zip`
 
 Results: licence $licence. The workflow: see `LICENSE`. To cite: `CITATION.cff`. $names
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +12,6 @@ from stallpoint.strategies.division import Cuts
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def descriptions(own: Iterable[str | Path], archives: Iterable[str | Path]) -> list[Path]:
-    """Return the file with the layers of each network: the study's own ones, and those that only unpacked `archives`
-    have."""
-    files = {file.stem: file for file in map(Path, own)}
-    for archive in archives:
-        for file in sorted(Path(archive, "networks").glob("*.parquet")):
-            files.setdefault(file.stem, file)
-    return list(files.values())
 
 
 def cuts_of(layers: pd.DataFrame) -> Cuts:

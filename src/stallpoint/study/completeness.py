@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
-from stallpoint.records.parquet import open_file
 from stallpoint.records.tables import ENERGY, ITERATIONS, LAYERS, RUNS, SLURM_JOBS, VISITS, Table
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of
@@ -85,28 +84,6 @@ class Record:
         if not there and not self.failed and table in kind_of(self.cell).tables and table not in may_lack:
             self._refuse(file, "it is missing")
         return there
-
-    def check_all(self) -> None:
-        """Raise `InputError` if any table of the record is missing, incomplete or of another cell.
-
-        Tables that no record lacks must have rows of each visit of each rank.
-        """
-        kind, visited = kind_of(self.cell), set[tuple[int, ...]]()
-        for table in kind.tables:
-            if table is RUNS or not self.has(table):
-                continue
-            with open_file(table, self.file(table)) as content:
-                self.check(table, content)
-                names = [name for name in ("visit", "rank") if name in table.names]
-                if "visit" not in names or table in kind.lacks:
-                    continue
-                rows = content.read(columns=names)
-            found = {tuple(row[name] for name in names) for row in rows.group_by(names).aggregate([]).to_pylist()}
-            visited = found if table is VISITS else visited
-            if table is VISITS and len(found) < rows.num_rows:
-                self._refuse(self.file(table), "a visit of a rank has several rows")
-            if visited and found != {one[: len(names)] for one in visited}:
-                self._refuse(self.file(table), "its visits are not those of the table visits")
 
     def check(self, table: Table, content: pq.ParquetFile) -> None:
         """Raise `InputError` if the table's `content` is incomplete or of another cell."""

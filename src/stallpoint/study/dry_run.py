@@ -11,13 +11,12 @@ from stallpoint.study.matrix import Excluded
 from stallpoint.study.workers import Placement
 
 
-def plan_of(name: str, cells: Mapping[str, Cell], archives: Iterable[str], excluded: tuple[Excluded, ...]) -> str:
-    """Return the plan of a study for people; `archives` are further ones, each in words."""
+def plan_of(name: str, cells: Mapping[str, Cell], excluded: tuple[Excluded, ...]) -> str:
+    """Return the plan of a study for people."""
     return "\n".join(
         [
             f"study {name}: {len(cells)} cells",
             *_counts(cells.values()),
-            *(f"  from {archive}" for archive in archives),
             *_excluded(excluded),
         ]
     )

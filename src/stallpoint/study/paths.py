@@ -25,11 +25,9 @@ def check_paths(config: Mapping[str, Any]) -> None:
     """
     files = list(_files(config))
     storages = [(f"storage.{name}.path", path) for name, entry in config["storage"].items() if (path := entry["path"])]
-    # Files that are no zip are refused when they are opened.
-    archives = [(f"archives[{index}]", _path(entry)) for index, entry in enumerate(config["archives"])]
-    wrong = [f"{where}: {why}" for where, path in (*files, *archives, *storages) if (why := _impossible(path))]
+    wrong = [f"{where}: {why}" for where, path in (*files, *storages) if (why := _impossible(path))]
     if not wrong:
-        braces = [(where, path) for where, path in (*files, *archives) if "{" in path or "}" in path]
+        braces = [(where, path) for where, path in files if "{" in path or "}" in path]
         wrong = [
             f"{where}: {path} has a brace, which the workflow takes for a wildcard; rename it" for where, path in braces
         ]
@@ -63,12 +61,8 @@ def is_file(entry: Any) -> bool:
     return isinstance(entry, str) and entry != PAPERS
 
 
-def _path(entry: str | Mapping[str, str]) -> str:
-    return entry if isinstance(entry, str) else entry["path"]
-
-
 def _files(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every named file except archives, with its entry."""
+    """Yield every named file, with its entry."""
     for name, entry in config["hardware"].items():
         for index, trace in enumerate(entry.get("traces", [])):
             files = trace["files"] if isinstance(trace["files"], list) else [trace["files"]]

@@ -1,14 +1,13 @@
 """From a study's configuration to its cells: validate, multiply out, exclude what cannot run, say why.
 
 `catalogue` finds what the study names; `matrix` and `imported` make cells with it; `plan` says what there
-is to run. Archives of other studies are passed in by their reader: this module does not know how they are stored.
+is to run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from stallpoint.errors import InputError
@@ -30,32 +29,7 @@ from stallpoint.study.matrix import Excluded, training_cells
 from stallpoint.study.paths import list_folders
 from stallpoint.study.storages import made_before, shape, staging
 
-__all__ = ["Archive", "Archived", "Excluded", "Study", "expand", "shape"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Archived:
-    """What an archive holds of its study: hardware, and the cells with their records."""
-
-    hardware: Mapping[str, int]
-    """Nodes that each hardware entry has."""
-    presets: Mapping[str, Mapping[str, Any]]
-    """The other study's own presets, as it defines them."""
-    own_networks: Mapping[str, Mapping[str, Any]]
-    """Entries under ``networks`` of the other study."""
-    shared_links: tuple[tuple[str, str], ...]
-    """Hardware and storage where data comes over the link that carries the gradients."""
-    cells: Mapping[str, Cell]
-    """Folder with the records, below the one that the archive is unpacked into -> cell."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Archive(Archived):
-    """An archive of another study as part of this study: further hardware, and its records."""
-
-    name: str
-    """Prefix of its hardware entries here: ``<name>.<hardware>``."""
-    path: Path
+__all__ = ["Excluded", "Study", "expand", "shape"]
 
 
 @dataclass(frozen=True)
@@ -68,21 +42,11 @@ class Study:
     cells: Mapping[str, Cell]
     """Path below ``results/raw`` -> cell."""
     excluded: tuple[Excluded, ...]
-    archives: tuple[Archive, ...] = ()
-    """Archives of other studies, whose cells are not among `cells`."""
-
-    @property
-    def recorded(self) -> Iterator[Cell]:
-        """Every cell whose records the study has: its own, and those of archives."""
-        yield from self.cells.values()
-        for archive in self.archives:
-            yield from archive.cells.values()
 
     @property
     def available(self) -> dict[str, int]:
-        """Nodes that each hardware entry has, those of archives included."""
-        entries = {name: entry["nodes"] for name, entry in self.config["hardware"].items()}
-        return entries | {name: nodes for archive in self.archives for name, nodes in archive.hardware.items()}
+        """Nodes that each hardware entry has."""
+        return {name: entry["nodes"] for name, entry in self.config["hardware"].items()}
 
     @property
     def rated(self) -> dict[str, dict[str, float]]:
@@ -107,28 +71,17 @@ class Study:
         """Tokens of a sample of each network that takes sequences of them."""
         known = {name: network.takes for name, network in NETWORKS.items()}
         own = {
-            name: entry["sequence_length"] for name, entry in self.own_networks.items() if "sequence_length" in entry
+            name: entry["sequence_length"]
+            for name, entry in self.config["networks"].items()
+            if "sequence_length" in entry
         }
         return {name: takes.length for name, takes in known.items() if isinstance(takes, Tokens)} | own
-
-    @property
-    def presets(self) -> dict[str, Mapping[str, Any]]:
-        """The study's own presets as they are defined, those of archives included."""
-        others = {name: entry for archive in self.archives for name, entry in archive.presets.items()}
-        return {**others, **self.config["presets"]}
-
-    @property
-    def own_networks(self) -> dict[str, Mapping[str, Any]]:
-        """The study's entries under ``networks``, those of archives included."""
-        others = {name: entry for archive in self.archives for name, entry in archive.own_networks.items()}
-        return {**others, **self.config["networks"]}
 
     @property
     def shared_links(self) -> list[tuple[str, str]]:
         """Hardware and storage where data comes over the link that carries the gradients."""
         shared = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
-        own = [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
-        return [*own, *(pair for archive in self.archives for pair in archive.shared_links)]
+        return [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
 
     def made_before(self, storage: str) -> list[str]:
         """Return the storage entries that must be ready before this one."""
@@ -151,10 +104,7 @@ class Study:
 
     def plan(self) -> str:
         """Return the plan for people: what is run and what is excluded, in a few lines for any size."""
-        archives = [
-            f"{one.path}: {len(one.cells)} cells, as hardware {', '.join(one.hardware)}" for one in self.archives
-        ]
-        return plan_of(self.name, self.cells, archives, self.excluded)
+        return plan_of(self.name, self.cells, self.excluded)
 
     @property
     def reasons(self) -> list[str]:
@@ -162,16 +112,10 @@ class Study:
         return reasons(self.excluded)
 
 
-def expand(
-    config: Mapping[str, Any],
-    schema: Mapping[str, Any],
-    archives: Callable[[Mapping[str, Any]], tuple[Archive, ...]] | None = None,
-) -> Study:
-    """Return the study that `config` describes.
+def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
+    """Return the study that `config` describes; `schema` is the JSON schema of a study.
 
-    `schema` is the JSON schema of a study, `archives` finds those that a checked configuration names
-    (`stallpoint.archive.other_archives`); without it, a study with archives is refused. Raises `InputError` naming the
-    entry that is wrong.
+    Raises `InputError` naming the entry that is wrong.
     """
     config = check(config, schema)
     list_folders(config)
@@ -181,12 +125,9 @@ def expand(
     imported = list(imported_cells(catalogue))
     supporting = supporting_cells(config, catalogue, train.values(), imported)
     cells: dict[str, Cell] = {**train, **{cell.path: cell for cell in (*supporting, *runs, *imported)}}
-    if config["archives"] and archives is None:
-        raise InputError("archives: this program cannot read archives of other studies; run snakemake")
-    taken = archives(config) if archives else ()
-    if not cells and not taken and not config["external_tables"]:
+    if not cells and not config["external_tables"]:
         raise InputError("the study has no cell to run: matrix excludes every combination, and nothing is imported")
-    return Study(name=config["study"], config=config, cells=cells, excluded=(*excluded, *no_runs), archives=taken)
+    return Study(name=config["study"], config=config, cells=cells, excluded=(*excluded, *no_runs))
 
 
 def supporting_cells(

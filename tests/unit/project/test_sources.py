@@ -23,7 +23,7 @@ SENT = {"models/taskgraph/tasks.py", *(f"strategies/{name}.py" for name in ("mg_
 """Files of the task graph and of what is sent."""
 
 NOT_DERIVED = {
-    "prepare_storage.py", "describe_network.py", "import_records.py", "unpack_archive.py",  # what measures, and records
+    "prepare_storage.py", "describe_network.py", "import_records.py",  # what measures, and records
     "archive.py", "judge_comparison.py",  # pack or say what is there
     "export_trace.py", "export_task_graph.py", "export_timeline.py",  # made when asked for, for each of many cells
 }  # fmt: skip

@@ -357,7 +357,6 @@ def itself() -> list[Any]:
             {"networks": {"mine": {"build": f"{'x' * 300}.py:b", "image_size": 8}}},
             f"networks.mine.build: {'x' * 80}... is longer than file systems take",
         ),
-        ({"archives": ["a\nb.zip"]}, "archives[0]: 'a\\nb.zip' has characters that no path has"),
         ({"matrix": [], "storage": {}}, "no cell to run: matrix excludes every combination, and nothing is imported"),
         ({"hardware": imported(network=None)}, "hardware.old.traces[0]: missing network"),
         ({"hardware": imported(read=None)}, "hardware.old.traces[0]: missing read: with prefetch > 0 the files say"),
@@ -396,7 +395,6 @@ def itself() -> list[Any]:
             "presets.mine.backend: unknown backend 'ddp'; known: mpi, mpi-copied, torch",
         ),
         ({"include": [block(nodes=1, sync="wfpb")]}, "include[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
-        ({"archives": ["other.zip"]}, "archives: this program cannot read archives of other studies; run snakemake"),
     ],
 )
 def test_wrong_entries_are_named(changes: dict[str, Any], message: str) -> None:
@@ -553,9 +551,3 @@ def test_a_visit_holds_whole_periods_of_an_algorithm_that_does_not_change() -> N
         study(iterations=6, matrix=[block(sync="local-sgd")])
     with pytest.raises(InputError, match="sync: preset post-local-sgd changes in the course of training"):
         study(iterations=4, matrix=[block(sync="post-local-sgd")])
-
-
-def test_archives_are_handed_in_so_nothing_of_a_study_knows_how_they_are_stored() -> None:
-    for module in (ROOT / "src/stallpoint/study").glob("*.py"):
-        assert "import stallpoint.archive" not in module.read_text()
-        assert "from stallpoint.archive" not in module.read_text()
