@@ -42,9 +42,11 @@ import storage_volume
 import time_to_accuracy
 import traces
 import truth
+import worlds
 
 BENCHMARKS = {
     "truth": truth.benchmark,
+    "worlds": worlds.benchmark,
     "time-to-accuracy": time_to_accuracy.benchmark,
     "repeatability": repeatability.benchmark,
     "collect": collect.benchmark,
