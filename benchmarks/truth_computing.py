@@ -43,6 +43,6 @@ def _found(noise: Noise) -> Iterator[Figure]:
             impossible[name].append(bool((np.diff(np.log(cost)) > BEYOND_ROUNDING).any()))
             efficiency = (cost[-1] / cost)[::-1]
             beyond[name].append(float(cost_efficient_ranks(NODES, efficiency, EFFICIENCY)) > WORTHWHILE)
-    wanted = {"superlinear t(b), corrected": "0", "too many nodes worthwhile, corrected": "<= 0.1"}
+    wanted = {"superlinear t(b), corrected": "<= 0.05", "too many nodes worthwhile, corrected": "<= 0.1"}
     for what, answers in (("superlinear t(b)", impossible), ("too many nodes worthwhile", beyond)):
         yield from shares(noise.name, {f"{what}, {name}": found for name, found in answers.items()}, wanted, TRIALS)

@@ -17,6 +17,7 @@ from stallpoint.models.answers.controls import chance, holm, table, withheld
 from stallpoint.models.answers.stalling import tables as stalling
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.terms.effects import IsolatedComputing
 
 SCATTER = 0.02
 
@@ -106,6 +107,22 @@ def test_a_speedup_beyond_any_machine_is_withheld_if_it_is_sure(speedup: float, 
     found = curve(speedup * np.concatenate([[1.0], np.linspace(1 - spread, 1 + spread, REPLICATES)]))
     reason = withheld(found, [])
     assert reason == ("a speedup of 2.50 on n = 2 is more than any machine has" if doubted else "")
+
+
+@pytest.mark.parametrize(("cached", "doubted"), [(0.5, False), (0.95, True)])
+def test_a_speedup_that_the_cache_of_an_isolated_worker_explains_is_a_fact(cached: float, doubted: bool) -> None:
+    found = curve(2.5 * np.ones(1 + REPLICATES))
+    passes = {1: np.ones(1 + REPLICATES), 2: cached / 2 * np.ones(1 + REPLICATES)}
+    nothing = np.zeros(1 + REPLICATES)
+    predicted = {
+        ranks: replace(
+            one,
+            point=replace(one.point, worker_batch=64 // ranks),
+            isolated=IsolatedComputing(passes[ranks], nothing, nothing, nothing, nothing),
+        )
+        for ranks, one in found.predicted.items()
+    }
+    assert bool(withheld(replace(found, predicted=predicted), [])) == doubted
 
 
 def long_curve(seconds: Mapping[int, float], visits: int = 4, spread: float = 0.01) -> ScalingCurve:

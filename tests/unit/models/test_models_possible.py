@@ -21,13 +21,24 @@ def ensemble(seconds: list[float], deviations: list[float]) -> np.ndarray:
 
 
 @given(st.lists(st.floats(1e-3, 1e3), min_size=5, max_size=5), st.lists(st.floats(0.001, 0.3), min_size=5, max_size=5))
-def test_what_is_corrected_is_possible_and_what_is_possible_stays(seconds: list[float], noise: list[float]) -> None:
+def test_what_scatter_explains_is_made_plausible_and_what_is_sure_stays(
+    seconds: list[float], noise: list[float]
+) -> None:
     times = ensemble(seconds, noise)
-    found = times * corrections(BATCHES, times)
-    steps = np.diff(np.log(found))
-    assert (steps >= -1e-5).all()
-    assert (steps <= np.log(2) + 1e-5).all()
-    assert corrections(BATCHES, found) == pytest.approx(1, abs=2e-5)
+    measured = np.diff(np.log(times))
+    low, high = np.quantile(measured[1:], (0.05, 0.95), axis=0)
+    steps = np.diff(np.log(times * corrections(BATCHES, times)))
+    plausible = (steps >= -1e-5) & (steps <= np.log(2) + 1e-5)
+    assert (plausible | (high < 0) | (low > np.log(2))).all()
+    assert np.where((low > 0) & (high < np.log(2)), plausible, True).all()
+
+
+def test_times_of_samples_that_fit_into_a_cache_are_facts() -> None:
+    cached = [0.65, 1.3, 2.6, 8.0, 16.0]
+    times = ensemble(cached, [0.01] * 5)
+    assert corrections(BATCHES, times)[0] == pytest.approx(1, abs=1e-6)
+    unsure = corrections(BATCHES, ensemble(cached, [0.3] * 5))[0]
+    assert unsure[2] > 1.05 > 0.95 > unsure[3]
 
 
 def test_the_uncertain_one_gives_way() -> None:
@@ -48,6 +59,7 @@ def test_a_spell_at_one_mini_batch_does_not_pass_into_predictions() -> None:
     tables = study(**ONE, compute_batches=(64, 32, 16, 8), repeats=3)
     for name in ("iterations", "layers"):
         spell = (tables[name]["scaling"] == "compute") & (tables[name]["worker_batch"] == 16)
+        spell &= tables[name]["cell"].str.endswith("1")  # one of three repeats
         tables[name].loc[spell, tables[name].select_dtypes("float").columns] *= 0.5
     compute = Compute(reduced_cells(tables["iterations"], [tables["layers"]]), seed=0)
     found = {b: compute.times("alexnet", "cpu", b, prefetch=0) for b in (8, 16, 32)}

@@ -3,7 +3,8 @@
 *A/A controls*: on one worker all presets do the same, as do a compute cell and a strong-scaling cell with the same b.
 Their iteration times must agree within their intervals (Holm's correction over all pairs of a hardware entry, since one
 in ten 90 % intervals misses by chance). *Speedups*: n times the workers are at most n times as fast, relative to the
-smallest count and from each measured count to the next.
+smallest count and from each measured count to the next, unless an isolated worker computes a sample of the smaller
+mini-batch as much faster, as in a cache.
 """
 
 from __future__ import annotations
@@ -110,26 +111,38 @@ def _impossible_gain(curve: ScalingCurve) -> str:
         return ""
 
     def without(excluded: int) -> float:
-        """Return the largest gain among the other points, relative to their growth in workers."""
+        """Return the largest gain among the other points, relative to what is possible."""
         others = pairwise(ranks for ranks in there if ranks != excluded)
-        return max((float(_gain(curve, few, many)[0]) * few / many for few, many in others), default=0.0)
+        return max((float(_over_possible(curve, few, many)[0]) for few, many in others), default=0.0)
 
     few, many = pair
     named = min(pair, key=without)
     cells = ", ".join((f"n = {named}", *curve.measured[named].cells))
-    gain = float(_gain(curve, few, many)[0])
+    gain = float((curve.speedup(many, "measured") / curve.speedup(few, "measured"))[0])
     beyond = f"throughput grows {gain:.2f} times from n = {few} to n = {many}, more than any machine's"
     return f"{beyond}: measure {cells} again"
 
 
 def superlinear(curve: ScalingCurve, few: int, many: int) -> bool:
     """Check whether `many` workers gain more over `few` (both measured) than any machine could."""
-    _, low, _ = estimate(_gain(curve, few, many))
-    return low > SUPERLINEAR * many / few
+    return estimate(_over_possible(curve, few, many)).low > SUPERLINEAR
 
 
-def _gain(curve: ScalingCurve, few: int, many: int) -> Ensemble:
-    return np.asarray(curve.speedup(many, "measured") / curve.speedup(few, "measured"))
+def _over_possible(curve: ScalingCurve, few: int, many: int) -> Ensemble:
+    """Return the gain over what so many times the workers can gain, with a sample's time on an isolated worker."""
+    gain = curve.speedup(many, "measured") / curve.speedup(few, "measured")
+    fewer, more = (_of_sample(curve, ranks) for ranks in (few, many))
+    cached = np.maximum(fewer / more, 1.0) if fewer is not None and more is not None else 1.0
+    return np.asarray(gain * few / many / cached)
+
+
+def _of_sample(curve: ScalingCurve, ranks: int) -> Ensemble | None:
+    """Return what an isolated worker computes a sample in with the mini-batch it has on `ranks`, s."""
+    predicted = curve.predicted.get(ranks)
+    isolated = predicted.isolated if predicted else None
+    if predicted is None or isolated is None:
+        return None
+    return (isolated.forward + isolated.backward) / predicted.point.worker_batch
 
 
 def checked(fitted: FittedStudy) -> list[dict[str, object]]:

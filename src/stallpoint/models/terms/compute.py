@@ -14,6 +14,7 @@ import pandas as pd
 
 from stallpoint.base.measured import POINT
 from stallpoint.base.statistics import (
+    INTERVAL,
     MIN_SCATTER,
     Ensemble,
     Reals,
@@ -32,12 +33,13 @@ _CLOSE = 1e-6  # in logarithms
 
 
 def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
-    """Return the factors that make `seconds` [1 + REPLICATES, len(batches)] possible; 1 where they are.
+    """Return the factors that make `seconds` [1 + REPLICATES, len(batches)] plausible; 1 where they are.
 
-    A worker can compute a mini-batch of 2b as two of b, and never takes longer for fewer samples: t(b) <= t(b') <=
-    (b'/b) · t(b) for b < b'. Measurements may violate that: a slow spell of the machine at one b makes another b look
-    superlinear. The corrected times are the nearest possible ones, by squares of logarithms over the variance of each:
-    uncertain times move most. Entries that are not positive numbers stay.
+    A worker takes no longer for fewer samples, nor is a sample faster in fewer: t(b) <= t(b') <= (b'/b) · t(b) for b <
+    b'. A slow spell of the machine at one b makes another b look superlinear. Where the scatter of visits explains such
+    a step, the nearest plausible times are taken, by squares of logarithms over the variance of each: uncertain times
+    move most. A step that is sure is a fact, as of samples that fit into a cache, and stays. Entries that are not
+    positive numbers stay.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(seconds)
@@ -45,35 +47,45 @@ def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
     usable = np.isfinite(logs).all(-1)
     if len(batches) > 1 and usable.all():
         variance = np.maximum(logs[1:].var(0), MIN_SCATTER**2)
-        wrong = _violation(logs, batches) > _CLOSE
-        factors[wrong] = np.exp(_nearest(logs[wrong], batches, variance) - logs[wrong])
+        bounds = _plausible_steps(logs, batches)
+        wrong = _violation(logs, bounds) > _CLOSE
+        factors[wrong] = np.exp(_nearest(logs[wrong], bounds[:, wrong], variance) - logs[wrong])
     return factors
 
 
-def _violation(logs: Reals, batches: Sequence[int]) -> Reals:
+def _plausible_steps(logs: Reals, batches: Sequence[int]) -> Reals:
+    """Return the smallest and the largest step between neighbours, [2, 1 + REPLICATES, steps]: those of a surely
+    measured step are its own."""
+    steps, linear = np.diff(logs), np.diff(np.log(np.asarray(batches, dtype=np.float64)))
+    low, high = np.quantile(steps[1:], ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2), axis=0)
+    smallest = np.where(high < -_CLOSE, np.minimum(steps, 0.0), 0.0)
+    return np.stack([smallest, np.where(low > linear + _CLOSE, np.maximum(steps, linear), linear)])
+
+
+def _violation(logs: Reals, bounds: Reals) -> Reals:
     """Return the largest violation between neighbours."""
-    steps, max_steps = np.diff(logs), np.diff(np.log(np.asarray(batches, dtype=np.float64)))
-    return np.asarray(np.maximum(-steps, steps - max_steps).max(-1))
+    steps = np.diff(logs)
+    return np.asarray(np.maximum(bounds[0] - steps, steps - bounds[1]).max(-1))
 
 
-def _nearest(logs: Reals, batches: Sequence[int], variance: Reals) -> Reals:
-    """Return the projection on the possible steps (Dykstra 1983, "An algorithm for restricted least squares")."""
-    max_steps = np.diff(np.log(np.asarray(batches, dtype=np.float64)))
-    found, owed = logs.copy(), np.zeros((len(max_steps), *logs.shape))
+def _nearest(logs: Reals, bounds: Reals, variance: Reals) -> Reals:
+    """Return the projection on the plausible steps (Dykstra 1983, "An algorithm for restricted least squares")."""
+    low, high = bounds
+    found, owed = logs.copy(), np.zeros((low.shape[-1], *logs.shape))
     for _ in range(_SWEEPS):
-        for left, step in enumerate(max_steps):
+        for left in range(low.shape[-1]):
             tried = found + owed[left]
             apart = tried[:, left + 1] - tried[:, left]
-            over = apart - np.clip(apart, 0.0, step)
+            over = apart - np.clip(apart, low[:, left], high[:, left])
             both = variance[left] + variance[left + 1]
             found = tried.copy()
             found[:, left] += over * variance[left] / both
             found[:, left + 1] -= over * variance[left + 1] / both
             owed[left] = tried - found
-        if (_violation(found, batches) <= _CLOSE).all():
+        if (_violation(found, bounds) <= _CLOSE).all():
             break
-    for left, step in enumerate(max_steps):  # residual of the sweeps
-        found[:, left + 1] = np.clip(found[:, left + 1], found[:, left], found[:, left] + step)
+    for left in range(low.shape[-1]):  # residual of the sweeps
+        found[:, left + 1] = np.clip(found[:, left + 1], found[:, left] + low[:, left], found[:, left] + high[:, left])
     return found
 
 
