@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stallpoint.base.measured import Measured, Parts, Point
+from stallpoint.base.priors import ADDED, ADDED_SHARE
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
@@ -59,11 +60,11 @@ def shares(ranks: int) -> float:
     return shares_of(BYTES, ranks)
 
 
-def predicted(preset: Preset, nodes: int, workers: int = 1, batch: int = 8) -> Parts:
-    """Weak scaling with `batch` samples on each worker."""
+def predicted(preset: Preset, nodes: int, workers: int = 1, batch: int = 8, **known: Any) -> Parts:
+    """Weak scaling with `batch` samples on each worker; what else is `known` of the cluster."""
     point = place(nodes, workers, batch)
     base = Measured(point, (), Parts.measured(**dict.fromkeys(TIMES, np.ones(1 + REPLICATES))))
-    return model(preset).curve([base], [], held_out=False).predicted[nodes * workers].parts
+    return model(preset, **known).curve([base], [], held_out=False).predicted[nodes * workers].parts
 
 
 def place(nodes: int, workers: int = 1, batch: int = 8) -> Point:
@@ -71,7 +72,7 @@ def place(nodes: int, workers: int = 1, batch: int = 8) -> Point:
     return Point("net", "cpu", "disk", "weak", "mine", 1, batch, workers, nodes, ranks, batch * ranks, batch)
 
 
-def model(preset: Preset, while_computing: WhileComputing | None = None) -> DagModel:
+def model(preset: Preset, while_computing: WhileComputing | None = None, **known: Any) -> DagModel:
     """What it knows is given; `while_computing` is of all that is sent between nodes."""
     links = {}
     for operation in OPERATIONS:
@@ -82,7 +83,7 @@ def model(preset: Preset, while_computing: WhileComputing | None = None) -> DagM
         links["cpu", "torch", "library", operation] = replace(between, by_placement={(1, 2): inside})
         links["cpu", "mpi", "library", operation] = between
     cuts = {"net": Cuts((1,) * 4, (*[HANDED_ON] * 3, None))}
-    return DagModel(Cluster(Computing(), links, NoData(), {"mine": preset}, cuts=cuts))
+    return DagModel(Cluster(Computing(), links, NoData(), {"mine": preset}, cuts=cuts, **known))
 
 
 TIMES = (
@@ -94,10 +95,15 @@ TIMES = (
 def test_parts_of_a_mini_batch_are_computed_one_after_the_other_and_sent_once() -> None:
     whole, parts = predicted(DDP, 4), predicted(replace(DDP, accumulate=4), 4)
     assert parts.forward[0] == pytest.approx(whole.forward[0])
-    assert parts.backward[0] == pytest.approx(whole.backward[0])
+    added = parts.backward - whole.backward
+    assert added[0] == pytest.approx(3 * ADDED_SHARE * UPDATE), "gradients of three more mini-batches"
+    assert np.std(np.log(added[1:])) == pytest.approx(ADDED.deviation, rel=0.2), "nothing measured it"
     # All gradients are ready in the last part's backward pass, a quarter of the whole: less of it hides messages.
     assert parts.communication[0] == pytest.approx(whole.communication[0])
-    assert parts.iteration_time[0] >= whole.iteration_time[0] - 1e-9
+    assert parts.iteration_time[0] >= whole.iteration_time[0] + added[0] - 1e-9
+    rates = {"cpu": np.full(1 + REPLICATES, 1e9)}
+    known = predicted(replace(DDP, accumulate=4), 4, memory_rates=rates)
+    assert (known.backward - whole.backward)[:9] == pytest.approx(3 * 3 * 4 * BYTES / 1e9), "read, read, written"
     assert np.isnan(predicted(replace(DDP, accumulate=3), 4).iteration_time[0]), "it does not divide 8 samples"
 
 

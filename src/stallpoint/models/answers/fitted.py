@@ -35,7 +35,7 @@ from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.prediction import DagModel, calibrated
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.iteration.scenarios import Scenario
-from stallpoint.models.terms import communication, data, matrix_products, peaks, slowdown
+from stallpoint.models.terms import communication, data, matrix_products, peaks, slowdown, storage_rates
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.training_cells import COLUMNS, IN_PARTS, TrainingCells, joined, reduced_cells
 from stallpoint.records import disturbances
@@ -169,6 +169,11 @@ class FittedStudy:
         return matrix_products.products(self.tidy["sgemm"], self.asked.seed)
 
     @cached_property
+    def memory_rates(self) -> dict[str, Ensemble]:
+        """Traffic of memory by hardware, B/s."""
+        return storage_rates.memory_rates(self.tidy["copies"], self.asked.seed)
+
+    @cached_property
     def norms(self) -> pd.DataFrame:
         """Gradient norms of training that did not diverge."""
         return noise_scale.without_diverged(self.tidy["gradient_noise"], self.tidy["convergence_runs"])
@@ -233,7 +238,9 @@ class FittedStudy:
     def _cluster(
         self, seen: TrainingCells, points: Sequence[Measured], compute: Compute, reading: data.TrainingData
     ) -> Cluster:
-        known = Cluster(compute, self.links, reading, self.presets, cuts=self.asked.cuts)
+        known = Cluster(
+            compute, self.links, reading, self.presets, cuts=self.asked.cuts, memory_rates=self.memory_rates
+        )
         return calibrated(known, points, seen, slowdown.fit(self.tidy["contention"], self.asked.seed), self.asked.seed)
 
     @cached_property

@@ -52,7 +52,7 @@ class DataTimes(Protocol):
         """As `TrainingData.sharing_link`."""
         ...
 
-    def changed(self, readers: int | None, staged: bool) -> DataTimes:
+    def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> DataTimes:
         """As `TrainingData.changed`."""
         ...
 
@@ -78,6 +78,8 @@ class Cluster:
     """Time that training adds to its isolated parts."""
     cuts: Mapping[str, Cuts] = field(default_factory=dict)
     """Where each network can be cut into pipeline stages or split by outputs, as far as known."""
+    memory_rates: Mapping[str, Ensemble] = field(default_factory=dict)
+    """Traffic of a worker's memory, B/s, by hardware with copies cells."""
 
     def preset(self, point: Point) -> Preset:
         """Return the preset of a point."""

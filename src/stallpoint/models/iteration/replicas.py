@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Measured, Parts, Point
-from stallpoint.base.statistics import REPLICATES, Ensemble
+from stallpoint.base.priors import ADDED, ADDED_SHARE
+from stallpoint.base.statistics import REPLICATES, Ensemble, generator
 from stallpoint.models import taskgraph
 from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.cluster import Cluster
@@ -91,7 +92,19 @@ class Replicas:
             return None
         if self.preset.activation_checkpointing:
             times = times.recomputing(_in_blocks(self.layers))
-        return replace(times.in_parts(parts), update=times.update / self.strategy.shards(self.point.placement))
+        found = replace(times.in_parts(parts), update=times.update / self.strategy.shards(self.point.placement))
+        if self.preset.accumulate == 1 or self.strategy.in_blocks:
+            return found
+        sizes = self.layers.gradient_bytes
+        return found.adding((parts - 1) * self._adding(times.update), sizes / max(1, sizes.sum()))
+
+    def _adding(self, update: Ensemble) -> Ensemble:
+        """Return the time to add the gradients of one more mini-batch, s: two are read and one is written."""
+        rate = self.cluster.memory_rates.get(self.point.hardware)
+        if rate is not None:
+            return np.asarray(3 * self.layers.gradient_bytes.sum() / rate)
+        drawn = generator(0, "adding", *self.point.series).standard_normal(REPLICATES)
+        return np.asarray(ADDED_SHARE * update * np.exp(ADDED.deviation * np.append(0.0, drawn)))
 
     def of_one(self, batch: int, without: frozenset[str]) -> Times | None:
         """Return a worker's times with `batch` samples, measured `without` some cells; None where unknown."""

@@ -125,6 +125,11 @@ class Times:
         totals = {name: getattr(self, name) * parts for name in ("forward", "backward", "host_to_device")}
         return replace(self, **layers, **totals)
 
+    def adding(self, seconds: Ensemble, shares: Reals) -> Times:
+        """Return the times with so many `seconds` more in the backward pass, divided among layers by `shares`."""
+        layers = self.layers_backward + seconds[:, None] * shares
+        return replace(self, layers_backward=layers, backward=self.backward + seconds)
+
     def recomputing(self, layers: npt.NDArray[np.bool_]) -> Times:
         """Return the times with the forward pass of these `layers` repeated in the backward pass."""
         again = np.where(layers, self.layers_forward, 0.0)

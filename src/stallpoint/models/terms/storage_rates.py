@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 
 from stallpoint.base.frames import refuse
 from stallpoint.base.statistics import (
+    Ensemble,
     Scatter,
     bootstrap,
     columns,
@@ -114,17 +116,30 @@ def _latencies(rows: pd.DataFrame) -> dict[str, object]:
 _COPY = ("hardware", "copy", "threads")
 
 
+_ADDS = ("triad", "within the device")
+"""Copies that touch the memory gradients lie in."""
+
+
+def memory_rates(copies: pd.DataFrame, seed: int) -> dict[str, Ensemble]:
+    """Return the traffic of memory by hardware, B/s: the fastest of `_ADDS`, by any number of threads."""
+    rows = copies[copies["copy"].isin(_ADDS)]
+    found: dict[str, Ensemble] = {}
+    for key, rate in _copy_rates(rows, seed):
+        if key[0] not in found or rate[0] > found[key[0]][0]:
+            found[key[0]] = rate
+    return found
+
+
 def copy_rates(copies: pd.DataFrame, seed: int) -> list[dict[str, object]]:
     """Return the rows of the copy_rates table, from the tidy table `copies`."""
+    return [
+        {**dict(zip(_COPY, key, strict=True)), **columns("bytes_per_second", rate)}
+        for key, rate in _copy_rates(copies, seed)
+    ]
+
+
+def _copy_rates(copies: pd.DataFrame, seed: int) -> Iterator[tuple[tuple[Any, ...], Ensemble]]:
     usual = {hardware: scatter(rows, _COPY, "seconds") for hardware, rows in groups(copies, "hardware")}
-    found = []
     for key, rows in groups(copies, _COPY):
         random = generator(seed, "copies", *key)
-        seconds = bootstrap(rows["seconds"], visits_of(rows), random, np.mean, usual[key[0]])
-        found.append(
-            {
-                **dict(zip(_COPY, key, strict=True)),
-                **columns("bytes_per_second", float(rows["bytes"].mean()) / seconds),
-            }
-        )
-    return found
+        yield key, rows["bytes"].mean() / bootstrap(rows["seconds"], visits_of(rows), random, np.mean, usual[key[0]])
