@@ -70,12 +70,32 @@ def test_reader_threads_share_the_work(tables: dict[str, pd.DataFrame], points: 
     assert ahead[0] == pytest.approx(8 * (TRUTH.read + TRUTH.decode) / 2, rel=0.03)
 
 
-def test_without_records_of_the_storage_it_is_taken_to_keep_pace(
+def test_without_records_of_the_storage_training_on_several_ranks_says_how_it_slows_down(
     tables: dict[str, pd.DataFrame], points: list[Measured]
 ) -> None:
     none = {**tables, "storage_reads": tables["storage_reads"].iloc[:0]}
-    seconds = training_data(none).seconds(point(points, "shared", 0), (4, 1), 8)
-    assert seconds[0] == pytest.approx(8 * (TRUTH.read + TRUTH.decode), rel=0.03)
+    at, of_data = point(points, "shared", 0), training_data(none)
+    for nodes in (4, 8):
+        each = TRUTH.read_seconds("shared", nodes) + TRUTH.decode
+        assert of_data.seconds(at, (nodes, 1), 8)[0] == pytest.approx(8 * each, rel=0.04)
+    without = of_data.seconds(at, (4, 1), 8, without=[one for p in points if p.point.ranks == 4 for one in p.cells])
+    assert without[0] == pytest.approx(8 * (TRUTH.read_seconds("shared", 4) + TRUTH.decode), rel=0.04)
+    assert (without != of_data.seconds(at, (4, 1), 8)).any(), "a prediction does not take part in its own"
+    none["iterations"] = tables["iterations"].query("ranks == 1")
+    seconds = training_data(none).seconds(at, (4, 1), 8)
+    assert seconds[0] == pytest.approx(8 * (TRUTH.read + TRUTH.decode), rel=0.03), "it is taken to keep pace"
+
+
+def test_readers_that_slow_each_other_down_gain_less_and_decoded_samples_are_only_read(
+    tables: dict[str, pd.DataFrame], points: list[Measured]
+) -> None:
+    none = {**tables, "storage_reads": tables["storage_reads"].iloc[:0]}
+    at, of_data = point(points, "shared", 2), training_data(none)
+    (now,), (more,) = (of_data.changed(readers, staged=False).seconds(at, (4, 1), 8)[:1] for readers in (2, 8))
+    assert more == pytest.approx(8 * (TRUTH.read_seconds("shared", 16) + TRUTH.decode) / 8, rel=0.05)
+    assert now / more < 4
+    staged = of_data.changed(None, staged=True, decoded=True).seconds(at, (4, 1), 8)
+    assert staged[0] == pytest.approx(8 * TRUTH.read / 2, rel=0.03)
 
 
 def test_the_cached_pass_speaks_when_training_read_from_the_cache(

@@ -127,7 +127,8 @@ class DagModel:
             equation = iteration.strategy.equation(prefetch=iteration.prefetch)
             why = "not measured" if iteration.predictable else "preset not predicted"
             return Predicted(point, equation, why, UNKNOWN_PARTS, waiting=iteration.waiting)
-        reading = self._cluster.data.seconds(base, *iteration.reads, without=cells)
+        own = {*cells, *(curve[point.ranks].cells if held_out else ())}
+        reading = self._cluster.data.seconds(base, *iteration.reads, without=own if point.ranks > 1 else cells)
         calibrated_effects = self._cluster.effects(point, held_out) if point.ranks > 1 else effects.NONE
         return iteration.predicted(base, times, reading + np.zeros(1 + REPLICATES), calibrated_effects)
 

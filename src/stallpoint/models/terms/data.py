@@ -37,7 +37,8 @@ class TrainingData:
 
     The records of a storage say how the time to read a sample grows with the workers of a node that read at once, as
     they share its disk (Shi et al., 2018, eq. 6), and with the nodes; single-rank training cells say how long reading
-    and decoding take inside training. Storages in `shared_links`, by name or by hardware and name, are reached over the
+    and decoding take inside training. Where no records of the storage say how reading grows, training cells on several
+    ranks do. Storages in `shared_links`, by name or by hardware and name, are reached over the
     link that carries the gradients. `steps` are those of `measured.over_ranks`. Raises `InputError` for a time below 0.
     """
 
@@ -53,10 +54,12 @@ class TrainingData:
         self._seed = seed
         self._shared = frozenset(shared_links)
         self._asked_readers: int | None = None
-        self._staged = False
+        self._staged = self._decoded = False
         self._sample_bytes = storage_reads.groupby(["hardware", "storage"])["bytes"].mean().to_dict()
         self._readers = {path: cell.readers for path, cell in trained(runs).items()}
         isolated = steps[steps["ranks"] == 1]
+        self._trained = dict(groups(steps, ("hardware", "storage")))
+        self._growths: dict[tuple[str, str, bool, frozenset[str]], BatchCurve | None] = {}
         reading = isolated.assign(ready=isolated["read"] + isolated["decode"])
         self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
         self._isolated = {at: (rows, frozenset(rows["cell"])) for at, rows in groups(isolated, ("hardware", "storage"))}
@@ -76,20 +79,27 @@ class TrainingData:
         With prefetching the reader threads share the work. `without` names cells that may not be used.
         """
         point = measured.point
-        sample = self._sample(point.hardware, point.storage, point.prefetch > 0, without)
+        ahead = point.prefetch > 0
+        sample = self._sample(point.hardware, point.storage, ahead, without)
         if sample is None:
             return np.array(np.nan)
-        read, decode = sample[:, 0], sample[:, 1]
-        readers = (self._asked_readers or self._readers[measured.cells[0]]) if point.prefetch else 1
-        at_once = (1, 1) if self._staged else placement
+        read, decode = sample[:, 0], 0.0 if self._decoded else sample[:, 1]
+        own = self._readers[measured.cells[0]] if ahead else 1
+        readers = (self._asked_readers or own) if ahead else 1
+        nodes, workers = at_once = (1, 1) if self._staged else placement
         slowdown = self._slowdown(point.hardware, point.storage, readers, float(read[0]), at_once)
-        return batch * (read * slowdown + decode) / readers
+        if slowdown is not None:
+            return batch * (read * slowdown + decode) / readers
+        growth = self._growth_in_training(point.hardware, point.storage, ahead, without)
+        # A storage that slows down by the readers of other workers does so by further ones of the same.
+        slower = _growth(growth, nodes * workers * readers / own) if growth and at_once != (1, 1) else 1.0
+        return batch * (read + decode) * slower / readers
 
-    def changed(self, readers: int | None, staged: bool) -> Self:
-        """Return the same with so many `readers` of a worker (None: unchanged), or, `staged`, with a copy on each node
-        that is read as fast as a single worker reads the storage."""
+    def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> Self:
+        """Return the same with so many `readers` of a worker (None: unchanged), `staged`, with a copy on each node that
+        is read as fast as a single worker reads the storage, or with samples stored `decoded`."""
         found = copy(self)
-        found._asked_readers, found._staged = readers, staged
+        found._asked_readers, found._staged, found._decoded = readers, staged, decoded
         return found
 
     def concurrent_reads(self) -> Iterator[ConcurrentReads]:
@@ -136,16 +146,35 @@ class TrainingData:
         random = generator(self._seed, "data", *sorted(rows["cell"].unique()))
         return bootstrap(values, visits_of(rows), random, np.mean, self._usual[rows["hardware"].iloc[0]])
 
-    def _slowdown(self, hardware: str, storage: str, readers: int, read: float, placement: Placement) -> Ensemble:
+    def _growth_in_training(
+        self, hardware: str, storage: str, ahead: bool, without: Collection[str]
+    ) -> BatchCurve | None:
+        """Return the time to read and decode a sample against the ranks that train, from cells that read ahead
+        likewise; None without two numbers of ranks."""
+        rows = self._trained[hardware, storage]
+        key = hardware, storage, ahead, frozenset(rows["cell"]).intersection(without)
+        if key not in self._growths:
+            rows = rows[((rows["prefetch"] > 0) == ahead) & ~rows["cell"].isin(list(key[-1]))]
+            each = rows.assign(seconds=(rows["read"] + rows["decode"]) / rows["worker_batch"])
+            each = each[each["seconds"] > 0]
+            several = {1} < set(each["ranks"])
+            self._growths[key] = _read_curve(each, "ranks", key[:3], self._seed) if several else None
+        return self._growths[key]
+
+    def _slowdown(
+        self, hardware: str, storage: str, readers: int, read: float, placement: Placement
+    ) -> Ensemble | None:
         """Return the time to read a sample with workers at `placement` reading over that of a single worker.
 
         Passes with as many `readers` come first, else those of one reader. Of them (order, page cache), shuffled ones
-        come first, as training reads, and of these the one whose times are nearest to `read`. Without records for two
-        numbers of workers the storage is assumed not to slow down.
+        come first, as training reads, and of these the one whose times are nearest to `read`. None without records for
+        two numbers of workers.
         """
         passes = self._passes.get((hardware, storage, readers)) or self._passes.get((hardware, storage, 1), [])
-        if not passes or placement == (1, 1):
+        if placement == (1, 1):
             return np.array(1.0)
+        if not passes:
+            return None
         return min(passes, key=lambda one: _distance(one.isolated, read)).slowdown(placement)
 
 
@@ -193,7 +222,7 @@ class _ReadTimeGrowth:
         return of_node * _growth(self.over_nodes[likest], nodes)
 
 
-def _growth(curve: BatchCurve, count: int) -> Ensemble:
+def _growth(curve: BatchCurve, count: float) -> Ensemble:
     """Return the seconds at `count` over those at 1."""
     one = curve(1)[:, 0]
     return np.divide(curve(count)[:, 0], one, out=np.ones_like(one), where=one > 0)
