@@ -50,13 +50,16 @@ def _study(noise: Noise) -> Iterator[Figure]:
     for place, cause in enumerate(CAUSES):
         lost = {cause: LOST, CAUSES[(place + 1) % len(CAUSES)]: NEXT}
         for trial in range(EACH):
-            found = verdicts(
-                losses(planted_curve(lost, noise, np.random.default_rng([2017, place, trial]), trial), WORKERS)
-            )
+            found = judged(planted_curve(lost, noise, np.random.default_rng([2017, place, trial]), trial))
             named = [name for name, verdict in found.items() if verdict == DOMINANT]
             wrong.append(bool(named) and named != [cause])
             given.append(named == [cause])
     yield from shares(noise.name, {"cause wrong": wrong, "cause given": given}, {"cause wrong": "<= 0.05"}, len(wrong))
+
+
+def judged(curve: ScalingCurve) -> dict[str, str]:
+    """The verdict on each cause at `WORKERS`."""
+    return verdicts(losses(curve, WORKERS), float(curve.at(WORKERS).parts.iteration_time[0]))
 
 
 def planted_curve(lost: Mapping[str, float], noise: Noise, random: np.random.Generator, seed: int) -> ScalingCurve:

@@ -7,9 +7,10 @@ import numpy as np
 from judging import shares
 from paired import Figure
 from planted import NOISES
-from truth_causes import CAUSES, WORKERS, planted_curve
+from truth_causes import CAUSES, planted_curve
+from truth_causes import judged as verdicts
 
-from stallpoint.models.answers.causes import DOMINANT, losses, verdicts
+from stallpoint.models.answers.causes import DOMINANT
 
 LOST = 0.0435
 """s."""
@@ -21,8 +22,7 @@ def judged() -> Iterator[Figure]:
     """How often one of the two is called dominant, for each noise."""
     for noise in NOISES:
         wrong = [
-            DOMINANT
-            in verdicts(losses(planted_curve({one: LOST, other: LOST}, noise, random, trial), WORKERS)).values()
+            DOMINANT in verdicts(planted_curve({one: LOST, other: LOST}, noise, random, trial)).values()
             for place, (one, other) in enumerate(combinations(CAUSES, 2))
             for trial in range(STUDIES)
             for random in [np.random.default_rng([58, place, trial])]

@@ -31,3 +31,6 @@ ADDED = Noise(0.5, 30.0, "the time to add gradients, without a copies cell")
 """Adding the gradients of a later mini-batch, as a share of `ADDED_SHARE` of an update with momentum, which touches
 weights, gradients and momenta: 0.17 to 0.37 of it for 10 and 61 million weights on a CPU; a fused update takes less."""
 ADDED_SHARE = 0.3
+PEAK = Noise(0.015, 30.0, "a peak of memory, between runs")
+"""Peaks of memory of equal training cells in two runs of the default study were 1 to 2 % apart, those of visits of one
+run 0.1 to 0.5 %: what the allocator and the libraries keep is decided once in each run."""

@@ -195,11 +195,13 @@ def beyond_in_words(answer: Answer, machines: list[StudyMachine]) -> str:
         return f"{where}: withheld: {curve['withheld']}"
     verdict, gains = curve.predicted
     workers = " workers" if curve["workers_per_node"] > 1 else ""
+    # Farther than the next doubling nobody can know which costs begin.
+    provided = f", if no cost begins beyond {largest}" if largest and to > 2 * largest else ""
     if verdict is None:
         return ""
     return {
         Verdict.STALLS: f"{where}: predicted to stall at {interval(curve.estimate('stall_ranks'))}{workers}",
-        Verdict.SCALES: f"{where}: predicted to gain up to {to}{workers}",
+        Verdict.SCALES: f"{where}: predicted to gain up to {to}{workers}{provided}",
         Verdict.UNDECIDED: f"{where}: undecided whether it gains up to {to}{workers} ({probable(gains)})",
     }[verdict]
 

@@ -91,7 +91,8 @@ def helps_in_words(curve: CurveRows, limit: int = MAX_REMEDIES) -> str:
 
 def named_in_words(remedy: TableRow) -> str:
     """Return ``4 × the mini-batch (a target may take more samples)``: remedies that change training say so."""
-    return f"{remedy['remedy']} ({also})" if (also := remedy["also"]) in TRAINS_OTHERWISE else str(remedy["remedy"])
+    also = str(remedy["also"])
+    return f"{remedy['remedy']} ({also})" if also.startswith(TRAINS_OTHERWISE) else str(remedy["remedy"])
 
 
 def gained_in_words(remedy: TableRow) -> str:

@@ -101,14 +101,16 @@ def test_losses_add_up_to_the_distance_from_ideal_scaling() -> None:
 
 
 def test_verdicts_go_by_intervals() -> None:
-    clear = verdicts({"a": ensemble(5, 1), "b": ensemble(1, 0.5), "c": ensemble(0, 0)})
+    clear = verdicts({"a": ensemble(5, 1), "b": ensemble(1, 0.5), "c": ensemble(0, 0)}, 10.0)
     assert clear == {"a": "dominant", "b": "minor", "c": "minor"}
-    overlapping = verdicts({"a": ensemble(5, 1), "b": ensemble(4.5, -1), "c": ensemble(1, 0.1)})
+    overlapping = verdicts({"a": ensemble(5, 1), "b": ensemble(4.5, -1), "c": ensemble(1, 0.1)}, 10.0)
     assert overlapping == {"a": "not distinguishable", "b": "not distinguishable", "c": "minor"}
     common = np.linspace(-2, 2, 1001)
-    paired = verdicts({"a": 5 + common, "b": 4 + common})
+    paired = verdicts({"a": 5 + common, "b": 4 + common}, 10.0)
     assert paired == {"a": "dominant", "b": "minor"}, "what slows both down cancels"
-    nothing = verdicts({"a": ensemble(0.1, 0.2), "b": ensemble(-3, 0.1)})
+    equal = verdicts({"a": ensemble(5, 0), "b": ensemble(4.6, 0)}, 10.0)
+    assert set(equal.values()) == {"not distinguishable"}, "equal studies differ by as much"
+    nothing = verdicts({"a": ensemble(0.1, 0.2), "b": ensemble(-3, 0.1)}, 10.0)
     assert nothing == {"a": "not distinguishable", "b": "minor"}
 
 

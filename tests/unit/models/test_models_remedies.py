@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import made_up_curves
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,6 +18,7 @@ from synthetic import Truth, study
 from stallpoint.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.answers import remedies
 from stallpoint.models.fitting import fit
+from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.strategies.presets import PRESETS, presets_of, to_values
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.study import expand
@@ -92,7 +94,7 @@ CONFIG: dict[str, Any] = {
 
 
 def test_each_remedy_that_can_be_run_names_one_new_cell_of_the_study(table: pd.DataFrame) -> None:
-    assert set(table.loc[table["cell"] == "", "changes"]) == {"launches"}
+    assert set(table.loc[table["cell"] == "", "changes"]) == {"format", "launches"}
     for row in table[table["cell"] != ""].to_dict("records"):
         added = yaml.safe_load(row["cell"])
         config = copy.deepcopy(CONFIG) | {name: added[name] for name in ("presets", "include") if name in added}
@@ -172,6 +174,17 @@ def test_what_a_remedy_gains_is_what_such_training_takes() -> None:
         for at in cells
     )
     assert rows.loc["mini-batch", "gain"] == pytest.approx(4 * usual / larger, rel=0.03)
+
+
+@pytest.mark.parametrize(("longer", "value"), [(1.0, 1.5), (1.25, 1 / (1 - 0.8 / 3)), (0.8, 1.5)])
+def test_a_gain_is_over_what_was_measured_and_as_uncertain_as_the_model(longer: float, value: float) -> None:
+    one = np.ones(1 + REPLICATES)
+    points = {n: made_up_curves.measured(point(n), one * (longer if n > 1 else 1)) for n in (1, 2)}
+    modelled = made_up_curves.curve({n: made_up_curves.measured(point(n), one) for n in (1, 2)}).predicted
+    curve = ScalingCurve(points, modelled, modelled)
+    gain = remedies.over_measured(curve, 2, 1.5 * one)
+    assert gain[0] == pytest.approx(value), "what the model lacks is not saved"
+    assert np.log(gain[1:]).std() == pytest.approx(abs(np.log(longer)), rel=0.15)
 
 
 def test_quoting_keeps_names_what_they_are() -> None:

@@ -49,6 +49,39 @@ def test_a_model_that_is_far_off_predicts_nothing_beyond(factor: float, told: bo
         assert set(fitted["causes"]["basis"]) == {"measured"}
 
 
+def off(*factors: float) -> ScalingCurve:
+    """A curve measured on 1, 2, 4, ... workers to take so many times what the model predicts; it predicts two more."""
+    scatter = 0.001 * np.append(0.0, np.random.default_rng(0).standard_normal(REPLICATES))
+    counts = [2**power for power in range(len(factors) + 2)]
+    seconds = {n: np.exp(scatter) / n for n in counts}
+    modelled = {n: Predicted(point(n), "", "measured at b", Parts(iteration_time=seconds[n])) for n in counts}
+    there = dict(zip(counts, factors, strict=False))
+    measured = {n: Measured(point(n), (), Parts.measured(iteration_time=f * seconds[n])) for n, f in there.items()}
+    return ScalingCurve(measured, modelled, {n: modelled[n] for n in measured})
+
+
+def test_a_prediction_begins_from_what_was_measured_at_the_largest_count() -> None:
+    curve = off(1.0, 1.0, 1.2)
+    assert curve.carry(4) == pytest.approx(1), "measured"
+    for ranks in (8, 16):
+        assert curve.carried.predicted[ranks].parts.iteration_time[0] == pytest.approx(1.2 / ranks)
+    narrow, wide = (np.log(curve.carry(ranks)).std() for ranks in (8, 16))
+    assert wide == pytest.approx(2 * narrow, rel=0.01), "for each doubling"
+    assert narrow > np.log(off(1.0, 1.0, 1.0).carry(8)).std() > 0.05, "an error that grows may grow on"
+    assert curve.carried.as_modelled.predicted[8] is curve.predicted[8]
+
+
+def test_the_error_at_the_largest_count_is_not_hidden_by_those_before() -> None:
+    records = study(**ONE)
+    compute = Compute(reduced_cells(records["iterations"], [records["layers"]]), 0)
+    (good,) = trust.shown([off(1.0, 1.0, 1.0, 1.2)], compute)
+    (bad,) = trust.shown([off(1.0, 1.0, 1.0, 1.6)], compute)
+    assert (good.withheld, max(good.predicted)) == ("", 32)
+    assert (bad.withheld, max(bad.predicted)) == (
+        "the model is 38 % off where alexnet on cpu was measured (n = 8, the most workers)", 8,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("factor", "told"), [(1.5, True), (0.5, False)])
 def test_workers_compute_no_faster_than_one_in_isolation(factor: float, told: bool) -> None:
     records = study(**ONE)

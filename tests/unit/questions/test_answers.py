@@ -153,7 +153,9 @@ def test_nothing_is_said_of_counts_that_nobody_measured_but_apart() -> None:
     machines = [MACHINE]
     gains, stalled = ({"largest_considered": 64, "known_stall": {8: 1 - share, 64: share}} for share in (0.95, 0.04))
     stall = {"reached": True, "basis": "predicted", "stall_ranks": Estimate(8, 4, 16)}
-    assert beyond_in_words(answer(curve(**gains)), machines) == "2 nodes: predicted to gain up to 64"
+    assert beyond_in_words(answer(curve(**gains)), machines) == (
+        "2 nodes: predicted to gain up to 64, if no cost begins beyond 2"
+    )
     found = answer(curve(**stalled, **stall))
     assert beyond_in_words(found, machines) == "2 nodes: predicted to stall at 8 (4–16)"
     assert beyond_in_words(answer(curve("stalls", 1, **stalled, **stall)), machines) == ""

@@ -177,7 +177,7 @@ def test_an_answer_has_its_number_interval_unit_and_points(found: dict[str, Sect
         assert point["low"] <= value <= point["high"]  # type: ignore[operator]
     assert [one.causes[0].name for one in (strong, weak, shared)] == ["matrix_shapes", "communication", "matrix_shapes"]
     assert "predicted to gain up to 128" in weak.beyond
-    assert "predicted to stall at 4 (4–4)" in strong.beyond
+    assert "predicted to stall at 4 (4–" in strong.beyond
     assert (machine.kind, machine.words) == ("machine", "4 processes on 4 machines (made-up CPU)")
 
 
@@ -185,13 +185,16 @@ def test_every_curve_says_where_it_stalls_and_why(planted: StudyTables, found: d
     strong = [one for one in planted.curves if one["scaling"] == "strong"]
     assert len(strong) == 8
     for one in strong:
-        assert one.stall_ranks == Estimate(4, 4, 4)
+        # Beyond the measured 4 nobody knows which costs begin.
+        assert one.stall_ranks
+        assert (one.stall_ranks.value, one.stall_ranks.low, one.stall_ranks.high <= 8) == (4, 4, True)
         assert one["basis"] == "predicted"
     rows = [cells(grid(found["curves"]), row) for row in range(len(planted.curves))]
     weak = next(row for row in rows if ", weak, " in row["curve"])
     assert weak["stalls at n"] == "not reached up to n = 128 (beyond 4 predicted, not measured)"
     wfbp = next(row for row in rows if "strong, B = 64, wfbp, prefetch 2, shared" in row["curve"])
-    assert wfbp["stalls at n"] == "4 (4–4), predicted, not measured"
+    assert wfbp["stalls at n"].startswith("4 (4–")
+    assert wfbp["stalls at n"].endswith("), predicted, not measured")
     assert wfbp["as measured"].endswith(" on n = 4, over 99 % sure")
     assert ", interpolated from n = 8 on" in wfbp["communication reaches compute at n"]
     assert any(next_in_words(one).startswith("training on n = 8 (") for one in planted.curves if one["sync"] == "naive")

@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 
 from stallpoint.base.measured import Measured, Parts, Point, measured
-from stallpoint.base.statistics import Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
+from stallpoint.base.statistics import SAME_WITHIN, Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.scaling_curve import Basis, Predicted, ScalingCurve
 from stallpoint.records.tables import CAUSES as CAUSES_TABLE
@@ -149,25 +149,38 @@ def critical_path(curves: Iterable[ScalingCurve]) -> Iterator[dict[str, object]]
 DOMINANT, MINOR, NOT_DISTINGUISHABLE = "dominant", "minor", "not distinguishable"
 
 
+_RARELY = 0.02
+"""Chance that a cause is called the larger one though it is not; of two equal ones either may be."""
+
+
 def losses(curve: ScalingCurve, ranks: int) -> dict[str, Ensemble]:
-    """Return the seconds lost against ideal scaling by cause; measured if `ranks` were measured, else predicted."""
+    """Return the seconds lost against ideal scaling by cause; measured if `ranks` were measured, else predicted.
+
+    By how much the model is off beyond what was measured is no cause of its own: it is part of all.
+    """
     basis = curve.basis(ranks)
     both = [path(curve, at, basis) for at in (ranks, curve.base)]
     if any(UNDIVIDED in of_parts for of_parts in both):
         both = [undivided(of_parts) for of_parts in both]
     here, base = map(by_cause, both)
-    ideal = ranks / curve.base if curve.strong else 1.0
+    factor = curve.carry(ranks)
+    ideal = (ranks / curve.base if curve.strong else 1.0) * factor[0] / factor
     return {cause: seconds - base.get(cause, 0.0) / ideal for cause, seconds in here.items()}
 
 
-def verdicts(lost: Mapping[str, Ensemble]) -> dict[str, str]:
+def verdicts(lost: Mapping[str, Ensemble], iteration_time: float) -> dict[str, str]:
     """Return which cause stands out: ``dominant`` where its loss lies above zero and above each other one.
 
-    Losses are compared by the interval of their difference, in which what changes both cancels. ``minor`` is what lies
-    below the largest; what does not, and then the largest too, is ``not distinguishable``.
+    Losses are compared by their difference, in which what changes both cancels; differences below
+    `SAME_WITHIN` of the iteration are those between equal studies. ``minor`` is what lies below the largest; what does
+    not, and then the largest too, is ``not distinguishable``.
     """
     largest = max(lost, key=lambda cause: lost[cause][0])
-    below = {cause: estimate(lost[largest] - ensemble)[1] > 0 for cause, ensemble in lost.items() if cause != largest}
+    differences = {cause: lost[largest] - ensemble for cause, ensemble in lost.items() if cause != largest}
+    same = SAME_WITHIN * iteration_time
+    below = {
+        cause: bool(np.quantile(apart[1:], _RARELY) > 0 and apart[0] > same) for cause, apart in differences.items()
+    }
     named = all(below.values()) and estimate(lost[largest])[1] > 0
     found = {cause: MINOR if below.get(cause) else NOT_DISTINGUISHABLE for cause in lost}
     return found | {largest: DOMINANT if named else NOT_DISTINGUISHABLE}
@@ -175,7 +188,7 @@ def verdicts(lost: Mapping[str, Ensemble]) -> dict[str, str]:
 
 def dominant(curve: ScalingCurve, ranks: int) -> str:
     """Return the dominant cause at `ranks`, or ``not distinguishable``."""
-    found = verdicts(losses(curve, ranks))
+    found = verdicts(losses(curve, ranks), float(curve.at(ranks).parts.iteration_time[0]))
     return next((cause for cause, verdict in found.items() if verdict == DOMINANT), NOT_DISTINGUISHABLE)
 
 
@@ -188,7 +201,7 @@ def _causes_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
     point, lost = curve.at(ranks), losses(curve, ranks)
     if any(np.isnan(ensemble).any() for ensemble in lost.values()):
         return  # only rates were recorded: the parts of an iteration are unknown
-    found = verdicts(lost)
+    found = verdicts(lost, float(point.parts.iteration_time[0]))
     for cause, ensemble in lost.items():
         yield {
             **point.point.labels(),

@@ -1,7 +1,8 @@
 """Remedies, ranked: changes of training or of the cluster, their gain, and the cell that would confirm each.
 
-A remedy is a scenario of `what_if`, judged at the largest measured worker count: predicted throughput with the change
-over predicted throughput without it. All factors on settings are `RAISED`, so that remedies are comparable.
+A remedy is a scenario of `what_if`, judged at the largest measured worker count: throughput with the change, which
+saves what is predicted, over measured throughput. It is no surer than the model is there. All factors on settings are
+`RAISED`, so that remedies are comparable.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stallpoint.base.measured import Point, trained
-from stallpoint.base.statistics import SAME_WITHIN, Ensemble, columns, estimate, unknown_ensemble
+from stallpoint.base.statistics import (
+    REPLICATES,
+    SAME_WITHIN,
+    Ensemble,
+    columns,
+    estimate,
+    generator,
+    unknown_ensemble,
+)
 from stallpoint.models.answers.fits import NO, MemoryModel, memory
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.next_cells import Jobs, jobs, train_seconds
@@ -34,6 +43,7 @@ from stallpoint.study.kinds.train_kind import TrainCell
 FASTER_LINK = 10.0
 """Factor on bandwidth and on 1/latency of links: about two generations of networks."""
 LOSSY, LARGER = "gradients lose precision", "a target may take more samples"
+UNKNOWN_ADDING = "a copies cell would say what adding gradients takes"
 TRAINS_OTHERWISE = (LOSSY, LARGER)
 """Side effects that change the trained result; named wherever the remedy is."""
 CELL_LIMITS = "; the cell says what it can gain at most"
@@ -121,16 +131,17 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
             yield Remedy("preset", f"preset {name}", Scenario(sync=name), also)
     for name, variant in study.variants.items():
         if variant.like == point.sync and point.global_batch % variant.preset.micro_batches == 0:
-            yield _of_variant(name, variant)
+            yield _of_variant(name, variant, known=point.hardware in study.cluster.memory_rates)
 
 
-def _of_variant(name: str, variant: Variant) -> Remedy:
+def _of_variant(name: str, variant: Variant, *, known: bool) -> Remedy:
+    """Return the remedy of a variant; whether it is `known` how fast gradients are added."""
     changes, scenario = variant.changes, Scenario(sync=name)
     defines = {"presets": {name: {"like": variant.like, **changes}}}
     if "accumulate" in changes:
         return Remedy(
             "accumulation", f"{variant.preset.accumulate} mini-batches between two updates",
-            replace(scenario, batch=RAISED), LARGER, defines=defines,
+            replace(scenario, batch=RAISED), LARGER if known else f"{LARGER}; {UNKNOWN_ADDING}", defines=defines,
         )  # fmt: skip
     if "micro_batches" in changes:
         return Remedy("micro-batches", f"{variant.preset.micro_batches} micro-batches", scenario, defines=defines)
@@ -168,10 +179,14 @@ def _of_data(point: Point, cell: TrainCell, storages: Iterable[str]) -> Iterator
         readers = cell.readers * RAISED
         yield Remedy(
             "readers", f"{readers} readers for each worker instead of {cell.readers}", Scenario(readers=readers),
-            "as many more cores", settings={"readers": readers},
+            "as many more cores", upper_bound=point.nodes > 1, settings={"readers": readers},
         )  # fmt: skip
     else:
         yield Remedy("readers", "mini-batches read ahead", Scenario(prefetch=1), "a core to read with")
+    yield Remedy(
+        "format", "samples stored decoded", Scenario(decoded=True), "more bytes to store and to read",
+        upper_bound=True, runs=False,
+    )  # fmt: skip
     for name in storages:
         if name == point.storage:
             continue
@@ -250,7 +265,20 @@ def _predicted(
         return changed_point(here, replace(scenario, workers_per_node=None)) or here, unknown, np.nan
     there = found.predicted[ranks]
     rate = throughput(found).get(ranks, unknown)
-    return there.point, np.asarray(rate / before), float(there.parts.iteration_time[0])
+    return there.point, over_measured(curve, here.ranks, rate / before), float(there.parts.iteration_time[0])
+
+
+def over_measured(curve: ScalingCurve, ranks: int, gain: Ensemble) -> Ensemble:
+    """Return a predicted gain as one over what was measured at `ranks`, as uncertain as the model is off there.
+
+    Where an iteration takes longer than predicted, nothing says that the change shortens what the model lacks.
+    """
+    error = curve.errors.get(ranks)
+    if error is None:
+        return np.asarray(gain)
+    modelled = np.exp(-np.maximum(error, 0.0))
+    drawn = generator(0, "remedies", *curve.origin.series, ranks).standard_normal(REPLICATES)
+    return np.asarray(np.exp(curve.error(ranks) * np.append(0.0, drawn)) / (1 - modelled * (1 - 1 / gain)))
 
 
 def _verdict(gain: Ensemble) -> str:

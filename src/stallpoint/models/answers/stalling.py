@@ -33,21 +33,13 @@ Rates: TypeAlias = Mapping[int, tuple[Basis, Reals]]
 
 
 def known_rates(curve: ScalingCurve) -> Rates:
-    """Return the logarithm of throughput at every known worker count: draws, [REPLICATES].
-
-    A predicted rate is that of the largest measured count below it times what the model says it gains over that one: a
-    model that is off by a constant factor must not look like a gain.
-    """
+    """Return the logarithm of throughput at every known worker count: draws, [REPLICATES]."""
     measured, predicted = measured_curve(curve), throughput(curve)
-    found: dict[int, tuple[Basis, Reals]] = {}
-    for ranks in curve.known:
-        if ranks in measured:
-            found[ranks] = "measured", np.log(measured[ranks][1:])
-        elif ranks in predicted:
-            below = max((n for n in measured if n < ranks and n in predicted), default=0)
-            gain = np.log(predicted[ranks] / predicted[below])[1:] if below else np.log(predicted[ranks])[1:]
-            found[ranks] = "predicted", gain + found[below][1] if below else gain
-    return found
+    return {
+        ranks: (curve.basis(ranks), np.log((measured if ranks in measured else predicted)[ranks][1:]))
+        for ranks in curve.known
+        if ranks in measured or ranks in predicted
+    }
 
 
 def measured_curve(curve: ScalingCurve) -> dict[int, Ensemble]:

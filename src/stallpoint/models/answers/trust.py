@@ -1,7 +1,8 @@
 """Checks that decide whether the predictions of a curve are shown.
 
 *Error*: measured points on several workers are predicted without their own cells. If the model is far off for a network
-on a hardware entry, its predictions for other worker counts there are withheld. *Compute*: co-running workers compute
+on a hardware entry, or at the largest measured count of a curve, its predictions for other worker counts there are
+withheld; else that error enters every prediction beyond (`ScalingCurve.carry`). *Compute*: co-running workers compute
 no faster than one in isolation at the same b; predictions that violate this are withheld.
 
 *Closure*: the error of predictions for unseen jobs, estimated at the smallest worker count that communicates. Ensembles
@@ -33,7 +34,7 @@ def shown(curves: Sequence[ScalingCurve], compute: Compute) -> list[ScalingCurve
 
 def _shown(curve: ScalingCurve, doubt: str) -> ScalingCurve:
     if not doubt:
-        return curve
+        return curve.carried
     there = {ranks: point for ranks, point in curve.predicted.items() if ranks in curve.points}
     return replace(curve, predicted=there, withheld=doubt)
 
@@ -41,11 +42,16 @@ def _shown(curve: ScalingCurve, doubt: str) -> ScalingCurve:
 def _doubt(curve: ScalingCurve, curves: Iterable[ScalingCurve], compute: Compute) -> str:
     point = curve.origin
     same_hardware = [one for one in curves if _network_on_hardware(one) == _network_on_hardware(curve)]
-    errors = list(_off(curve)) or [error for one in same_hardware for error in _off(one)]
+    own = dict(_off(curve))
+    errors = list(own.values()) or [error for one in same_hardware for _, error in _off(one)]
     off = float(np.median(np.abs(errors))) if errors else 0.0
-    if off > MAX_MEDIAN_ERROR:
+    largest = max(own, default=0)
+    at_largest = abs(own.get(largest, 0.0))
+    if max(off, at_largest) > MAX_MEDIAN_ERROR:
         points = f"median of {len(errors)} point{'s' if len(errors) > 1 else ''}"
-        return f"the model is {100 * off:.0f} % off where {point.network} on {point.hardware} was measured ({points})"
+        where = points if off > MAX_MEDIAN_ERROR else f"n = {largest}, the most workers"
+        off = off if off > MAX_MEDIAN_ERROR else at_largest
+        return f"the model is {100 * off:.0f} % off where {point.network} on {point.hardware} was measured ({where})"
     for ranks, predicted in curve.predicted.items():
         at = predicted.point
         isolated = compute.passes(at.network, at.hardware, at.worker_batch)
@@ -62,12 +68,13 @@ def _network_on_hardware(curve: ScalingCurve) -> tuple[str, str]:
     return point.network, point.hardware
 
 
-def _off(curve: ScalingCurve) -> Iterator[float]:
+def _off(curve: ScalingCurve) -> Iterator[tuple[int, float]]:
+    """Yield each measured count and the relative error there."""
     for ranks, predicted in curve.held_out.items():
         measured = curve.measured[ranks]
         seconds = predicted.parts.iteration_time[0], measured.parts.iteration_time[0]
         if measured.point.ranks > 1 and np.isfinite(seconds).all() and min(seconds) > 0:
-            yield float(seconds[0] / seconds[1] - 1)
+            yield ranks, float(seconds[0] / seconds[1] - 1)
 
 
 MIN_POINTS = 3

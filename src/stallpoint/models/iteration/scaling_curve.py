@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from stallpoint.base.measured import PLACELESS, POINT, UNKNOWN_PARTS, Measured, Parts, Point
-from stallpoint.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
+from stallpoint.base.priors import EXTRAPOLATED
+from stallpoint.base.statistics import (
+    MAX_DEVIATION,
+    REPLICATES,
+    Ensemble,
+    columns,
+    generator,
+    is_duration,
+    unknown_ensemble,
+)
 from stallpoint.models.terms.effects import IsolatedComputing
 from stallpoint.models.terms.training_cells import LAYER, OF_RANK
 
@@ -44,6 +54,19 @@ class Predicted:
     excluded_cells: frozenset[str] = frozenset()
     """Cells of this point whose records the prediction did not use; empty where it used all."""
 
+    def times(self, factor: Ensemble) -> Predicted:
+        """Return the point with all of its time multiplied by `factor`: what is off is part of all."""
+        longer = {one.name: getattr(self.parts, one.name) * factor for one in fields(Parts)}
+        computing = self.isolated and IsolatedComputing(
+            **{one.name: getattr(self.isolated, one.name) * factor for one in fields(IsolatedComputing)}
+        )
+        return replace(
+            self,
+            parts=Parts(**longer),
+            isolated=computing,
+            isolated_communication=self.isolated_communication * factor,
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class ScalingCurve:
@@ -57,6 +80,63 @@ class ScalingCurve:
     """Measured points, each predicted without its own cells."""
     withheld: str = ""
     """Why nothing is predicted beyond the measured points; empty where something is."""
+    modelled: Mapping[int, Predicted] = field(default_factory=dict)
+    """Points as the model predicts them, where `predicted` begin from what was measured."""
+
+    @property
+    def carried(self) -> ScalingCurve:
+        """Return the curve with what is predicted between and beyond the measured points as `carry` says."""
+        beyond = {ranks: one.times(self.carry(ranks)) for ranks, one in self.predicted.items()}
+        return replace(self, predicted=beyond, modelled=self.predicted)
+
+    @property
+    def as_modelled(self) -> ScalingCurve:
+        """Return the curve as the model predicts it."""
+        return replace(self, predicted=self.modelled or self.predicted)
+
+    def carry(self, ranks: int) -> Ensemble:
+        """Return the factor on the time that the model predicts for `ranks`; 1 where they were measured.
+
+        The model is off at the largest measured count below by what was measured there over what it predicts. For each
+        doubling beyond, that error may grow as it does from one measured count to the next, or as priors say: nobody
+        can know which costs begin there.
+        """
+        below = max((n for n in self.measured if n <= ranks and n in self.predicted and self._compared(n)), default=0)
+        if not below or ranks in self.measured:
+            return np.ones(1 + REPLICATES)
+        anchor = self.measured[below].parts.iteration_time / self.predicted[below].parts.iteration_time
+        grown = self.growth * np.log2(ranks / below)
+        freedom = EXTRAPOLATED.freedom + len(self.errors)
+        drawn = generator(0, "carried", *self.origin.series).standard_t(freedom, REPLICATES)
+        return np.asarray(anchor * np.exp(np.clip(grown * np.append(0.0, drawn), -MAX_DEVIATION, MAX_DEVIATION)))
+
+    def _compared(self, ranks: int) -> bool:
+        return _known(self.measured[ranks]) and _known(self.predicted[ranks])
+
+    @cached_property
+    def errors(self) -> dict[int, Ensemble]:
+        """Return the logarithm of measured over predicted time of each measured count above one, rising, each predicted
+        without its own cells."""
+        there = sorted(ranks for ranks in self.held_out if ranks > 1 and ranks in self.measured)
+        pairs = {ranks: (self.measured[ranks], self.held_out[ranks]) for ranks in there}
+        return {
+            ranks: np.log(seen.parts.iteration_time / model.parts.iteration_time)
+            for ranks, (seen, model) in pairs.items()
+            if _known(seen) and _known(model)
+        }
+
+    def error(self, ranks: int) -> float:
+        """Return the size of the error at a measured count, beyond what noise explains; 0 where it is unknown."""
+        found = self.errors.get(ranks)
+        return 0.0 if found is None else float(np.sqrt(max(found[0] ** 2 - found[1:].var(), 0.0)))
+
+    @property
+    def growth(self) -> float:
+        """Return the standard deviation of the growth of the error for each doubling of the workers."""
+        known = [(self.base, 0.0), *((ranks, float(error[0])) for ranks, error in self.errors.items())]
+        steps = [(after - before) / np.log2(n / m) for (m, before), (n, after) in pairwise(known) if n > m]
+        squares = EXTRAPOLATED.freedom * EXTRAPOLATED.deviation**2 + sum(step**2 for step in steps)
+        return float(np.sqrt(squares / (EXTRAPOLATED.freedom + len(steps))))
 
     @cached_property
     def measured(self) -> Mapping[int, Measured]:

@@ -63,6 +63,8 @@ class Scenario:
     """Storage; None: unchanged."""
     staged: bool = False
     """Each node reads its own copy, as fast as a single worker reads the storage."""
+    decoded: bool = False
+    """Samples are stored as training takes them: nothing is left to decode."""
     workers_per_node: int | None = None
     """Workers of a full node; None: unchanged."""
     sync: str | None = None
@@ -79,8 +81,9 @@ class Scenario:
         ahead = "" if self.prefetch is None else f"prefetch {self.prefetch}" if self.prefetch else "no prefetch"
         readers = self.readers and f"{self.readers} reader{'s' if self.readers > 1 else ''}"
         staged = "staged copies" if self.staged else ""
+        decoded = "decoded samples" if self.decoded else ""
         workers = self.workers_per_node and f"{self.workers_per_node} workers per node"
-        named = (link, *changed, ahead, readers, self.storage, staged, workers, self.sync)
+        named = (link, *changed, ahead, readers, self.storage, staged, decoded, workers, self.sync)
         return ", ".join(name for name in named if name) or AS_MEASURED
 
 
@@ -117,8 +120,9 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
         scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth) for scheme, link in links.items()
     }
     compute = _Changed(cluster.compute, scenario.compute_speed, scenario.gradient_bytes, scenario.launches)
-    unchanged = scenario.readers is None and not scenario.staged
-    data = cluster.data if unchanged else cluster.data.changed(scenario.readers, scenario.staged)
+    unchanged = scenario.readers is None and not scenario.staged and not scenario.decoded
+    asked = (scenario.readers, scenario.staged, scenario.decoded)
+    data = cluster.data if unchanged else cluster.data.changed(*asked)
 
     def effects(point: Point, held_out: bool) -> Effects:
         known = cluster.effects(point, held_out)
@@ -183,7 +187,8 @@ def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: It
     """Return the curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole
     number.
 
-    Its ``points`` are those of `curve` under their new names: they say what was measured, not the scenario.
+    Its ``points`` are those of `curve` under their new names: they say what was measured, not the scenario. Beyond what
+    was measured, the model is as far off as it is for `curve`.
     """
     points = {n: (measured, changed_point(measured.point, scenario)) for n, measured in curve.points.items()}
     renamed = [replace(measured, point=point) for measured, point in points.values() if point is not None]
@@ -191,7 +196,8 @@ def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: It
         return None
     elsewhere = changed(cluster, scenario, curve.origin.hardware)
     per_node = scenario.workers_per_node or curve.per_node
-    return DagModel(elsewhere).curve(renamed, counts(nodes, per_node), held_out=False)
+    found = DagModel(elsewhere).curve(renamed, counts(nodes, per_node), held_out=False)
+    return replace(found, predicted={n: one.times(curve.carry(n)) for n, one in found.predicted.items()})
 
 
 def changed_point(point: Point, scenario: Scenario) -> Point | None:
