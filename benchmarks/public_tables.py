@@ -111,7 +111,7 @@ LAYOUT_TARGET = "wanted: throughput and memory <= 10 % (median); choices right >
 
 def layout_errors(folder: Path) -> Iterator[str]:
     """Yield lines on layouts whose parallel degrees a fit has not seen, and on choices at counts that it has not."""
-    table = layout_tables.read(Document.read(folder / "throughput.csv"))
+    (table,) = layout_tables.read(Document.read(folder / "throughput.csv"))
     answered: list[bool] = []
     for name, rows in layout_tables.series(table):
         every = model.Layouts.of(rows)

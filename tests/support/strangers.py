@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from stallpoint.base.stall import Verdict
+from stallpoint.errors import InputError
+from stallpoint.explain.answering import explain_files
+from stallpoint.explain.rate_answers import Options
+from stallpoint.findings.finding import Finding
 
 FOLDER = Path(__file__).parent / "data" / "strangers"
 KINDS = {
@@ -57,3 +64,92 @@ STRANGERS = [
     for kind in KINDS
     for entry in yaml.safe_load((FOLDER / f"{kind}.yaml").read_text(encoding="utf-8"))
 ]
+
+
+# --- what is said of them --------------------------------------------------------------------------
+
+TOPICS = {
+    "unit": r"a unit says which|no column of rates among",
+    "workers": r"--workers N",
+    "rates": r"--rates all",
+    "scaling": r"--scaling weak",
+    "settings": r"one curve is of equal settings",
+    "speedup": r"speedup of something else",
+    "more": r"\bthe rates? on \d",
+    "layouts": r"rates of \d+ layouts",
+    "unread": r"begins nothing that is known|no heading of worker counts",
+}
+"""What a question is recognised by; everything else is checked as data."""
+TOLERANCE = 0.01
+LONGEST_LINE = 300
+"""Characters of the line that says that something is not read."""
+
+
+def judged(stranger: Stranger, folder: Path) -> tuple[str, str]:
+    """Return ``right``, ``wrong`` (a decided answer that is not right) or ``refused``, and what was said."""
+    try:
+        answers = explain_files(stranger.written(folder), Options()).answers
+    except InputError as error:
+        said = str(error)
+        right = all(_refused_rightly(entry, said) for entry in stranger.right)
+        return ("right" if right else "refused"), said
+    left = list(answers)
+    missing = []
+    for entry in stranger.right:
+        found = next((one for one in left if _is_right(entry, one, answers)), None)
+        if found is None:
+            missing.append(entry)
+        else:
+            left.remove(found)
+    decided = [one for one in left if one.verdict in (Verdict.STALLS, Verdict.SCALES) or (one.bad and not one.verdict)]
+    said = "\n".join(text for one in answers for _, text in one.parts)
+    if not missing and not [one for one in decided if one.kind == "rates" or missing]:
+        return "right", said
+    return ("wrong" if decided else "refused"), said
+
+
+def _refused_rightly(entry: Mapping[str, Any], said: str) -> bool:
+    if "named" in entry:
+        return entry["named"] in said and "not read" in said and len(said.replace("\n", "")) < LONGEST_LINE
+    return "question" in entry and re.search(TOPICS[entry["question"]], said) is not None
+
+
+def _is_right(entry: Mapping[str, Any], one: Finding, answers: Sequence[Finding]) -> bool:
+    if "question" in entry:
+        asked = any(re.search(TOPICS[entry["question"]], text) for text in one.ask)
+        return asked and one.verdict == Verdict.UNDECIDED and _has_value(entry, one)
+    if "counts" in entry and not _is_curve(entry, one):
+        return False
+    wanted = entry.get("verdict", [])
+    if wanted and one.verdict not in ([wanted] if isinstance(wanted, str) else wanted):
+        return False
+    notes = [note for other in answers for note in other.notes]
+    return (
+        ("at" not in entry or one.value == entry["at"])
+        and all(any(re.match(rf"line {line}\b", note) for note in notes) for line in entry.get("notes", ()))
+        and ("names" not in entry or any(entry["names"] in note for note in notes))
+        and ("ranks" not in entry or f"of {entry['ranks']} ranks" in one.subject)
+        and ("collective" not in entry or one.subject.startswith(f"{entry['collective']} of "))
+        and ("best" not in entry or _near(entry["best"], re.findall(r"([\d.]+) GB/s", one.words + one.fits)))
+        and set(entry.get("causes", ())) <= {cause.name for cause in one.causes}
+        and ("silent" not in entry or not any(entry["silent"] in cause.words for cause in one.causes))
+    )
+
+
+def _is_curve(entry: Mapping[str, Any], one: Finding) -> bool:
+    rates = {point["workers"]: point["rate"] for point in one.points if point.get("rate")}
+    if sorted(rates) != entry["counts"]:
+        return False
+    first, tolerance = rates[entry["counts"][0]], entry.get("tolerance", TOLERANCE)
+    found = (rates[count] / first for count in entry["counts"])
+    return all(abs(got / right - 1) <= tolerance for got, right in zip(found, entry["rates"], strict=True))
+
+
+def _has_value(entry: Mapping[str, Any], one: Finding) -> bool:
+    """Return whether the number that is to be said is among those that are."""
+    words = f"{one.words} {one.fits}".replace(",", "")
+    return "value" not in entry or _near(entry["value"], re.findall(r"\d+(?:\.\d+)?", words))
+
+
+def _near(value: float, texts: Sequence[str]) -> bool:
+    return any(abs(float(text) / value - 1) <= TOLERANCE for text in texts)

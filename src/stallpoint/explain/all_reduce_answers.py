@@ -19,6 +19,11 @@ FLOOR_SECONDS = 1e-3
 EQUAL = 0.05
 BREAK = 1.5
 """Factor by which bandwidth falls from one size to a larger one where something breaks."""
+SLOWER_GROUP = 1.25
+"""Factor from which on a group is slower than another of as many ranks."""
+ALL_REDUCE = ("all-reduce",)
+PARTS = ("all-gather", "reduce-scatter", "all-to-all", "all-gather or all-to-all", "gather", "scatter")
+"""Collectives in which each rank has a part of the message."""
 LARGE, ENOUGH = 1 << 20, 16 << 20
 """Bytes from which on messages show bandwidth, and from which on that can be all that a link carries."""
 
@@ -33,6 +38,11 @@ class MedianTimes:
     def ranks(self) -> int | None:
         """Number of ranks; None if unknown."""
         return self.runs[0].ranks
+
+    @property
+    def collective(self) -> str:
+        """What was measured: all-reduces, or another collective."""
+        return self.runs[0].collective
 
     @property
     def hosts(self) -> int | None:
@@ -58,8 +68,11 @@ class MedianTimes:
 
     @property
     def factor(self) -> float:
-        """Bytes through a ring's link over those of the message: 2(n-1)/n; 1 if n is unknown."""
-        return 2 * (self.ranks - 1) / self.ranks if self.ranks and self.ranks > 1 else 1.0
+        """Bytes through a ring's link over those of the message: of an all-reduce 2(n-1)/n, (n-1)/n where each rank has
+        a part; 1 for others, and if n is unknown."""
+        if self.collective not in ALL_REDUCE + PARTS or not self.ranks or self.ranks < 2:
+            return 1.0
+        return (2 if self.collective in ALL_REDUCE else 1) * (self.ranks - 1) / self.ranks
 
     def bandwidth(self, size: int) -> float:
         """Return bytes per second through each link (busbw)."""
@@ -119,11 +132,12 @@ def duration(seconds: float) -> str:
 
 
 def measured(runs: Sequence[AllReduceRun]) -> list[MedianTimes]:
-    """Return the runs by how many ranks and nodes they have, the fewest first."""
-    by_program: defaultdict[tuple[str, int, int], list[AllReduceRun]] = defaultdict(list)
+    """Return the runs of one collective on the same devices together, the fewest ranks and nodes first."""
+    by_program: defaultdict[tuple[str, str, int, int, tuple[str, ...]], list[AllReduceRun]] = defaultdict(list)
     for run in runs:
-        by_program[run.program, run.ranks or 0, len(set(run.hosts))].append(run)
-    return [MedianTimes(found) for _, found in sorted(by_program.items(), key=lambda one: one[0][1:])]
+        places = tuple(sorted(run.places))
+        by_program[run.program, run.collective, run.ranks or 0, len(set(run.hosts)), places].append(run)
+    return [MedianTimes(found) for _, found in sorted(by_program.items(), key=lambda one: one[0][1:4])]
 
 
 def answers(
@@ -140,7 +154,13 @@ def answers(
             else (inside_node(one.device) if one.hosts == 1 and not _one_device(one) else expected)
         )
         inside = max((other.best for other in single if other is not one), default=0.0)
-        yield _finding(one, of_link, inside if one.hosts and one.hosts > 1 else 0.0, logged)
+        alike = [
+            other
+            for other in every
+            if (other.collective, other.ranks, other.hosts) == (one.collective, one.ranks, one.hosts)
+        ]
+        faster = max((other.best for other in alike), default=0.0)
+        yield _finding(one, of_link, inside if one.hosts and one.hosts > 1 else 0.0, logged, faster)
 
 
 def _one_device(one: MedianTimes) -> bool:
@@ -153,10 +173,10 @@ def _one_device(one: MedianTimes) -> bool:
     )
 
 
-def _finding(one: MedianTimes, expected: LinkRate | None, inside: float, logged: bool) -> Finding:
+def _finding(one: MedianTimes, expected: LinkRate | None, inside: float, logged: bool, faster: float) -> Finding:
     where = "" if not one.hosts or _one_device(one) else f" on {one.hosts} node{'' if one.hosts == 1 else 's'}"
     ranks = f"{one.ranks} ranks" if one.ranks else "ranks (how many is not said)"
-    subject = f"all-reduce of {ranks}{where}" + (f", {one.device}" if one.device else "")
+    subject = f"{one.collective} of {ranks}{where}" + (f", {one.device}" if one.device else "")
     sizes = list(one.seconds)
     largest = sizes[-1]
     causes: list[Cause] = []
@@ -208,9 +228,14 @@ def _finding(one: MedianTimes, expected: LinkRate | None, inside: float, logged:
                 f"inside one ({rate(inside)} -> {rate(got)}): the link between nodes",
             ),
         )
+    if faster > SLOWER_GROUP * got:
+        times = f"{number(faster / got)} times as slow as {number(faster / GB)} GB/s of another group of as many ranks"
+        where = ", ".join(one.runs[0].places[:4])
+        words = f"these devices ({where}) are {times}: do they share a NIC, a switch or a slower link?"
+        causes.append(Cause("slower_group", words))
     if one.broken:
         causes.append(Cause("break", one.broken))
-    if one.ranks is None:
+    if one.ranks is None and one.collective in ALL_REDUCE + PARTS:
         asks.append("how many ranks took part (--workers), which the ring's factor 2(n-1)/n needs")
     runs = f"{len(one.runs)} runs; " if len(one.runs) > 1 else ""
     law = "; no law fitted across the break" if one.broken else ""

@@ -26,7 +26,6 @@ from stallpoint.inputs import readers
 from stallpoint.inputs.all_reduce_logs import AllReduce, AllReduceRun
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.inputs.rate_tables import RateRow, Rates
-from stallpoint.inputs.training_logs import LoggedRate
 from stallpoint.text import number
 
 if TYPE_CHECKING:
@@ -155,8 +154,9 @@ def _paths(names: Sequence[str], scratch: Path) -> list[Path]:
 
 
 def _of_tables(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    for _, rates in found.of("rates"):
-        yield from rate_answers.answers(rates, options)
+    for _, tables in found.of("rates"):
+        for rates in tables:
+            yield from rate_answers.answers(rates, options)
 
 
 def _of_layouts(found: FoundRecords, options: Options) -> Iterator[Finding]:
@@ -164,25 +164,27 @@ def _of_layouts(found: FoundRecords, options: Options) -> Iterator[Finding]:
         return
     from stallpoint.explain import layout_answers
 
-    for _, table in found.of("layouts"):
-        yield from layout_answers.answers(table, options)
+    for _, tables in found.of("layouts"):
+        for table in tables:
+            yield from layout_answers.answers(table, options)
 
 
 def _of_logs(found: FoundRecords, options: Options) -> Iterator[Finding]:
     """Yield the answer of training logs of several worker counts, which are one series for each program."""
-    logs: list[tuple[Path, LoggedRate]] = found.of("training-log")
+    logs = [(path, log) for path, of_file in found.of("training-log") for log in of_file]
     if not logs:
         return
     if options.workers and len(options.workers) != len(logs):
         raise InputError(
             f"--workers: {len(options.workers)} counts for {len(logs)} training logs; one for each, in their order"
         )
-    counts = options.workers or tuple(log.workers or 0 for _, log in logs)
-    cut = tuple(f"{path.name}, {log.cut}" for path, log in logs if log.cut)
+    notes = tuple(f"{path.name}, {note}" for path, log in logs for note in log.notes)
+    in_nodes = not options.workers and not all(log.workers for _, log in logs)
+    counts = options.workers or tuple((log.nodes if in_nodes else log.workers) or 0 for _, log in logs)
     unknown = [str(path) for (path, _), count in zip(logs, counts, strict=True) if not count]
     if unknown:
         words = "; ".join(
-            f"{path.name}: {number(log.value)} {'s an iteration' if log.seconds else log.unit}"
+            f"{log.run or path.name}: {number(log.value)} {'s an iteration' if log.seconds else log.unit}"
             for path, log in logs[:4]
         )
         yield Finding(
@@ -191,20 +193,21 @@ def _of_logs(found: FoundRecords, options: Options) -> Iterator[Finding]:
             words,
             Verdict.UNDECIDED,
             evidence="logged",
-            notes=cut,
+            notes=notes,
             ask=(
                 f"how many workers there were, which {unknown[0]} does not say:  --workers N (one for each log, "
                 f"with commas)",
             ),
         )
         return
+    models = {log.model for _, log in logs if log.model}
     for program in dict.fromkeys((log.program, log.unit, log.seconds, log.of) for _, log in logs):
         rows = [
             RateRow(
-                program[0],
+                f"{program[0]}, {log.model}" if len(models) > 1 else program[0],
                 count,
                 log.value,
-                options.workers_per_node,
+                options.workers_per_node or (log.workers / log.nodes if log.workers and log.nodes else None),
                 log.batch / count if log.batch else options.batch,
                 0,
             )
@@ -213,8 +216,9 @@ def _of_logs(found: FoundRecords, options: Options) -> Iterator[Finding]:
         ]
         setup = " ".join(dict.fromkeys(log.setup for _, log in logs))
         seconds = "iteration" if program[2] else ""
-        for one in rate_answers.answers(Rates(rows, program[1], program[3], seconds, setup=setup), options):
-            yield replace(one, notes=(*one.notes, *cut))
+        counted = "nodes" if in_nodes else "workers"
+        rates = Rates(rows, program[1], program[3], seconds, counted, notes, setup)
+        yield from rate_answers.answers(rates, options)
 
 
 def _all_reduce_runs(found: FoundRecords) -> list[AllReduceRun]:

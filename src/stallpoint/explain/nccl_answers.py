@@ -125,11 +125,10 @@ def _causes(log: NcclLog) -> Iterator[Cause]:
             "has more",
         )
     if log.gdr is False and not socket and not other:
-        yield Cause(
-            "no_gpudirect",
-            "GPUDirect RDMA is off: messages go through the host's memory; load nvidia-peermem (or a kernel "
-            "with DMA-BUF), and look at NCCL_NET_GDR_LEVEL",
-        )
+        mend = "load nvidia-peermem (or a kernel with DMA-BUF), and look at NCCL_NET_GDR_LEVEL"
+        if any(port.startswith("hfi1") for port in log.ports):
+            mend = "on Omni-Path that takes a driver hfi1 that was built with GPUDirect (modinfo hfi1)"
+        yield Cause("no_gpudirect", f"GPUDirect RDMA is off: messages go through the host's memory; {mend}")
     for name, what in (
         ("NCCL_P2P_DISABLE", "GPUs of a node do not reach each other by NVLink or PCIe"),
         ("NCCL_SHM_DISABLE", "GPUs of a node exchange through the network"),

@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,7 +23,7 @@ from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
 from stallpoint.explain.published_rates import compared
 from stallpoint.inputs import readers
-from stallpoint.inputs.rate_tables import ALL, EACH, RateRow, Rates
+from stallpoint.inputs.rate_tables import ALL, EACH, STRONG, WEAK, RateRow, Rates
 from stallpoint.text import listed, number
 
 FASTER_STEPS = 1.2
@@ -34,7 +34,6 @@ KEPT = 0.97
 """Part of a worker's rate above which a doubling lost nothing that is worth a cause."""
 MAX_FITTED = 12
 """Series whose laws are fitted, at half a second each."""
-WEAK, STRONG = "weak", "strong"
 
 
 @dataclass(frozen=True)
@@ -168,10 +167,18 @@ def _reading(
 
 def answers(rates: Rates, options: Options) -> Iterator[Finding]:
     """Yield a finding for each series of the table."""
+    options = replace(options, scaling=options.scaling or rates.scaling)
     every = list(series_of(rates, options))
+    if len(every) > 1 and all(len({row.workers for row in one.rows}) == 1 for one in every):
+        yield _of_one_count_each(every, rates)
+        return
     fitted = sum(len(one.readings) == 1 and len(one.first.counts) >= 3 for one in every if one.readings) <= MAX_FITTED
+    lines = {f"line {row.line}" for one in every for row in one.rows}
+    others = tuple(note for note in rates.notes if note.partition(":")[0] not in lines)
     for one in every:
         found = _finding(one, rates, options, fitted)
+        if one is every[0]:
+            found = replace(found, notes=(*others, *found.notes))
         if len(one.readings) == 1 and one.counted != "nodes":
             per_worker = {count: one.first.rate(count) / count for count in one.first.counts}
             setup = f"{one.name} {rates.setup} {options.setup}"
@@ -179,12 +186,37 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
         yield found
 
 
+def _of_one_count_each(every: Sequence[RateSeries], rates: Rates) -> Finding:
+    """Return what is said of series with one count each: no curve, and what they are where their count is the same."""
+    told = [
+        f"{one.name}, {one.rows[0].workers} {one.counted}"
+        + (f": {number(one.first.rate(one.first.counts[0]))} {one.first.unit}" if len(one.readings) == 1 else "")
+        for one in every
+    ]
+    counts = sorted({one.rows[0].workers for one in every})
+    if len(counts) == 1:
+        words = f"one count ({counts[0]}) says nothing of scaling"
+        ask = f"the rates on {2 * counts[0]} {every[0].counted} of one of them; two counts say what a doubling gains"
+    else:
+        words = f"no curve: each of {listed([str(count) for count in counts])} {every[0].counted} ran another setting"
+        ask = f"rates of one of them on further counts: one curve is of equal settings ({_listed_names(every)})"
+    return Finding(
+        "rates", "runs of different settings", words, Verdict.UNDECIDED, evidence="measured", fits="; ".join(told[:6]),
+        ask=(ask,), notes=tuple(rates.notes),
+    )  # fmt: skip
+
+
+def _listed_names(every: Sequence[RateSeries]) -> str:
+    names = [one.name for one in every]
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "") + " differ"
+
+
 def external_answers(name: str, file: Path, options: Options) -> Iterator[Finding]:
     """Yield the findings of a study's external table; `InputError` for a file that is no table of rates."""
-    rates = readers.read(file).get("rates")
-    if rates is None:
+    tables = readers.read(file).get("rates")
+    if tables is None:
         raise InputError(f"{file}: no table of rates; a heading for the workers and one for their rate are expected")
-    for found in answers(rates, options):
+    for found in chain.from_iterable(answers(rates, options) for rates in tables):
         yield replace(found, subject=f"{found.subject} in {name}")
 
 
@@ -580,6 +612,9 @@ def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Option
         for row, rate in next(iter(series.readings.values())).runs
     ]
     rows.append({**rows[-1], "workers": 2.0 * last, "samples_per_second": None})
+    totals = {row["workers"] * (row["batch_per_worker"] or math.nan) for row in rows[:-1]}
+    if len(totals) == 1 and len({row["workers"] for row in rows[:-1]}) > 1:  # one mini-batch, which is split
+        rows[-1]["batch_per_worker"] = totals.pop() / (2.0 * last)
     table = pd.DataFrame(rows).astype(dict.fromkeys(list(rows[0])[1:], float))
     scaling = options.scaling or next(iter(series.readings))
     if scaling == STRONG and table["batch_per_worker"].isna().all():

@@ -43,6 +43,9 @@ class AllReduceRun:
     devices: Sequence[str] = ()
     """What each rank computes on, as `NVIDIA A100-SXM4-40GB`."""
     rows: list[AllReduce] = field(default_factory=list)
+    collective: str = "all-reduce"
+    places: Sequence[str] = ()
+    """Host and device of each rank, where the log names them: other ones are no repeats."""
 
 
 LONGEST_LINE = 100_000
@@ -73,15 +76,48 @@ def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Ite
 def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduceRun]:
     """Return the runs in the lines of the program `format`, with their numbers of ranks."""
     reader = FORMATS[format](None)
+    reader.others = True
     runs: dict[int, AllReduceRun] = {}
+    shown: dict[int, list[_Shown]] = {}
     for row in _all_reduces(lines, path, format, reader):
         if reader.run not in runs:
             runs[reader.run] = reader.describe(format)
         runs[reader.run].rows.append(row)
-        if reader.factor:
-            # busbw is algbw times 2(n-1)/n, which shows the number of ranks even in a shortened log.
-            runs[reader.run].ranks = max(runs[reader.run].ranks or 0, round(2 / (2 - reader.factor)))
+        if reader.shown:
+            shown.setdefault(reader.run, []).append(reader.shown)
+    for number, rows in shown.items():
+        collective, ranks = _shown_by(rows)
+        runs[number].collective = reader.named.get(number, collective)
+        runs[number].ranks = runs[number].ranks or ranks
     return list(runs.values())
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a row of nccl-tests shows of its collective, beside times."""
+
+    along: float
+    """algbw, GB/s."""
+    through: float
+    """busbw, GB/s: algbw times 2 (n - 1) / n for all-reduces, (n - 1) / n where each has a part, and 1 for others."""
+    parts: float
+    """Size over the bytes of its elements: the number of ranks where each has a part."""
+    reduces: bool
+    rooted: bool
+
+
+def _shown_by(rows: Sequence[_Shown]) -> tuple[str, int | None]:
+    """Return the collective, and its ranks if they show: by the row whose bandwidths have most digits."""
+    row = max(rows, key=lambda row: row.along)
+    parts = round(max(one.parts for one in rows))
+    if row.rooted:
+        return "reduce" if row.reduces else "broadcast", None
+    if parts > 1:
+        return "reduce-scatter" if row.reduces else "all-gather or all-to-all", parts
+    if not row.reduces:
+        return "send and receive", None
+    factor = row.through / row.along if row.along else 0.0
+    return "all-reduce", round(2 / (2 - factor)) if 1 <= factor < 1.999 and row.along >= 1 else None
 
 
 def recognised(document: Document) -> str:
@@ -123,8 +159,12 @@ class _Reader:
         """Tables begun so far."""
         self.other: tuple[int, str] | None = None
         """Line of another benchmark than an all-reduce, and what is said of it."""
-        self.factor = 0.0
-        """Bytes that pass a link over those of the message, where the last row shows it to three digits."""
+        self.shown: _Shown | None = None
+        """What the last row shows of its collective."""
+        self.others = False
+        """Whether other collectives than all-reduces are read too."""
+        self.named: dict[int, str] = {}
+        """Collectives that the log names, by the table."""
 
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
         """Yield the measurement in the line, if it is one."""
@@ -170,28 +210,30 @@ class _NcclTests(_Reader):
 
     def __init__(self, ranks: int | None) -> None:
         super().__init__(ranks)
-        self._devices: list[tuple[int, str, str]] = []
-        """Number, host and device of each rank."""
+        self._devices: list[tuple[int, str, str, str]] = []
+        """Number, host, device's name and place of each rank."""
         self._skipped = False
+        self._test = ""
 
     @override
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
         if rank := self._RANK.match(line):
             if self._columns:
                 self._end()
-            self._devices.append((int(rank[1]), rank[2] or "", rank[3] or ""))
+            self._devices.append((int(rank[1]), rank[2] or "", rank[4] or "", rank[3] or ""))
         elif not _NCCL.search(line):
             yield from super().rows(line, number)
 
-    _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+\[[^][]*\]\s*(.*))?")
+    _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+(\[[^][]*\])\s*(.*))?")
 
     @override
     def describe(self, format: str) -> AllReduceRun:
         return AllReduceRun(
             format,
             self._ranks or len(self._devices) or None,
-            [host for _, host, _ in self._devices],
-            [device.strip() for _, _, device in self._devices],
+            [host for _, host, _, _ in self._devices],
+            [device.strip() for _, _, device, _ in self._devices],
+            places=[f"{host} {place}" for _, host, _, place in self._devices],
         )
 
     def _end(self) -> None:
@@ -204,7 +246,9 @@ class _NcclTests(_Reader):
         if words[:3] == ["Collective", "test", "starting:"]:
             self._end()
             # NAME_SUFFIX, as the Makefile of nccl-tests has it, ends the name: all_reduce_perf_mpi.
-            self._skipped = not (words[3:] and words[3].startswith("all_reduce_perf"))
+            test = words[3].partition("_perf")[0] if words[3:] else ""
+            self._skipped = test != "all_reduce" and not (self.others and test in _TESTS)
+            self._test = _TESTS.get(test, "")
             if self._skipped:
                 self.other = number, f"a log of {' '.join(words[3:])}, expected is one of all_reduce_perf"
         elif words[:4] == ["Out", "of", "bounds", "values"] or words[:3] == ["Avg", "bus", "bandwidth"]:
@@ -216,6 +260,8 @@ class _NcclTests(_Reader):
         """Return the names of the columns; the last one may be a time stamp of two words."""
         self._check_ranks()
         self.run += not self._columns
+        if self._test:
+            self.named[self.run] = self._test
         if "time" not in words:
             raise ValueError(f"no column time among {' '.join(words)}; the CPU's time (-C) is not the call's")
         names = [word.replace("error", "#wrong") for word in words if word != "timestamp"]
@@ -225,7 +271,7 @@ class _NcclTests(_Reader):
         self._stamped = "timestamp" in words
 
     def _check_ranks(self) -> None:
-        numbers = [number for number, _, _ in self._devices]
+        numbers = [number for number, *_ in self._devices]
         joined = len(set(numbers))
         if not numbers or joined == len(numbers) == (self._ranks or joined):
             return
@@ -237,18 +283,39 @@ class _NcclTests(_Reader):
     def _measurement(self, line: str) -> Iterator[AllReduce]:
         fields = line.split()
         row = self._named(fields[: len(self._columns)] if self._stamped else fields)
-        if row.get("redop", "sum") == "none":
+        reduces = row.get("redop", "sum") != "none"
+        if not (reduces or self.others):
             raise ValueError("an operation without reduction (redop none) is no all-reduce")
         prefix = "in-place " if row.get("in-place time", "N/A") != "N/A" else ""
         wrong = row.get(f"{prefix}#wrong", "N/A")
         if wrong != "N/A" and _number(wrong, "#wrong", least=-math.inf) > _ROUNDING:
             raise ValueError(f"#wrong is {wrong}: the all-reduce gave wrong results")
         along, through = (read_number(row.get(f"{prefix}{name}", "")) for name in ("algbw", "busbw"))
-        self.factor = through / along if along >= 1 and along < through < 1.99 * along else 0.0
+        elements = read_number(row.get("count", "")) * _BYTES.get(row.get("type", ""), 0)
+        parts = read_number(row["size"]) / elements if elements > 0 else 1.0
+        self.shown = _Shown(along, through, parts, reduces, row.get("root", "-1") not in ("-1", "N/A"))
         if size := _number(row["size"], "size"):
             yield AllReduce(int(size), 1e-6 * _positive(row[f"{prefix}time"], "time"))
 
 
+_TESTS = {
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "sendrecv": "send and receive",
+    "gather": "gather",
+    "scatter": "scatter",
+}
+"""Collectives by the names of nccl-tests' programs."""
+_BYTES = {
+    **dict.fromkeys(("int8", "uint8", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "float"), 4),
+    **dict.fromkeys(("int64", "uint64", "double"), 8),
+}
 _NCCL = re.compile(r"\bNCCL (INFO|WARN|TRACE|version)\b")
 _ROUNDING = 1e-3
 """Old versions print the largest error instead of the number of wrong values; float16 rounds by so much."""

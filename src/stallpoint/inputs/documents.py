@@ -23,6 +23,7 @@ _LAUNCHERS = re.compile(
     r"""\s{0,3}(?:
         \[\d+,\d+\](?:<std(?:out|err|diag)>)?:[ ]?          # mpirun --tag-output, mpi-operator
       | \[(?:default|rank)?\d+\][ ]?:[ ]?                   # torchrun --tee, mpirun -prepend-rank
+      | \[\d{1,5}\][ ](?=[ ]*[\d\#])                         # mpirun -prepend-rank of Intel MPI and MVAPICH
       | \d{1,5}:(?=\s|\#|$)[ ]?                             # srun --label
       | \[?pod/[\w.-]+/[\w.-]+\]?[ ]                        # kubectl logs --prefix
       | \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z[ ]        # kubectl logs --timestamps

@@ -13,20 +13,10 @@ from dataclasses import dataclass
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
-from stallpoint.inputs.rate_tables import (
-    BRACKETS,
-    MAX_RATE,
-    MAX_ROWS,
-    MAX_WORKERS,
-    MIN_RATE,
-    MISSING,
-    PER_WORKER,
-    Grid,
-    headed,
-    kind_of,
-    number_in,
-    unit_in,
-)
+from stallpoint.inputs.grids import MAX_ROWS, Grid, is_number, tables
+from stallpoint.inputs.headings import BRACKETS, PER_WORKER, kind_of
+from stallpoint.inputs.numbers import MISSING, number_in, unit_in
+from stallpoint.inputs.rate_tables import MAX_RATE, MAX_WORKERS, MIN_RATE
 
 _HEADINGS = {
     "data": r"dp|ddp|data[ _]?parallel(ism)?([ _]?size)?|replicas",
@@ -75,7 +65,7 @@ class LayoutTable:
 
 def recognised(document: Document) -> bool:
     """Return whether a heading has a rate and two parallel degrees, one of them that of pipelines or tensors."""
-    return any(headed(document, _is_head))
+    return bool(tables(document, _is_head))
 
 
 def _kind(heading: str) -> str:
@@ -85,20 +75,22 @@ def _kind(heading: str) -> str:
 
 def _is_head(cells: Sequence[str]) -> bool:
     kinds = {_kind(cell) for cell in cells}
+    if any(map(is_number, cells)):
+        return False
     return len(kinds & set(_DEGREES)) > 1 and all(kinds & of for of in ({"pipeline", "tensor"}, {"rate", "iteration"}))
 
 
-def read(document: Document) -> LayoutTable:
-    """Return the layouts in the table; `InputError` names the line that is wrong."""
-    for grid, head in headed(document, _is_head):
-        return _read(document, grid, head)
+def read(document: Document) -> list[LayoutTable]:
+    """Return the layouts in each table; `InputError` names the line that is wrong."""
+    if found := tables(document, _is_head):
+        return [_read(document, grid) for grid in found]
     raise InputError(f"{document.path}, line 1: no heading of parallel degrees (dp, pp, tp, ep) and a rate")
 
 
-def _read(document: Document, grid: Grid, head: int) -> LayoutTable:
-    _, headings = grid.rows[head]
+def _read(document: Document, grid: Grid) -> LayoutTable:
+    _, headings = grid.rows[0]
     kinds = [_kind(cell) for cell in headings]
-    body = grid.rows[head + 1 :]
+    body = [row for row in grid.rows[1:] if len(row[1]) > 1]
     if len(body) > MAX_ROWS:
         raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
     columns = {kind: index for index, kind in reversed(list(enumerate(kinds)))}

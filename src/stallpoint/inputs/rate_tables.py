@@ -1,33 +1,68 @@
-"""Tables of rates as people write them: CSV, TSV, ``;``, Markdown or aligned columns, in words, units and numbers of
-their own.
+"""Tables of rates as people write them, in words, units and numbers of their own.
 
-A column is known by what its heading says (``gpus``, ``img/s``, ``ms/iter``, ``epoch time``); worker counts and one
-column of rates or times are needed, all else is optional. A cell that says that nothing was measured (OOM, ERROR, a
-dash, nothing) is no rate, and is noted with its line.
+A column is known by what its heading says (`headings`), or the unit in its cells, which wins; worker counts and one
+column of rates or times are needed, all else is optional. Rows are one series only if all that tells runs apart is
+equal. A cell or row without a rate (OOM, a dash, 0, words) is left out, and noted with its line; a column that no word
+explains is named.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
-from math import ceil, isnan, nan
+from functools import lru_cache
+from itertools import chain
+from math import isnan, nan
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
+from stallpoint.inputs.grids import MAX_ROWS, PRODUCT, Grid, is_number, tables
+from stallpoint.inputs.headings import (
+    ACCUMULATION,
+    BATCH,
+    COUNTS,
+    EFFICIENCY,
+    EPOCH,
+    FLOPS,
+    GLOBAL_BATCH,
+    ITERATION,
+    LABEL,
+    MFU,
+    NODES,
+    OTHER,
+    PER_NODE,
+    PER_WORKER,
+    RATE,
+    SETTING,
+    SPEEDUP,
+    TIMES,
+    WORKER_BATCH,
+    WORKERS,
+    kind_of,
+)
+from stallpoint.inputs.numbers import (
+    MISSING,
+    decimal_comma,
+    ends_of,
+    is_numeric,
+    number_in,
+    per_second,
+    seconds_in,
+    unit_in,
+)
 
 MAX_WORKERS = 10**9
 MIN_RATE, MAX_RATE = 1e-15, 1e15
 """Rates are between these: whatever is computed from them stays finite."""
-MAX_ROWS = 200_000
 FASTER = 1.2
 """Factor from which on as many workers on more nodes would be too much faster to be as many."""
+FIRST_SPEEDUP = 0.03
+"""How far a speedup of workers may be from 1 at the smallest count."""
 
 EACH, ALL = "each", "all"
 """Rates are those of each worker, or of all."""
+WEAK, STRONG = "weak", "strong"
 
 
 @dataclass(frozen=True)
@@ -46,7 +81,7 @@ class RateRow:
 
 @dataclass(frozen=True)
 class Rates:
-    """What a file says of rates."""
+    """What a table says of rates."""
 
     rows: Sequence[RateRow]
     unit: str = "samples/s"
@@ -59,379 +94,60 @@ class Rates:
     notes: Sequence[str] = field(default=())
     setup: str = ""
     """What the file says of model, precision and hardware."""
+    scaling: str = ""
+    """`WEAK` or `STRONG`, where the text says it."""
 
 
-_HEADINGS = {
-    "workers_per_node": r"(workers?|gpus?|ranks?|process(es)?|tasks|devices)[ _]*(per|/|each)[ "
-    r"_]*(node|host|server)|ppn",
-    "nodes": r"(num|number of|n|#)?[ _]*(nodes?|hosts?|servers?|machines?)",
-    "batch": r"(mini[ _-]?)?(batch|bs)([ _]*size)?",
-    "global_batch": r"(global|total|effective)[ _]*(mini[ _-]?)?batch([ _]*size)?|gbs",
-    "batch_per_worker": r"((local|micro|per[ _-]*(gpu|worker|device))[ _]*)?(mini[ _-]?)?(batch|bs)([ _]*size)?"
-    r"([ _]*(per|/)[ _]*(gpu|worker|device|rank))?|mbs",
-    "workers": r"(num(ber)?([ _]of)?|n|no\.?|total|#|nb)?[ "
-    r"_]*(workers?|gpus?|ranks?|process(es)?|procs?|nprocs|tasks|devices|"
-    r"accelerators|gcds?|tpus?|xpus?|hpus?|npus?|cards?|chips?|tiles?|cores)([ _]*(count|s))?|np|n|world[ _]?size|dp|"
-    r"#?[ _]*(nodes?[ _]*[x×*][ _]*#?(gpus?|workers?|ranks?)|(gpus?|workers?|ranks?)[ _]*[x×*][ _]*#?nodes?)\b.*",
-}
-PER_WORKER = re.compile(r"(/|per|each|pro|_s)[ _]*(gpu|worker|dev|rank|process|card|chip|accelerator|gcd|xpu)", re.I)
-BRACKETS = re.compile(r"\([^()]*\)|\[[^][]*\]")
-"""Remarks in headings."""
-_SECONDS = re.compile(
-    r"\b(ms|[uµμ]s|milli\w*|micro\w*|s|secs?|seconds?|\w*time|duration|elapsed|latency|mins?|minutes?|h|hrs?|hours?)\b",
-    re.IGNORECASE,
-)
-_EACH_STEP = re.compile(r"(?<![a-z/])(s|sec|seconds?|ms|time)\)? ?(/|per) ?(it|iter|step|batch)", re.IGNORECASE)
-_IN_BRACKETS = re.compile(r"(?<![a-z])[(\[] ?(ms|[uµμ]s|s|secs?|seconds?|min|minutes|h|hours?) ?[)\]]", re.IGNORECASE)
-"""Units of times, which say more than ``speed`` or ``performance`` before them."""
-_RUN = re.compile(r"epoch|train|total|wall|run|elapsed|accuracy|solution|hours?|\bhrs?\b|\bh\b", re.IGNORECASE)
-"""Headings of times of the same work on any count: an epoch, a run."""
-_PART = re.compile(
-    r"forward|backward|compute|comm|sync|data|load|wait|start|warm|(gpu|node|core|device)[ -]?h", re.IGNORECASE
-)
-"""Headings of times that are a part of an iteration, or no time at all."""
-_IN_SECONDS = {
-    **dict.fromkeys(("us", "µs", "μs", "micro"), 1e-6),
-    "ms": 1e-3,
-    "milli": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-}
-_TIME_UNIT = re.compile(
-    r"(?<![a-z])(ms|milli|[uµμ]s|micro|s(?=ec|\b)|m(?=in(?:ute)?s?\b|\b)|h(?=r|our|\b))", re.IGNORECASE
-)
-_DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?:[.,]\d++)*+[.,]?+"
-"""A number with its points and commas, from its beginning on: begun at each of its digits, a search takes the square
-of its length."""
-_TIMES = re.compile(rf"({_DIGITS})\s*(milli|micro|ms|[uµμ]s|h|m|s)[a-z]*", re.IGNORECASE)
-_STEP = re.compile(r"iter(ation)?s?|steps?|(mini)?batch(es)?|\bit\b", re.IGNORECASE)
-_RATE = re.compile(
-    r"/ ?s\b|/ ?sec|per[ _]?s(ec(ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(ens?)?/|performance|\bips\b|"
-    r"\bwps\b|_per_s|(/|per)[ _]?(min(ute)?|h|hr|hour|day)\b",
-    re.IGNORECASE,
-)
-_UNITS = re.compile(
-    r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
-    r"batch(?:es)?|epochs?)[ _]*(?:/|per|p)[ _]*(?:s\b|sec|second|min|h\b|hr|hour|d\b|day)",
-    re.IGNORECASE,
-)
-_UNIT_WORDS = {
-    "t": "tokens/s",
-    "im": "images/s",
-    "sa": "samples/s",
-    "se": "sequences/s",
-    "f": "frames/s",
-    "w": "words/s",
-    "it": "iterations/s",
-    "st": "iterations/s",
-    "b": "iterations/s",
-    "ep": "epochs/s",
-}
-_LONGER = re.compile(r"(?:/|per)[ _]?(min|h|d)(?:utes?|rs?|ours?|ays?)?(?![a-z])", re.IGNORECASE)
-_LONGER_IN_SECONDS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
-_PREFIX = re.compile(r"(?<![A-Za-z])([kKM])[ _]?(?=tok|im|sam|seq)")
-"""Thousands or millions of what a rate counts."""
-_OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
-_COUNTED = re.compile(rf"\W*(?:on )?(\d+) ?[x×]? ?({_OF})\W*", re.IGNORECASE)
-_AMOUNT = (
-    rf"(?P<rate>{_DIGITS}(?: ?[kKM]\b)?) ?(?P<unit>(?:{_UNITS.pattern})(?:/(?:gpu|worker|device))?"
-    r"|(?:ms|s|sec|seconds)(?: ?/ ?| per | an )(?:it|iter|iteration|step|batch)\b)"
-)
-_COUNT = (
-    rf"\b(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
-    r"(?: ?[(,] ?(?:(?:on|over|across) )?(?P<nodes>\d+) ?(?:nodes?|hosts?|servers?|machines?)\b\)?)?"
-)
-_COUNT_ALONE = re.compile(_COUNT + r"\W*", re.IGNORECASE)
-_IN_SENTENCE = (
-    re.compile(rf"{_COUNT}[^\d]*?{_AMOUNT}", re.IGNORECASE),
-    re.compile(rf"{_AMOUNT}[^\d,;.]*?\b(?:on|with|using|from|at|for) {_COUNT}", re.IGNORECASE),
-)
-"""Rates in a line of text, with the count before or after them."""
-_NO_RATE = re.compile(
-    r"loss|acc|mem|efficien|speed[ _-]?up|flop|mfu|utili[sz]|%|compute_seconds|learning|cost|price|dollar|[$€]|"
-    r"power(?! ?\d)|watt|energy|joule|kwh|[(\[]k?[wj][)\]]|bytes?|bandwidth|"
-    r"(?<![a-z0-9])(lr|(alg|bus)?bw|[kmgt]i?b(ps|its?)?)(?![a-z0-9])|"
-    r"(error|hit|miss|drop(out)?|decay|success|failure|acceptance|sampling|compression)[ _-]*rate|"
-    r"(clock|link|network|disk)[ _-]*(rate|speed)",
-    re.IGNORECASE,
-)
-"""Headings of numbers that are neither rates nor times."""
 _RAN = re.compile(
     r"(\w*net|inception|vgg|bert|gpt|t5|llama|mi[sx]tral|qwen|bloom|opt|falcon|vit|swin|\w*former|g?nmt|dlrm|ncf|ssd|yolo)"
     r"[ _-]?v?\d*(?![a-z]).*",
     re.IGNORECASE,
 )
 """Headings that name the network that ran; the numbers below it may be its rates."""
-_SCATTER = re.compile(
-    r"(?<![a-z/])(std(dev|err)?|sd|sem|stderr|err(or)?|dev(iation)?|var(iance)?|ci\d*|conf(idence)?|[±σ])(?![a-z])",
-    re.IGNORECASE,
-)
-"""Headings of how far repeats scatter."""
 _EXTREME = re.compile(r"(?<![a-z])(min(imum)?|max(imum)?|best|worst|p\d\d|peak)(?![a-z])", re.IGNORECASE)
+_TOTAL = re.compile(r"total|overall|end.to.end|\be2e\b|step time|iteration time", re.IGNORECASE)
+_ALL = re.compile(r"(?<![a-z])(total|aggregated?|global|all)(?![a-z])", re.IGNORECASE)
+_IN_CELL = re.compile(r"\W*[\d.,]+(?: ?[-–] ?[\d.,]+)? *([a-zA-Zµμ]\w*([ /]+\w+)*)")
+_WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
+_STEPS = re.compile(r"iter|step|batch|\bit\b", re.IGNORECASE)
+_SAID = {
+    STRONG: r"strong scaling|(global|total|effective)[ -]batch( size)? (is |was )?(the same|kept|fixed|constant)",
+    WEAK: r"weak scaling|batch( size)?( per |/)(gpu|device|worker) (is |was )?(the same|kept|fixed|constant)",
+}
+"""How texts say whether a mini-batch stays with each worker or is split."""
 
 
 @dataclass(frozen=True)
 class _Proportional:
     """Columns that rise and fall with a rate, for tables without one."""
 
-    heading: re.Pattern[str]
+    kind: str
     unit: str
     of: str
     percent: bool = False
 
 
 _PROPORTIONAL = (
-    _Proportional(re.compile(r"flop", re.I), "TFLOP/s", ""),
-    _Proportional(re.compile(r"speed[ _-]?up", re.I), "times the first", ALL),
-    _Proportional(re.compile(r"\bmfu\b|utili[sz]ation", re.I), "workers at peak", EACH, percent=True),
-    _Proportional(re.compile(r"efficien", re.I), "ideal workers", EACH, percent=True),
+    _Proportional(FLOPS, "TFLOP/s", ""),
+    _Proportional(SPEEDUP, "times the first", ALL),
+    _Proportional(MFU, "workers at peak", EACH, percent=True),
+    _Proportional(EFFICIENCY, "ideal workers", EACH, percent=True),
 )
-_SERIES = re.compile(
-    r"series|models?|networks?|config(uration)?s?|benchmarks?|setup|mode|framework|strategy|method", re.I
-)
-_LABEL = re.compile(r"(runs?|names?|jobs?|ids?|rep(eat)?s?|trials?|try|seeds?|date)[ _#]*\d*", re.IGNORECASE)
-"""Headings of what tells one run from the next."""
-_MACHINES = re.compile(r"config|set-?up|layout|hardware|cluster|system|scale", re.IGNORECASE)
-_PRODUCT = re.compile(r"(\d+)\s*[x×*]\s*(\d+)\b.*")
-"""Counts such as ``2x8``: nodes by workers of each."""
-MISSING = re.compile(
-    r"|-+|[–—]+|n/?a|nan|none|null|\?+|x|tbd|oom.*|.*out of memory.*|err(or)?\b.*|fail(ed|ure)?\b.*|crash(ed)?\b.*|"
-    r"time ?out\b.*|hang(s|ed)?\b.*|killed\b.*|not (run|measured|supported|available)",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Cells that say that nothing was measured."""
-_SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}
-_NUMBER = re.compile(
-    r"(?P<digits>[+-]?(?:\d[\d.,'’_ \u00a0\u202f]*\d|\d|[.,]\d+)(?:[.,](?=\s|$))?(?:[eE][+-]?\d+)?)\s*(?P<rest>.*)",
-    re.DOTALL,
-)
-
-
-def unit_in(text: str) -> str:
-    """Return the unit that a heading or a cell names, such as ``images/s``; empty where it names none."""
-    found = _UNITS.search(text)
-    if not found:
-        return "tokens/s" if re.search(r"\btps\b|tok", text, re.I) else ""
-    word = found[1].lower()
-    return next(
-        unit for begin, unit in sorted(_UNIT_WORDS.items(), key=lambda one: -len(one[0])) if word.startswith(begin)
-    )
-
-
-def number_in(text: str, *, decimal_comma: bool) -> float:
-    """Return the number that a cell begins with, its thousands, deviation and unit read past; NaN if none."""
-    cell = text.strip().strip("*`\"'").lstrip("~≈≅<>=")
-    if clock := re.fullmatch(r"\s*(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)\s*(?:min|h|s|m)?\.?", cell):
-        hours, minutes, seconds = clock.groups()
-        return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
-    found = _NUMBER.match(cell.strip())
-    if not found or (not found["digits"].isascii() and not re.search(r"[’\u00a0\u202f]", found["digits"])):
-        return nan
-    digits, rest = found["digits"].strip(), found["rest"].strip()
-    digits = re.sub(r"(?<=\d)['’_ \u00a0\u202f](?=\d{3}(?!\d))", "", digits)
-    if decimal_comma or re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+,\d+", digits):
-        digits = digits.replace(".", "") if re.fullmatch(r"\d{1,3}(\.\d{3})+(,\d*)?", digits) else digits
-        digits = digits.replace(",", ".")
-    elif re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", digits):
-        digits = digits.replace(",", "")
-    elif re.fullmatch(r"[+-]?\d+,\d+", digits):  # no thousands: a decimal comma
-        digits = digits.replace(",", ".")
-    try:
-        value = float(digits)
-    except ValueError:
-        return nan
-    scale = re.match(r"([kKMBG])(?![A-Za-z])", rest)
-    return value * _SUFFIXES[scale[1].lower()] if scale else value
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Cells of a table, each row with its line."""
-
-    rows: Sequence[tuple[int, list[str]]]
-    separator: str
-
-
-def grids(document: Document) -> Iterator[Grid]:
-    """Yield the table in each way that it may be written in, the likeliest first."""
-    for grid in _as_written(document):
-        yield grid
-        yield from _with_a_column_for_each_count(document, grid)
-        yield from _with_counts_in_a_row(grid)
-        yield from _with_counts_in_words(grid)
-    yield from _in_sentences(document)
-
-
-def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Grid]:
-    """Yield a table with headings such as ``1 GPU`` and ``2 GPUs`` as one with a row for each count."""
-    for index, (line, cells) in enumerate(grid.rows[:40]):
-        counts = {place: found for place, cell in enumerate(cells) if (found := _COUNTED.fullmatch(cell))}
-        if len(counts) < 2:
-            continue
-        others = [place for place in range(len(cells)) if place not in counts]
-        what = next((line for line in document.raw_lines if _RATE.search(line) or _SECONDS.search(line)), "")
-        names = (BRACKETS.sub("", cells[place]).strip() or "series" for place in others)
-        heads = [*names, next(iter(counts.values()))[2], what.strip()]
-        rows = [
-            (number, [*(row[other] for other in others), found[1], row[place]])
-            for number, row in grid.rows[index + 1 :]
-            if len(row) == len(cells)
-            for place, found in counts.items()
-        ]
-        if kind_of(heads[-1]) not in ("rate", "iteration", "epoch"):
-            what = (
-                "what its numbers are is expected in the heading or a line of its own: img/s, s/iteration, epoch time"
-            )
-            raise document.error(line, f"a column for each count ({', '.join(cells)[:80]}); {what}")
-        yield Grid([(line, heads), *rows], grid.separator)
-        return
-
-
-def _with_counts_in_a_row(grid: Grid) -> Iterator[Grid]:
-    """Yield a table whose first row is ``GPUs, 1, 2, 4`` as one with a row for each count."""
-    texts = [cells for _, cells in grid.rows[:40]]
-    if len(texts) < 2 or len(texts[0]) < 3 or len(set(map(len, texts))) > 1:
-        return
-    heads, *columns = zip(*texts, strict=True)
-    if kind_of(heads[0]) in ("workers", "nodes") and all(_is_number(column[0]) for column in columns):
-        first, second = (line for line, _ in grid.rows[:2])
-        yield Grid([(first, list(heads)), *((second, list(column)) for column in columns)], grid.separator)
-
-
-def _with_counts_in_words(grid: Grid) -> Iterator[Grid]:
-    """Yield a table with cells such as ``16 GPUs (2 nodes)`` or ``2x8`` below any heading as one of counts."""
-    pairs = zip(grid.rows[0][1], grid.rows[1][1], strict=False) if len(grid.rows) > 2 else ()
-    for place, (head, first) in enumerate(pairs):
-        if not (_COUNT_ALONE.fullmatch(first) or _PRODUCT.fullmatch(first)):
-            continue
-        texts = [row[place] if place < len(row) else "" for _, row in grid.rows[1:]]
-        if _MACHINES.search(head) and all(map(_PRODUCT.fullmatch, texts)):  # not sizes of images
-            yield _replaced(grid, place, [["workers"], *([text] for text in texts)])
-        found = [one for one in takewhile(bool, map(_COUNT_ALONE.fullmatch, texts)) if one]
-        if len(found) == len(texts) and len({one["of"].lower().rstrip("s") for one in found}) == 1:
-            nodes = "nodes" if all(one["nodes"] for one in found) else ""
-            yield _replaced(
-                grid, place, [[found[0]["of"], nodes], *([one["count"], one["nodes"] or ""] for one in found)]
-            )
-
-
-def _replaced(grid: Grid, place: int, cells: Sequence[Sequence[str]]) -> Grid:
-    """Return the table with `cells` of each row in place of a column."""
-    rows = [(line, [*row[:place], *new, *row[place + 1 :]]) for (line, row), new in zip(grid.rows, cells, strict=True)]
-    return Grid(rows, grid.separator)
-
-
-def _in_sentences(document: Document) -> Iterator[Grid]:
-    """Yield the rates in lines such as ``8 GPUs (2 nodes): 1200 img/s`` as a table."""
-    lines = list(enumerate(document.lines, start=1))
-    rates = max(
-        ([(line, found) for line, text in lines for found in one.finditer(text)] for one in _IN_SENTENCE), key=len
-    )
-    kinds = {(one["of"].lower().rstrip("s"), unit_in(one["unit"]) or one["unit"].lower()) for _, one in rates}
-    if len(rates) < 2 or len(kinds) > 1:
-        return
-    head = [rates[0][1]["of"], rates[0][1]["unit"]]
-    per_node = max((int(one["count"]) / int(one["nodes"]) for _, one in rates if int(one["nodes"] or 0)), default=0.0)
-    if per_node:  # counts without a word of nodes fill one
-        rows = [
-            [one["count"], one["rate"], one["nodes"] or str(ceil(int(one["count"]) / per_node))] for _, one in rates
-        ]
-        head.append("nodes")
-    else:
-        rows = [[one["count"], one["rate"]] for _, one in rates]
-    yield Grid([(rates[0][0], head), *((line, row) for (line, _), row in zip(rates, rows, strict=True))], ",")
-
-
-def _objects(document: Document) -> list[tuple[int, dict[str, object]]]:
-    """Return the rows of a table in JSON: a list of objects, or an object on each line."""
-    whole = document.text.lstrip().startswith("[")
-    try:
-        if whole:
-            found = [(1, one) for one in json.loads(document.text)]
-        else:
-            found = [(line, json.loads(text)) for line, text in enumerate(document.raw_lines, start=1) if text.strip()]
-    except (ValueError, RecursionError):
-        return []
-    flat = all(
-        isinstance(one, dict) and not any(isinstance(cell, dict | list) for cell in one.values()) for _, one in found
-    )
-    return found if flat else []
-
-
-def _as_written(document: Document) -> Iterator[Grid]:
-    if objects := _objects(document):
-        heads = list(dict.fromkeys(head for _, one in objects for head in one))
-        rows = [(line, [str(one.get(head, "")) for head in heads]) for line, one in objects]
-        yield Grid([(objects[0][0], heads), *rows], ",")
-        return
-    lines = [(number, line) for number, line in enumerate(document.raw_lines, start=1) if line.strip()]
-    piped = [(number, line) for number, line in lines if line.count("|") >= 2 or line.strip().startswith("|")]
-    if "&" in document.text and not piped:  # LaTeX
-        piped = [
-            (number, line.split("\\\\")[0].replace("\\", "").replace("&", "|")) for number, line in lines if "&" in line
-        ]
-    if len(piped) >= 2:
-        cells = [(number, [cell.strip() for cell in line.strip().strip("|").split("|")]) for number, line in piped]
-        yield Grid([row for row in cells if not all(re.fullmatch(r":?-*:?", cell) for cell in row[1])], "|")
-    for separator in ("\t", ";", ","):
-        if sum(separator in line for _, line in lines) * 2 >= len(lines):
-            yield Grid(list(separated(lines, separator)), separator)
-    yield Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")
-    yield Grid([(number, line.split()) for number, line in lines], " ")
-
-
-def separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each line, with its number."""
-    for number, line in lines:
-        try:
-            (row,) = csv.reader([line], delimiter=separator, skipinitialspace=True, strict=True)
-        except (csv.Error, ValueError):
-            row = line.split(separator)
-        if any(cell.strip() for cell in row):
-            yield number, [cell.strip() for cell in row]
-
-
-def kind_of(heading: str) -> str:
-    """Return what a column holds: a name of `_HEADINGS`, ``rate``, ``iteration``, ``epoch``, ``part`` (of a time),
-    ``series``, or nothing."""
-    name = BRACKETS.sub("", heading).strip(" *`_").lower().replace("-", "_")
-    for kind, pattern in _HEADINGS.items():
-        if re.fullmatch(pattern, name):
-            return kind
-    if _NO_RATE.search(heading) or _SCATTER.search(heading):
-        return ""
-    words = heading.replace("_", " ")
-    if _EACH_STEP.search(words):
-        return "iteration"
-    if _RATE.search(heading) and not _IN_BRACKETS.search(words):
-        return "rate"
-    if _SECONDS.search(words):
-        of_run = _RUN.search(words) and not _STEP.search(words)
-        return "part" if _PART.search(words) else "epoch" if of_run else "iteration"
-    return "series" if _SERIES.fullmatch(name) else ""
 
 
 def recognised(document: Document) -> bool:
     """Return whether the text has a heading of worker counts beside others, and a row of numbers."""
-    return any(headed(document, _is_head))
+    return bool(_tables(document))
 
 
-def headed(document: Document, is_head: Callable[[Sequence[str]], bool]) -> Iterator[tuple[Grid, int]]:
-    """Yield the table in each way in which it has a row of headings, with the place of that row."""
-    for grid in grids(document):
-        place = next((index for index, (_, cells) in enumerate(grid.rows[:40]) if is_head(cells)), None)
-        if place is not None:
-            yield grid, place
+@lru_cache(maxsize=1)
+def _tables(document: Document) -> list[Grid]:
+    return tables(document, _is_head)
 
 
 def _is_head(cells: Sequence[str]) -> bool:
     kinds = [kind_of(cell) for cell in cells]
-    return len(cells) >= 2 and ("workers" in kinds or "nodes" in kinds) and not any(map(_is_number, cells))
-
-
-def _is_number(cell: str) -> bool:
-    return re.fullmatch(r"[\d.,]+", cell) is not None
+    return len(cells) >= 2 and (WORKERS in kinds or NODES in kinds) and not any(map(is_number, cells))
 
 
 EXPECTED = (
@@ -441,32 +157,48 @@ EXPECTED = (
 )
 
 
-def read(document: Document) -> Rates:
-    """Return the rates in the table; `InputError` names the line, what was expected, and how to write it."""
-    for grid, head in headed(document, _is_head):
-        return _Table(document, grid, head).rates()
-    raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
+def read(document: Document) -> list[Rates]:
+    """Return the rates in each table; `InputError` names the line, what was expected, and how to write it."""
+    found = _tables(document)
+    if not found:
+        raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
+    scaling = [name for name, words in _SAID.items() if re.search(words, document.text[:100_000], re.IGNORECASE)]
+    read = [_Table(document, grid, grid.above if len(found) > 1 else "").rates() for grid in found]
+    return [replace(one, scaling=scaling[0]) if len(scaling) == 1 else one for one in read]
+
+
+class _NoRow(Exception):
+    """A line that is no row of the table, and why."""
 
 
 class _Table:
     """One table while it is read."""
 
-    def __init__(self, document: Document, grid: Grid, head: int) -> None:
+    def __init__(self, document: Document, grid: Grid, name: str) -> None:
         self.document, self.grid = document, grid
-        self.line, self.headings = grid.rows[head]
-        self.body = list(grid.rows[head + 1 :])
+        self.line, self.headings = grid.rows[0]
+        self.name = name or document.path.stem
+        texts = grid.separator.strip() and len(self.headings) > 1
+        self.body = [row for row in grid.rows[1:] if any(row[1]) and not (texts and len(row[1]) == 1)]
         self.notes: list[str] = []
+        self.left: list[InputError] = []
+        """What is wrong in lines that are left out."""
         if len(self.body) > MAX_ROWS:
             raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
         if not grid.separator.strip() and {len(cells) for _, cells in self.body} == {len(self.headings) + 1}:
             self.headings = ["", *self.headings]  # pandas writes no heading above its index
         self._check_widths()
         self.columns = [[self._cell(cells, index) for _, cells in self.body] for index in range(len(self.headings))]
-        self.decimal_comma = grid.separator != "," and self._has_decimal_comma(grid.separator)
+        self.comma = grid.separator != "," and decimal_comma(self.columns, grid.separator)
         self.kinds = list(map(self._kind, range(len(self.headings))))
-        self.series = self._series_columns()
+        self._fill_down()
+        self.values, self.like = self._value_columns()
+        self.settings = self._setting_columns()
 
     def _check_widths(self) -> None:
+        """Refuse rows with more cells than headings; what stands around aligned columns is no row of them."""
+        if not self.grid.separator.strip():
+            self.body = [row for row in self.body if len(row[1]) == len(self.headings)]
         for number, cells in self.body:
             if len(cells) > len(self.headings) and any(cells[len(self.headings) :]):
                 hint = "a number with a comma in it goes in quotes" if self.grid.separator == "," else "check the row"
@@ -474,119 +206,184 @@ class _Table:
                     number, f"{len(cells)} cells for {len(self.headings)} columns ({', '.join(self.headings)}); {hint}"
                 )
 
-    def _has_decimal_comma(self, separator: str) -> bool:
-        """Return whether numbers are written as ``1.180,5``, or as ``1.180`` beside ``360``."""
-        comma = r"\d,\d" if separator == ";" else r"\b0,\d|\d,(\d\d?|\d{4,})\b"
-        points = [cell for column in self.columns for cell in column if re.search(r"\d\.\d+$", cell)]
-        if any(re.search(comma, cell) for column in self.columns for cell in column):
-            return not points
-        return any(
-            any(re.fullmatch(r"\d{3,}", cell) for cell in column) and set(points) and set(points) <= set(column)
-            for column in self.columns
-        ) and all(re.fullmatch(r"[1-9]\d{0,2}(\.\d{3})+", cell) for cell in points)
+    @staticmethod
+    def _cell(cells: Sequence[str], index: int) -> str:
+        return cells[index].strip().strip("*`") if index < len(cells) else ""
 
     def _kind(self, index: int) -> str:
         """Return what a column holds: what its heading says, or else the unit in its cells."""
         heading, cells = self.headings[index], [cell for cell in self.columns[index] if not MISSING.fullmatch(cell)]
         kind = kind_of(heading)
-        if kind in ("workers", "nodes") and cells and not any(map(self._number, cells)):
-            counts = sum(kind_of(head) in ("workers", "nodes") for head in self.headings)
-            return "" if counts > 1 else kind  # their names
-        unit = re.fullmatch(r"[\d.,]+ *([a-zA-Zµμ]\w*([ /]+\w+)*)", cells[0]) if cells else None
-        times = ("iteration", "epoch")
-        if not unit or kind not in ("", "rate", *times):
+        if kind in COUNTS and cells and not any(map(is_numeric, cells)):
+            counts = sum(kind_of(head) in COUNTS for head in self.headings)
+            return SETTING if counts > 1 else kind  # their names
+        if kind == ITERATION and not _STEPS.search(heading) and cells:
+            longer = re.search(r"\d\s*(m(in\w*)?|h\w*)\b|\d:\d\d", cells[0])  # no step takes minutes
+            kind = EPOCH if longer else kind
+        unit = _IN_CELL.fullmatch(cells[0]) if cells else None
+        if not unit or kind not in ("", RATE, *TIMES):
             return kind
-        if _NO_RATE.search(unit[1]):
-            return ""
         of_unit = kind_of(unit[1])
-        if kind and of_unit in ("rate", *times):  # the unit in a cell wins, but does not say which time it is
-            return kind if kind in times and of_unit in times else of_unit
+        if of_unit == OTHER:
+            return ""
+        if kind and of_unit in (RATE, *TIMES):  # the unit in a cell wins, but does not say which time it is
+            return kind if kind in TIMES and of_unit in TIMES else of_unit
         kind = kind or kind_of(f"{heading} {unit[1]}")
-        return kind if kind in ("rate", *times) else ""
+        return kind if kind in (RATE, *TIMES) else ""
 
-    def _series_columns(self) -> list[int]:
-        """Return the columns that name a series: those whose heading says so, else those of words in each row that are
-        no names of single runs. What stands once for the rows below it is written into each."""
+    def _fill_down(self) -> None:
+        """Write what stands once for the rows below it into each of them."""
         for index, kind in enumerate(self.kinds):
-            if kind == "series" and self.columns[index] and self.columns[index][0]:
-                for row, (_, cells) in enumerate(self.body):
-                    if row and index < len(cells) and not cells[index]:
-                        cells[index] = self._cell(self.body[row - 1][1], index)
-        counts = next((self.columns[index] for index, kind in enumerate(self.kinds) if kind in ("workers", "nodes")))
-        if named := [index for index, kind in enumerate(self.kinds) if kind == "series"]:
-            return named + self._swept(counts)
-        words = [
-            index
-            for index, kind in enumerate(self.kinds)
-            if not kind and all(self.columns[index]) and not any(map(self._number, self.columns[index]))
-        ]
-        runs = [index for index in words if len(set(self.columns[index])) == len(self.body) and len(set(counts)) > 2]
-        for index in runs:
-            note = f"{self.headings[index]} differs in each row and is read as the name of a run"
-            self.notes += [f"line {self.body[0][0]}: {note}"]
-        return [index for index in words if index not in runs] + self._swept(counts)
+            if kind == SETTING and self.columns[index] and self.columns[index][0]:
+                for row in range(1, len(self.body)):
+                    self.columns[index][row] = self.columns[index][row] or self.columns[index][row - 1]
 
-    def _swept(self, counts: Sequence[str]) -> list[int]:
-        """Return the columns of settings in numbers, such as batches: each of their values was measured on the same
-        several counts."""
-        found = []
+    # --- which columns ----------------------------------------------------------------------------
+
+    def _value_columns(self) -> tuple[list[int], _Proportional | None]:
+        """Return the columns with rates, one series each: those whose heading says so, else those that name networks or
+        repeats, else the first in proportion to a rate, else all that may hold rates."""
+        of_kind = {kind: [index for index, one in enumerate(self.kinds) if one == kind] for kind in set(self.kinds)}
+        totals = [index for index in of_kind.get(ITERATION, ()) if _TOTAL.search(self.headings[index])]
+        for found in (of_kind.get(RATE), totals, of_kind.get(EPOCH), of_kind.get(ITERATION)):
+            if found:
+                return self._best(found), None
+        unknown = [index for index in of_kind.get("", ()) if self.headings[index] and self._has_numbers(index)]
+        labels = [index for index in of_kind.get(LABEL, ()) if self._has_numbers(index)]
+        if ran := list(filter(self._ran, unknown or labels)):
+            return ran, None
+        for like in _PROPORTIONAL:
+            if column := of_kind.get(like.kind, [])[:1]:
+                return column, like
+        if not unknown and not labels:
+            words = f"no column of rates among {', '.join(self.headings)[:200]}"
+            raise self.document.error(self.line, f"{words}; a unit says which, such as (images/s) or (s/iteration)")
+        return unknown or labels, None
+
+    def _best(self, found: list[int]) -> list[int]:
+        """Return the columns of rates or times that say most: not extremes, not those of one worker beside all."""
+        exact = [index for index in found if self.headings[index] == "samples_per_second"]
+        usual = [index for index in found if not _EXTREME.search(self.headings[index])] or found
+        for other in (lambda head: unit_in(head) == "iterations/s", PER_WORKER.search):
+            usual = [index for index in usual if not other(self.headings[index])] or usual
+        tokens = [index for index in usual if unit_in(self.headings[index]) == "tokens/s"]
+        return exact or tokens or usual
+
+    def _setting_columns(self) -> list[int]:
+        """Return the columns that tell runs apart: those whose heading says so, those of words in each row that are no
+        names of single runs, and numbers in which rows of one count differ, such as batches."""
+        counts = self._counts()
+        found = [index for index, kind in enumerate(self.kinds) if kind == SETTING and any(self.columns[index])]
+        unread = []
         for index, kind in enumerate(self.kinds):
-            if kind in ("", "batch", "batch_per_worker") and not _LABEL.fullmatch(self.headings[index]):
-                on: dict[str, set[str]] = {}
-                for cell, count in zip(self.columns[index], counts, strict=True):
-                    on.setdefault(cell, set()).add(count)
-                if len(on) > 1 and all(map(self._number, on)) and min(map(len, on.values())) > 1:
-                    found += [index] if len(set(map(frozenset, on.values()))) == 1 else []
+            if kind or index in self.values or not any(self.columns[index]):
+                continue
+            words = all(self.columns[index]) and not any(map(is_numeric, self.columns[index]))
+            if words and len(set(self.columns[index])) == len(self.body) and len(set(counts)) > 2:
+                note = f"{self.headings[index]} differs in each row and is read as the name of a run"
+                self.notes += [f"line {self.body[0][0]}: {note}"]
+            elif words:
+                found.append(index)
+            else:
+                unread.append(index)
+        batches = [index for kind in (WORKER_BATCH, BATCH, GLOBAL_BATCH, ACCUMULATION)
+                   for index, one in enumerate(self.kinds) if one == kind and index not in self.values]  # fmt: skip
+        for index in (*batches, *unread):
+            if self._splits(index, found, counts):
+                found.append(index)
+        names = [self.headings[index] for index in unread if index not in found and self.headings[index]]
+        if names:
+            self.notes.append(f"not understood and not read: {', '.join(names)[:200]}")
         return found
+
+    def _splits(self, index: int, settings: Sequence[int], counts: Sequence[str]) -> bool:
+        """Return whether rows of one count and equal settings differ in a column with values that other counts have."""
+        alike: dict[tuple[str, ...], set[str]] = {}
+        of: dict[str, set[str]] = {}
+        for row, count in enumerate(counts):
+            key = (count, *(self.columns[one][row] for one in settings))
+            alike.setdefault(key, set()).add(self.columns[index][row])
+            of.setdefault(self.columns[index][row], set()).add(count)
+        return max(map(len, alike.values()), default=0) > 1 and max(map(len, of.values())) > 1
+
+    def _counts(self) -> list[str]:
+        columns = [self.columns[index] for index, kind in enumerate(self.kinds) if kind in (*COUNTS, PER_NODE)]
+        return [" ".join(cells) for cells in zip(*columns, strict=True)]
+
+    def _has_numbers(self, index: int) -> bool:
+        return any(map(is_numeric, self.columns[index]))
+
+    def _ran(self, index: int) -> bool:
+        """Return whether a heading names a network, or one of several repeats, as ``run 2``."""
+        heading = self.headings[index]
+        return bool(_RAN.fullmatch(heading) or (kind_of(heading) == LABEL and heading[-1:].isdigit()))
 
     def _counted_in_each_node(self, value: int) -> bool:
         """Return whether GPUs beside nodes are those of each node: their number stays, and more nodes are faster."""
-        if not {"nodes", "workers"} <= set(self.kinds) or "workers_per_node" in self.kinds:
+        if not {NODES, WORKERS} <= set(self.kinds) or PER_NODE in self.kinds:
             return False
-        nodes, workers = (self.columns[self.kinds.index(kind)] for kind in ("nodes", "workers"))
+        nodes, workers = (self.columns[self.kinds.index(kind)] for kind in (NODES, WORKERS))
         rows = zip(nodes, self.columns[value], strict=True)
-        read = [[number_in(cell, decimal_comma=self.decimal_comma) for cell in row] for row in rows]
+        read = [[number_in(cell, decimal_comma=self.comma) for cell in row] for row in rows]
         known = sorted(row for row in read if row[0] > 0 and row[1] > 0)
         if not known or len(set(workers)) > 1:
             return False
         first, last = known[0][1], known[-1][1]
-        return (first / last if self.kinds[value] in ("iteration", "epoch") else last / first) > FASTER
+        return (first / last if self.kinds[value] in TIMES else last / first) > FASTER
+
+    # --- its rates --------------------------------------------------------------------------------
 
     def rates(self) -> Rates:
         """Return the table's rates."""
-        values, like = self._value_columns()
+        values, like = self.values, self.like
         if self._counted_in_each_node(values[0]):
-            self.kinds[self.kinds.index("workers")] = "workers_per_node"
-        first = self.headings[values[0]]
+            self.kinds[self.kinds.index(WORKERS)] = PER_NODE
         kind = self.kinds[values[0]]
-        rows = [row for number, cells in self.body for row in self._rows(number, cells, values)]
+        rows = list(chain.from_iterable(map(self._rows, range(len(self.body)))))
+        self._check_left(rows)
+        heads = [self.headings[index] for index in values]
+        seconds = kind if kind in TIMES else ""
+        of = EACH if PER_WORKER.search(" ".join(heads)) else ALL if _ALL.search(heads[0]) else ""
+        if like:
+            if like.percent and max((row.value or 0.0 for row in rows), default=0.0) > 1.5:
+                rows = [replace(row, value=row.value and row.value / 100) for row in rows]
+            if like.kind == SPEEDUP:
+                self._check_speedup(rows)
+            return Rates(rows, like.unit, of or like.of, "", self._counted(), tuple(self.notes))
+        unit = unit_in(" ".join([*heads, *self.columns[values[0]][:3]])) or "samples/s"
+        if kind == RATE and unit == "iterations/s":
+            seconds = ITERATION
+            rows = [replace(row, value=row.value and 1 / row.value) for row in rows]
+        if seconds == EPOCH:
+            unit = "epochs/h" if "epoch" in heads[0].lower() else "runs/h"
+        elif not kind or kind == LABEL:
+            self._check_named(values, rows)
+        if BATCH in self.kinds:
+            rows = list(_with_batches(rows, seconds))
+        return Rates(rows, unit, "" if seconds else of, seconds, self._counted(), tuple(self.notes))
+
+    def _check_left(self, rows: Sequence[RateRow]) -> None:
+        """Note what lines are left out, or refuse the table where too little remains."""
+        if self.left and len({row.workers for row in rows if row.value is not None}) < 2:
+            raise self.left[0]
         if not rows:
             raise InputError(
                 f"{self.document.path}: no rows below the heading of line {self.line}; one for each count is expected"
             )
-        words = " ".join(
-            [self.headings[index] for index in values] + [self._cell(cells, values[0]) for _, cells in self.body[:3]]
-        )
-        seconds = kind if kind in ("iteration", "epoch") else ""
-        of = EACH if PER_WORKER.search(" ".join(self.headings[index] for index in values)) else ""
-        if re.search(r"(?<![a-z])(total|aggregated?|global|all)(?![a-z])", first, re.I) and not of:
-            of = ALL
-        if like:
-            of = of or like.of
-            if like.percent and max((row.value or 0.0 for row in rows), default=0.0) > 1.5:
-                rows = [replace(row, value=row.value and row.value / 100) for row in rows]
-            return Rates(rows, like.unit, of, "", self._counted(), tuple(self.notes))
-        unit = unit_in(words) or "samples/s"
-        if kind == "rate" and unit == "iterations/s":
-            seconds = "iteration"
-            rows = [replace(row, value=row.value and 1 / row.value) for row in rows]
-        if seconds == "epoch":
-            unit = "epochs/h" if "epoch" in first.lower() else "runs/h"
-        elif not kind:
-            self._check_named(values, rows)
-        if "batch" in self.kinds:
-            rows = list(_with_batches(rows, seconds))
-        return Rates(rows, unit, "" if seconds else of, seconds, self._counted(), tuple(self.notes))
+        begin = f"{self.document.path}, "
+        self.notes += [str(error).removeprefix(begin).partition(";")[0] + "; left out" for error in self.left]
+
+    def _check_speedup(self, rows: Sequence[RateRow]) -> None:
+        """Refuse speedups that are not 1 at the smallest count, or the count itself: they are of something else."""
+        for name in dict.fromkeys(row.series for row in rows):
+            first = min(
+                (row for row in rows if row.series == name and row.value), key=lambda row: row.workers, default=None
+            )
+            ratio = first.value if first and first.value else 1.0
+            if first and abs(ratio - 1) > FIRST_SPEEDUP and abs(ratio / first.workers - 1) > 0.1:
+                what = f"{self.headings[self.values[0]]} is {ratio:g} on {first.workers}, the smallest count, and not 1"
+                ask = "a speedup of something else says nothing of scaling; give the rates or times that it is made of"
+                raise self.document.error(first.line, f"{what}: {ask}")
 
     def _check_named(self, values: Sequence[int], rows: Sequence[RateRow]) -> None:
         """Refuse columns that do not say what they hold, unless they name networks or repeats and do not fall with the
@@ -604,138 +401,112 @@ class _Table:
             self.line, f"{what}; a unit says which, such as {heading} (images/s) or (s/iteration)"
         )
 
-    def _ran(self, index: int) -> bool:
-        """Return whether a heading names a network, or one of several repeats, as ``run 2``."""
-        heading = self.headings[index]
-        return bool(_RAN.fullmatch(heading) or (_LABEL.fullmatch(heading) and heading[-1].isdigit()))
-
-    def _value_columns(self) -> tuple[list[int], _Proportional | None]:
-        """Return the columns with rates, one series each: those whose heading says so, else those that name networks or
-        repeats, else the first in proportion to a rate, else all that may hold rates."""
-        for kind in ("rate", "epoch", "iteration"):
-            if found := [index for index, one in enumerate(self.kinds) if one == kind]:
-                best = [index for index in found if self.headings[index] == "samples_per_second"]
-                usual = [index for index in found if not _EXTREME.search(self.headings[index])] or found
-                for other in (lambda head: unit_in(head) == "iterations/s", PER_WORKER.search):
-                    usual = [index for index in usual if not other(self.headings[index])] or usual
-                return best or usual, None
-        found = [
-            index
-            for index, kind in enumerate(self.kinds)
-            if not kind
-            and self.headings[index]
-            and not _NO_RATE.search(self.headings[index])
-            and not _SCATTER.search(self.headings[index])
-            and any(map(self._number, self.columns[index]))
-        ]
-        unlabelled = [index for index in found if not _LABEL.fullmatch(self.headings[index])]
-        if ran := list(filter(self._ran, unlabelled or found)):
-            return ran, None
-        for like in _PROPORTIONAL:
-            if column := [index for index, head in enumerate(self.headings) if like.heading.search(head)][:1]:
-                return column, like
-        found = unlabelled or found
-        if not found:
-            raise self.document.error(
-                self.line, f"no column of rates among {', '.join(self.headings)[:200]}; {EXPECTED}"
-            )
-        return found, None
-
-    def _number(self, cell: str) -> bool:
-        return not isnan(number_in(cell, decimal_comma=self.decimal_comma))
-
-    @staticmethod
-    def _cell(cells: Sequence[str], index: int) -> str:
-        return cells[index] if index < len(cells) else ""
-
     def _counted(self) -> str:
-        for kind in ("workers", "workers_per_node"):
+        for kind in (WORKERS, PER_NODE):
             if kind in self.kinds:
-                return "GPUs" if "gpu" in self.headings[self.kinds.index(kind)].lower() else "workers"
+                name = self.headings[self.kinds.index(kind)].lower()
+                return "GPUs" if "gpu" in name or not kind_of(re.sub(r"\w*\d\w*", "", name)) else "workers"
         return "nodes"
 
-    def _rows(self, number: int, cells: list[str], values: Sequence[int]) -> Iterator[RateRow]:
-        if "workers" in self.kinds:
-            workers = self._count(number, cells, "workers")
-        else:
-            workers = self._count(number, cells, "nodes") * int(self._optional(number, cells, "workers_per_node") or 1)
-        per_node = self._optional(number, cells, "workers_per_node")
-        if per_node is None and "workers" in self.kinds and (nodes := self._optional(number, cells, "nodes")):
+    def _rows(self, row: int) -> Iterator[RateRow]:
+        number = self.body[row][0]
+        try:
+            workers = self._count(row, WORKERS if WORKERS in self.kinds else NODES)
+        except _NoRow as error:
+            self.left.append(self.document.error(number, str(error)))
+            return
+        per_node = self._optional(row, PER_NODE)
+        if WORKERS not in self.kinds:
+            workers *= int(per_node or 1)
+        elif per_node is None and (nodes := self._optional(row, NODES)):
             per_node = workers / nodes
-        if "workers" in self.kinds and (product := _PRODUCT.fullmatch(cells[self.kinds.index("workers")])):
-            head = self.headings[self.kinds.index("workers")].lower().partition("node")
+        if WORKERS in self.kinds and (product := PRODUCT.fullmatch(self.columns[self.kinds.index(WORKERS)][row])):
+            head = self.headings[self.kinds.index(WORKERS)].lower().partition("node")
             per_node = float(product[2 if "gpu" not in head[0] or not head[1] else 1])
-        batch = self._optional(number, cells, "batch_per_worker") or self._optional(number, cells, "batch")
-        total = self._optional(number, cells, "global_batch")
-        name = self._series(cells, values)
-        repeats = all(_LABEL.fullmatch(self.headings[index]) for index in values)
-        for index in values:
-            series = name if repeats or len(values) == 1 else " ".join(filter(None, (name, self.headings[index])))
-            yield RateRow(series, workers, self._rate(number, cells, index), per_node, batch, number, total)
+        batch, total, steps = (self._batch(row, kind) for kind in (WORKER_BATCH, GLOBAL_BATCH, ACCUMULATION))
+        if batch and steps and total != batch * workers:
+            batch *= steps
+        name = self._series(row)
+        repeats = all(self.kinds[index] == LABEL for index in self.values)
+        for index in self.values:
+            series = name if repeats or len(self.values) == 1 else f"{name} {self.headings[index].strip('*` ')}".strip()
+            for text in ends_of(self.columns[index][row]):
+                yield RateRow(
+                    series, workers, self._rate(number, text, index), per_node, batch or self._batch(row, BATCH),
+                    number, total,
+                )  # fmt: skip
 
-    def _series(self, cells: Sequence[str], values: Sequence[int]) -> str:
+    def _series(self, row: int) -> str:
+        """Return the cells of settings that differ between rows, or else those of words."""
+        groups: set[tuple[str, ...]] = {()}
+        chosen: list[int] = []
+        for index in self.settings:  # what others say already is not said again
+            more = {tuple(cells) for cells in zip(*(self.columns[one] for one in (*chosen, index)), strict=True)}
+            if len(more) > len(groups):
+                groups, chosen = more, [*chosen, index]
+        chosen = chosen or [index for index in self.settings if not self._has_numbers(index)]
         words = " ".join(
-            f"{self.headings[index]} {cell}" if self._number(cell) and self.kinds[index] != "series" else cell
-            for index in self.series
-            if (cell := self._cell(cells, index))
+            f"{self.headings[index]} {cell}" if is_number(cell) else cell
+            for index in chosen
+            if (cell := self.columns[index][row])
         )
-        several = len(values) > 1 and not all(_LABEL.fullmatch(self.headings[index]) for index in values)
-        return re.sub(r"[*`]", "", words) if words or several else self.document.path.stem
+        several = len(self.values) > 1 and any(self.kinds[index] != LABEL for index in self.values)
+        return re.sub(r"[*`]", "", words) if words or several else self.name
 
-    def _count(self, number: int, cells: Sequence[str], kind: str) -> int:
+    def _count(self, row: int, kind: str) -> int:
+        """Return the count of a row; `_NoRow` where words stand in its place."""
         index = self.kinds.index(kind)
-        text = self._cell(cells, index)
-        value = number_in(text, decimal_comma=self.decimal_comma)
-        if product := _PRODUCT.fullmatch(text):
+        text = self.columns[index][row]
+        value = number_in(text, decimal_comma=self.comma)
+        words = not re.search(r"\d|^(inf|nan)$", text, re.IGNORECASE)
+        if product := PRODUCT.fullmatch(text):
             value = float(product[1]) * float(product[2])
         elif re.match(r"[\d.,]+\s*[-–/:+x×*]\s*\d", text):
             value = nan
         if not 1 <= value <= MAX_WORKERS or value != int(value):
-            raise self.document.error(
-                number,
-                f"{self.headings[index]} is {text[:40] or 'empty'}; a whole number from 1 on is expected, such as 8",
-            )
+            expected = "a whole number from 1 on is expected, such as 8"
+            what = f"{self.headings[index]} is {text[:40] or 'empty'}; {expected}"
+            raise _NoRow(what) if words else self.document.error(self.body[row][0], what)
         return int(value)
 
-    def _optional(self, number: int, cells: Sequence[str], kind: str) -> float | None:
+    def _optional(self, row: int, kind: str) -> float | None:
         if kind not in self.kinds:
             return None
         index = self.kinds.index(kind)
-        text = self._cell(cells, index)
+        text = self.columns[index][row]
         if MISSING.fullmatch(text):
             return None
-        return self._positive(number, text, self.headings[index], "or nothing if unknown")
-
-    def _positive(self, number: int, text: str, heading: str, otherwise: str) -> float:
-        value = number_in(text, decimal_comma=self.decimal_comma)
+        value = number_in(text, decimal_comma=self.comma)
         if not MIN_RATE <= value <= MAX_RATE:
-            raise self.document.error(number, f"{heading} is {text[:40]}; a positive number is expected, {otherwise}")
+            what = f"{self.headings[index]} is {text[:40]}; a positive number is expected, or nothing if unknown"
+            raise self.document.error(self.body[row][0], what)
         return value
 
-    def _rate(self, number: int, cells: Sequence[str], index: int) -> float | None:
-        text = self._cell(cells, index).strip().strip("*`")
+    def _batch(self, row: int, kind: str) -> float | None:
+        """Return the number in a column of batches; None for several in one cell, such as ``64,32``."""
+        if kind not in self.kinds or not _WHOLE.fullmatch(text := self.columns[self.kinds.index(kind)][row]):
+            return self._optional(row, kind) if kind in self.kinds and not re.search(r"\d\D+\d", text) else None
+        return number_in(text) or None
+
+    def _rate(self, number: int, text: str, index: int) -> float | None:
+        """Return the number of a cell; None where it is none, which is noted."""
+        heading, kind = self.headings[index], self.kinds[index]
         if MISSING.fullmatch(text):
             if text.strip("-–— "):
                 self.notes.append(f"line {number}: {text[:40]} is no rate")
             return None
-        value = self._positive(number, text, self.headings[index], "or nothing (or OOM) where nothing was measured")
-        if self.kinds[index] == "rate":
-            words = self.headings[index] + re.sub(r"^[^A-Za-z/]*([kKMBG]\b)?", " ", text)
-            longer, prefix = _LONGER.search(words), _PREFIX.search(words)
-            value *= _SUFFIXES[prefix[1].lower()] if prefix else 1.0
-            return value / (_LONGER_IN_SECONDS[longer[1].lower()] if longer else 1.0)
-        if self.kinds[index] not in ("iteration", "epoch") or ":" in text:
+        of_kind = per_second if kind == RATE else seconds_in if kind in TIMES else None
+        value = of_kind(text, heading, self.comma) if of_kind else number_in(text, decimal_comma=self.comma)
+        if MIN_RATE <= value <= MAX_RATE:
             return value
-        plain = re.sub(r"\(?(?:(?<!\s)\s+)?(±|\+/?-)\s*[\d.,]+\s*\)?", "", text)
-        if parts := _TIMES.findall(plain):
-            seconds = sum(
-                number_in(of, decimal_comma=self.decimal_comma) * _IN_SECONDS[unit.lower()] for of, unit in parts
-            )
-            if not MIN_RATE <= seconds <= MAX_RATE:
-                raise self.document.error(number, f"{self.headings[index]} is {text[:40]}; a time is expected")
-            return seconds
-        unit = _TIME_UNIT.search(self.headings[index].replace("_", " "))
-        return value * (_IN_SECONDS[unit[1].lower()] if unit else 1.0)
+        expected = "a time is expected" if kind in TIMES and re.match(r"\d", text) else (
+            "a positive number is expected, or nothing (or OOM) where nothing was measured"
+        )  # fmt: skip
+        error = self.document.error(number, f"{heading} is {text[:40]}; {expected}")
+        if value == 0 or (isnan(value) and not re.search(r"\d", text)):
+            self.left.append(error)
+            return None
+        raise error
 
 
 def _with_batches(rows: Sequence[RateRow], seconds: str) -> Iterator[RateRow]:
@@ -767,9 +538,7 @@ def unknown(document: Document, known: str) -> InputError:
     if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
         return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
     tabular = others and form not in others and re.search(r"[,;|\t]", line)
-    if tabular and any(
-        kind_of(cell) not in ("", "series") for grid in grids(document) for _, cells in grid.rows[:1] for cell in cells
-    ):
+    if tabular and any(kind_of(cell) not in ("", SETTING) for cell in re.split(r"[,;|\t]", line)):
         return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
     return document.error(
         number,

@@ -23,6 +23,7 @@ from stallpoint.inputs import (
     rate_tables,
     slurm_accounts,
     training_logs,
+    unread,
 )
 from stallpoint.inputs.documents import Document, head
 
@@ -65,6 +66,8 @@ _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a]")
 def trace(path: Path) -> bool:
     """Return whether the file is a trace of a profiler."""
     begin = head(path)
+    if unread.unread(path):
+        return False
     if re.match(rb"\s*(\[\s*[{\]]|\{\s*[\"}])", begin):
         flat = re.match(rb"\s*\[?\s*\{[^{}]*\}", begin)  # a log of steps, a table of rates, or results
         if flat and not re.search(rb'"(ph|traceEvents)"', flat[0]):
@@ -83,7 +86,12 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
 
     `pattern` is the user's regular expression for the lines of a training log.
     """
-    document = Document.read(path, pattern)
+    try:
+        document = Document.read(path, pattern)
+    except InputError:
+        if known_format := unread.unread(path):
+            raise unread.refused(path, known_format) from None
+        raise
     if not document.text.strip():
         raise InputError(f"{path}: empty; {known()}")
     found: dict[str, Any] = {}
@@ -94,6 +102,8 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
                 break
     if not found and pattern:
         raise InputError(f"{path}: --pattern {pattern} is found in no line; {known()}")
+    if not found and (known_format := unread.unread(path)):
+        raise unread.refused(path, known_format)
     if not found:
         raise rate_tables.unknown(document, known())
     return found
@@ -101,8 +111,7 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
 
 def known() -> str:
     """Return what files are known, for people."""
-    texts = ", ".join(reader.what for reader in READERS.values())
     return (
-        f"known are {texts}, "
-        "traces of profilers (torch.profiler, Nsight Systems, Chakra, NCCL), records of probes, studies and archives"
+        "known are tables of rates or layouts, training logs, nccl-tests, OSU, IMB, NCCL_DEBUG=INFO, batch scripts, "
+        "sacct, traces of profilers"
     )

@@ -45,11 +45,17 @@ def _parts(proposed: Iterable[tuple[ScalingRates, Training]]) -> Iterator[str | 
 def curves(names: Sequence[str], options: Options) -> Iterator[ScalingRates]:
     """Yield the curve of each series with a rate; `InputError` names a file that is no clear table of rates."""
     for name in names:
-        rates = readers.read(Path(name), options.pattern).get("rates")
-        if rates is None:
+        tables = readers.read(Path(name), options.pattern).get("rates")
+        if tables is None:
             raise InputError(f"{name}: a proposal needs a table of rates")
-        answers = rate_answers.answers(rates, options)
-        for series, answer in zip(rate_answers.series_of(rates, options), answers, strict=True):
+        of_tables = [
+            (rates, list(rate_answers.series_of(rates, options)), list(rate_answers.answers(rates, options)))
+            for rates in tables
+        ]
+        if none := next((answers for _, every, answers in of_tables if len(answers) < len(every)), None):
+            raise InputError(f"{name}: {none[0].words}; {none[0].ask[0]}")
+        pairs = ((rates, *pair) for rates, *both in of_tables for pair in zip(*both, strict=True))
+        for rates, series, answer in pairs:
             if len(series.readings) > 1:
                 raise InputError(f"{name}: {series.name} can be read in two ways; {answer.ask[0]}")
             if series.counted == "nodes" and rates.of == EACH:

@@ -57,7 +57,7 @@ def text(layouts: Layouts, seconds: np.ndarray, gigabytes: np.ndarray) -> str:
 def answers(folder: Path, content: str, **how: tuple[int, ...]) -> list[Finding]:
     path = folder / "layouts.csv"
     path.write_text(content)
-    ((name, table),) = readers.read(path).items()
+    ((name, (table,)),) = readers.read(path).items()
     assert name == "layouts"
     return list(layout_answers.answers(table, Options(**how)))
 
@@ -189,7 +189,7 @@ def test_few_layouts_and_far_counts_are_refused(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_not_there_follow_from_the_others() -> None:
-    table = layout_tables.read(Document(Path("t"), (
+    (table,) = layout_tables.read(Document(Path("t"), (
         "gpus,tp,pp,micro batch size,global batch size,tokens/s/GPU\n16,2,4,1,32,10\n16,4,1,2,32,OOM\n16,2,2,1,32,\n"
         "16,2,2,1,2,5\n"
     )))  # fmt: skip

@@ -11,13 +11,15 @@ from stallpoint.errors import InputError
 from stallpoint.explain import study_results
 from stallpoint.inputs import readers
 from stallpoint.inputs.documents import Document
-from stallpoint.inputs.rate_tables import ALL, EACH, Rates, number_in, read
+from stallpoint.inputs.numbers import number_in
+from stallpoint.inputs.rate_tables import ALL, EACH, Rates, read
 
 EXPECTED = [(2, 1200.5), (4, 2300.0)]
 
 
 def rates(text: str, encoding: str = "utf-8") -> Rates:
-    return read(Document(Path("table"), text.encode(encoding).decode(encoding)))
+    (one,) = read(Document(Path("table"), text.encode(encoding).decode(encoding)))
+    return one
 
 
 WRITTEN = {
@@ -95,7 +97,7 @@ def test_an_encoding_is_told_by_the_bytes(tmp_path: Path) -> None:
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"):
         path = tmp_path / encoding
         path.write_bytes(text.encode(encoding))
-        assert [(row.workers, row.value) for row in read(Document.read(path)).rows] == EXPECTED
+        assert [(row.workers, row.value) for row in read(Document.read(path))[0].rows] == EXPECTED
 
 
 def test_cells_that_say_that_nothing_was_measured_are_no_rates() -> None:
@@ -170,7 +172,7 @@ def test_other_columns_of_numbers_are_series_of_their_own() -> None:
         ("host,img/s\nn1,10\n", "line 2: host is n1; a whole number"),
         ("nodes,gpus,img/s\n", "no rows below the heading of line 1"),
         ("gpus,img/s\n", "no rows below the heading of line 1"),
-        ("gpus,loss\n1,2.5\n", "line 1: no column of rates among gpus, loss; expected is a table with a heading"),
+        ("gpus,loss\n1,2.5\n", "line 1: no column of rates among gpus, loss; a unit says which"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line_and_how_to_write_it(text: str, message: str) -> None:
@@ -362,7 +364,7 @@ def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None
     ],
 )
 def test_numbers_are_read_past_their_units(text: str, value: float) -> None:
-    assert number_in(text, decimal_comma=False) == value
+    assert number_in(text) == value
 
 
 _TABLES = ("gpus,img/s\n1,10\n2,19\n", "| a | GPUs | tok/s |\n|--|--|--|\n| x | 1 | 10 |\n", "n;s/it\n1;0,5\n2;0,6\n")

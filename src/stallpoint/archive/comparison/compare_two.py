@@ -137,14 +137,18 @@ def _repeats(file: Path, pattern: str) -> tuple[pd.DataFrame, str]:
     unit of `Comparison`."""
     document = Document.read(file, pattern)
     if training_logs.recognised(document):
-        found = training_logs.read(document)
+        found, *others = training_logs.read(document)
+        if others:
+            raise InputError(f"{file}: {1 + len(others)} runs in one log; give a file for each")
         return _visits(list(_logged(document, found))), "s" if found.seconds else found.unit
     if format := all_reduce_logs.recognised(document):
         runs = all_reduce_logs.read_runs(document.raw_lines, str(file), format=format)
         rows = [(run.ranks or 1, one) for run in runs for one in run.rows]
         return _visits([(f"all-reduce of {one.message_bytes:,} B", ranks, one.seconds) for ranks, one in rows]), "s"
     if rate_tables.recognised(document):
-        rates = rate_tables.read(document)
+        rates, *others = rate_tables.read(document)
+        if others:
+            raise InputError(f"{file}: {1 + len(others)} tables; give a file for each")
         of_rows = [
             (
                 "rates" if row.series == file.stem else row.series,

@@ -1,0 +1,182 @@
+"""What headings of columns say: a list of patterns, of which the first that is found counts, each with examples.
+
+The examples are the list's tests. A pattern is searched in the heading; `whole` patterns are all of its name, without
+remarks in brackets. `_` and `-` count as spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+PER_WORKER = re.compile(
+    r"(/|per|each|pro|_s)[ _-]*(gpu|worker|dev|rank|process|card|chip|accelerator|gcd|xpu)", re.IGNORECASE
+)
+BRACKETS = re.compile(r"\([^()]*\)|\[[^][]*\]")
+"""Remarks in headings."""
+_WORKER = (
+    r"(?:workers?|gpus?|ranks?|process(?:es)?|procs?|nprocs|tasks|devices|accelerators|gcds?|tpus?|xpus?|hpus?|npus?|"
+    r"cards?|chips?|tiles?|cores)"
+)
+CHIP = r"(?:gb?\d{3}|[abhlvp]\d{1,3}[a-z]?|mi\d{3}[a-z]*|k80|t4)"
+"""Names of accelerators in lower case."""
+_BATCH = r"(?:mini ?)?(?:batch|bs)(?: ?size)?"
+_NUMBER_OF = r"(?:num(?:ber)?(?: of)?|n|no\.?(?: of)?|total|#|nb)"
+_EACH_STEP = r"(?<![a-z/])(?:s|sec|seconds?|ms|time)\)? ?(?:/|per) ?(?:it|iter|step|batch)"
+_TIME = (
+    r"\b(?:ms|[uµμ]s|milli\w*|micro\w*|s|secs?|seconds?|\w*time|duration|elapsed|latency|"
+    r"mins?|minutes?|h|hrs?|hours?)\b"
+)
+_IN_BRACKETS = r"(?<![a-z])[(\[] ?(?:ms|[uµμ]s|s|secs?|seconds?|min|minutes|h|hours?) ?[)\]]"
+"""Units of times, which say more than ``speed`` or ``performance`` before them."""
+_OF_STEP = r"iter(?:ation)?s?\b|steps?\b|(?:mini ?)?batch(?:es)?\b|\bit\b"
+
+WORKERS, NODES, PER_NODE = "workers", "nodes", "workers_per_node"
+BATCH, WORKER_BATCH, GLOBAL_BATCH, ACCUMULATION = "batch", "batch_per_worker", "global_batch", "accumulation"
+RATE, ITERATION, EPOCH, PART = "rate", "iteration", "epoch", "part"
+SPEEDUP, FLOPS, MFU, EFFICIENCY = "speedup", "flops", "mfu", "efficiency"
+SETTING, LABEL, SCATTER, OTHER = "series", "label", "scatter", "other"
+COUNTS, BATCHES, TIMES = (WORKERS, NODES), (BATCH, WORKER_BATCH, GLOBAL_BATCH, ACCUMULATION), (ITERATION, EPOCH)
+"""`EPOCH` is a time of the same work on any count (an epoch, a training), `PART` a part of an iteration, `LABEL` the
+name of a run, `SCATTER` how far repeats scatter, `OTHER` a quantity that is neither rate nor time."""
+
+
+LONGEST = 200
+"""Characters of a heading; what is longer is a text."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A way to say what a column holds."""
+
+    kind: str
+    pattern: str
+    examples: tuple[str, ...]
+    whole: bool = False
+    """Whether the pattern is all of the heading's name."""
+    unless: str = ""
+    """What must not be in the heading."""
+
+
+HEADINGS = (
+    Heading(PER_NODE, rf"{_WORKER} ?(?:per|/|each) ?(?:node|host|server)|ppn", ("gpus_per_node", "GPUs / node"), True),
+    Heading(
+        WORKERS,
+        rf"#? ?(?:nodes? ?[x×*] ?#?{_WORKER}|{_WORKER} ?[x×*] ?#?nodes?)\b.*",
+        ("nodes x GPUs", "#GPUs × #nodes"),
+        True,
+    ),
+    Heading(OTHER, rf"accumulated {_BATCH}.*", ("Accumulated Batch size / GPU",), True),
+    Heading(
+        GLOBAL_BATCH,
+        rf"(?:glob(?:al)?|total|effective)(?: train)? ?{_BATCH}|gbs",
+        ("GlobalBatchSize", "Glob-BS", "total batch size"),
+        True,
+    ),
+    Heading(BATCH, _BATCH, ("Batch Size", "bs"), True),
+    Heading(
+        WORKER_BATCH,
+        rf"(?:(?:local|micro|per ?(?:gpu|worker|device)) ?)?{_BATCH}"
+        r"(?: ?(?:per|/) ?(?:gpu|worker|device|rank))?(?::.*)?|mbs",
+        ("MicroBatchSize", "Batch size / GPU", "per device batch size"),
+        True,
+    ),
+    Heading(
+        ACCUMULATION,
+        r"(?:grad(?:ient)? ?)?acc(?:um(?:ulation)?)?(?: ?steps)?",
+        ("grad_accum", "GradAccum", "Accumulation steps", "gradient accumulation steps"),
+        True,
+    ),
+    Heading(
+        WORKERS,
+        rf"{_NUMBER_OF}? ?{_WORKER}(?: ?(?:count|s))?|np|n|world ?size|dp|{_NUMBER_OF} ?{CHIP}s?|{CHIP}s",
+        ("No. of GPUs", "Number of A100s", "# GPUs", "n_procs", "world_size", "H100s"),
+        True,
+    ),
+    Heading(
+        NODES, rf"{_NUMBER_OF}? ?(?:nodes?|hosts?|servers?|machines?)", ("nodes", "Number of nodes", "#hosts"), True
+    ),
+    Heading(
+        LABEL, r"(?:runs?|names?|jobs?|ids?|rep(?:eat)?s?|trials?|try|seeds?|date)[ #]*\d*", ("run 2", "Date"), True
+    ),
+    Heading(EPOCH, r"time to (?:accuracy|solution|target|train|converge)", ("time to accuracy [min]",)),
+    Heading(ITERATION, _EACH_STEP, ("s/iteration", "Speed (s/it)", "ms per step", "weak scaling: s/step")),
+    Heading(
+        SCATTER,
+        r"(?<![a-z/])(?:std(?:dev|err)?|sd|sem|stderr|err(?:or)?|dev(?:iation)?|var(?:iance)?|ci\d*|conf(?:idence)?|[±σ])"
+        r"(?![a-z])",
+        ("std img/s", "±"),
+    ),
+    Heading(FLOPS, r"flop", ("TFLOP/s/GPU", "per-GPU TFLOP/s")),
+    Heading(SPEEDUP, r"speed ?up|(?:strong|weak) scaling", ("Speedup", "TF32 Strong Scaling", "Weak scaling - FP32")),
+    Heading(MFU, r"\b[mh]fu\b|utili[sz]ation", ("MFU (%)", "GPU utilization")),
+    Heading(EFFICIENCY, r"efficien", ("parallel efficiency",)),
+    Heading(
+        OTHER,
+        r"loss|acc|mem|utili[sz]|%|compute seconds|learning|cost|price|dollar|[$€]|power(?! ?\d)|watt|energy|joule|kwh|"
+        r"[(\[]k?[wj][)\]]|bytes?|bandwidth|(?<![a-z0-9])(?:lr|(?:alg|bus)?bw|[kmgt]i?b(?:ps|its?)?)(?![a-z0-9])|"
+        r"(?:error|hit|miss|drop(?:out)?|decay|success|failure|acceptance|sampling|compression) *rate|"
+        r"(?:clock|link|network|disk) *(?:rate|speed)|\bm?ap\b|\btop ?\d|\bauc\b|^(?:max|num|n)? ?epochs?$",
+        ("lr", "learning rate", "cost ($/hour)", "Energy (J)", "busbw", "top-1 accuracy", "mAP", "link speed"),
+    ),
+    Heading(
+        RATE,
+        r"/ ?s\b|/ ?sec|per ?s(?:ec(?:ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(?:ens?)?/|performance|"
+        r"\bips\b|\bwps\b|(?:/|per) ?(?:min(?:ute)?|h|hr|hour|day)\b",
+        ("img/s", "samples_per_second", "Throughput - TF32", "tokens per day", "mol/s"),
+        unless=_IN_BRACKETS,
+    ),
+    Heading(
+        PART,
+        rf"(?=.*{_TIME}).*(?:forward|backward|compute|comm|sync|data|load|wait|start|warm|refit|"
+        r"(?:gpu|node|core|device) ?h)",
+        ("forward time", "gpu hours", "data time"),
+    ),
+    Heading(
+        EPOCH,
+        rf"(?=.*{_TIME}).*(?:epoch|train|total|wall|run|elapsed|duration|accuracy|solution|"
+        r"\b(?:hours?|hrs?|h|minutes?|mins?)\b)",
+        ("epoch time", "duration", "walltime", "minutes", "training hours"),
+        unless=_OF_STEP,
+    ),
+    Heading(ITERATION, _TIME, ("iteration time (us)", "Total step time (s)", "time", "latency")),
+    Heading(
+        SETTING,
+        r"series|models?(?: sizes?)?|networks?|config(?:uration)?s?|benchmarks?|setup|mode|framework|"
+        r"strateg(?:y|ies)|method|chips?|gpu types?|hardware|systems?|clusters?|precision|dtype|optimi[sz]ations?|"
+        r"techniques?|sharding(?: strategy)?|backends?|algorithms?|datasets?|sizes?|seq(?:uence)? ?len(?:gth)?s?|"
+        r"(?:num(?:ber of)? )?layers|hidden(?: size)?|"
+        r"(?:num ?)?param(?:eter)?s|torch\.compile|compile",
+        ("model", "Model size", "SeqLen (T)", "NumParams", "Sharding Strategy", "torch.compile", "hidden size"),
+        True,
+    ),
+)
+"""In the order in which they are tried."""
+
+
+@cache
+def _compiled() -> tuple[tuple[Heading, re.Pattern[str], re.Pattern[str] | None], ...]:
+    return tuple(
+        (one, re.compile(one.pattern, re.IGNORECASE), re.compile(one.unless, re.IGNORECASE) if one.unless else None)
+        for one in HEADINGS
+    )
+
+
+def _spaced(text: str) -> str:
+    """Return words with one space between them: of ``micro-batch``, ``micro_batch`` and ``MicroBatch``."""
+    text = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text.strip(" *`_"))
+    return re.sub(r"[_\- ]+", " ", text).strip()
+
+
+@lru_cache(maxsize=4096)
+def kind_of(heading: str) -> str:
+    """Return what a column holds, a kind of `HEADINGS`; empty where nothing says it."""
+    if len(heading) > LONGEST:
+        return ""
+    name, words = _spaced(BRACKETS.sub("", heading)), _spaced(heading)
+    for one, pattern, unless in _compiled():
+        found = pattern.fullmatch(name) if one.whole else pattern.search(words)
+        if found and not (unless and unless.search(words)):
+            return one.kind
+    return ""

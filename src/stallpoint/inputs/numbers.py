@@ -1,0 +1,138 @@
+"""Numbers as people write them: thousands, decimal commas, deviations, ranges, units, clocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import isnan, nan
+
+DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?:[.,]\d++)*+[.,]?+"
+"""A number with its points and commas, from its beginning on: begun at each of its digits, a search takes the square
+of its length."""
+UNITS = re.compile(
+    r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
+    r"batch(?:es)?|epochs?)[ _]*(?:/|per|p)[ _]*(?:s\b|sec|second|min|h\b|hr|hour|d\b|day)",
+    re.IGNORECASE,
+)
+_UNIT_WORDS = {
+    "t": "tokens/s",
+    "im": "images/s",
+    "sa": "samples/s",
+    "se": "sequences/s",
+    "f": "frames/s",
+    "w": "words/s",
+    "it": "iterations/s",
+    "st": "iterations/s",
+    "b": "iterations/s",
+    "ep": "epochs/s",
+}
+MISSING = re.compile(
+    r"|-+|[–—]+|n/?a|nan|none|null|\?+|x|tbd|oom.*|.*out of memory.*|err(or)?\b.*|fail(ed|ure)?\b.*|crash(ed)?\b.*|"
+    r"time ?out\b.*|hang(s|ed)?\b.*|killed\b.*|not (run|measured|supported|available)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Cells that say that nothing was measured."""
+_SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}
+_NUMBER = re.compile(
+    r"(?P<digits>[+-]?(?:\d[\d.,'’_ \u00a0\u202f]*\d|\d|[.,]\d+)(?:[.,](?=\s|$))?(?:[eE][+-]?\d+)?)\s*(?P<rest>.*)",
+    re.DOTALL,
+)
+_RANGE = re.compile(rf"\W*({DIGITS}) ?[-–] ?~?({DIGITS})(?P<rest>\s*[^\d\s]?.*)", re.DOTALL)
+_IN_SECONDS = {
+    **dict.fromkeys(("us", "µs", "μs", "micro"), 1e-6),
+    "ms": 1e-3,
+    "milli": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+_TIME_UNIT = re.compile(
+    r"(?<![a-z])(ms|milli|[uµμ]s|micro|s(?=ec|\b)|m(?=in(?:ute)?s?\b|\b)|h(?=rs?\b|our|\b))", re.IGNORECASE
+)
+_TIMES = re.compile(rf"({DIGITS})\s*(milli|micro|ms|[uµμ]s|h|m|s)[a-z]*", re.IGNORECASE)
+_LONGER = re.compile(r"(?:/|per)[ _]?(min|h|d)(?:utes?|rs?|ours?|ays?)?(?![a-z])", re.IGNORECASE)
+_LONGER_IN_SECONDS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
+_PREFIX = re.compile(r"(?<![A-Za-z])([kKM])[ _]?(?=tok|im|sam|seq)")
+"""Thousands or millions of what a rate counts."""
+
+
+def unit_in(text: str) -> str:
+    """Return the unit that a heading or a cell names, such as ``images/s``; empty where it names none."""
+    found = UNITS.search(text)
+    if not found:
+        return "tokens/s" if re.search(r"\btps\b|tok|\bt/s\b", text, re.I) else ""
+    word = found[1].lower()
+    return next(
+        unit for begin, unit in sorted(_UNIT_WORDS.items(), key=lambda one: -len(one[0])) if word.startswith(begin)
+    )
+
+
+def number_in(text: str, *, decimal_comma: bool = False) -> float:
+    """Return the number that a cell begins with, its thousands, deviation and unit read past; NaN if none."""
+    cell = text.strip().strip("*`\"'").lstrip("~≈≅<>=")
+    if clock := re.fullmatch(r"\s*(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)\s*(?:min|h|s|m)?\.?", cell):
+        hours, minutes, seconds = clock.groups()
+        return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
+    found = _NUMBER.match(cell.strip())
+    if not found or (not found["digits"].isascii() and not re.search(r"[’\u00a0\u202f]", found["digits"])):
+        return nan
+    digits, rest = found["digits"].strip(), found["rest"].strip()
+    digits = re.sub(r"(?<=\d)['’_ \u00a0\u202f](?=\d{3}(?!\d))", "", digits)
+    if decimal_comma or re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+,\d+", digits):
+        digits = digits.replace(".", "") if re.fullmatch(r"\d{1,3}(\.\d{3})+(,\d*)?", digits) else digits
+        digits = digits.replace(",", ".")
+    elif re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", digits):
+        digits = digits.replace(",", "")
+    elif re.fullmatch(r"[+-]?\d+,\d+", digits):  # no thousands: a decimal comma
+        digits = digits.replace(",", ".")
+    try:
+        value = float(digits)
+    except ValueError:
+        return nan
+    scale = re.match(r"([kKMBG])(?![A-Za-z])", rest)
+    return value * _SUFFIXES[scale[1].lower()] if scale else value
+
+
+def ends_of(text: str) -> list[str]:
+    """Return the ends of a range such as ``~3-4 s``, each with the unit; a text that is none alone."""
+    found = _RANGE.fullmatch(text)
+    ends = [found[1] + found["rest"], found[2] + found["rest"]] if found else [text]
+    rising = found and number_in(found[1]) < number_in(found[2])
+    return ends if rising else [text]
+
+
+def seconds_in(text: str, heading: str, decimal_comma: bool) -> float:
+    """Return the time that a cell says, s, in its own units, or else those of the heading; NaN if none."""
+    if ":" in text:
+        return number_in(text)
+    plain = re.sub(r"\(?(?:(?<!\s)\s+)?(±|\+/?-)\s*[\d.,]+\s*\)?", "", text)
+    if parts := _TIMES.findall(plain):
+        return float(sum(number_in(of, decimal_comma=decimal_comma) * _IN_SECONDS[unit.lower()] for of, unit in parts))
+    unit = _TIME_UNIT.search(heading.replace("_", " "))
+    return number_in(text, decimal_comma=decimal_comma) * (_IN_SECONDS[unit[1].lower()] if unit else 1.0)
+
+
+def per_second(text: str, heading: str, decimal_comma: bool) -> float:
+    """Return the rate that a cell says, a second, with the prefix and time of its unit; NaN if none."""
+    value = number_in(text, decimal_comma=decimal_comma)
+    words = heading + re.sub(r"^[^A-Za-z/]*([kKMBG]\b)?", " ", text)
+    longer, prefix = _LONGER.search(words), _PREFIX.search(words)
+    value *= _SUFFIXES[prefix[1].lower()] if prefix else 1.0
+    return value / (_LONGER_IN_SECONDS[longer[1].lower()] if longer else 1.0)
+
+
+def decimal_comma(columns: Sequence[Sequence[str]], separator: str) -> bool:
+    """Return whether numbers are written as ``1.180,5``, or as ``1.180`` beside ``360``."""
+    comma = r"\d,\d" if separator == ";" else r"\b0,\d|\d,(\d\d?|\d{4,})\b"
+    points = [cell for column in columns for cell in column if re.search(r"\d\.\d+$", cell)]
+    if any(re.search(comma, cell) for column in columns for cell in column):
+        return not points
+    return any(
+        any(re.fullmatch(r"\d{3,}", cell) for cell in column) and set(points) and set(points) <= set(column)
+        for column in columns
+    ) and all(re.fullmatch(r"[1-9]\d{0,2}(\.\d{3})+", cell) for cell in points)
+
+
+def is_numeric(cell: str) -> bool:
+    """Return whether a cell begins with a number."""
+    return not isnan(number_in(cell))

@@ -1,0 +1,79 @@
+"""Files that are recognised and not read: what each is, and what to give in its place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.documents import head
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A format that nothing is read from."""
+
+    what: str
+    pattern: re.Pattern[bytes]
+    """Found in the first bytes of the file."""
+    give: str
+    """What says more."""
+
+
+_LOG = "the training's own log, or its rates on several worker counts"
+_TRACE = "a trace of one slow step (torch.profiler, prof.export_chrome_trace)"
+UNREAD = (
+    Unread("a py-spy dump", re.compile(rb"(?m)^Process \d+: .*\n(?:.*\n)?\s*Thread \S+ \((?:active|idle)"), _TRACE),
+    Unread(
+        "a flight recorder's dump",
+        re.compile(rb"(?s)\A\s*(?:\x80.{0,40}|\{)\W{0,8}version.{0,2000}?(?:pg_config|nccl_version|entries)"),
+        "its text by torchfrtrace, to find a hang; for slow steps " + _TRACE,
+    ),
+    Unread(
+        "an event file of TensorBoard",
+        re.compile(rb"(?s)\A.{8,20}\x09.{8}\x1a.brain\.Event:"),
+        "its scalars as CSV (TensorBoard: Show data download links)",
+    ),
+    Unread(
+        "a log of perftest",
+        re.compile(rb"#bytes +#iterations +(?:BW peak|t_min)"),
+        "all_reduce_perf -b 64M -e 256M -f 2 on the same nodes, or its bandwidth as --link",
+    ),
+    Unread(
+        "a log of iperf3",
+        re.compile(rb"\[ ID\] Interval +Transfer +(?:Bitrate|Bandwidth)"),
+        "its Gbit/s as --link beside the rates",
+    ),
+    Unread("a log of IOR", re.compile(rb"access +bw\(MiB/s\)"), "the training's log with its waiting for data"),
+    Unread(
+        "nvidia-smi topo",
+        re.compile(rb"(?m)^\s*GPU0\s.*(?:CPU Affinity|NIC0|mlx)"),
+        "the start of the run with NCCL_DEBUG=INFO",
+    ),
+    Unread("nvidia-smi", re.compile(rb"\| NVIDIA-SMI \d"), _LOG),
+    Unread("a log of MLPerf", re.compile(rb"(?m)^(?:\d+: ?)?:::MLLOG "), "a table of its minutes and worker counts"),
+    Unread(
+        "an overlap report",
+        re.compile(rb"Overlap Efficiency Report"),
+        "its numbers say what is exposed; else " + _TRACE,
+    ),
+    Unread(
+        "wall_clock_breakdown of DeepSpeed",
+        re.compile(rb"rank=\d+ time \(ms\) \|(?![\s\S]*SamplesPerSec=)"),
+        "the log with SamplesPerSec (steps_per_print), or samples a second on several worker counts",
+    ),
+    Unread("a traceback", re.compile(rb"(?m)^Traceback \(most recent call last\):"), _LOG),
+)
+"""In the order in which they are tried, once no reader knows a text."""
+
+
+def unread(path: Path) -> Unread | None:
+    """Return which of the formats the file has; None if it has none."""
+    begin = head(path)
+    return next((one for one in UNREAD if one.pattern.search(begin)), None)
+
+
+def refused(path: Path, one: Unread) -> InputError:
+    """Return the one line that says what the file is."""
+    return InputError(f"{path}: {one.what}, which is not read; give {one.give}")
