@@ -231,8 +231,37 @@ def _values(schema: Mapping[str, Any], key: str) -> str:
     return " ".join([schema.get("type", "").replace("object", "entries"), *bounds])
 
 
+def strangers() -> Iterator[str]:
+    """What strangers bring to `stallpoint explain`, and the right answers."""
+    yield "| kind | form | seen at | right answer | says who |"
+    yield "| --- | --- | --- | --- | --- |"
+    for file in sorted((ROOT / "tests/support/data/strangers").glob("*.yaml")):
+        for one in yaml.safe_load(file.read_text(encoding="utf-8")):
+            answers = "; ".join(dict.fromkeys(map(_right, one["right"])))
+            cells = [file.stem, one["form"], one["source"], answers, one["by"]]
+            yield "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
+
+
+def _right(entry: Mapping[str, Any]) -> str:
+    """One answer of `strangers` in words."""
+    if "question" in entry:
+        return f"asks about {entry['question']}"
+    if "named" in entry:
+        return f"says that it is {entry['named']}, not read"
+    if "collective" in entry:
+        ranks = f" of {entry['ranks']} ranks" if "ranks" in entry else ""
+        return f"{entry['collective']}{ranks}, {entry['best']} GB/s"
+    verdict = entry.get("verdict", "")
+    words = verdict if isinstance(verdict, str) else " or ".join(verdict)
+    at = f" at {entry['at']}" if "at" in entry else ""
+    rates = ", ".join(
+        f"{count}: {rate:g}" for count, rate in zip(entry.get("counts", ()), entry.get("rates", ()), strict=True)
+    )
+    return f"{words}{at}" + (f" ({rates})" if rates else "") if words else listed(entry.get("causes", ()))
+
+
 _LISTS = presets, alike, choices, networks, sizes, formats, recipes, exhibits, tables, configuration
-PARTS: dict[str, Callable[..., Iterator[str]]] = {part.__name__: part for part in (*_LISTS, study, plan)}
+PARTS: dict[str, Callable[..., Iterator[str]]] = {part.__name__: part for part in (*_LISTS, study, plan, strangers)}
 """What generated parts are made by; their words are its arguments."""
 
 if __name__ == "__main__":

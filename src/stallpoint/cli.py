@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict
+from difflib import get_close_matches
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -35,11 +38,18 @@ def explain(arguments: Sequence[str]) -> int:
         description="Say at how many workers training stops getting faster, and why, from files that are at "
         "hand: tables of\n"
         "rates, training logs, logs of nccl-tests, OSU, IMB and NCCL_DEBUG=INFO, batch scripts, profiler traces.",
-        epilog="exit status: 0 nothing wrong, 1 it stalls or something is to mend, 2 cannot be read, 3 undecided, 70 a "
-        "defect of stallpoint",
+        epilog="examples:\n"
+        "  stallpoint explain rates.csv                              gpus,img/s below each other\n"
+        "  stallpoint explain 8.log 16.log 32.log --workers 8,16,32  logs that do not say their worker counts\n"
+        "  echo '8 GPUs: 1500 img/s, 16 GPUs: 1600 img/s' | stallpoint explain -\n\n"
+        "exit status: 0 nothing wrong, 1 it stalls or something is to mend, 2 cannot be read, 3 undecided, 70 a defect "
+        "of\nstallpoint",
     )
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="recognised by what is in them; a folder of traces; -: standard input"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="recognised by what is in them; a folder of traces, logs or tables; -: standard input",
     )
     parser.add_argument("--json", action="store_true", help="everything as JSON: inputs and answers")
     parser.add_argument("--html", type=Path, metavar="PATH", help="write a page with the curves to this file")
@@ -182,6 +192,34 @@ def check(arguments: Sequence[str]) -> int:
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"explain": explain, "compare": compare, "check": check}
 """Subcommands by their names; each takes the arguments after it and returns the exit status."""
+EXAMPLES = (
+    "  stallpoint explain rates.csv              where the rates stop, and why",
+    "  stallpoint compare before.log after.log   what is slower than before",
+    "  stallpoint check                          what this node gives a job",
+    "",
+    '  eval "$(stallpoint --completion)"         completes in bash and zsh',
+)
+
+
+def completion() -> str:
+    """Return the lines that teach bash and zsh the subcommands and their options."""
+    cases = "".join(f'  {name}) words="{" ".join(_options(name))}";;\n' for name in COMMANDS)
+    return f"""[ -n "$ZSH_VERSION" ] && autoload -U +X bashcompinit && bashcompinit
+_stallpoint() {{
+  local words="{" ".join(COMMANDS)}"
+  [ "$COMP_CWORD" -gt 1 ] && case "${{COMP_WORDS[1]}}" in
+{cases}  esac
+  COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+}}
+complete -o default -F _stallpoint stallpoint
+"""
+
+
+def _options(name: str) -> list[str]:
+    """Return the options that the help of a subcommand names."""
+    with redirect_stdout(StringIO()) as text, suppress(SystemExit):
+        COMMANDS[name](["--help"])
+    return sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text.getvalue())))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -195,10 +233,18 @@ def _run(words: Sequence[str]) -> int:
     if words[:1] == ["--version"]:
         print(f"stallpoint {__version__}")
         return 0
+    if words[:1] == ["--completion"]:
+        print(completion(), end="")
+        return 0
+    if words and words[0] not in (*COMMANDS, "-h", "--help"):
+        near = get_close_matches(words[0], COMMANDS, 1) or (["explain"] if Path(words[0]).exists() else [])
+        ask = f"; did you mean  stallpoint {near[0]}{'' if near[0] != 'explain' else ' FILE'}?" if near else ""
+        print(f"error: {words[0]} is no subcommand{ask}", file=sys.stderr)
     if not words or words[0] not in COMMANDS:
         commands = [f"  {name:<10}{(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
         wanted = words[:1] in ([], ["-h"], ["--help"])
-        print("\n".join(["usage: stallpoint COMMAND ...", "", *commands]), file=sys.stdout if wanted else sys.stderr)
+        lines = ["usage: stallpoint COMMAND ...", "", *commands, "", *EXAMPLES]
+        print("\n".join(lines), file=sys.stdout if wanted else sys.stderr)
         return 0 if words[:1] in (["-h"], ["--help"]) else EXIT_BAD_INPUT
     return COMMANDS[words[0]](words[1:])
 

@@ -14,7 +14,7 @@ from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
 from stallpoint.explain.answering import explain_files
 from stallpoint.explain.rate_answers import Options
-from stallpoint.findings.finding import Finding
+from stallpoint.base.section import Finding
 
 FOLDER = Path(__file__).parent / "data" / "strangers"
 KINDS = {

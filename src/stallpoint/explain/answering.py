@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from stallpoint.inputs import readers
 from stallpoint.inputs.all_reduce_logs import AllReduce, AllReduceRun
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.inputs.rate_tables import RateRow, Rates
-from stallpoint.text import number
+from stallpoint.text import listed, number
 
 if TYPE_CHECKING:
     from stallpoint.explain.rank import Rank
@@ -100,14 +100,17 @@ def explain_files(names: Sequence[str], options: Options) -> Explanation:
             return text
 
         try:
-            found = _explained(_paths(names, Path(scratch)), options)
+            paths, of_folders = _paths(names, Path(scratch))
+            found = _explained(paths, options, of_folders)
         except InputError as error:
             raise InputError(named(str(error))) from None
         return replace(found, inputs=[replace(one, file=named(one.file)) for one in found.inputs])
 
 
-def _explained(paths: Sequence[Path], options: Options) -> Explanation:
+def _explained(paths: Sequence[Path], options: Options, of_folders: Collection[Path]) -> Explanation:
+    """Return what the files say; of those of a folder, which may hold others too, some may be refused."""
     found, inputs = FoundRecords(), []
+    refused: dict[Path, InputError] = {}
     for path in paths:
         if studies := study_results.read(path):
             found.records.setdefault(STUDY, []).extend((path, one) for one in studies)
@@ -122,25 +125,37 @@ def _explained(paths: Sequence[Path], options: Options) -> Explanation:
             found.traces.append(path)
             inputs.append(Input(str(path), (TRACE,)))
             continue
-        records = readers.read(path, options.pattern)
+        try:
+            records = readers.read(path, options.pattern)
+        except InputError as error:
+            if path not in of_folders:
+                raise
+            refused[path] = error
+            continue
         for name, record in records.items():
             found.records.setdefault(name, []).append((path, record))
         inputs.append(Input(str(path), tuple(records)))
     if found.traces:
         found.traced = _traced(found, options)
+    if refused and not inputs:
+        raise next(iter(refused.values()))
     answers = [finding for question in QUESTIONS for finding in question(found, options)]
+    if refused and answers:
+        names = listed([path.name for path in list(refused)[:3]]) + (", ..." if len(refused) > 3 else "")
+        answers[0] = replace(answers[0], notes=(*answers[0].notes, f"not read, as nothing that is known: {names}"))
     return Explanation(inputs, _joined(answers), found.traced)
 
 
-def _paths(names: Sequence[str], scratch: Path) -> list[Path]:
-    """Return the files to read, those of folders and of zips, which are unpacked in `scratch`."""
+def _paths(names: Sequence[str], scratch: Path) -> tuple[list[Path], set[Path]]:
+    """Return the files to read, those of folders and of zips, which are unpacked in `scratch`; and those of folders."""
     paths: list[Path] = []
+    of_folders: set[Path] = set()
     for place, name in enumerate(names):
         path = Path(name)
         if path.is_dir() and not (study_results.is_study(path) or study_results.probe_folder(path)):
-            from stallpoint.inputs.trace_formats import trace_files
-
-            paths += trace_files([name])
+            in_folder = _in_folder(path)
+            paths += in_folder
+            of_folders.update(in_folder)
         elif path.exists():
             unpacked = study_results.unpack(path, scratch / str(place))
             paths += [file for file in unpacked if readers.trace(file)] or unpacked or [path]
@@ -150,7 +165,17 @@ def _paths(names: Sequence[str], scratch: Path) -> list[Path]:
             raise InputError(f"{name}: there is no such file, folder or study")
     if len(paths) > MAX_FILES:
         raise InputError(f"{len(paths)} files; at most {MAX_FILES:,} are read at once")
-    return paths
+    return paths, of_folders
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    """Return the traces in a folder and its subfolders, or where there are none all its files."""
+    from stallpoint.inputs.trace_formats import trace_files
+
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(".")]
+    if any(map(readers.trace, files)) or not files:
+        return trace_files([str(folder)])
+    return files
 
 
 def _of_tables(found: FoundRecords, options: Options) -> Iterator[Finding]:

@@ -177,6 +177,8 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
     others = tuple(note for note in rates.notes if note.partition(":")[0] not in lines)
     for one in every:
         found = _finding(one, rates, options, fitted)
+        if len(one.rows) == 1 and len(one.readings) == 1:
+            found = replace(found, notes=(*found.notes, *_beside(one, every)))
         if one is every[0]:
             found = replace(found, notes=(*others, *found.notes))
         if len(one.readings) == 1 and one.counted != "nodes":
@@ -204,6 +206,15 @@ def _of_one_count_each(every: Sequence[RateSeries], rates: Rates) -> Finding:
         "rates", "runs of different settings", words, Verdict.UNDECIDED, evidence="measured", fits="; ".join(told[:6]),
         ask=(ask,), notes=tuple(rates.notes),
     )  # fmt: skip
+
+
+def _beside(one: RateSeries, every: Sequence[RateSeries]) -> Iterator[str]:
+    """Yield how one rate compares with that of other series on as many workers."""
+    (count,) = one.first.counts
+    for other in every:
+        if other is not one and len(other.readings) == 1 and count in other.first.counts:
+            times = one.first.rate(count) / other.first.rate(count)
+            yield f"on {count} {one.counted} {one.name} is {number(times)} times as fast as {other.name}"
 
 
 def _listed_names(every: Sequence[RateSeries]) -> str:
@@ -360,18 +371,19 @@ def _measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
     last, before = counts[-1], counts[-2]
     gain = f"{100 * (curve.gain(before, last) - 1):.0f} %"
     counted = series.counted if at > 1 else series.counted.removesuffix("s")
+    efficient = "" if curve.dips or at == counts[0] else f", {100 * curve.efficiency(at):.0f} % efficient"
     asks: list[str] = []
     notes: list[str] = []
     doubt = "sure" if curve.sure else f"P = {curve.stall.probabilities[at]:.2f}{_prior_words(curve)}"
     if verdict == Verdict.STALLS:
         later = counts[counts.index(at) + 1 :]
-        headline = f"stops getting faster at {at} {counted}"
+        headline = f"stops getting faster at {at} {counted}{efficient}"
         workers = _workers(at, at, later[0])
         if len(later) == 1:
             doubt = f"one count beyond it ({later[0]})"
             asks.append(f"a rate on {2 * last} {series.counted}")
     elif verdict == Verdict.SCALES:
-        headline = f"still gets faster at {last}, by {gain} for the last doubling"
+        headline = f"still gets faster at {last}, by {gain} for the last doubling{efficient}"
         workers = _workers(last, last)
     else:
         doubt, workers = "not sure", _workers(at, at)
@@ -552,16 +564,20 @@ def _saturated(curve: Curve, stall: int) -> Cause:
     if curve.rate(last) < (1 - CLEAR) * curve.rate(stall):
         return Cause(
             "contention",
-            f"from {stall} {curve.counted}{nodes} on all together get slower: each one added costs the others time "
+            f"from {_count_of(stall, curve)}{nodes} on all together get slower: each one added costs the others time "
             "(a link that gets fuller, or latency that grows)",
             lost,
         )
     where = "a server or link inside the node" if node and last <= node else "a shared server, file system or link"
     return Cause(
         "shared_limit",
-        f"after {stall} {curve.counted}{nodes} every one added takes as much as it gives: {where} (not told apart)",
+        f"after {_count_of(stall, curve)}{nodes} every one added takes as much as it gives: {where} (not told apart)",
         lost,
     )
+
+
+def _count_of(count: int, curve: Curve) -> str:
+    return f"{count} {curve.counted if count > 1 else curve.counted.removesuffix('s')}"
 
 
 def _falling(curve: Curve, batch_unknown: bool, lower: float) -> str:
@@ -601,7 +617,7 @@ def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Option
 
     from stallpoint.models.scaling.extrapolation import fit
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "series": series.name,
             "workers": float(row.workers),

@@ -56,7 +56,7 @@ UNREAD = (
     Unread(
         "an overlap report",
         re.compile(rb"Overlap Efficiency Report"),
-        "its numbers say what is exposed; else " + _TRACE,
+        _TRACE,
     ),
     Unread(
         "wall_clock_breakdown of DeepSpeed",

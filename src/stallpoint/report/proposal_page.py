@@ -13,9 +13,9 @@ from stallpoint.base.section import Finding
 from stallpoint.base.statistics import Estimate
 from stallpoint.errors import InputError
 from stallpoint.explain import rate_answers
-from stallpoint.explain.rate_answers import STRONG, WEAK, Options, RateSeries
+from stallpoint.explain.rate_answers import Options, RateSeries
 from stallpoint.inputs import readers
-from stallpoint.inputs.rate_tables import EACH
+from stallpoint.inputs.rate_tables import EACH, STRONG, WEAK
 from stallpoint.questions.proposal import HEAD, Rate, ScalingRates, Training, paragraph, rows
 from stallpoint.report.answer_page import rates_chart
 from stallpoint.report.charts.render import Spec

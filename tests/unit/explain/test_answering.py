@@ -43,7 +43,7 @@ def test_a_curve_that_saturates_stalls_at_the_first_count_that_is_as_good(tmp_pa
     (one,) = answers(tmp_path, table({1: 10, 2: 20, 4: 39, 8: 70, 16: 88, 32: 86, 64: 88}))
     assert one.verdict == "stalls"
     assert (one.value, one.low, one.high, one.unit) == (16, 16, 32, "workers")
-    assert one.words == "stops getting faster at 16 GPUs"
+    assert one.words == "stops getting faster at 16 GPUs, 55 % efficient"
     assert names(one) == ["shared_limit"]
     assert one.beyond.startswith("128: ")
     assert "all_reduce_perf" in one.ask[0]
@@ -86,7 +86,7 @@ def test_nodes_with_several_workers_are_counted_in_workers(
 
 def test_nodes_of_unknown_size_are_counted_as_nodes(tmp_path: Path) -> None:
     (one,) = answers(tmp_path, "nodes,img/s\n1,800\n2,1500\n4,2000\n8,2000\n16,1990\n")
-    assert one.words == "stops getting faster at 4 nodes"
+    assert one.words == "stops getting faster at 4 nodes, 62 % efficient"
     assert "after 4 nodes every one added" in one.causes[0].words
 
 

@@ -83,3 +83,18 @@ def test_ranks_whose_collectives_are_not_the_same_tell_no_waiting(tmp_path: Path
     assert all(one["waits"] is None for one in told)
     assert all(any("no collectives are the same" in note for note in one["notes"]) for one in told)
     assert "comes last" not in in_words(told)
+
+
+def test_a_folder_of_tables_and_logs_is_read_like_its_files(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    for workers, rate in ((8, 1000), (16, 1900)):
+        text = f"world_size={workers}\nstep 1 | {rate} samples/s\nstep 2 | {rate} samples/s\n"
+        (tmp_path / "runs" / f"n{workers}.log").write_text(text)
+    (tmp_path / "notes.md").write_text("nothing to read\n")
+    (one,) = explain_files([str(tmp_path)], Options()).answers
+    assert [point["rate"] for point in one.points] == [1000, 1900]
+    assert "notes.md" in one.notes[-1]
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "notes.md").write_text("nothing to read\n")
+    with pytest.raises(InputError, match=r"notes\.md, line 1: .*nothing that is known"):
+        explain_files([str(tmp_path / "alone")], Options())

@@ -3,11 +3,13 @@
 import errno
 import io
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from stallpoint.cli import main
 from stallpoint.errors import CAUSES, InputError, program
 
 
@@ -85,3 +87,20 @@ def test_a_terminal_without_a_character_gets_another_one_for_it(monkeypatch: pyt
     with program():
         print("Größe of \udcff: 2 µs")
     assert shown.getvalue() == b"Gr??e of ?: 2 ?s\n"
+
+
+def test_a_subcommand_that_is_misspelt_is_suggested_and_completion_knows_all_options(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["expalin"]) == 2
+    assert "did you mean  stallpoint explain" in capsys.readouterr().err
+    assert main([str(tmp_path)]) == 2
+    assert "did you mean  stallpoint explain" in capsys.readouterr().err
+    assert main(["--completion"]) == 0
+    script = tmp_path / "completion"
+    script.write_text(f"""{capsys.readouterr().out}
+COMP_WORDS=(stallpoint explain --work) COMP_CWORD=2; _stallpoint; echo "${{COMPREPLY[@]}}"
+COMP_WORDS=(stallpoint c) COMP_CWORD=1; _stallpoint; echo "${{COMPREPLY[@]}}"
+""")
+    shown = subprocess.run(["bash", script], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines() == ["--workers --workers-per-node", "compare check"]

@@ -42,8 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run as a program; return the exit status: 0, 1 where something is slower (``--fail-on moved``: moved), 2 where
     the two cannot be compared."""
     parser = argparse.ArgumentParser("stallpoint compare", description=__doc__)
-    parser.add_argument("old", metavar="OLD")
-    parser.add_argument("new", metavar="NEW")
+    state = "a study's name or folder, its archive (zip), or a file with repeats: a table of rates, a log"
+    parser.add_argument("old", metavar="OLD", help=f"before: {state}")
+    parser.add_argument("new", metavar="NEW", help="after: the same kind as OLD")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--markdown", action="store_true", help="a page for a pull request")
     how.add_argument("--json", action="store_true", help="all numbers")
@@ -146,9 +147,9 @@ def _repeats(file: Path, pattern: str) -> tuple[pd.DataFrame, str]:
         rows = [(run.ranks or 1, one) for run in runs for one in run.rows]
         return _visits([(f"all-reduce of {one.message_bytes:,} B", ranks, one.seconds) for ranks, one in rows]), "s"
     if rate_tables.recognised(document):
-        rates, *others = rate_tables.read(document)
-        if others:
-            raise InputError(f"{file}: {1 + len(others)} tables; give a file for each")
+        rates, *further = rate_tables.read(document)
+        if further:
+            raise InputError(f"{file}: {1 + len(further)} tables; give a file for each")
         of_rows = [
             (
                 "rates" if row.series == file.stem else row.series,
