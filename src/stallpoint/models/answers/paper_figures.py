@@ -142,7 +142,7 @@ class LocalData:
         """Return `isolated` unchanged: data does not share the link with gradients."""
         return isolated, 1.0
 
-    def changed(self, readers: int | None, staged: bool) -> LocalData:
+    def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> LocalData:
         """Return itself."""
         return self
 

@@ -252,7 +252,7 @@ def _distance(seconds: float, other: float) -> float:
     return float(abs(np.log(seconds / other))) if seconds > 0 and other > 0 else np.inf
 
 
-def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[str, ...], seed: int) -> BatchCurve:
+def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[object, ...], seed: int) -> BatchCurve:
     """Return the mean time to read a sample against the ranks, or the nodes, that read."""
     at_once = dict(groups(rows, counted))
     usual = scatter(rows, [counted], "seconds")
