@@ -11,6 +11,7 @@ from nightly import fewer_examples
 from synthetic import Truth, study
 
 from stallpoint.base.measured import Point
+from stallpoint.base.priors import PEAK
 from stallpoint.models.answers import fits
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms import peaks
@@ -242,3 +243,12 @@ def test_fits_stands_beside_what_was_measured(tables: Tables) -> None:
     assert np.isnan(rows.loc[8, "measured"]).all()
     assert rows.loc[8, "predicted"].to_numpy() == pytest.approx(TRUTH.fixed_memory + 8 * TRUTH.memory, rel=0.1)
     assert set(rows["fits"]) == {"yes"}
+
+
+def test_runs_scatter_more_than_their_visits(tables: Tables) -> None:
+    """The visits of a cell are of one run: that they agree says nothing of the next one."""
+    cells = tables["peak_memory"].groupby(["cell", "visit"])["host_peak"].max().groupby("cell")
+    assert (cells.std() == 0).all()
+    known = peaks.fit(tables["peak_memory"], tables["runs"], seed=0)
+    for one in (one for one in known if len(one.cells) == len(one.batches)):
+        assert np.log(one.measured[1:, 0]).std() == pytest.approx(PEAK.deviation, rel=0.25)

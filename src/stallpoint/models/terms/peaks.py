@@ -14,9 +14,11 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.base.measured import trained
+from stallpoint.base.priors import PEAK
 from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
+    Scatter,
     bootstrap,
     columns,
     generator,
@@ -87,15 +89,8 @@ def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
         drawn = memory, *key[: MEMORY_AXES.index("shards")]  # the same for every number of shards
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
-            [
-                bootstrap(
-                    found[column], found["cell"] + "/" + found["visit"].astype(str),
-                    generator(seed, "memory", *drawn, b), np.mean, usual,
-                )
-                for b, found in at.items()
-            ],
-            axis=1,
-        )  # fmt: skip
+            [_peak(found, column, usual, generator(seed, "memory", *drawn, b)) for b, found in at.items()], axis=1
+        )
         batches = [int(b) for b in at]
         line = non_negative_fit(_design(batches), measured) if len(batches) > 1 else None
         yield Peaks(
@@ -103,6 +98,14 @@ def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
             tuple(of_training["cell"].unique()), line,
             _off(batches, measured, line, generator(seed, "line", *drawn)),
         )  # fmt: skip
+
+
+def _peak(rows: pd.DataFrame, column: str, usual: Scatter, random: np.random.Generator) -> Ensemble:
+    """Return the mean peak over visits, with the scatter between runs: the visits of a cell are of one run."""
+    visits = rows["cell"] + "/" + rows["visit"].astype(str)
+    found = bootstrap(rows[column], visits, random, np.mean, usual)
+    scatter_of_runs = PEAK.deviation / np.sqrt(rows["cell"].nunique())
+    return np.asarray(found * np.exp(scatter_of_runs * np.append(0.0, random.standard_normal(REPLICATES))))
 
 
 def _design(batches: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
