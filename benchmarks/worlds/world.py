@@ -112,7 +112,10 @@ class World:
         tidy = self._noisy(tidy, random)
         there = tidy["environments"]
         repeats = there["cell"].map(dict(zip(tidy["runs"]["cell"], tidy["runs"]["repeat"].astype(str), strict=True)))
-        tidy["environments"] = there.assign(node=there["node"] + "." + repeats)
+        job = there["cell"]  # a job each, or two for all
+        if self.jobs:
+            job = there["cell"].str.contains("nodes~[12]/").map({True: "1", False: "2"})
+        tidy["environments"] = there.assign(node=there["node"] + "." + repeats, slurm_job_id=job)
         return tidy
 
     def _noisy(self, tidy: dict[str, pd.DataFrame], random: np.random.Generator) -> dict[str, pd.DataFrame]:

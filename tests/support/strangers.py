@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
+from stallpoint.base.section import Finding
 from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
 from stallpoint.explain.answering import explain_files
 from stallpoint.explain.rate_answers import Options
-from stallpoint.base.section import Finding
 
 FOLDER = Path(__file__).parent / "data" / "strangers"
 KINDS = {

@@ -25,6 +25,8 @@ _NODES = (4, 8, 16)
 """Usual numbers of workers on a node, at which a step may be a node boundary where no table says so."""
 SURE = 0.99
 """Probability from which on a verdict is called sure."""
+PLACED_ONCE = 0.9
+"""Largest probability of a verdict on counts that were measured in one placement each: another one may differ."""
 _SLOWER = 0.95
 """Probability from which on a count is called slower than an earlier one."""
 SUPERLINEAR = 1.05
@@ -59,6 +61,8 @@ class Curve:
     """What `counts` are of where no node is known to hold several of them: workers, nodes."""
     repeated: bool = True
     """Whether the noise is known from repeats; else from a prior."""
+    placed_once: bool = False
+    """Whether some count was measured in one placement of several: no verdict is more probable than `PLACED_ONCE`."""
 
     @cached_property
     def counts(self) -> list[int]:
@@ -68,7 +72,8 @@ class Curve:
     @cached_property
     def stall(self) -> Stall:
         """Probability of each count to be the stall."""
-        return Stall.of({count: np.log(rate[1:]) for count, rate in self.rates.items()}, self.threshold)
+        found = Stall.of({count: np.log(rate[1:]) for count, rate in self.rates.items()}, self.threshold)
+        return found.capped(PLACED_ONCE) if self.placed_once else found
 
     @cached_property
     def verdict(self) -> tuple[Verdict, int]:

@@ -158,6 +158,8 @@ class Measured:
     """Whether any of `cells` recorded parts of an iteration only; then the iteration time is composed."""
     visits: int = 0
     """Number of visits; 0 if unknown."""
+    placements: int = 0
+    """Number of placements that its cells ran in; 0 where one machine is all there is, or it is unknown."""
 
     def on_curve(self, per_node: int) -> Measured:
         """As `Point.on_curve`."""

@@ -34,3 +34,7 @@ ADDED_SHARE = 0.3
 PEAK = Noise(0.015, 30.0, "a peak of memory, between runs")
 """Peaks of memory of equal training cells in two runs of the default study were 1 to 2 % apart, those of visits of one
 run 0.1 to 0.5 %: what the allocator and the libraries keep is decided once in each run."""
+PLACED = Noise(0.035, 4.0, "one placement in one job, on several nodes")
+"""Equal runs of a GPU cluster in other jobs differ by 0.2 to 1.4 % (MLPerf Training 5.1, 33 systems), those of shared
+clusters by more: jobs 5 % apart are held (benchmark `worlds`). Cells that do the same in several placements show it.
+"""

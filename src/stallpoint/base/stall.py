@@ -53,6 +53,15 @@ class Stall:
             gained &= pays
         return cls(found | {counts[-1]: float(gained.mean())})
 
+    def capped(self, most: float) -> Stall:
+        """Return the probabilities with none above `most`: what is beyond goes to the others, alike."""
+        found = dict(self.probabilities)
+        first = max(found, key=lambda count: found[count])
+        if len(found) < 2 or found[first] <= most:
+            return self
+        each = (found[first] - most) / (len(found) - 1)
+        return Stall({count: most if count == first else chance + each for count, chance in found.items()})
+
     @property
     def largest(self) -> int:
         """The worker count up to which there may be no stall."""

@@ -97,6 +97,8 @@ def placement(answer: Answer) -> str:
 
 
 def _notes(answer: Answer) -> Iterator[str]:
+    if placed := answer.curve["placed"]:
+        yield str(placed)
     if answer.curve["verdict"] == Verdict.UNDECIDED and (likely := probabilities_in_words(answer.curve, limit=2)):
         yield f"most likely: {likely}"
     if helps := helps_in_words(answer.curve, limit=1):

@@ -69,7 +69,8 @@ def _probably(curve: CurveRows) -> str:
     if not stall:
         return ""
     if curve["verdict"] != Verdict.UNDECIDED:
-        return f", {chance_in_words(max(stall.values()))} sure"
+        placed = f" ({curve['placed']})" if curve["placed"] else ""
+        return f", {chance_in_words(max(stall.values()))} sure{placed}"
     return f"; {probabilities_in_words(curve)}; {deciding_in_words(curve)} would decide"
 
 

@@ -25,6 +25,7 @@ from stallpoint.base.measured import (
     trained,
     with_mean_communication,
 )
+from stallpoint.base.placements import Placements
 from stallpoint.base.statistics import Ensemble, groups
 from stallpoint.models.answers import median_iterations, trust
 from stallpoint.models.answers.median_iterations import MedianIteration
@@ -135,7 +136,16 @@ class FittedStudy:
     @cached_property
     def points(self) -> list[Measured]:
         """All training points; iterations composed of layer times where no iteration was measured."""
+        return [self.placements.scattered(one) for one in self._points]
+
+    @cached_property
+    def _points(self) -> list[Measured]:
         return measured(self.reduced.training_cells.steps, self.asked.seed, composed=composed(self.tidy["runs"]))
+
+    @cached_property
+    def placements(self) -> Placements:
+        """Where training cells ran, and how placements differ."""
+        return Placements.of(self.tidy["environments"], self._points)
 
     @cached_property
     def seen(self) -> list[Measured]:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stallpoint.base.curve import Curve
+from stallpoint.base.curve import PLACED_ONCE, Curve
 from stallpoint.base.measured import SERIES, Measured
 from stallpoint.base.stall import Stall, Verdict
 from stallpoint.base.statistics import (
@@ -28,6 +28,11 @@ from stallpoint.models.iteration.scaling_curve import Basis, Predicted, ScalingC
 from stallpoint.records.tables import STALL_PROBABILITIES, STALLING
 from stallpoint.study.workers import placement_at
 
+PLACED_ONCE_WORDS = {
+    True: "in one placement each; equal cells say how others differ",
+    False: "in one placement each; how others differ is a prior",
+}
+"""By whether equal cells ran in several placements."""
 Rates: TypeAlias = Mapping[int, tuple[Basis, Reals]]
 """Throughput at each known worker count, as from `known_rates`."""
 
@@ -100,23 +105,29 @@ def tables(
     rates_of: Callable[[ScalingCurve], Rates] = known_rates,
     disturbed: Collection[tuple[object, ...]] = (),
     durations: Mapping[Any, float] = MappingProxyType({}),
+    *,
+    placements_shown: bool = False,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities.
 
     `controls` are rows of that table; `rates_of` is `known_rates` or a cached version; `disturbed` as for
-    `controls.withheld`; `durations` are those of all visits to each cell, s. The dominant cause is that of the doubled
+    `controls.withheld`; `durations` are those of all visits to each cell, s; `placements_shown` is whether equal cells
+    show how placements differ. The dominant cause is that of the doubled
     count, which lacks the gain. Workers are cost-efficient while a sample costs at most 1/`efficiency` of the
     worker-seconds it costs at the smallest worker count.
     """
     rows, probabilities = [], []
     for curve in curves:
         rates = rates_of(curve)
+        once = any(one.placements == 1 for one in curve.measured.values())
         known = Stall.of({ranks: rate for ranks, (_, rate) in rates.items()}, threshold)
+        known = known.capped(PLACED_ONCE) if once else known
         bases = {ranks: basis for ranks, (basis, _) in rates.items()}
-        measured = Curve(measured_curve(curve), float(curve.per_node), threshold)
+        measured = Curve(measured_curve(curve), float(curve.per_node), threshold, placed_once=once)
         mistrust = withheld(curve, controls, disturbed)
         verdict = _verdict_columns(curve, measured, mistrust, durations)
-        rows.append({**_row(curve, bases, known, efficiency, mistrust), **verdict})
+        placed = PLACED_ONCE_WORDS[placements_shown] if once else ""
+        rows.append({**_row(curve, bases, known, efficiency, mistrust), **verdict, "placed": placed})
         probabilities += [*_probabilities(curve, "measured", measured.stall), *_probabilities(curve, "known", known)]
     return rows, probabilities
 
@@ -233,6 +244,7 @@ def _stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str
     return tables(
         fitted.training, fitted.asked.threshold, fitted.asked.efficiency, fitted.once(checked),
         fitted.once(rates_by_curve), fitted.doubtful, fitted.tidy["runs"].set_index("cell")["duration"].to_dict(),
+        placements_shown=fitted.placements.shown,
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ class TrainingData:
         self._readers = {path: cell.readers for path, cell in trained(runs).items()}
         isolated = steps[steps["ranks"] == 1]
         self._trained = dict(groups(steps, ("hardware", "storage")))
-        self._growths: dict[tuple[str, str, bool, frozenset[str]], BatchCurve | None] = {}
+        self._growths: dict[tuple[str, str, str, frozenset[str]], BatchCurve | None] = {}
         reading = isolated.assign(ready=isolated["read"] + isolated["decode"])
         self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
         self._isolated = {at: (rows, frozenset(rows["cell"])) for at, rows in groups(isolated, ("hardware", "storage"))}
@@ -152,7 +152,7 @@ class TrainingData:
         """Return the time to read and decode a sample against the ranks that train, from cells that read ahead
         likewise; None without two numbers of ranks."""
         rows = self._trained[hardware, storage]
-        key = hardware, storage, ahead, frozenset(rows["cell"]).intersection(without)
+        key = hardware, storage, "ahead" if ahead else "in line", frozenset(rows["cell"]).intersection(without)
         if key not in self._growths:
             rows = rows[((rows["prefetch"] > 0) == ahead) & ~rows["cell"].isin(list(key[-1]))]
             each = rows.assign(seconds=(rows["read"] + rows["decode"]) / rows["worker_batch"])

@@ -1,0 +1,93 @@
+"""Scatter between placements and jobs, which visits to a cell in one job do not show.
+
+A cell whose visits all ran on the nodes that a scheduler gave one job is known there only: its interval holds the
+scatter between placements. Cells that do the same in several placements (A/A controls, repeats) show it; else there is
+a prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.base.measured import Measured, Parts, Point
+from stallpoint.base.priors import PLACED
+from stallpoint.base.statistics import MAX_DEVIATION, REPLICATES, Reals, generator, groups, is_duration
+
+Placed: TypeAlias = tuple[str, frozenset[str]]
+"""Job and nodes of a cell."""
+
+
+@dataclass(frozen=True)
+class Placements:
+    """Where cells ran, and how much placements differ."""
+
+    of_cells: Mapping[str, Placed]
+    """Cells that ran in jobs of a scheduler, which chose among several nodes."""
+    deviation: float
+    """Standard deviation of the logarithm of a time."""
+    freedom: float
+
+    @classmethod
+    def of(cls, environments: pd.DataFrame, points: Sequence[Measured]) -> Placements:
+        """Estimate the scatter from `points` that do the same in several placements."""
+        found: dict[str, Placed] = {}
+        of_cells = {cell: one.point.hardware for one in points for cell in one.cells}
+        rows = environments[environments["cell"].isin(of_cells)]
+        several = rows.groupby(rows["cell"].map(of_cells))["node"].nunique()
+        for cell, own in groups(rows, "cell"):
+            if several[of_cells[cell]] > 1 and (job := str(own["slurm_job_id"].iloc[0])):
+                found[cell] = (job, frozenset(own["node"]))
+        squares, freedom = PLACED.freedom * PLACED.deviation**2, PLACED.freedom
+        for same in _alike(points):
+            logs: dict[Placed, list[float]] = {}
+            noise = []
+            for one in same:
+                noise.append(float(np.log(one.parts.iteration_time[1:]).var()) * max(1, len(one.cells)))
+                for cell, seconds in zip(one.cells, one.of_cells, strict=False):
+                    if cell in found and seconds > 0:
+                        logs.setdefault(found[cell], []).append(float(np.log(seconds)))
+            means = np.array([np.mean(values) for values in logs.values()])
+            if len(means) > 1:
+                of_visits = float(np.mean(noise)) if len(same) > 1 else 0.0
+                squares += max(float(((means - means.mean()) ** 2).sum()) - (len(means) - 1) * of_visits, 0.0)
+                freedom += len(means) - 1
+        return cls(found, float(np.sqrt(squares / freedom)), freedom)
+
+    @property
+    def shown(self) -> bool:
+        """Whether equal cells in several placements show the scatter; else it is the prior's."""
+        return self.freedom > PLACED.freedom
+
+    def scattered(self, one: Measured) -> Measured:
+        """Return a point with the scatter between placements that its visits do not show."""
+        there = {self.of_cells[cell] for cell in one.cells if cell in self.of_cells}
+        if not there or not is_duration(one.parts.iteration_time):
+            return one
+        lacking = self.deviation**2 / len(there)
+        if len(there) > 1:
+            lacking = max(lacking - float(np.log(one.parts.iteration_time[1:]).var()), 0.0)
+        logs = np.sqrt(lacking) * np.clip(np.mean([self._drawn(at) for at in there], axis=0) * len(there) ** 0.5, -9, 9)
+        factor = np.exp(np.clip(np.append(0.0, logs), -MAX_DEVIATION, MAX_DEVIATION))
+        parts = Parts(**{of.name: getattr(one.parts, of.name) * factor for of in fields(Parts)})
+        return replace(one, parts=parts, placements=len(there))
+
+    def _drawn(self, at: Placed) -> Reals:
+        """Draw what a placement adds: half of the variance is of its job, half of its nodes."""
+        job, nodes = (generator(0, "placement", key).standard_normal(REPLICATES) for key in (at[0], sorted(at[1])))
+        heavy = generator(0, "placement", *map(str, at)).chisquare(self.freedom, REPLICATES)
+        return np.asarray((job + nodes) * np.sqrt(0.5 * self.freedom / heavy))
+
+
+def _alike(points: Iterable[Measured]) -> Iterable[list[Measured]]:
+    """Group points that do the same: on one worker whatever the preset, elsewhere each point by itself."""
+    found: dict[object, list[Measured]] = {}
+    for one in points:
+        at: Point = one.point
+        alone = (at.network, at.hardware, at.storage, at.prefetch, at.worker_batch)
+        found.setdefault(alone if at.ranks == 1 else at, []).append(one)
+    return found.values()
