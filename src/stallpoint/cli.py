@@ -79,12 +79,15 @@ def explain(arguments: Sequence[str]) -> int:
         metavar="TEXT",
         help="model, precision and GPU (llama 3 8b bf16 h100), to compare with published rates",
     )
+    parser.add_argument("--at", default="", metavar="N,...", help="predict these worker counts")
+    parser.add_argument("--at-batch", type=float, metavar="SAMPLES", help="in the mini-batch of all workers there")
     parser.add_argument("--threshold", type=float, default=0.1, help="what a doubling has to gain (%(default)s)")
     given = parser.parse_args(arguments)
     from stallpoint.explain.rate_answers import Options
 
     _check_positive("--workers-per-node", given.workers_per_node)
     _check_positive("--batch", given.batch)
+    _check_positive("--at-batch", given.at_batch)
     _check_positive("--node-watts", given.node_watts)
     _check_positive("--node-price", given.node_price)
     if given.training is not None and not 0 < given.training <= 1e18:
@@ -97,10 +100,12 @@ def explain(arguments: Sequence[str]) -> int:
         given.threshold,
         given.workers_per_node,
         given.batch,
-        _counts(given.workers),
+        _counts("--workers", given.workers),
         given.pattern,
         given.link,
         given.setup,
+        _counts("--at", given.at),
+        given.at_batch,
     )
     with _with_input(given.files) as files:
         return _explained(files, given, options)
@@ -146,12 +151,10 @@ def _explained(files: Sequence[str], given: argparse.Namespace, options: Options
     return EXIT_UNDECIDED if verdicts & {Verdict.UNDECIDED, Verdict.WITHHELD} else 0
 
 
-def _counts(text: str) -> tuple[int, ...]:
+def _counts(name: str, text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")] if text else []
     if not all(part.isascii() and part.isdigit() and 0 < int(part[:10]) <= 10**9 for part in parts):
-        raise InputError(
-            f"--workers: {text} is no list of counts; expected are whole numbers from 1 on, such as 8,16,32"
-        )
+        raise InputError(f"{name}: {text} is no list of counts; expected are whole numbers from 1 on, such as 8,16,32")
     return tuple(map(int, parts))
 
 

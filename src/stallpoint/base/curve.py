@@ -60,9 +60,10 @@ class Curve:
     counted: str = "workers"
     """What `counts` are of where no node is known to hold several of them: workers, nodes."""
     repeated: bool = True
-    """Whether the noise is known from repeats; else from a prior."""
+    """Whether the noise is known from repeats; else from `prior`."""
     placed_once: bool = False
     """Whether some count was measured in one placement of several: no verdict is more probable than `PLACED_ONCE`."""
+    prior: Noise = POSTED
 
     @cached_property
     def counts(self) -> list[int]:

@@ -20,6 +20,8 @@ class Noise:
 POSTED = Noise(0.02, 4.0, "a number that somebody posted")
 """Rates in tables and logs: equal runs of MLPerf Training 5.1 differ by 0.22 % (median of 33 systems; 0.01 to 1.4),
 numbers that people post by more: other days and nodes, rounded, read off a moving display."""
+TO_TARGET = Noise(0.05, 4.0, "runs to a target")
+"""Minutes to a target: equal runs of MLPerf Training with other seeds differ by 5 % (median, four rounds)."""
 VISIT = Noise(0.08, 4.0, "one visit on a shared machine")
 """Visits on shared machines were 1 to 10 % apart: at 10 %, nine of ten intervals from one visit contain the truth
 (benchmark `truth`); at 5 %, 7 of 10."""

@@ -20,10 +20,12 @@ from stallpoint.explain import (
     script_answers,
     slurm_account_answers,
     study_results,
+    target_answers,
 )
 from stallpoint.explain.rate_answers import Options
-from stallpoint.inputs import readers
+from stallpoint.inputs import mlperf_logs, readers
 from stallpoint.inputs.all_reduce_logs import AllReduce, AllReduceRun
+from stallpoint.inputs.mlperf_logs import MlperfRun
 from stallpoint.inputs.nccl_debug import NcclLog
 from stallpoint.inputs.rate_tables import RateRow, Rates
 from stallpoint.text import listed, number
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from stallpoint.explain.rank import Rank
     from stallpoint.inputs.events import Trace
 
-MAX_FILES = 1000
+MAX_FILES = 10_000
 TRACE, STUDY, PROBE = "trace", "study", "probe"
 
 
@@ -153,12 +155,13 @@ def _paths(names: Sequence[str], scratch: Path) -> tuple[list[Path], set[Path]]:
     for place, name in enumerate(names):
         path = Path(name)
         if path.is_dir() and not (study_results.is_study(path) or study_results.probe_folder(path)):
-            in_folder = _in_folder(path)
+            in_folder = _results(sorted(path.rglob("*"))) or _in_folder(path)
             paths += in_folder
             of_folders.update(in_folder)
         elif path.exists():
             unpacked = study_results.unpack(path, scratch / str(place))
-            paths += [file for file in unpacked if readers.trace(file)] or unpacked or [path]
+            traces = _results(unpacked) or [file for file in unpacked if readers.trace(file)]
+            paths += traces or unpacked or [path]
         elif Path("results", name).is_dir():
             paths.append(Path("results", name))
         else:
@@ -178,10 +181,49 @@ def _in_folder(folder: Path) -> list[Path]:
     return files
 
 
+def _results(paths: Sequence[Path]) -> list[Path]:
+    """Return the result logs of MLPerf among files."""
+    return [path for path in paths if path.suffix in (".txt", ".log", ".out") and mlperf_logs.in_file(path)]
+
+
 def _of_tables(found: FoundRecords, options: Options) -> Iterator[Finding]:
     for _, tables in found.of("rates"):
         for rates in tables:
             yield from rate_answers.answers(rates, options)
+
+
+def _of_targets(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    for _, table in found.of("targets"):
+        yield from target_answers.answers(table, options)
+
+
+def _of_mlperf(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    """Yield the answers of MLPerf's result logs: those of one system are one series."""
+    runs: list[MlperfRun] = [run for _, run in found.of("mlperf")]
+    if not runs:
+        return
+    if options.workers and len(options.workers) != len(runs):
+        raise InputError(
+            f"--workers: {len(options.workers)} counts for {len(runs)} result logs; one for each, in order"
+        )
+    counts = options.workers or tuple(run.workers or 0 for run in runs)
+    if all(counts):
+        yield from target_answers.answers(mlperf_logs.target_runs(runs, counts), options)
+        return
+    unknown = next(run for run, count in zip(runs, counts, strict=True) if not count)
+    minutes = "; ".join(f"{run.path.name}: {number(run.seconds / 60)} min" for run in runs[:4] if run.seconds)
+    platform = f" (its platform line, {unknown.platform}, may be a placeholder)" if unknown.platform else ""
+    yield Finding(
+        target_answers.KIND,
+        f"result log{'s' if len(runs) > 1 else ''} of {unknown.system}",
+        minutes or "no run reached the target",
+        Verdict.UNDECIDED,
+        evidence="logged",
+        ask=(
+            f"how many accelerators there were, which {unknown.path} does not say{platform}:  --workers N (one for "
+            "each log, with commas), or the system's JSON where submissions have it",
+        ),
+    )
 
 
 def _of_layouts(found: FoundRecords, options: Options) -> Iterator[Finding]:
@@ -363,6 +405,8 @@ QUESTIONS: tuple[Callable[[FoundRecords, Options], Iterator[Finding]], ...] = (
     _of_studies,
     _of_probes,
     _of_tables,
+    _of_targets,
+    _of_mlperf,
     _of_layouts,
     _of_logs,
     _of_scripts,

@@ -17,7 +17,6 @@ from statistics import median
 from typing import Any
 
 from stallpoint.base.curve import THRESHOLD, Curve, rates_from
-from stallpoint.base.priors import POSTED
 from stallpoint.base.section import Cause, Finding
 from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
@@ -56,6 +55,10 @@ class Options:
     """Link between nodes, a name of `links.LINKS` or Gbit/s."""
     setup: str = ""
     """Model, precision and hardware in words."""
+    at: tuple[int, ...] = ()
+    """Worker counts that are to be predicted; none: what follows the largest one."""
+    at_batch: float | None = None
+    """Samples in the mini-batch of all workers there."""
 
 
 Runs = Sequence[tuple[RateRow, float]]
@@ -238,7 +241,7 @@ def _finding(series: RateSeries, rates: Rates, options: Options, fit_laws: bool)
             "rates", series.name, "no rate was measured", Verdict.WITHHELD, ask=("a rate on two worker counts",)
         )
     curve = series.first
-    subject = _subject(series, curve)
+    subject = subject_of(series, curve)
     placed = _placements(series, rates)
     last = curve.counts[-1]
     spread = f"a rate on {2 * last} {series.counted}, spread alike: whether a further node helps at all"
@@ -263,7 +266,7 @@ def _finding(series: RateSeries, rates: Rates, options: Options, fit_laws: bool)
         )
     if len(series.readings) > 1:
         return _read_twice(series, subject, notes)
-    found = _measured(series, subject, curve)
+    found = measured(series, subject, curve)
     found = replace(found, notes=(*notes, *found.notes), causes=(*placed, *found.causes))
     if placed:
         beyond = "not predicted: rates inside a node do not hold between nodes, where the same workers are slower"
@@ -293,7 +296,8 @@ def _placements(series: RateSeries, rates: Rates) -> tuple[Cause, ...]:
     return ()
 
 
-def _subject(series: RateSeries, curve: Curve) -> str:
+def subject_of(series: RateSeries, curve: Curve) -> str:
+    """Return what the answer is about: the series, its counts, and workers of a node."""
     counts = f"{curve.counts[0]}-{curve.counts[-1]}" if len(curve.counts) > 1 else f"{curve.counts[0]}"
     nodes = f" ({number(curve.per_node)} a node)" if curve.per_node and curve.per_node > 1 else ""
     counted = series.counted.removesuffix("s") if counts == "1" else series.counted
@@ -365,7 +369,7 @@ def _read_twice(series: RateSeries, subject: str, notes: tuple[str, ...]) -> Fin
     )
 
 
-def _measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
+def measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
     """Return what the rates say without any law."""
     counts, (verdict, at) = curve.counts, curve.verdict
     last, before = counts[-1], counts[-2]
@@ -436,7 +440,9 @@ def _measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
 def _prior_words(curve: Curve) -> str:
     """Return the prior that the noise is taken from, where nothing was repeated."""
     return (
-        "" if curve.repeated else f"; single runs, taken to differ by {100 * POSTED.deviation:.0f} % ({POSTED.words})"
+        ""
+        if curve.repeated
+        else f"; single runs, taken to differ by {100 * curve.prior.deviation:.0f} % ({curve.prior.words})"
     )
 
 
@@ -606,7 +612,7 @@ KEPT_GAIN, FALL = 0.01, 0.1
 
 
 def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Options) -> Finding:
-    """Return the finding with what laws say of twice the largest count."""
+    """Return the finding with what laws say of the count that is asked for, or of twice the largest."""
     last = curve.counts[-1]
     if len(curve.counts) < 3:
         listed = ", ".join(map(str, curve.counts))
@@ -627,10 +633,13 @@ def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Option
         }
         for row, rate in next(iter(series.readings.values())).runs
     ]
-    rows.append({**rows[-1], "workers": 2.0 * last, "samples_per_second": None})
+    asked_at = options.at[-1] if options.at else 2 * last
+    rows.append({**rows[-1], "workers": float(asked_at), "samples_per_second": None})
     totals = {row["workers"] * (row["batch_per_worker"] or math.nan) for row in rows[:-1]}
-    if len(totals) == 1 and len({row["workers"] for row in rows[:-1]}) > 1:  # one mini-batch, which is split
-        rows[-1]["batch_per_worker"] = totals.pop() / (2.0 * last)
+    if options.at_batch:
+        rows[-1]["batch_per_worker"] = options.at_batch / asked_at
+    elif len(totals) == 1 and len({row["workers"] for row in rows[:-1]}) > 1:  # one mini-batch, which is split
+        rows[-1]["batch_per_worker"] = totals.pop() / asked_at
     table = pd.DataFrame(rows).astype(dict.fromkeys(list(rows[0])[1:], float))
     scaling = options.scaling or next(iter(series.readings))
     if scaling == STRONG and table["batch_per_worker"].isna().all():
@@ -638,7 +647,7 @@ def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Option
     elif scaling == WEAK and table["batch_per_worker"].isna().all():
         table["batch_per_worker"] = 1.0
     (fitted,) = fit(table)
-    at = fitted.predict().iloc[-1]
+    at = fitted.predict().set_index("workers").to_dict("index")[asked_at]
     law, _, asked = str(at["law"]).partition("; ")
     asks = list(found.ask)
     if asked:
@@ -648,16 +657,16 @@ def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Option
         reason = law.partition(": ")[2] or law
         return replace(found, beyond=f"not predicted: {reason}", ask=tuple(asks))
     if falling := _falling(curve, bool(table["batch_per_worker"].isna().all()), float(at["lower"])):
-        return replace(found, beyond=f"not predicted: {falling}", ask=(f"a rate at {2 * last} {series.counted}", *asks))
+        return replace(found, beyond=f"not predicted: {falling}", ask=(f"a rate at {asked_at} {series.counted}", *asks))
     gain = at["predicted"] / curve.rate(last) - 1
     ends = f"{number(at['lower'])} to {number(at['upper'])}"
     percent = round(100 * gain)
     gains = f"a {'gain' if percent > 0 else 'loss'} of {abs(percent)} %" if percent else "no gain"
-    beyond = f"{2 * last}: {number(at['predicted'])} {curve.unit} ({ends}), {gains}"
-    if (node := curve.full_node) and last <= node < 2 * last:
+    beyond = f"{asked_at}: {number(at['predicted'])} {curve.unit} ({ends}), {gains}"
+    if (node := curve.full_node) and last <= node < asked_at:
         asks.append(f"a rate on 2 nodes ({2 * node} {series.counted}): nothing that is measured crosses the network")
     points = (
         *found.points,
-        {"workers": 2 * last, "predicted": at["predicted"], "low": at["lower"], "high": at["upper"]},
+        {"workers": asked_at, "predicted": at["predicted"], "low": at["lower"], "high": at["upper"]},
     )
     return replace(found, beyond=beyond, ask=tuple(asks), points=points)

@@ -163,15 +163,15 @@ def read(document: Document) -> list[Rates]:
     if not found:
         raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
     scaling = [name for name, words in _SAID.items() if re.search(words, document.text[:100_000], re.IGNORECASE)]
-    read = [_Table(document, grid, grid.above if len(found) > 1 else "").rates() for grid in found]
+    read = [RateTable(document, grid, grid.above if len(found) > 1 else "").rates() for grid in found]
     return [replace(one, scaling=scaling[0]) if len(scaling) == 1 else one for one in read]
 
 
-class _NoRow(Exception):
+class NoRow(Exception):
     """A line that is no row of the table, and why."""
 
 
-class _Table:
+class RateTable:
     """One table while it is read."""
 
     def __init__(self, document: Document, grid: Grid, name: str) -> None:
@@ -412,7 +412,7 @@ class _Table:
         number = self.body[row][0]
         try:
             workers = self._count(row, WORKERS if WORKERS in self.kinds else NODES)
-        except _NoRow as error:
+        except NoRow as error:
             self.left.append(self.document.error(number, str(error)))
             return
         per_node = self._optional(row, PER_NODE)
@@ -454,7 +454,7 @@ class _Table:
         return re.sub(r"[*`]", "", words) if words or several else self.name
 
     def _count(self, row: int, kind: str) -> int:
-        """Return the count of a row; `_NoRow` where words stand in its place."""
+        """Return the count of a row; `NoRow` where words stand in its place."""
         index = self.kinds.index(kind)
         text = self.columns[index][row]
         value = number_in(text, decimal_comma=self.comma)
@@ -466,7 +466,7 @@ class _Table:
         if not 1 <= value <= MAX_WORKERS or value != int(value):
             expected = "a whole number from 1 on is expected, such as 8"
             what = f"{self.headings[index]} is {text[:40] or 'empty'}; {expected}"
-            raise _NoRow(what) if words else self.document.error(self.body[row][0], what)
+            raise NoRow(what) if words else self.document.error(self.body[row][0], what)
         return int(value)
 
     def _optional(self, row: int, kind: str) -> float | None:

@@ -19,9 +19,11 @@ from stallpoint.inputs import (
     batch_scripts,
     key_averages,
     layout_tables,
+    mlperf_logs,
     nccl_debug,
     rate_tables,
     slurm_accounts,
+    target_tables,
     training_logs,
     unread,
 )
@@ -42,6 +44,7 @@ class Reader:
 
 
 READERS: dict[str, Reader] = {
+    "mlperf": Reader("a result log of MLPerf Training", mlperf_logs.recognised, mlperf_logs.read),
     "batch-script": Reader("a batch script", batch_scripts.recognised, batch_scripts.read),
     "all-reduce-json": Reader("nccl-tests (JSON)", all_reduce_json.recognised, all_reduce_json.read),
     "all-reduce": Reader(
@@ -55,6 +58,7 @@ READERS: dict[str, Reader] = {
     "slurm-accounts": Reader("sacct --parsable2", slurm_accounts.recognised, slurm_accounts.read),
     "key-averages": Reader("a key_averages table", key_averages.recognised, key_averages.read),
     "layouts": Reader("a table of layouts", layout_tables.recognised, layout_tables.read),
+    "targets": Reader("a table of times to a target", target_tables.recognised, target_tables.read),
     "rates": Reader("a table of rates", rate_tables.recognised, rate_tables.read),
 }
 """In the order in which they are tried."""

@@ -1,0 +1,169 @@
+"""Minutes to the target at the largest count of each series of MLPerf Training, from the smaller counts.
+
+As a program: ``time_to_target.py RUNS.csv [--learn]``. The table has a row for each run: round, submitter, chip,
+benchmark, devices, global_batch, train_samples, progress, unit, minutes (docs/models/scaling-laws.md); a series is what
+one submitter ran of a benchmark on one chip. With ``--learn`` the priors are learned again without each round, and
+reported on it: some ten minutes. Peers fit minutes alone: the last count carried forward, a power law, and least
+squares of A/n + B + C·n.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+from stallpoint.models.convergence.time_to_target import LEARNED, Learned, RunsToTarget, seconds_to_target
+from stallpoint.models.scaling.laws import Prior
+from stallpoint.models.scaling.scaling_law_choice import too_wide
+
+SERIES = ["round", "submitter", "chip", "benchmark"]
+TARGET = "wanted: median <= 10 %, 90th percentile <= 30 %, given for 75 %, 85-97 % inside, median width <= 60 %"
+_LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+_DRAWS = 1024
+_STEPS = (0.4, 0.2)
+_NEAR = 0.5
+"""Spread of the logarithm of a learned number about that at hand: few series tell little."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A series without its largest count, and what that took."""
+
+    round: str
+    runs: RunsToTarget
+    workers: float
+    batch: float
+    minutes: float
+
+
+def samples(runs: pd.DataFrame) -> pd.Series:
+    """Samples to the target: progress is in epochs, but in samples where it is large (bert, gpt3, later unet3d), and
+    the ``train_samples`` of later ssd and retinanet are iterations of an epoch."""
+    progress, epoch = runs["progress"], runs["train_samples"]
+    steps = runs["benchmark"].isin(["ssd", "retinanet"]) & (epoch < 100_000)
+    found = progress * epoch * np.where(steps, runs["global_batch"], 1)
+    found = found.where((runs["unit"] == "epoch_num") & (progress < 20_000), progress)
+    early = (runs["benchmark"] == "bert") & (progress < 20_000)  # iterations, or one "epoch"
+    return found.where(~early, (progress * runs["global_batch"]).where(progress > 100))
+
+
+def questions(runs: pd.DataFrame) -> Iterator[Question]:
+    runs = runs.assign(samples=samples(runs))[runs["devices"] > 0]
+    medians = runs.groupby([*SERIES, "devices"])[["global_batch", "samples", "minutes"]].median().reset_index()
+    for (of_round, *_), rows in medians.groupby(SERIES):
+        if len(rows) >= 3:
+            columns = rows[["devices", "global_batch", "samples", "minutes"]].to_numpy(float).T
+            known = RunsToTarget(*columns[:, :-1])
+            yield Question(str(of_round), known, columns[0, -1], columns[1, -1], columns[3, -1])
+
+
+def carried(asked: Question) -> float:
+    return float(asked.runs.seconds[-1] * asked.runs.workers[-1] / asked.workers)
+
+
+def power(asked: Question) -> float:
+    slope = np.polyfit(np.log(asked.runs.workers), np.log(asked.runs.seconds), 1)
+    return float(np.exp(np.polyval(slope, np.log(asked.workers))))
+
+
+def three_terms(asked: Question) -> float:
+    n, minutes = asked.runs.workers, asked.runs.seconds
+    found = nnls(np.stack([1 / n, np.ones_like(n), n], -1) / minutes[:, None], np.ones_like(n))[0]
+    return float(found @ [1 / asked.workers, 1, asked.workers])
+
+
+PEERS: dict[str, Callable[[Question], float]] = {
+    "carried forward": carried, "power law": power, "A/n + B + C·n": three_terms
+}  # fmt: skip
+
+
+def row(name: str, asked: Sequence[Question], learned: Learned | Sequence[Learned]) -> str:
+    """What is predicted of the questions, beside the peers on all of them."""
+    each = learned if isinstance(learned, Sequence) else [learned] * len(asked)
+    ends = np.array([
+        np.quantile(seconds_to_target(one.runs, one.workers, one.batch, by), [0.05, 0.5, 0.95])
+        for one, by in zip(asked, each, strict=True)
+    ])  # fmt: skip
+    truth = np.array([one.minutes for one in asked])
+    given = ~too_wide(ends[:, 0], ends[:, 2])
+    inside = ((ends[:, 0] <= truth) & (truth <= ends[:, 2]))[given].mean()
+    width = np.median((ends[:, 2] / ends[:, 0] - 1)[given])
+    peers = ", ".join(f"{peer} {_errors(np.array([of(one) for one in asked]), truth)}" for peer, of in PEERS.items())
+    refused = _errors(np.array([carried(one) for one in asked])[~given], truth[~given])
+    return (
+        f"  {name:<8} {given.sum():>3} of {len(asked):>3} given, {_errors(ends[given, 1], truth[given])}, "
+        f"{inside:.0%} inside, width {width:.0%}; refused, carried forward: {refused}; of all: {peers}"
+    )
+
+
+def _errors(predicted: np.ndarray, truth: np.ndarray) -> str:
+    off = np.abs(predicted / truth - 1)
+    return f"{np.median(off):.1%} / {np.quantile(off, 0.9):.1%}" if len(off) else "none"
+
+
+def loss(asked: Sequence[Question], learned: Learned) -> float:
+    """Quantile loss of log minutes, and how far the numbers are from those at hand."""
+    total = 0.0
+    for one in asked:
+        draws = np.log(seconds_to_target(one.runs, one.workers, one.batch, learned, _DRAWS))
+        off = np.log(one.minutes) - np.quantile(draws, _LEVELS)
+        total += float(np.maximum(_LEVELS * off, (_LEVELS - 1) * off).mean())
+    away = [np.log(value(learned) / value(LEARNED)) for value, _ in _numbers()]
+    return total + 0.02 * float(np.square(away).sum()) / _NEAR**2
+
+
+def _numbers() -> Iterator[tuple[Callable[[Learned], float], Callable[[Learned, float], Learned]]]:
+    """How to get each learned number, and how to multiply it."""
+    for field in fields(Learned):
+        parts = ("median", "spread") if isinstance(getattr(LEARNED, field.name), Prior) else (None,)
+        for part in parts:
+            yield partial(_value, field.name, part), partial(_scaled, field.name, part)
+
+
+def _value(name: str, part: str | None, learned: Learned) -> float:
+    found = getattr(learned, name)
+    return float(getattr(found, part) if part else found)
+
+
+def _scaled(name: str, part: str | None, learned: Learned, factor: float) -> Learned:
+    found, value = getattr(learned, name), _value(name, part, learned) * factor
+    return replace(learned, **{name: replace(found, **{part: value}) if part else value})
+
+
+def learn(asked: Sequence[Question]) -> Learned:
+    """The numbers with the least loss, one after the other in steps that get shorter."""
+    best, least = LEARNED, loss(asked, LEARNED)
+    for step in _STEPS:
+        for _, scaled in _numbers():
+            for factor in (np.exp(step), np.exp(-step)):
+                while (found := loss(asked, tried := scaled(best, factor))) < least - 1e-3:
+                    best, least = tried, found
+    return best
+
+
+def main(names: Sequence[str]) -> None:
+    asked = list(questions(pd.read_csv(Path(names[0]))))
+    rounds = sorted({one.round for one in asked})
+    print("minutes at the largest count, median / 90th percentile of errors")
+    for name in rounds:
+        print(row(name, [one for one in asked if one.round == name], LEARNED))
+    print(row("all", asked, LEARNED))
+    if "--learn" in names:
+        without = {name: learn([one for one in asked if one.round != name]) for name in rounds}
+        print("with numbers learned on the other rounds")
+        for name in rounds:
+            print(row(name, [one for one in asked if one.round == name], without[name]), flush=True)
+        print(row("all", asked, [without[one.round] for one in asked]))
+        print("learned on all:", learn(asked))
+    print(TARGET)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
