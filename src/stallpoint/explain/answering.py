@@ -284,7 +284,8 @@ def _of_logs(found: FoundRecords, options: Options) -> Iterator[Finding]:
         setup = " ".join(dict.fromkeys(log.setup for _, log in logs))
         seconds = "iteration" if program[2] else ""
         counted = "nodes" if in_nodes else "workers"
-        rates = Rates(rows, program[1], program[3], seconds, counted, notes, setup)
+        spread = max((of for _, log in logs if (of := log.spread)), default=None)
+        rates = Rates(rows, program[1], program[3], seconds, counted, notes, setup, spread=spread)
         yield from rate_answers.answers(rates, options)
 
 

@@ -8,9 +8,10 @@ the usual batch, on `--workers`, or on twice the largest measured count.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from stallpoint.base.section import Finding
 from stallpoint.base.stall import Verdict
@@ -91,6 +92,7 @@ class _Series:
         given = self.asked.at(self.asked.workers == workers)
         among = given if len(given) else candidates(self.layouts, workers)
         among = among.at(self.model.identifiable(among) & (self._memory(among) <= self.limit))
+        among = among if len(given) else among.at(~_needless_zero(among))
         ask = f"rates of {FEWEST_LAYOUTS} layouts on fewer workers, and of as many on some more"
         if not len(among):
             return replace(found, words="no layout of the measured degrees fits", ask=(ask,))
@@ -118,7 +120,10 @@ class _Series:
             if len(among) > SHORTLIST:
                 beyond = f"one of {len(among)} candidates is not told from the next ones, but one of {SHORTLIST} may be"
             return replace(
-                found, words="which layout is fastest cannot be told", beyond=beyond, ask=(f"rates of {asked}",)
+                found,
+                words=f"which layout is fastest cannot be told; try these {min(_LISTED, len(among))} first: {asked}",
+                beyond=beyond,
+                ask=("their rates, which decide",),
             )
         return replace(
             found, words=f"fastest is {_words(among, choice.best)}: {ends} {self.table.unit}", verdict="", value=best,
@@ -139,6 +144,14 @@ class _Series:
             f"(lines {lines}): disturbed, and not fitted",
             *self.table.notes,
         )
+
+
+def _needless_zero(layouts: Layouts) -> npt.NDArray[np.bool_]:
+    """Return which layouts have ZeRO and are also there without: it saves memory, and there is enough without."""
+    columns = [getattr(layouts, one.name) for one in fields(layouts) if one.name != "zero"]
+    others = list(zip(*columns, strict=True))
+    without = {other for other, zero in zip(others, layouts.zero, strict=True) if not zero}
+    return np.array([bool(zero) and other in without for other, zero in zip(others, layouts.zero, strict=True)])
 
 
 def _words(layouts: Layouts, at: int) -> str:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from stallpoint.base.section import Cause
 
 NORMAL = 0.9
 """Part of a published rate from which on nothing is to be looked for."""
+SPREAD = 0.004
+"""Relative deviation of iteration times within a run (median of 33 systems of MLPerf Training 5.1)."""
+UNEVEN = 5
+"""Times that deviation from which on it is no usual one."""
 _UNITS = {"samples/s": "images/s"}
 
 
@@ -32,24 +38,80 @@ def _named(patterns: Mapping[str, str], text: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def compared(setup: str, unit: str, rates: Mapping[int, float], causes: Sequence[Cause]) -> list[str]:
+@dataclass(frozen=True)
+class _Rate:
+    """A rate of each worker as published."""
+
+    workers: int
+    rate: float
+    batch: float | None
+    """Samples in the mini-batch of all workers, where that is published."""
+    source: str
+
+
+@dataclass(frozen=True)
+class _Published:
+    """What was published for one model and hardware."""
+
+    subject: str
+    unit: str
+    rates: Sequence[_Rate]
+
+    @classmethod
+    def of(cls, setup: str) -> _Published | None:
+        """Return what was published for the model, precision and hardware that `setup` names; None if nothing was.
+
+        Where precisions are published, theirs has to be named; else results of MLPerf are taken, which do not say it.
+        """
+        names = {what: _named(_table()[what], setup) for what in ("model", "precision", "hardware")}
+        subject = f"{names['model']} in {names['precision']} on {names['hardware']}"
+        for one in _table()["rates"]:
+            if all(one[what] == name for what, name in names.items()):
+                rates = [_Rate(count, rate, None, one["source"]) for count, rate in one["rates"].items()]
+                return cls(subject, one["unit"], rates)
+        rates = [
+            _Rate(one["gpus"], one["rate"], one["batch"], f"MLPerf Training {one['source']}")
+            for one in _table()["runs"]
+            if (one["model"], one["hardware"]) == (names["model"], names["hardware"])
+        ]
+        return cls(f"{names['model']} on {names['hardware']}", "samples/s", rates) if rates else None
+
+    def nearest(self, count: int, batch: float | None) -> _Rate:
+        """Return the rate on the nearest count, there of the nearest mini-batch, or of the fastest."""
+        near = min(self.rates, key=lambda one: abs(math.log(one.workers / count))).workers
+        here = [one for one in self.rates if one.workers == near]
+        if batch is None:
+            return max(here, key=lambda one: one.rate)
+        return min(here, key=lambda one: abs(math.log((one.batch or batch) / near / (batch / count))))
+
+
+def compared(
+    setup: str,
+    unit: str,
+    rates: Mapping[int, float],
+    causes: Sequence[Cause],
+    batches: Mapping[int, float | None] = MappingProxyType({}),
+    spread: float | None = None,
+) -> list[str]:
     """Return a sentence about the `rates` of each worker by their count, and what to look at first; empty where nobody
-    published a rate of the model, precision and hardware that `setup` names. `causes` are those of the rates."""
-    if not setup.strip():
-        return []
-    names = {what: _named(_table()[what], setup) for what in ("model", "precision", "hardware")}
-    entry = next((one for one in _table()["rates"] if all(one[what] == name for what, name in names.items())), None)
-    if entry is None or entry["unit"] != _UNITS.get(unit, unit):
+    published a rate of the model, precision and hardware that `setup` names. `causes` are those of the rates, `batches`
+    the mini-batches of all workers, `spread` the relative deviation of iterations within a run."""
+    published = _Published.of(setup) if setup.strip() else None
+    if published is None or _UNITS.get(published.unit, published.unit) != _UNITS.get(unit, unit):
         return []
     first, last = min(rates), max(rates)
-    parts = {count: rate / _nearest(entry["rates"], count)[1] for count, rate in rates.items()}
-    on, published = _nearest(entry["rates"], last)
+    parts = {count: rate / published.nearest(count, batches.get(count)).rate for count, rate in rates.items()}
+    best = published.nearest(last, batches.get(last))
+    batch = f", mini-batch {best.batch:,}" if best.batch else ""
     words = (
-        f"you have {100 * parts[last]:.0f} % of what was published for {entry['model']} in {entry['precision']} on "
-        f"{entry['hardware']}: {published:,} {entry['unit']} of each of {on} ({entry['source']})"
+        f"you have {100 * parts[last]:.0f} % of what was published for {published.subject}: {best.rate:,} "
+        f"{published.unit} of each of {best.workers}{batch} ({best.source})"
     )
     if parts[last] >= NORMAL:
         return [words]
+    if spread is not None and spread > UNEVEN * SPREAD:
+        times = f"{spread / SPREAD:.0f} times as large as in public runs"
+        return [f"{words}; the spread within the run is {times}: the first thing to look at are uneven ranks"]
     if parts[first] <= parts[last] / NORMAL:
         fewer = "" if first == last else f", as each of {first} has no more"
         return [
@@ -58,8 +120,3 @@ def compared(setup: str, unit: str, rates: Mapping[int, float], causes: Sequence
     cause = causes[0].words if causes else "communication between workers"
     few = f"as {first} have {100 * parts[first]:.0f} %"
     return [f"{words}; the first thing to look at is what comes with more workers, {few}: {cause}"]
-
-
-def _nearest(published: Mapping[int, float], count: int) -> tuple[int, float]:
-    """Return the published count that is nearest to `count`, and its rate."""
-    return min(published.items(), key=lambda one: abs(math.log(one[0] / count)))

@@ -175,7 +175,7 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
     if len(every) > 1 and all(len({row.workers for row in one.rows}) == 1 for one in every):
         yield _of_one_count_each(every, rates)
         return
-    fitted = sum(len(one.readings) == 1 and len(one.first.counts) >= 3 for one in every if one.readings) <= MAX_FITTED
+    fitted = sum(len(one.readings) == 1 and len(one.first.counts) > 1 for one in every if one.readings) <= MAX_FITTED
     lines = {f"line {row.line}" for one in every for row in one.rows}
     others = tuple(note for note in rates.notes if note.partition(":")[0] not in lines)
     for one in every:
@@ -187,7 +187,9 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
         if len(one.readings) == 1 and one.counted != "nodes":
             per_worker = {count: one.first.rate(count) / count for count in one.first.counts}
             setup = f"{one.name} {rates.setup} {options.setup}"
-            found = replace(found, notes=(*compared(setup, one.first.unit, per_worker, found.causes), *found.notes))
+            batches = {row.workers: row.batch_per_worker and row.batch_per_worker * row.workers for row in one.rows}
+            beside = compared(setup, one.first.unit, per_worker, found.causes, batches, rates.spread)
+            found = replace(found, notes=(*beside, *found.notes))
         yield found
 
 
@@ -614,9 +616,6 @@ KEPT_GAIN, FALL = 0.01, 0.1
 def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Options) -> Finding:
     """Return the finding with what laws say of the count that is asked for, or of twice the largest."""
     last = curve.counts[-1]
-    if len(curve.counts) < 3:
-        listed = ", ".join(map(str, curve.counts))
-        return replace(found, beyond=f"not predicted: two counts ({listed}) do not tell how a loss grows")
     if curve.odd is not None:
         return replace(found, beyond=f"not predicted: the rate at {curve.odd} does not belong to the others")
     import pandas as pd  # half a second that logs and scripts need not wait for
@@ -647,7 +646,8 @@ def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Option
     elif scaling == WEAK and table["batch_per_worker"].isna().all():
         table["batch_per_worker"] = 1.0
     (fitted,) = fit(table)
-    at = fitted.predict().set_index("workers").to_dict("index")[asked_at]
+    predicted = fitted.predict()
+    at = predicted[predicted["workers"] == asked_at].to_dict("records")[0]
     law, _, asked = str(at["law"]).partition("; ")
     asks = list(found.ask)
     if asked:

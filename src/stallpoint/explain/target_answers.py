@@ -19,6 +19,7 @@ from stallpoint.base.priors import TO_TARGET
 from stallpoint.base.section import Cause, Finding
 from stallpoint.base.stall import Verdict
 from stallpoint.explain import rate_answers
+from stallpoint.explain.published_rates import compared
 from stallpoint.explain.rate_answers import Options, RateSeries
 from stallpoint.inputs.rate_tables import RateRow
 from stallpoint.inputs.target_tables import TargetRun, TargetTable, unexplained
@@ -78,6 +79,7 @@ def _finding(name: str, runs: Sequence[TargetRun], table: TargetTable, options: 
         judged = rate_answers.measured(RateSeries(name, rows, table.counted), subject, curve)
         notes = (*_worth_it(curve, table.counted), *_unexplained(chosen), *table.notes, *judged.notes)
         base = _with_halves(replace(judged, notes=notes), chosen, table.needed)
+        base = replace(base, notes=(*base.notes, *_beside(name, chosen, table, options, base.causes)))
     else:
         words = f"one count ({last.workers}) says nothing of more {table.counted}"
         base = Finding(
@@ -201,6 +203,17 @@ def _unexplained(points: Sequence[_AtCount]) -> Iterator[str]:
             what = "start, evaluation and pauses" if rest > 0 else "the rate is not that of the whole run"
             differ = f"{100 * abs(rest):.0f} % {'more' if rest > 0 else 'less'} than samples at the logged rate"
             yield f"{point.workers:,}: the minutes are {differ}: {what}"
+
+
+def _beside(
+    name: str, points: Sequence[_AtCount], table: TargetTable, options: Options, causes: Sequence[Cause]
+) -> list[str]:
+    """Return how the samples of a second compare with published ones."""
+    if table.needed != "samples" or not all(one.needed for one in points):
+        return []
+    rates = {one.workers: (one.needed or 0) / one.seconds / one.workers for one in points}
+    setup = f"{name} {table.setup} {options.setup}"
+    return compared(setup, "samples/s", rates, causes, {one.workers: one.batch for one in points})
 
 
 def _minutes(value: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:

@@ -96,6 +96,8 @@ class Rates:
     """What the file says of model, precision and hardware."""
     scaling: str = ""
     """`WEAK` or `STRONG`, where the text says it."""
+    spread: float | None = None
+    """Relative deviation of iterations within a run, where a log has many."""
 
 
 _RAN = re.compile(

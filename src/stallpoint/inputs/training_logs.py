@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import median
+from statistics import median, quantiles
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
@@ -16,6 +16,8 @@ from stallpoint.inputs.numbers import UNITS, number_in, unit_in
 from stallpoint.inputs.rate_tables import ALL, EACH
 from stallpoint.inputs.sentences import COUNT_AHEAD
 
+MIN_VALUES = 10
+"""Logged values below which their spread says nothing."""
 WARMUP = 0.1
 """Part of the lines that are warm-up."""
 
@@ -209,6 +211,14 @@ class LoggedRate:
     """Its layers and sizes, where the log lists them."""
     run: str = ""
     """The run's name, where a file has several."""
+
+    @property
+    def spread(self) -> float | None:
+        """Return the relative deviation of the values by their middle half, which outliers leave; None of a few."""
+        if len(self.values) < MIN_VALUES:
+            return None
+        low, _, high = quantiles(self.values, n=4)
+        return (high - low) / 1.349 / self.value
 
 
 _SETUP = re.compile(

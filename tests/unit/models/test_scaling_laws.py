@@ -436,7 +436,7 @@ def test_a_count_with_several_placements_gets_one_prediction_that_spans_them() -
 # --- what the data cannot tell --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("workers", "named"), [([1], "workers 1"), ([1, 2], "workers 1, 2"), ([4, 4, 4], "workers 4")])
+@pytest.mark.parametrize(("workers", "named"), [([1], "workers 1"), ([4, 4, 4], "workers 4")])
 def test_too_few_counts_are_refused_by_name(workers: list[int], named: str) -> None:
     found = extrapolate(table(workers, np.array(workers) * 100.0))
     assert found["law"].unique().tolist() == [f"not identifiable from {named}"]
@@ -537,8 +537,20 @@ def test_the_studys_own_curves_stand_beside_the_dag_model() -> None:
     assert len(fitted["rates"]) == 2 * 4
 
 
-def test_two_node_counts_are_refused_in_words() -> None:
-    laws = fit(study(nodes=(1, 2), **ONE), nodes=[4])["scaling_laws"]
-    assert laws["note"].unique().tolist() == ["not identifiable from nodes 1, 2"]
+@pytest.mark.parametrize("counts", [[1, 2], [8, 16], [4, 16]])
+def test_two_counts_leave_the_growth_to_the_priors(counts: list[int]) -> None:
+    """A loss that stays, and one that comes again, are both in the interval; how far is too far is said."""
+    last = counts[-1]
+    rates = np.array(counts) * 100.0 * np.array([1.0, 0.9])
+    found = extrapolate(table([*counts, 2 * last, 64 * last], [*rates, np.nan, np.nan])).set_index("workers")
+    low, high = found.loc[2 * last, ["lower", "upper"]]
+    assert low < 2 * last * 80 < 2 * last * 90 < high < 3 * low
+    assert np.isnan(found.loc[64 * last, "predicted"])
+    assert "too wide an interval" in found.loc[64 * last, "law"]
+
+
+def test_one_node_count_is_refused_in_words() -> None:
+    laws = fit(study(nodes=(1,), **ONE), nodes=[4])["scaling_laws"]
+    assert laws["note"].unique().tolist() == ["not identifiable from nodes 1"]
     assert laws["samples_per_second"].isna().all()
     assert laws["dag_samples_per_second"].notna().any()

@@ -24,8 +24,8 @@ WINS = 0.95
 """Weight above which a single law is named."""
 WIDEST = 3.0
 """Ratio of an interval's ends above which there is no answer: two doublings could gain nothing, or nearly all."""
-MIN_COUNTS = 3
-"""Worker counts below which a law's growth cannot be separated from its first step."""
+MIN_COUNTS = 2
+"""Worker counts below which nothing tells what a step costs; two leave its growth to the priors."""
 
 
 @dataclass(frozen=True)
