@@ -112,7 +112,8 @@ class World:
         tidy = self._noisy(tidy, random)
         there = tidy["environments"]
         repeats = there["cell"].map(dict(zip(tidy["runs"]["cell"], tidy["runs"]["repeat"].astype(str), strict=True)))
-        job = there["cell"]  # a job each, or two for all
+        # One job measures all cells of a block; where cells differ, each had one of its own.
+        job = there["cell"] if self.cells or self.slow_cells else repeats
         if self.jobs:
             job = there["cell"].str.contains("nodes~[12]/").map({True: "1", False: "2"})
         tidy["environments"] = there.assign(node=there["node"] + "." + repeats, slurm_job_id=job)

@@ -23,7 +23,7 @@ Placed: TypeAlias = tuple[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
-class Placements:
+class PlacementScatter:
     """Where cells ran, and how much placements differ."""
 
     of_cells: Mapping[str, Placed]
@@ -33,7 +33,7 @@ class Placements:
     freedom: float
 
     @classmethod
-    def of(cls, environments: pd.DataFrame, points: Sequence[Measured]) -> Placements:
+    def of(cls, environments: pd.DataFrame, points: Sequence[Measured]) -> PlacementScatter:
         """Estimate the scatter from `points` that do the same in several placements."""
         found: dict[str, Placed] = {}
         of_cells = {cell: one.point.hardware for one in points for cell in one.cells}

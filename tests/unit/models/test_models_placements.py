@@ -10,7 +10,7 @@ from synthetic import study
 
 from stallpoint.base.curve import PLACED_ONCE, Curve
 from stallpoint.base.measured import Measured, Parts
-from stallpoint.base.placements import Placements
+from stallpoint.base.placements import PlacementScatter
 from stallpoint.base.priors import PLACED
 from stallpoint.base.stall import Stall
 from stallpoint.base.statistics import REPLICATES
@@ -37,20 +37,20 @@ def ran(points: list[Measured], job: Any) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def scatter(placements: Placements, one: Measured) -> float:
+def scatter(placements: PlacementScatter, one: Measured) -> float:
     return float(np.log(placements.scattered(one).parts.iteration_time[1:]).std())
 
 
 def test_without_a_scheduler_or_other_nodes_there_is_one_placement() -> None:
     points = [seen(1, 1.0), seen(2, 0.5)]
     for own, job in ((points, lambda _: ""), (points[:1], lambda cell: cell)):
-        placements = Placements.of(ran(own, job), own)
+        placements = PlacementScatter.of(ran(own, job), own)
         assert [placements.scattered(one) for one in own] == own
 
 
 def test_a_cell_in_one_placement_has_the_scatter_of_the_prior() -> None:
     points = [seen(1, 1.0), seen(2, 0.5)]
-    placements = Placements.of(ran(points, lambda cell: cell), points)
+    placements = PlacementScatter.of(ran(points, lambda cell: cell), points)
     assert not placements.shown
     found = placements.scattered(points[1])
     assert (found.placements, found.parts.iteration_time[0]) == (1, 0.5)
@@ -60,16 +60,16 @@ def test_a_cell_in_one_placement_has_the_scatter_of_the_prior() -> None:
 @pytest.mark.parametrize(("second", "narrower"), [(1.0, True), (1.25, False)])
 def test_equal_cells_in_several_placements_show_how_these_differ(second: float, narrower: bool) -> None:
     points = [seen(1, 1.0), seen(1, second, sync="naive"), seen(2, 0.5)]
-    placements = Placements.of(ran(points, lambda cell: cell), points)
+    placements = PlacementScatter.of(ran(points, lambda cell: cell), points)
     assert placements.shown
     assert (placements.deviation < PLACED.deviation) == narrower
-    together = Placements.of(ran(points, lambda _: "7"), points)
+    together = PlacementScatter.of(ran(points, lambda _: "7"), points)
     assert not together.shown, "in one job, on one node, they say nothing of others"
 
 
 def test_a_cell_in_several_placements_is_known_better() -> None:
     once, twice = seen(2, 0.5), seen(2, 0.5, 0.5)
-    few, many = (Placements.of(ran([one], lambda cell: cell), [one]) for one in (once, twice))
+    few, many = (PlacementScatter.of(ran([one], lambda cell: cell), [one]) for one in (once, twice))
     assert many.scattered(twice).placements == 2
     assert scatter(many, twice) < 0.8 * scatter(few, once)
 

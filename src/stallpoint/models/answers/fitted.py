@@ -25,7 +25,7 @@ from stallpoint.base.measured import (
     trained,
     with_mean_communication,
 )
-from stallpoint.base.placements import Placements
+from stallpoint.base.placements import PlacementScatter
 from stallpoint.base.statistics import Ensemble, groups
 from stallpoint.models.answers import median_iterations, trust
 from stallpoint.models.answers.median_iterations import MedianIteration
@@ -143,9 +143,9 @@ class FittedStudy:
         return measured(self.reduced.training_cells.steps, self.asked.seed, composed=composed(self.tidy["runs"]))
 
     @cached_property
-    def placements(self) -> Placements:
+    def placements(self) -> PlacementScatter:
         """Where training cells ran, and how placements differ."""
-        return Placements.of(self.tidy["environments"], self._points)
+        return PlacementScatter.of(self.tidy["environments"], self._points)
 
     @cached_property
     def seen(self) -> list[Measured]:
