@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from stallpoint.inputs.documents import Document
-from stallpoint.inputs.headings import BRACKETS, COUNTS, EPOCH, ITERATION, RATE, kind_of
+from stallpoint.inputs.headings import BRACKETS, COUNTS, Kind, kind_of
 from stallpoint.inputs.sentences import COUNT_ALONE, COUNTED, in_sentences
 
 MAX_ROWS = 200_000
@@ -33,6 +33,9 @@ _OF_CHIP = re.compile(
 _MACHINES = re.compile(r"config|set-?up|layout|hardware|cluster|system|scale", re.IGNORECASE)
 _RULE = re.compile(r"[\s:=+|-]*")
 _PAIR = re.compile(r"\s*(~?[\d.,]+\s*[kKM]?)\s*/\s*(~?[\d.,]+\s*[kKM]?)\s*")
+
+_LISTED = re.compile(r"[^:,|\d]{1,40}:\s*~?\d[^,:]{0,20}(?:,\s*~?[^,:]{1,20})+$")
+"""Lines such as ``GPUs: 1, 2, 4``."""
 
 IsHead = Callable[[Sequence[str]], bool]
 
@@ -114,6 +117,9 @@ def _ways(document: Document) -> Iterator[list[Grid]]:
     if "&" in document.text and "\\" in document.text:
         yield [Grid([(number, _latex(line)) for number, line in lines if "&" in line], "|")]
     yield list(_piped(lines))
+    named = [(number, re.sub(r":\s*", ",", line, count=1)) for number, line in lines if _LISTED.match(line)]
+    if len(named) > 1:
+        yield [Grid(list(separated(named, ",")), ",")]
     for separator in ("\t", ";", ","):
         if sum(separator in line for _, line in lines) * 2 >= len(lines):
             yield [Grid(list(separated(lines, separator)), separator)]
@@ -273,12 +279,12 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
         others = [place for place in range(len(cells)) if place not in counts]
         body = [(number, row) for number, row in grid.rows[index + 1 :] if len(row) == len(cells)]
         kinds = {cell: kind_of(cell) for _, row in body for place in others for cell in (row[place],)}
-        kind = next((one for one in (RATE, EPOCH, ITERATION) if one in kinds.values()), "")
+        kind = next((one for one in (Kind.RATE, Kind.EPOCH, Kind.ITERATION) if one in kinds.values()), "")
         if kind:
             body = [(number, row) for number, row in body if kind in {kinds[row[place]] for place in others}]
             what = next(row[place] for _, row in body for place in others if kinds[row[place]] == kind)
         else:
-            said = (text for text in document.raw_lines if kind_of(text) in (RATE, EPOCH, ITERATION))
+            said = (text for text in document.raw_lines if kind_of(text) in (Kind.RATE, Kind.EPOCH, Kind.ITERATION))
             what = next(said, "").strip()
         of = next(iter(counts.values()))
         names = (BRACKETS.sub("", cells[place]).strip() or "series" for place in others)
@@ -312,7 +318,8 @@ def _with_counts_in_a_row(grid: Grid) -> Iterator[Grid]:
 
 def _with_counts_in_words(grid: Grid) -> Iterator[Grid]:
     """Yield a table with cells such as ``16 GPUs (2 nodes)`` or ``2x8`` below any heading as one of counts."""
-    pairs = zip(grid.rows[0][1], grid.rows[1][1], strict=False) if len(grid.rows) > 2 else ()
+    alike = len(grid.rows) > 2 and len(grid.rows[0][1]) == len(grid.rows[1][1])
+    pairs = zip(grid.rows[0][1], grid.rows[1][1], strict=True) if alike else ()
     for place, (head, first) in enumerate(pairs):
         if not (COUNT_ALONE.fullmatch(first) or PRODUCT.fullmatch(first)):
             continue

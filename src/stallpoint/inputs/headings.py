@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache, lru_cache
 
 PER_WORKER = re.compile(
@@ -32,16 +33,40 @@ _IN_BRACKETS = r"(?<![a-z])[(\[] ?(?:ms|[uµμ]s|s|secs?|seconds?|min|minutes|h|
 """Units of times, which say more than ``speed`` or ``performance`` before them."""
 _OF_STEP = r"iter(?:ation)?s?\b|steps?\b|(?:mini ?)?batch(?:es)?\b|\bit\b"
 
-WORKERS, NODES, PER_NODE = "workers", "nodes", "workers_per_node"
-BATCH, WORKER_BATCH, GLOBAL_BATCH, ACCUMULATION = "batch", "batch_per_worker", "global_batch", "accumulation"
-RATE, ITERATION, EPOCH, PART = "rate", "iteration", "epoch", "part"
-SPEEDUP, FLOPS, MFU, EFFICIENCY = "speedup", "flops", "mfu", "efficiency"
-SETTING, LABEL, SCATTER, OTHER = "series", "label", "scatter", "other"
-COUNTS, BATCHES, TIMES = (WORKERS, NODES), (BATCH, WORKER_BATCH, GLOBAL_BATCH, ACCUMULATION), (ITERATION, EPOCH)
-"""`EPOCH` is a time of the same work on any count (an epoch, a training), `PART` a part of an iteration, `LABEL` the
-name of a run, `SCATTER` how far repeats scatter, `OTHER` a quantity that is neither rate nor time."""
+
+class Kind(StrEnum):
+    """What a column holds."""
+
+    WORKERS = "workers"
+    NODES = "nodes"
+    PER_NODE = "workers_per_node"
+    BATCH = "batch"
+    WORKER_BATCH = "batch_per_worker"
+    GLOBAL_BATCH = "global_batch"
+    ACCUMULATION = "accumulation"
+    RATE = "rate"
+    ITERATION = "iteration"
+    EPOCH = "epoch"
+    """A time of the same work on any count: an epoch, a training."""
+    PART = "part"
+    """A time that is a part of an iteration."""
+    WORK = "work"
+    """What a time was needed for: samples, epochs."""
+    SPEEDUP = "speedup"
+    FLOPS = "flops"
+    MFU = "mfu"
+    EFFICIENCY = "efficiency"
+    SETTING = "series"
+    LABEL = "label"
+    """The name or number of a run."""
+    SCATTER = "scatter"
+    """How far repeats scatter."""
+    OTHER = "other"
+    """A quantity that is neither rate nor time."""
+    UNKNOWN = ""
 
 
+COUNTS, TIMES = (Kind.WORKERS, Kind.NODES), (Kind.ITERATION, Kind.EPOCH)
 LONGEST = 200
 """Characters of a heading; what is longer is a text."""
 
@@ -50,7 +75,7 @@ LONGEST = 200
 class Heading:
     """A way to say what a column holds."""
 
-    kind: str
+    kind: Kind
     pattern: str
     examples: tuple[str, ...]
     whole: bool = False
@@ -60,60 +85,76 @@ class Heading:
 
 
 HEADINGS = (
-    Heading(PER_NODE, rf"{_WORKER} ?(?:per|/|each) ?(?:node|host|server)|ppn", ("gpus_per_node", "GPUs / node"), True),
     Heading(
-        WORKERS,
+        Kind.PER_NODE, rf"{_WORKER} ?(?:per|/|each) ?(?:node|host|server)|ppn", ("gpus_per_node", "GPUs / node"), True
+    ),
+    Heading(
+        Kind.WORKERS,
         rf"#? ?(?:nodes? ?[x×*] ?#?{_WORKER}|{_WORKER} ?[x×*] ?#?nodes?)\b.*",
         ("nodes x GPUs", "#GPUs × #nodes"),
         True,
     ),
-    Heading(OTHER, rf"accumulated {_BATCH}.*", ("Accumulated Batch size / GPU",), True),
+    Heading(Kind.OTHER, rf"accumulated {_BATCH}.*", ("Accumulated Batch size / GPU",), True),
     Heading(
-        GLOBAL_BATCH,
+        Kind.GLOBAL_BATCH,
         rf"(?:glob(?:al)?|total|effective)(?: train)? ?{_BATCH}|gbs",
         ("GlobalBatchSize", "Glob-BS", "total batch size"),
         True,
     ),
-    Heading(BATCH, _BATCH, ("Batch Size", "bs"), True),
+    Heading(Kind.BATCH, _BATCH, ("Batch Size", "bs"), True),
     Heading(
-        WORKER_BATCH,
+        Kind.WORKER_BATCH,
         rf"(?:(?:local|micro|per ?(?:gpu|worker|device)) ?)?{_BATCH}"
         r"(?: ?(?:per|/) ?(?:gpu|worker|device|rank))?(?::.*)?|mbs",
         ("MicroBatchSize", "Batch size / GPU", "per device batch size"),
         True,
     ),
     Heading(
-        ACCUMULATION,
+        Kind.ACCUMULATION,
         r"(?:grad(?:ient)? ?)?acc(?:um(?:ulation)?)?(?: ?steps)?",
         ("grad_accum", "GradAccum", "Accumulation steps", "gradient accumulation steps"),
         True,
     ),
     Heading(
-        WORKERS,
+        Kind.WORKERS,
         rf"{_NUMBER_OF}? ?{_WORKER}(?: ?(?:count|s))?|np|n|world ?size|dp|{_NUMBER_OF} ?{CHIP}s?|{CHIP}s",
         ("No. of GPUs", "Number of A100s", "# GPUs", "n_procs", "world_size", "H100s"),
         True,
     ),
     Heading(
-        NODES, rf"{_NUMBER_OF}? ?(?:nodes?|hosts?|servers?|machines?)", ("nodes", "Number of nodes", "#hosts"), True
+        Kind.NODES,
+        rf"{_NUMBER_OF}? ?(?:nodes?|hosts?|servers?|machines?)",
+        ("nodes", "Number of nodes", "#hosts"),
+        True,
     ),
     Heading(
-        LABEL, r"(?:runs?|names?|jobs?|ids?|rep(?:eat)?s?|trials?|try|seeds?|date)[ #]*\d*", ("run 2", "Date"), True
+        Kind.LABEL,
+        r"(?:runs?|names?|jobs?|ids?|rep(?:eat|etition)?s?|trials?|attempts?|try|seeds?|date)[ #]*\d*",
+        ("run 2", "Date"),
+        True,
     ),
-    Heading(EPOCH, r"time to (?:accuracy|solution|target|train|converge)", ("time to accuracy [min]",)),
-    Heading(ITERATION, _EACH_STEP, ("s/iteration", "Speed (s/it)", "ms per step", "weak scaling: s/step")),
     Heading(
-        SCATTER,
+        Kind.WORK,
+        r"(?:total |num(?:ber of)? |n )?(?:samples|images|tokens|sequences|epochs|steps|iterations)",
+        ("samples", "epochs", "num_steps"),
+        True,
+    ),
+    Heading(Kind.EPOCH, r"time to (?:accuracy|solution|target|train|converge)", ("time to accuracy [min]",)),
+    Heading(Kind.ITERATION, _EACH_STEP, ("s/iteration", "Speed (s/it)", "ms per step", "weak scaling: s/step")),
+    Heading(
+        Kind.SCATTER,
         r"(?<![a-z/])(?:std(?:dev|err)?|sd|sem|stderr|err(?:or)?|dev(?:iation)?|var(?:iance)?|ci\d*|conf(?:idence)?|[±σ])"
         r"(?![a-z])",
         ("std img/s", "±"),
     ),
-    Heading(FLOPS, r"flop", ("TFLOP/s/GPU", "per-GPU TFLOP/s")),
-    Heading(SPEEDUP, r"speed ?up|(?:strong|weak) scaling", ("Speedup", "TF32 Strong Scaling", "Weak scaling - FP32")),
-    Heading(MFU, r"\b[mh]fu\b|utili[sz]ation", ("MFU (%)", "GPU utilization")),
-    Heading(EFFICIENCY, r"efficien", ("parallel efficiency",)),
+    Heading(Kind.FLOPS, r"flop", ("TFLOP/s/GPU", "per-GPU TFLOP/s")),
     Heading(
-        OTHER,
+        Kind.SPEEDUP, r"speed ?up|(?:strong|weak) scaling", ("Speedup", "TF32 Strong Scaling", "Weak scaling - FP32")
+    ),
+    Heading(Kind.MFU, r"\b[mh]fu\b|utili[sz]ation", ("Kind.MFU (%)", "GPU utilization")),
+    Heading(Kind.EFFICIENCY, r"efficien", ("parallel efficiency",)),
+    Heading(
+        Kind.OTHER,
         r"loss|acc|mem|utili[sz]|%|compute seconds|learning|cost|price|dollar|[$€]|power(?! ?\d)|watt|energy|joule|kwh|"
         r"[(\[]k?[wj][)\]]|bytes?|bandwidth|(?<![a-z0-9])(?:lr|(?:alg|bus)?bw|[kmgt]i?b(?:ps|its?)?)(?![a-z0-9])|"
         r"(?:error|hit|miss|drop(?:out)?|decay|success|failure|acceptance|sampling|compression) *rate|"
@@ -121,28 +162,28 @@ HEADINGS = (
         ("lr", "learning rate", "cost ($/hour)", "Energy (J)", "busbw", "top-1 accuracy", "mAP", "link speed"),
     ),
     Heading(
-        RATE,
+        Kind.RATE,
         r"/ ?s\b|/ ?sec|per ?s(?:ec(?:ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(?:ens?)?/|performance|"
         r"\bips\b|\bwps\b|(?:/|per) ?(?:min(?:ute)?|h|hr|hour|day)\b",
         ("img/s", "samples_per_second", "Throughput - TF32", "tokens per day", "mol/s"),
         unless=_IN_BRACKETS,
     ),
     Heading(
-        PART,
+        Kind.PART,
         rf"(?=.*{_TIME}).*(?:forward|backward|compute|comm|sync|data|load|wait|start|warm|refit|"
         r"(?:gpu|node|core|device) ?h)",
         ("forward time", "gpu hours", "data time"),
     ),
     Heading(
-        EPOCH,
+        Kind.EPOCH,
         rf"(?=.*{_TIME}).*(?:epoch|train|total|wall|run|elapsed|duration|accuracy|solution|"
         r"\b(?:hours?|hrs?|h|minutes?|mins?)\b)",
         ("epoch time", "duration", "walltime", "minutes", "training hours"),
         unless=_OF_STEP,
     ),
-    Heading(ITERATION, _TIME, ("iteration time (us)", "Total step time (s)", "time", "latency")),
+    Heading(Kind.ITERATION, _TIME, ("iteration time (us)", "Total step time (s)", "time", "latency")),
     Heading(
-        SETTING,
+        Kind.SETTING,
         r"series|models?(?: sizes?)?|networks?|config(?:uration)?s?|benchmarks?|setup|mode|framework|"
         r"strateg(?:y|ies)|method|chips?|gpu types?|hardware|systems?|clusters?|precision|dtype|optimi[sz]ations?|"
         r"techniques?|sharding(?: strategy)?|backends?|algorithms?|datasets?|sizes?|seq(?:uence)? ?len(?:gth)?s?|"
@@ -170,13 +211,13 @@ def _spaced(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def kind_of(heading: str) -> str:
+def kind_of(heading: str) -> Kind:
     """Return what a column holds, a kind of `HEADINGS`; empty where nothing says it."""
     if len(heading) > LONGEST:
-        return ""
+        return Kind.UNKNOWN
     name, words = _spaced(BRACKETS.sub("", heading)), _spaced(heading)
     for one, pattern, unless in _compiled():
         found = pattern.fullmatch(name) if one.whole else pattern.search(words)
         if found and not (unless and unless.search(words)):
             return one.kind
-    return ""
+    return Kind.UNKNOWN

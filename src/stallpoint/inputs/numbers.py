@@ -78,7 +78,7 @@ def number_in(text: str, *, decimal_comma: bool = False) -> float:
         return nan
     digits, rest = found["digits"].strip(), found["rest"].strip()
     digits = re.sub(r"(?<=\d)['’_ \u00a0\u202f](?=\d{3}(?!\d))", "", digits)
-    if decimal_comma or re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+,\d+", digits):
+    if decimal_comma or re.fullmatch(r"[+-]?\d{1,3}((\.\d{3})+,\d+|(\.\d{3}){2,})", digits):
         digits = digits.replace(".", "") if re.fullmatch(r"\d{1,3}(\.\d{3})+(,\d*)?", digits) else digits
         digits = digits.replace(",", ".")
     elif re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", digits):

@@ -22,19 +22,27 @@ COUNTED = re.compile(
     rf"\W*(?:on )?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\W*|\W*(?P<of_>{_OF})\W+(?P<count_>\d+)\W*", re.IGNORECASE
 )
 _COUNT = (
-    rf"(?<![\w.])(?:(?P<before>\d+) ?{_NODES} ?\(? ?)?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
+    rf"(?<![\w.])(?:(?P<before>\d+) ?{_NODES} ?(?P<times>[x×*])? ?\(? ?)?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
     rf"(?: ?[(,] ?(?:(?:on|over|across) )?(?P<nodes>\d+) ?{_NODES}\b\)?)?"
 )
 COUNT_ALONE = re.compile(_COUNT + r"\W*", re.IGNORECASE)
 COUNT_AHEAD = re.compile(rf"[\W_]*{_COUNT}", re.IGNORECASE)
 """A count that a line begins with, behind the marks of a heading."""
-_IN_LINE = re.compile(rf"{_COUNT}|(?<![\w.])(?P<chips>\d+) ?[x×] ?(?P<chip>{CHIP}|titan\w*|[rg]tx)\b", re.IGNORECASE)
+_IN_LINE = re.compile(
+    rf"{_COUNT}|(?<![\w.])(?P<chips>\d+) ?[x×]? ?(?P<chip>{CHIP}|titan\w*|[rg]tx)s?\b"
+    rf"|\b(?P<chip_>{CHIP}) ?[x×] ?(?P<chips_>\d+)\b",
+    re.IGNORECASE,
+)
 _AMOUNT = re.compile(
     rf"(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKM]\b)?) ?"
     rf"(?:(?P<unit>(?:{UNITS.pattern})(?:/(?:gpu|worker|device))?"
     r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
     r"|(?P<time>minutes?|mins?|hours?|hrs?|ms|seconds?|secs?|s)\b(?!/))",
     re.IGNORECASE,
+)
+_PLAIN = re.compile(rf"[-*\s]*{_COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
+_UNIT_ALONE = re.compile(
+    rf"(?<!\d)(?<!\d )(?:{UNITS.pattern})(?:/gpu)?|\b(?:ms|s|sec)/(?:it|iter|step)\b", re.IGNORECASE
 )
 _SETTING = re.compile(
     rf"`([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp))\b"
@@ -87,7 +95,12 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
 
 def _all(document: Document) -> Iterator[_Found]:
     context: frozenset[str] = frozenset()
+    above = ""
     for number, text in enumerate(document.lines, start=1):
+        if above and _PLAIN.fullmatch(text):  # a number below a line that says its unit
+            text = f"{text.strip()} {above}"
+        elif alone := _UNIT_ALONE.search(text):
+            above = alone[0]
         counts, amounts = list(_IN_LINE.finditer(text)), list(_AMOUNT.finditer(text))
         named = frozenset(next(filter(None, one.groups())).lower() for one in _SETTING.finditer(text))
         if not counts or not amounts:
@@ -96,12 +109,20 @@ def _all(document: Document) -> Iterator[_Found]:
         for count, amount in _pairs(counts, amounts):
             if not (unit := _unit(amount, text)):
                 continue
-            of = "gpus" if count["chips"] else count["of"].lower().rstrip("s") + "s"
+            chip, chips = count["chip"] or count["chip_"], count["chips"] or count["chips_"]
+            of = "gpus" if chips else count["of"].lower().rstrip("s") + "s"
             nodes = int(count["nodes"] or count["before"] or 0)
-            chip = {count["chip"].lower()} if count["chip"] else set()
-            workers = int(count["chips"] or count["count"])
+            workers = int(chips or count["count"]) * (nodes if count["times"] else 1)
             if workers:
-                yield _Found(number, workers, of, nodes, amount["rate"], unit, context | named | chip)
+                yield _Found(
+                    number,
+                    workers,
+                    of,
+                    nodes,
+                    amount["rate"],
+                    unit,
+                    context | named | ({chip.lower()} if chip else set()),
+                )
 
 
 def _pairs(

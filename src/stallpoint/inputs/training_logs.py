@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from functools import lru_cache
+from itertools import product
 from statistics import median, quantiles
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint.inputs.grids import separated
-from stallpoint.inputs.headings import NODES, PER_WORKER, RATE, WORKERS, kind_of
+from stallpoint.inputs.headings import PER_WORKER, Kind, kind_of
 from stallpoint.inputs.numbers import UNITS, number_in, unit_in
 from stallpoint.inputs.rate_tables import ALL, EACH
 from stallpoint.inputs.sentences import COUNT_AHEAD
@@ -159,7 +161,20 @@ PROGRAMS = (
         begin=_STEP,
         words=_STEPS,
     ),
+    Program(  # a key's value before the unit is none of a rate: ``lr 1e-4 tokens/sec 12000``
+        "steps",
+        re.compile(rf"\b(?:lr|loss|acc\w*|ppl|\w*norm|mem\w*)[ :=]+{_N} {_UNIT} (?P<rate>{_N})", re.IGNORECASE),
+        begin=_STEP,
+        words=_STEPS,
+    ),
     Program("steps", re.compile(rf"(?P<rate>{_N}) ?{_UNIT}", re.IGNORECASE), begin=_STEP, words=_STEPS),
+    Program(
+        "steps",
+        re.compile(rf"(?:(?P<seconds>{_N}) ?s(?:ec(?:onds?)?)?|(?P<ms>{_N}) ?ms)/(?:step|it|iter|iteration|batch)\b"),
+        begin=_STEP,
+        words=_STEPS,
+    ),
+    Program("steps", re.compile(rf"\bms/batch[ :=]+(?P<ms>{_N})"), begin=_STEP, words=_STEPS),
 )
 """In the order in which they are tried; the last know any line with a step, a rate and its unit."""
 _BELOW_HEADINGS = Program("lines", re.compile(rf"{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE))
@@ -167,6 +182,7 @@ _BELOW_HEADINGS = Program("lines", re.compile(rf"{_UNIT}[\"']?\s*[:=]\s*(?P<rate
 _WORLD = (
     re.compile(r"\bworld[_ ]?size[\"']?(?:\s*[:=]\s*| )(\d+)", re.I),
     re.compile(r"\bMEMBER: \d+/(\d+)"),
+    re.compile(r"\b(?:using|with|on) (\d+) (?:gpus|processes|ranks)\b", re.I),
     re.compile(r"\bnranks[ =](\d+)"),
     re.compile(r"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|workers)\s*[:=]\s*(\d+)", re.I),
     re.compile(r"mesh with \[[^][]*\], \[(\d+)\]"),
@@ -183,6 +199,7 @@ _BATCH = re.compile(
 _MODEL = re.compile(
     r"\b(num_layers|num_hidden_layers|n_layers?|hidden_size|n_embd|d_model)\b[\"' .:=]{1,60}(\d{1,9})\b"
 )
+_EVALUATION = re.compile(r"(?<![a-z])(?:eval|evaluation|valid|validation|val|test)[\W_]", re.IGNORECASE)
 _RANK = re.compile(r"\s{0,3}(?:\[(?:rank|default)?(\d{1,5})\] ?:|\[\d+,(\d{1,5})\]|(\d{1,5}):(?=\s))")
 """The rank that a launcher puts before a line."""
 
@@ -269,7 +286,10 @@ def _found(document: Document) -> tuple[Program, Found] | None:
 
 
 def _lines(document: Document, program: Program) -> Found:
-    return [(number, match) for number, line in enumerate(document.lines, start=1) if (match := program.search(line))]
+    """Return the lines of a program, of those of evaluation none beside those of training."""
+    found = [(number, match) for number, line in enumerate(document.lines, start=1) if (match := program.search(line))]
+    train = [one for one in found if not _EVALUATION.search(document.lines[one[0] - 1])]
+    return train or found
 
 
 def read(document: Document) -> list[LoggedRate]:
@@ -301,11 +321,11 @@ def _in_columns(document: Document) -> list[LoggedRate]:
     rates = [
         index
         for index, kind in enumerate(kinds)
-        if kind == RATE
+        if kind == Kind.RATE
         and unit_in(heads[index]) not in ("", "iterations/s")
         and not heads[index].endswith(("__MIN", "__MAX"))
     ]
-    if not rates or {WORKERS, NODES} & set(kinds) or not {"step", "global_step"} & set(map(str.lower, heads)):
+    if not rates or {Kind.WORKERS, Kind.NODES} & set(kinds) or not {"step", "global_step"} & set(map(str.lower, heads)):
         return []
     body = [cells for _, cells in rows if len(cells) == len(heads)]
     found: dict[str, LoggedRate] = {}
@@ -362,15 +382,15 @@ def _begins(document: Document, found: Found) -> Mapping[int, _Begin]:
         return {number: begin for number, begin in headings.items() if number in used}
     worlds: dict[int, _Begin] = {}
     for number, line in enumerate(document.lines, start=1):
-        workers = _world(line)
+        workers = _workers([line])
         if workers and workers != (list(worlds.values())[-1].workers if worlds else None):
             worlds[number] = _Begin(workers)
     used = {_before(worlds, number) for number, _ in found}
     return worlds if None not in used and len(used) > 1 else {}
 
 
-def _world(line: str) -> int | None:
-    for pattern in _WORLD:
+def _workers(lines: Sequence[str]) -> int | None:
+    for pattern, line in product(_WORLD, lines):
         if (found := pattern.search(line)) and 0 < (workers := int(found[1])) <= 10**7:
             return workers
     return None
@@ -399,7 +419,7 @@ def _logged(document: Document, program: Program, found: Found, begin: _Begin | 
     of = EACH if PER_WORKER.search(named) else program.of
     if not of and not seconds and len(ranks) > 1 and len({tuple(of_rank) for of_rank in ranks.values()}) > 1:
         of = EACH  # what all ranks together do would be the same number on each
-    workers, nodes = (begin.workers, begin.nodes) if begin else (_workers(document), _first(_NODES, lines))
+    workers, nodes = (begin.workers, begin.nodes) if begin else (_workers(lines), _first(_NODES, lines))
     per_node = _first(_PER_NODE, lines)
     if workers is None and nodes and per_node:
         workers = nodes * per_node
@@ -456,11 +476,3 @@ def _of_ranks(document: Document, found: Found, values: Sequence[float]) -> dict
         if mark := _RANK.match(document.raw_lines[number - 1]):
             ranks.setdefault(int(next(filter(None, mark.groups()))), []).append(value)
     return ranks
-
-
-def _workers(document: Document) -> int | None:
-    for pattern in _WORLD:
-        for line in document.lines:
-            if (found := pattern.search(line)) and 0 < (workers := int(found[1])) <= 10**7:
-                return workers
-    return None
