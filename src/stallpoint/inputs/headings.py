@@ -129,8 +129,9 @@ HEADINGS = (
     ),
     Heading(
         Kind.LABEL,
-        r"(?:runs?|names?|jobs?|ids?|rep(?:eat|etition)?s?|trials?|attempts?|try|seeds?|date)[ #]*\d*",
-        ("run 2", "Date"),
+        r"(?:runs?|names?|jobs?|ids?|rep(?:eat|etition)?s?|trials?|attempts?|try|seeds?|date|"
+        r"(?:global )?step|iteration|epoch)[ #]*\d*",
+        ("run 2", "Date", "step"),
         True,
     ),
     Heading(
@@ -170,7 +171,7 @@ HEADINGS = (
     ),
     Heading(
         Kind.PART,
-        rf"(?=.*{_TIME}).*(?:forward|backward|compute|comm|sync|data|load|wait|start|warm|refit|"
+        rf"(?=.*{_TIME}).*(?:forward|backward|comp(?:ut\w*)?\b|comm|sync|data|load|wait|start|warm|refit|"
         r"(?:gpu|node|core|device) ?h)",
         ("forward time", "gpu hours", "data time"),
     ),

@@ -45,11 +45,12 @@ _IN_SECONDS = {
     "s": 1.0,
     "m": 60.0,
     "h": 3600.0,
+    "d": 86400.0,
 }
 _TIME_UNIT = re.compile(
-    r"(?<![a-z])(ms|milli|[uµμ]s|micro|s(?=ec|\b)|m(?=in(?:ute)?s?\b|\b)|h(?=rs?\b|our|\b))", re.IGNORECASE
+    r"(?<![a-z])(ms|milli|[uµμ]s|micro|s(?=ec|\b)|m(?=in(?:ute)?s?\b|\b)|h(?=rs?\b|our|\b)|d(?=ays?\b))", re.IGNORECASE
 )
-_TIMES = re.compile(rf"({DIGITS})\s*(milli|micro|ms|[uµμ]s|h|m|s)[a-z]*", re.IGNORECASE)
+_TIMES = re.compile(rf"({DIGITS})\s*(milli|micro|ms|[uµμ]s|h|m|s|d(?=ays?\b|\b))[a-z]*", re.IGNORECASE)
 _LONGER = re.compile(r"(?:/|per)[ _]?(min|h|d)(?:utes?|rs?|ours?|ays?)?(?![a-z])", re.IGNORECASE)
 _LONGER_IN_SECONDS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
 _PREFIX = re.compile(r"(?<![A-Za-z])([kKM])[ _]?(?=tok|im|sam|seq)")

@@ -84,8 +84,12 @@ _RAN = re.compile(
     re.IGNORECASE,
 )
 """Headings that name the network that ran; the numbers below it may be its rates."""
-_EXTREME = re.compile(r"(?<![a-z])(min(imum)?|max(imum)?|best|worst|p\d\d|peak)(?![a-z])", re.IGNORECASE)
-_TOTAL = re.compile(r"total|overall|end.to.end|\be2e\b|step time|iteration time", re.IGNORECASE)
+_EXTREME = re.compile(
+    r"(?<![a-z])(min(imum)?|max(imum)?|best|worst|p\d\d|peak|ideal|expected|theor\w*|linear|predicted|estimated)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Headings of what was not measured, or not most of the time."""
+_TOTAL = re.compile(r"total|overall|end.to.end|\be2e\b|(step|iter(ation)?)[ _]time", re.IGNORECASE)
 _ALL = re.compile(r"(?<![a-z])(total|aggregated?|global|all)(?![a-z])", re.IGNORECASE)
 _IN_CELL = re.compile(r"\W*[\d.,]+(?: ?[-–] ?[\d.,]+)? *([a-zA-Zµμ]\w*([ /]+\w+)*)")
 _WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
@@ -198,10 +202,10 @@ class RateTable:
             counts = sum(kind_of(head) in COUNTS for head in self.headings)
             return Kind.SETTING if counts > 1 else kind  # their names
         if kind == Kind.ITERATION and not _STEPS.search(heading) and cells:
-            longer = re.search(r"\d\s*(m(in\w*)?|h\w*)\b|\d:\d\d", cells[0])  # no step takes minutes
+            longer = re.search(r"\d\s*(m(in\w*)?|h\w*|d(ays?)?)\b|\d:\d\d", cells[0])  # no step takes minutes
             kind = Kind.EPOCH if longer else kind
         unit = _IN_CELL.fullmatch(cells[0]) if cells else None
-        if not unit or kind not in ("", Kind.RATE, *TIMES):
+        if not unit or kind not in ("", Kind.RATE, Kind.LABEL, *TIMES):
             return kind
         of_unit = kind_of(unit[1])
         if of_unit == Kind.OTHER:
@@ -421,16 +425,15 @@ class RateTable:
         batch, total, steps = (
             self._batch(row, kind) for kind in (Kind.WORKER_BATCH, Kind.GLOBAL_BATCH, Kind.ACCUMULATION)
         )
-        if batch and steps and total != batch * workers:
-            batch *= steps
+        # What all workers process together is said once: by its own column, or else by the accumulated micro-batches.
+        batch = None if total else batch * (steps or 1.0) if batch else self._batch(row, Kind.BATCH)
         name = self._series(row)
         repeats = all(self.kinds[index] == Kind.LABEL for index in self.values)
         for index in self.values:
             series = name if repeats or len(self.values) == 1 else f"{name} {self.headings[index].strip('*` ')}".strip()
             for text in ends_of(self.columns[index][row]):
                 yield RateRow(
-                    series, workers, self._rate(number, text, index), per_node, batch or self._batch(row, Kind.BATCH),
-                    number, total,
+                    series, workers, self._rate(number, text, index), per_node, batch, number, total
                 )  # fmt: skip
 
     def _series(self, row: int) -> str:
