@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from stallpoint.inputs.documents import Document
-from stallpoint.inputs.headings import BRACKETS, COUNTS, Kind, kind_of
+from stallpoint.inputs.headings import BRACKETS, COUNTS, ColumnKind, kind_of
 from stallpoint.inputs.sentences import COUNT_ALONE, COUNTED, in_sentences
 
 MAX_ROWS = 200_000
@@ -279,12 +279,18 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
         others = [place for place in range(len(cells)) if place not in counts]
         body = [(number, row) for number, row in grid.rows[index + 1 :] if len(row) == len(cells)]
         kinds = {cell: kind_of(cell) for _, row in body for place in others for cell in (row[place],)}
-        kind = next((one for one in (Kind.RATE, Kind.EPOCH, Kind.ITERATION) if one in kinds.values()), "")
+        kind = next(
+            (one for one in (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION) if one in kinds.values()), ""
+        )
         if kind:
             body = [(number, row) for number, row in body if kind in {kinds[row[place]] for place in others}]
             what = next(row[place] for _, row in body for place in others if kinds[row[place]] == kind)
         else:
-            said = (text for text in document.raw_lines if kind_of(text) in (Kind.RATE, Kind.EPOCH, Kind.ITERATION))
+            said = (
+                text
+                for text in document.raw_lines
+                if kind_of(text) in (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION)
+            )
             what = next(said, "").strip()
         of = next(iter(counts.values()))
         names = (BRACKETS.sub("", cells[place]).strip() or "series" for place in others)

@@ -34,7 +34,7 @@ _IN_BRACKETS = r"(?<![a-z])[(\[] ?(?:ms|[uµμ]s|s|secs?|seconds?|min|minutes|h|
 _OF_STEP = r"iter(?:ation)?s?\b|steps?\b|(?:mini ?)?batch(?:es)?\b|\bit\b"
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What a column holds."""
 
     WORKERS = "workers"
@@ -66,7 +66,7 @@ class Kind(StrEnum):
     UNKNOWN = ""
 
 
-COUNTS, TIMES = (Kind.WORKERS, Kind.NODES), (Kind.ITERATION, Kind.EPOCH)
+COUNTS, TIMES = (ColumnKind.WORKERS, ColumnKind.NODES), (ColumnKind.ITERATION, ColumnKind.EPOCH)
 LONGEST = 200
 """Characters of a heading; what is longer is a text."""
 
@@ -75,7 +75,7 @@ LONGEST = 200
 class Heading:
     """A way to say what a column holds."""
 
-    kind: Kind
+    kind: ColumnKind
     pattern: str
     examples: tuple[str, ...]
     whole: bool = False
@@ -86,76 +86,81 @@ class Heading:
 
 HEADINGS = (
     Heading(
-        Kind.PER_NODE, rf"{_WORKER} ?(?:per|/|each) ?(?:node|host|server)|ppn", ("gpus_per_node", "GPUs / node"), True
+        ColumnKind.PER_NODE,
+        rf"{_WORKER} ?(?:per|/|each) ?(?:node|host|server)|ppn",
+        ("gpus_per_node", "GPUs / node"),
+        True,
     ),
     Heading(
-        Kind.WORKERS,
+        ColumnKind.WORKERS,
         rf"#? ?(?:nodes? ?[x×*] ?#?{_WORKER}|{_WORKER} ?[x×*] ?#?nodes?)\b.*",
         ("nodes x GPUs", "#GPUs × #nodes"),
         True,
     ),
-    Heading(Kind.OTHER, rf"accumulated {_BATCH}.*", ("Accumulated Batch size / GPU",), True),
+    Heading(ColumnKind.OTHER, rf"accumulated {_BATCH}.*", ("Accumulated Batch size / GPU",), True),
     Heading(
-        Kind.GLOBAL_BATCH,
+        ColumnKind.GLOBAL_BATCH,
         rf"(?:glob(?:al)?|total|effective)(?: train)? ?{_BATCH}|gbs",
         ("GlobalBatchSize", "Glob-BS", "total batch size"),
         True,
     ),
-    Heading(Kind.BATCH, _BATCH, ("Batch Size", "bs"), True),
+    Heading(ColumnKind.BATCH, _BATCH, ("Batch Size", "bs"), True),
     Heading(
-        Kind.WORKER_BATCH,
+        ColumnKind.WORKER_BATCH,
         rf"(?:(?:local|micro|per ?(?:gpu|worker|device)) ?)?{_BATCH}"
         r"(?: ?(?:per|/) ?(?:gpu|worker|device|rank))?(?::.*)?|mbs",
         ("MicroBatchSize", "Batch size / GPU", "per device batch size"),
         True,
     ),
     Heading(
-        Kind.ACCUMULATION,
+        ColumnKind.ACCUMULATION,
         r"(?:grad(?:ient)? ?)?acc(?:um(?:ulation)?)?(?: ?steps)?",
         ("grad_accum", "GradAccum", "Accumulation steps", "gradient accumulation steps"),
         True,
     ),
     Heading(
-        Kind.WORKERS,
+        ColumnKind.WORKERS,
         rf"{_NUMBER_OF}? ?{_WORKER}(?: ?(?:count|s))?|np|n|world ?size|dp|{_NUMBER_OF} ?{CHIP}s?|{CHIP}s",
         ("No. of GPUs", "Number of A100s", "# GPUs", "n_procs", "world_size", "H100s"),
         True,
     ),
     Heading(
-        Kind.NODES,
+        ColumnKind.NODES,
         rf"{_NUMBER_OF}? ?(?:nodes?|hosts?|servers?|machines?)",
         ("nodes", "Number of nodes", "#hosts"),
         True,
     ),
     Heading(
-        Kind.LABEL,
+        ColumnKind.LABEL,
         r"(?:runs?|names?|jobs?|ids?|rep(?:eat|etition)?s?|trials?|attempts?|try|seeds?|date|"
         r"(?:global )?step|iteration|epoch)[ #]*\d*",
         ("run 2", "Date", "step"),
         True,
     ),
     Heading(
-        Kind.WORK,
+        ColumnKind.WORK,
         r"(?:total |num(?:ber of)? |n )?(?:samples|images|tokens|sequences|epochs|steps|iterations)",
         ("samples", "epochs", "num_steps"),
         True,
     ),
-    Heading(Kind.EPOCH, r"time to (?:accuracy|solution|target|train|converge)", ("time to accuracy [min]",)),
-    Heading(Kind.ITERATION, _EACH_STEP, ("s/iteration", "Speed (s/it)", "ms per step", "weak scaling: s/step")),
+    Heading(ColumnKind.EPOCH, r"time to (?:accuracy|solution|target|train|converge)", ("time to accuracy [min]",)),
+    Heading(ColumnKind.ITERATION, _EACH_STEP, ("s/iteration", "Speed (s/it)", "ms per step", "weak scaling: s/step")),
     Heading(
-        Kind.SCATTER,
+        ColumnKind.SCATTER,
         r"(?<![a-z/])(?:std(?:dev|err)?|sd|sem|stderr|err(?:or)?|dev(?:iation)?|var(?:iance)?|ci\d*|conf(?:idence)?|[±σ])"
         r"(?![a-z])",
         ("std img/s", "±"),
     ),
-    Heading(Kind.FLOPS, r"flop", ("TFLOP/s/GPU", "per-GPU TFLOP/s")),
+    Heading(ColumnKind.FLOPS, r"flop", ("TFLOP/s/GPU", "per-GPU TFLOP/s")),
     Heading(
-        Kind.SPEEDUP, r"speed ?up|(?:strong|weak) scaling", ("Speedup", "TF32 Strong Scaling", "Weak scaling - FP32")
+        ColumnKind.SPEEDUP,
+        r"speed ?up|(?:strong|weak) scaling",
+        ("Speedup", "TF32 Strong Scaling", "Weak scaling - FP32"),
     ),
-    Heading(Kind.MFU, r"\b[mh]fu\b|utili[sz]ation", ("Kind.MFU (%)", "GPU utilization")),
-    Heading(Kind.EFFICIENCY, r"efficien", ("parallel efficiency",)),
+    Heading(ColumnKind.MFU, r"\b[mh]fu\b|utili[sz]ation", ("ColumnKind.MFU (%)", "GPU utilization")),
+    Heading(ColumnKind.EFFICIENCY, r"efficien", ("parallel efficiency",)),
     Heading(
-        Kind.OTHER,
+        ColumnKind.OTHER,
         r"loss|acc|mem|utili[sz]|%|compute seconds|learning|cost|price|dollar|[$€]|power(?! ?\d)|watt|energy|joule|kwh|"
         r"[(\[]k?[wj][)\]]|bytes?|bandwidth|(?<![a-z0-9])(?:lr|(?:alg|bus)?bw|[kmgt]i?b(?:ps|its?)?)(?![a-z0-9])|"
         r"(?:error|hit|miss|drop(?:out)?|decay|success|failure|acceptance|sampling|compression) *rate|"
@@ -163,28 +168,28 @@ HEADINGS = (
         ("lr", "learning rate", "cost ($/hour)", "Energy (J)", "busbw", "top-1 accuracy", "mAP", "link speed"),
     ),
     Heading(
-        Kind.RATE,
+        ColumnKind.RATE,
         r"/ ?s\b|/ ?sec|per ?s(?:ec(?:ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(?:ens?)?/|performance|"
         r"\bips\b|\bwps\b|(?:/|per) ?(?:min(?:ute)?|h|hr|hour|day)\b",
         ("img/s", "samples_per_second", "Throughput - TF32", "tokens per day", "mol/s"),
         unless=_IN_BRACKETS,
     ),
     Heading(
-        Kind.PART,
+        ColumnKind.PART,
         rf"(?=.*{_TIME}).*(?:forward|backward|comp(?:ut\w*)?\b|comm|sync|data|load|wait|start|warm|refit|"
         r"(?:gpu|node|core|device) ?h)",
         ("forward time", "gpu hours", "data time"),
     ),
     Heading(
-        Kind.EPOCH,
+        ColumnKind.EPOCH,
         rf"(?=.*{_TIME}).*(?:epoch|train|total|wall|run|elapsed|duration|accuracy|solution|"
         r"\b(?:hours?|hrs?|h|minutes?|mins?)\b)",
         ("epoch time", "duration", "walltime", "minutes", "training hours"),
         unless=_OF_STEP,
     ),
-    Heading(Kind.ITERATION, _TIME, ("iteration time (us)", "Total step time (s)", "time", "latency")),
+    Heading(ColumnKind.ITERATION, _TIME, ("iteration time (us)", "Total step time (s)", "time", "latency")),
     Heading(
-        Kind.SETTING,
+        ColumnKind.SETTING,
         r"series|models?(?: sizes?)?|networks?|config(?:uration)?s?|benchmarks?|setup|mode|framework|"
         r"strateg(?:y|ies)|method|chips?|gpu types?|hardware|systems?|clusters?|precision|dtype|optimi[sz]ations?|"
         r"techniques?|sharding(?: strategy)?|backends?|algorithms?|datasets?|sizes?|seq(?:uence)? ?len(?:gth)?s?|"
@@ -212,13 +217,13 @@ def _spaced(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def kind_of(heading: str) -> Kind:
+def kind_of(heading: str) -> ColumnKind:
     """Return what a column holds, a kind of `HEADINGS`; empty where nothing says it."""
     if len(heading) > LONGEST:
-        return Kind.UNKNOWN
+        return ColumnKind.UNKNOWN
     name, words = _spaced(BRACKETS.sub("", heading)), _spaced(heading)
     for one, pattern, unless in _compiled():
         found = pattern.fullmatch(name) if one.whole else pattern.search(words)
         if found and not (unless and unless.search(words)):
             return one.kind
-    return Kind.UNKNOWN
+    return ColumnKind.UNKNOWN

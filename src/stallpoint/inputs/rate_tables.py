@@ -18,7 +18,7 @@ from math import isnan, nan
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint.inputs.grids import MAX_ROWS, PRODUCT, Grid, is_number, tables
-from stallpoint.inputs.headings import COUNTS, PER_WORKER, TIMES, Kind, kind_of
+from stallpoint.inputs.headings import COUNTS, PER_WORKER, TIMES, ColumnKind, kind_of
 from stallpoint.inputs.numbers import (
     MISSING,
     decimal_comma,
@@ -112,10 +112,10 @@ class _Proportional:
 
 
 _PROPORTIONAL = (
-    _Proportional(Kind.FLOPS, "TFLOP/s", ""),
-    _Proportional(Kind.SPEEDUP, "times the first", ALL),
-    _Proportional(Kind.MFU, "workers at peak", EACH, percent=True),
-    _Proportional(Kind.EFFICIENCY, "ideal workers", EACH, percent=True),
+    _Proportional(ColumnKind.FLOPS, "TFLOP/s", ""),
+    _Proportional(ColumnKind.SPEEDUP, "times the first", ALL),
+    _Proportional(ColumnKind.MFU, "workers at peak", EACH, percent=True),
+    _Proportional(ColumnKind.EFFICIENCY, "ideal workers", EACH, percent=True),
 )
 
 
@@ -131,7 +131,11 @@ def _tables(document: Document) -> list[Grid]:
 
 def _is_head(cells: Sequence[str]) -> bool:
     kinds = [kind_of(cell) for cell in cells]
-    return len(cells) >= 2 and (Kind.WORKERS in kinds or Kind.NODES in kinds) and not any(map(is_number, cells))
+    return (
+        len(cells) >= 2
+        and (ColumnKind.WORKERS in kinds or ColumnKind.NODES in kinds)
+        and not any(map(is_number, cells))
+    )
 
 
 EXPECTED = (
@@ -200,25 +204,25 @@ class RateTable:
         kind = kind_of(heading)
         if kind in COUNTS and cells and not any(map(is_numeric, cells)):
             counts = sum(kind_of(head) in COUNTS for head in self.headings)
-            return Kind.SETTING if counts > 1 else kind  # their names
-        if kind == Kind.ITERATION and not _STEPS.search(heading) and cells:
+            return ColumnKind.SETTING if counts > 1 else kind  # their names
+        if kind == ColumnKind.ITERATION and not _STEPS.search(heading) and cells:
             longer = re.search(r"\d\s*(m(in\w*)?|h\w*|d(ays?)?)\b|\d:\d\d", cells[0])  # no step takes minutes
-            kind = Kind.EPOCH if longer else kind
+            kind = ColumnKind.EPOCH if longer else kind
         unit = _IN_CELL.fullmatch(cells[0]) if cells else None
-        if not unit or kind not in ("", Kind.RATE, Kind.LABEL, *TIMES):
+        if not unit or kind not in ("", ColumnKind.RATE, ColumnKind.LABEL, *TIMES):
             return kind
         of_unit = kind_of(unit[1])
-        if of_unit == Kind.OTHER:
+        if of_unit == ColumnKind.OTHER:
             return ""
-        if kind and of_unit in (Kind.RATE, *TIMES):  # the unit in a cell wins, but does not say which time it is
+        if kind and of_unit in (ColumnKind.RATE, *TIMES):  # the unit in a cell wins, but does not say which time it is
             return kind if kind in TIMES and of_unit in TIMES else of_unit
         kind = kind or kind_of(f"{heading} {unit[1]}")
-        return kind if kind in (Kind.RATE, *TIMES) else ""
+        return kind if kind in (ColumnKind.RATE, *TIMES) else ""
 
     def _fill_down(self) -> None:
         """Write what stands once for the rows below it into each of them."""
         for index, kind in enumerate(self.kinds):
-            if kind == Kind.SETTING and self.columns[index] and self.columns[index][0]:
+            if kind == ColumnKind.SETTING and self.columns[index] and self.columns[index][0]:
                 for row in range(1, len(self.body)):
                     self.columns[index][row] = self.columns[index][row] or self.columns[index][row - 1]
 
@@ -228,12 +232,17 @@ class RateTable:
         """Return the columns with rates, one series each: those whose heading says so, else those that name networks or
         repeats, else the first in proportion to a rate, else all that may hold rates."""
         of_kind = {kind: [index for index, one in enumerate(self.kinds) if one == kind] for kind in set(self.kinds)}
-        totals = [index for index in of_kind.get(Kind.ITERATION, ()) if _TOTAL.search(self.headings[index])]
-        for found in (of_kind.get(Kind.RATE), totals, of_kind.get(Kind.EPOCH), of_kind.get(Kind.ITERATION)):
+        totals = [index for index in of_kind.get(ColumnKind.ITERATION, ()) if _TOTAL.search(self.headings[index])]
+        for found in (
+            of_kind.get(ColumnKind.RATE),
+            totals,
+            of_kind.get(ColumnKind.EPOCH),
+            of_kind.get(ColumnKind.ITERATION),
+        ):
             if found:
                 return self._best(found), None
         unknown = [index for index in of_kind.get("", ()) if self.headings[index] and self._has_numbers(index)]
-        labels = [index for index in of_kind.get(Kind.LABEL, ()) if self._has_numbers(index)]
+        labels = [index for index in of_kind.get(ColumnKind.LABEL, ()) if self._has_numbers(index)]
         if ran := list(filter(self._ran, unknown or labels)):
             return ran, None
         for like in _PROPORTIONAL:
@@ -257,7 +266,9 @@ class RateTable:
         """Return the columns that tell runs apart: those whose heading says so, those of words in each row that are no
         names of single runs, and numbers in which rows of one count differ, such as batches."""
         counts = self._counts()
-        found = [index for index, kind in enumerate(self.kinds) if kind == Kind.SETTING and any(self.columns[index])]
+        found = [
+            index for index, kind in enumerate(self.kinds) if kind == ColumnKind.SETTING and any(self.columns[index])
+        ]
         unread = []
         for index, kind in enumerate(self.kinds):
             if kind or index in self.values or not any(self.columns[index]):
@@ -270,8 +281,9 @@ class RateTable:
                 found.append(index)
             else:
                 unread.append(index)
-        batches = [index for kind in (Kind.WORKER_BATCH, Kind.BATCH, Kind.GLOBAL_BATCH, Kind.ACCUMULATION)
-                   for index, one in enumerate(self.kinds) if one == kind and index not in self.values]  # fmt: skip
+        of_batches = (ColumnKind.WORKER_BATCH, ColumnKind.BATCH, ColumnKind.GLOBAL_BATCH, ColumnKind.ACCUMULATION)
+        places = [(kind, index) for kind in of_batches for index in range(len(self.kinds)) if index not in self.values]
+        batches = [index for kind, index in places if self.kinds[index] == kind]
         for index in (*batches, *unread):
             if self._splits(index, found, counts):
                 found.append(index)
@@ -291,7 +303,9 @@ class RateTable:
         return max(map(len, alike.values()), default=0) > 1 and max(map(len, of.values())) > 1
 
     def _counts(self) -> list[str]:
-        columns = [self.columns[index] for index, kind in enumerate(self.kinds) if kind in (*COUNTS, Kind.PER_NODE)]
+        columns = [
+            self.columns[index] for index, kind in enumerate(self.kinds) if kind in (*COUNTS, ColumnKind.PER_NODE)
+        ]
         return [" ".join(cells) for cells in zip(*columns, strict=True)]
 
     def _has_numbers(self, index: int) -> bool:
@@ -300,13 +314,13 @@ class RateTable:
     def _ran(self, index: int) -> bool:
         """Return whether a heading names a network, or one of several repeats, as ``run 2``."""
         heading = self.headings[index]
-        return bool(_RAN.fullmatch(heading) or (kind_of(heading) == Kind.LABEL and heading[-1:].isdigit()))
+        return bool(_RAN.fullmatch(heading) or (kind_of(heading) == ColumnKind.LABEL and heading[-1:].isdigit()))
 
     def _counted_in_each_node(self, value: int) -> bool:
         """Return whether GPUs beside nodes are those of each node: their number stays, and more nodes are faster."""
-        if not {Kind.NODES, Kind.WORKERS} <= set(self.kinds) or Kind.PER_NODE in self.kinds:
+        if not {ColumnKind.NODES, ColumnKind.WORKERS} <= set(self.kinds) or ColumnKind.PER_NODE in self.kinds:
             return False
-        nodes, workers = (self.columns[self.kinds.index(kind)] for kind in (Kind.NODES, Kind.WORKERS))
+        nodes, workers = (self.columns[self.kinds.index(kind)] for kind in (ColumnKind.NODES, ColumnKind.WORKERS))
         rows = zip(nodes, self.columns[value], strict=True)
         read = [[number_in(cell, decimal_comma=self.comma) for cell in row] for row in rows]
         known = sorted(row for row in read if row[0] > 0 and row[1] > 0)
@@ -321,7 +335,7 @@ class RateTable:
         """Return the table's rates."""
         values, like = self.values, self.like
         if self._counted_in_each_node(values[0]):
-            self.kinds[self.kinds.index(Kind.WORKERS)] = Kind.PER_NODE
+            self.kinds[self.kinds.index(ColumnKind.WORKERS)] = ColumnKind.PER_NODE
         kind = self.kinds[values[0]]
         rows = list(chain.from_iterable(map(self._rows, range(len(self.body)))))
         self._check_left(rows)
@@ -331,26 +345,30 @@ class RateTable:
         if like:
             if like.percent and max((row.value or 0.0 for row in rows), default=0.0) > 1.5:
                 rows = [replace(row, value=row.value and row.value / 100) for row in rows]
-            if like.kind == Kind.SPEEDUP:
+            if like.kind == ColumnKind.SPEEDUP:
                 self._check_speedup(rows)
             return Rates(rows, like.unit, of or like.of, "", self._counted(), tuple(self.notes))
         unit = unit_in(" ".join([*heads, *self.columns[values[0]][:3]])) or "samples/s"
-        if kind == Kind.RATE and unit == "iterations/s":
-            seconds = Kind.ITERATION
+        if kind == ColumnKind.RATE and unit == "iterations/s":
+            seconds = ColumnKind.ITERATION
             rows = [replace(row, value=row.value and 1 / row.value) for row in rows]
-        if seconds == Kind.EPOCH:
+        if seconds == ColumnKind.EPOCH:
             unit = "epochs/h" if "epoch" in heads[0].lower() else "runs/h"
-        elif not kind or kind == Kind.LABEL:
+        elif not kind or kind == ColumnKind.LABEL:
             self._check_named(values, rows)
-        if Kind.BATCH in self.kinds:
+        if ColumnKind.BATCH in self.kinds:
             rows = list(_with_batches(rows, seconds))
-        if seconds and Kind.WORK in self.kinds and not re.search(r"epoch|" + _STEPS.pattern, heads[0], re.IGNORECASE):
+        if (
+            seconds
+            and ColumnKind.WORK in self.kinds
+            and not re.search(r"epoch|" + _STEPS.pattern, heads[0], re.IGNORECASE)
+        ):
             return self._of_work(rows)
         return Rates(rows, unit, "" if seconds else of, seconds, self._counted(), tuple(self.notes))
 
     def _of_work(self, rows: Sequence[RateRow]) -> Rates:
         """Return the rates of times of which a column says how much was done in them."""
-        index = self.kinds.index(Kind.WORK)
+        index = self.kinds.index(ColumnKind.WORK)
         lines = [number for number, _ in self.body]
         done = {
             number: number_in(cell, decimal_comma=self.comma)
@@ -399,7 +417,7 @@ class RateTable:
         )
 
     def _counted(self) -> str:
-        for kind in (Kind.WORKERS, Kind.PER_NODE):
+        for kind in (ColumnKind.WORKERS, ColumnKind.PER_NODE):
             if kind in self.kinds:
                 name = self.headings[self.kinds.index(kind)].lower()
                 return "GPUs" if "gpu" in name or not kind_of(re.sub(r"\w*\d\w*", "", name)) else "workers"
@@ -408,27 +426,28 @@ class RateTable:
     def _rows(self, row: int) -> Iterator[RateRow]:
         number = self.body[row][0]
         try:
-            workers = self._count(row, Kind.WORKERS if Kind.WORKERS in self.kinds else Kind.NODES)
+            workers = self._count(row, ColumnKind.WORKERS if ColumnKind.WORKERS in self.kinds else ColumnKind.NODES)
         except NoRow as error:
             self.left.append(self.document.error(number, str(error)))
             return
-        per_node = self._optional(row, Kind.PER_NODE)
-        if Kind.WORKERS not in self.kinds:
+        per_node = self._optional(row, ColumnKind.PER_NODE)
+        if ColumnKind.WORKERS not in self.kinds:
             workers *= int(per_node or 1)
-        elif per_node is None and (nodes := self._optional(row, Kind.NODES)):
+        elif per_node is None and (nodes := self._optional(row, ColumnKind.NODES)):
             per_node = workers / nodes
-        if Kind.WORKERS in self.kinds and (
-            product := PRODUCT.fullmatch(self.columns[self.kinds.index(Kind.WORKERS)][row])
+        if ColumnKind.WORKERS in self.kinds and (
+            product := PRODUCT.fullmatch(self.columns[self.kinds.index(ColumnKind.WORKERS)][row])
         ):
-            head = self.headings[self.kinds.index(Kind.WORKERS)].lower().partition("node")
+            head = self.headings[self.kinds.index(ColumnKind.WORKERS)].lower().partition("node")
             per_node = float(product[2 if "gpu" not in head[0] or not head[1] else 1])
         batch, total, steps = (
-            self._batch(row, kind) for kind in (Kind.WORKER_BATCH, Kind.GLOBAL_BATCH, Kind.ACCUMULATION)
+            self._batch(row, kind)
+            for kind in (ColumnKind.WORKER_BATCH, ColumnKind.GLOBAL_BATCH, ColumnKind.ACCUMULATION)
         )
         # What all workers process together is said once: by its own column, or else by the accumulated micro-batches.
-        batch = None if total else batch * (steps or 1.0) if batch else self._batch(row, Kind.BATCH)
+        batch = None if total else batch * (steps or 1.0) if batch else self._batch(row, ColumnKind.BATCH)
         name = self._series(row)
-        repeats = all(self.kinds[index] == Kind.LABEL for index in self.values)
+        repeats = all(self.kinds[index] == ColumnKind.LABEL for index in self.values)
         for index in self.values:
             series = name if repeats or len(self.values) == 1 else f"{name} {self.headings[index].strip('*` ')}".strip()
             for text in ends_of(self.columns[index][row]):
@@ -446,11 +465,11 @@ class RateTable:
                 groups, chosen = more, [*chosen, index]
         chosen = chosen or [index for index in self.settings if not self._has_numbers(index)]
         words = " ".join(
-            f"{self.headings[index]} {cell}" if is_number(cell) else cell
+            f"{self.headings[index]} {cell}" if is_number(cell) and self.headings[index] != "series" else cell
             for index in chosen
             if (cell := self.columns[index][row])
         )
-        several = len(self.values) > 1 and any(self.kinds[index] != Kind.LABEL for index in self.values)
+        several = len(self.values) > 1 and any(self.kinds[index] != ColumnKind.LABEL for index in self.values)
         return re.sub(r"[*`]", "", words) if words or several else self.name
 
     def _count(self, row: int, kind: str) -> int:
@@ -495,7 +514,7 @@ class RateTable:
             if text.strip("-–— "):
                 self.notes.append(f"line {number}: {text[:40]} is no rate")
             return None
-        of_kind = per_second if kind == Kind.RATE else seconds_in if kind in TIMES else None
+        of_kind = per_second if kind == ColumnKind.RATE else seconds_in if kind in TIMES else None
         value = of_kind(text, heading, self.comma) if of_kind else number_in(text, decimal_comma=self.comma)
         if MIN_RATE <= value <= MAX_RATE:
             return value
@@ -538,7 +557,7 @@ def unknown(document: Document, known: str) -> InputError:
     if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
         return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
     tabular = others and form not in others and re.search(r"[,;|\t]", line)
-    if tabular and any(kind_of(cell) not in ("", Kind.SETTING) for cell in re.split(r"[,;|\t]", line)):
+    if tabular and any(kind_of(cell) not in ("", ColumnKind.SETTING) for cell in re.split(r"[,;|\t]", line)):
         return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
     return document.error(
         number,

@@ -16,7 +16,7 @@ from typing_extensions import override
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint.inputs.grids import tables
-from stallpoint.inputs.headings import BRACKETS, SETTING, kind_of
+from stallpoint.inputs.headings import BRACKETS, ColumnKind, kind_of
 from stallpoint.inputs.numbers import MISSING
 from stallpoint.inputs.rate_tables import NoRow, RateTable
 
@@ -119,7 +119,7 @@ class _Targets(RateTable):
             on: dict[str, set[str]] = {}
             for cell, count in zip(self.columns[index], counts, strict=True):
                 on.setdefault(cell, set()).add(count)
-            named = self.kinds[index] != SETTING or _SYSTEM.search(self.headings[index])
+            named = self.kinds[index] != ColumnKind.SETTING or _SYSTEM.search(self.headings[index])
             names = named and len(on) > 1 and max(map(len, on.values())) == 1
             if self.kinds[index] not in _BATCHES and not names:
                 found.append(index)

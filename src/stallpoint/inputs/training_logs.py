@@ -6,14 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from functools import lru_cache
 from itertools import product
 from statistics import median, quantiles
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint.inputs.grids import separated
-from stallpoint.inputs.headings import PER_WORKER, Kind, kind_of
+from stallpoint.inputs.headings import PER_WORKER, ColumnKind, kind_of
 from stallpoint.inputs.numbers import UNITS, number_in, unit_in
 from stallpoint.inputs.rate_tables import ALL, EACH
 from stallpoint.inputs.sentences import COUNT_AHEAD
@@ -321,11 +320,15 @@ def _in_columns(document: Document) -> list[LoggedRate]:
     rates = [
         index
         for index, kind in enumerate(kinds)
-        if kind == Kind.RATE
+        if kind == ColumnKind.RATE
         and unit_in(heads[index]) not in ("", "iterations/s")
         and not heads[index].endswith(("__MIN", "__MAX"))
     ]
-    if not rates or {Kind.WORKERS, Kind.NODES} & set(kinds) or not {"step", "global_step"} & set(map(str.lower, heads)):
+    if (
+        not rates
+        or {ColumnKind.WORKERS, ColumnKind.NODES} & set(kinds)
+        or not {"step", "global_step"} & set(map(str.lower, heads))
+    ):
         return []
     body = [cells for _, cells in rows if len(cells) == len(heads)]
     found: dict[str, LoggedRate] = {}
