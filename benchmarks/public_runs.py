@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from time_to_target import SERIES, samples
 
+from stallpoint.base.section_texts import markdown_table
 from stallpoint.explain.target_answers import WORTH
-from stallpoint.findings.listing import markdown_table
 from stallpoint.report.charts.render import FORMATS, to_spec, write
 from stallpoint.text import number
 
