@@ -27,6 +27,9 @@ SURE = 0.99
 """Probability from which on a verdict is called sure."""
 PLACED_ONCE = 0.9
 """Largest probability of a verdict on counts that were measured in one placement each: another one may differ."""
+MARGIN = 2.5
+"""How many times as noisy as their prior single runs may be for a verdict that is called sure: 5 % instead of 2, as
+on laptops (`priors`)."""
 _SLOWER = 0.95
 """Probability from which on a count is called slower than an earlier one."""
 SUPERLINEAR = 1.05
@@ -86,8 +89,15 @@ class Curve:
     def sure(self) -> bool:
         """Whether noise does not leave another verdict, and a stall shows at more than one count."""
         verdict, count = self.verdict
-        decided = verdict in (Verdict.STALLS, Verdict.SCALES) and self.stall.probabilities[count] >= SURE
+        stall = self.stall if self.repeated else self._of_noisier_runs
+        decided = verdict in (Verdict.STALLS, Verdict.SCALES) and stall.probabilities[count] >= SURE
         return decided and (verdict == Verdict.SCALES or len(self.counts) - self.counts.index(count) > 2)
+
+    @property
+    def _of_noisier_runs(self) -> Stall:
+        """Probability of each count to be the stall if single runs scatter `MARGIN` times as much as is taken."""
+        logs = {count: np.log(rate) for count, rate in self.rates.items()}
+        return Stall.of({count: log[0] + MARGIN * (log[1:] - log[0]) for count, log in logs.items()}, self.threshold)
 
     @property
     def short(self) -> bool:

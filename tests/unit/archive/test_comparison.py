@@ -444,7 +444,10 @@ def test_few_studies_have_no_trend_and_their_page_says_so() -> None:
     assert "2 studies; a trend needs 4" in history_html(found)
 
 
-def test_history_is_a_program(folders: tuple[str, str], tmp_path: Path) -> None:
-    assert run("history.py", *folders, "--out", str(tmp_path)) == 0
+def test_more_than_two_studies_are_followed_over_time(
+    folders: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*folders, folders[0], "--out", str(tmp_path)]) == 0
     assert {file.name for file in tmp_path.iterdir()} == {"history.html", "history.json"}
-    assert run("history.py", "nothing", "--out", str(tmp_path)) == 2
+    assert "studies; a trend needs 4" in capsys.readouterr().out
+    assert main([*folders, "nothing"]) == 2

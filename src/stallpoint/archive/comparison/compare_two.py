@@ -3,6 +3,8 @@
 Rows of a table of rates with the same series and workers are repeats, as are the all-reduces of one size in a log of
 nccl-tests or OSU. Training logs of known programs are read as they are; of any other, `--pattern` says what an
 iteration prints: a regular expression with a group named rate, seconds or ms.
+
+Of more than two studies, in any order, it says whether the machine is getting slower, and since when.
 """
 
 from __future__ import annotations
@@ -17,17 +19,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stallpoint.archive.comparison.change import paired
+from stallpoint.archive.comparison import history_page
+from stallpoint.archive.comparison.change import WORSE, paired
 from stallpoint.archive.comparison.changes import FAIL_ON, Comparison, compare, fails, rows_of
 from stallpoint.archive.comparison.compared_results import Results, read_results
 from stallpoint.archive.comparison.comparison_files import ARCHIVE, FORMATS
 from stallpoint.archive.comparison.comparison_page import rows_of as typed_rows
 from stallpoint.archive.comparison.comparison_page import to_data, write_comparison
 from stallpoint.archive.comparison.comparison_words import heads, summary, table, to_markdown
+from stallpoint.archive.comparison.history import history
 from stallpoint.base.measured import POINT
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
 from stallpoint.inputs import all_reduce_logs, rate_tables, training_logs
 from stallpoint.inputs.documents import Document
+from stallpoint.records.atomic import atomic
 from stallpoint.records.tables import RUNS
 
 SLOWER = 1
@@ -45,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     state = "a study's name or folder, its archive (zip), or a file with repeats: a table of rates, a log"
     parser.add_argument("old", metavar="OLD", help=f"before: {state}")
     parser.add_argument("new", metavar="NEW", help="after: the same kind as OLD")
+    parser.add_argument("more", nargs="*", metavar="STUDY", help="further studies: all are followed over time")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--markdown", action="store_true", help="a page for a pull request")
     how.add_argument("--json", action="store_true", help="all numbers")
@@ -60,6 +66,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write a page, text, numbers and a table there")
     parser.add_argument("--fail-on", choices=FAIL_ON, default="slower", help="what ends with status 1 (%(default)s)")
     given = parser.parse_args(arguments)
+    if given.more:
+        return _over_time([given.old, given.new, *given.more], given.out, json=given.json)
     try:
         found = compare_two(given.old, given.new, pattern=given.pattern, between=given.between)
     except InputError as error:
@@ -72,6 +80,21 @@ def main(arguments: Sequence[str]) -> int:
     if given.out:
         write_comparison(found, {name: given.out / f"comparison.{name}" for name in FORMATS})
     return SLOWER if fails(found.moved, given.fail_on) else 0
+
+
+def _over_time(names: Sequence[str], out: Path | None, *, json: bool) -> int:
+    """Follow machines through studies, and write ``history.html`` and ``history.json`` to `out`."""
+    try:
+        found = history([read_results(name, name) for name in names])
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    print(history_page.to_json(found) if json else "\n".join(history_page.summary(found)))
+    pages = {"history.html": history_page.to_html, "history.json": history_page.to_json}
+    for name, text in pages.items() if out else ():
+        with atomic(Path(str(out), name)) as scratch:
+            scratch.write_text(text(found), encoding="utf-8")
+    return SLOWER if any(machine.word == WORSE for machine in found.machines) else 0
 
 
 def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) -> Comparison:
