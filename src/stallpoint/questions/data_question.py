@@ -32,9 +32,9 @@ def section(study: StudyTables) -> Section:
     shown = tuple(grid for grid in grids if grid.rows)
     if not shown:
         nothing = "No storage was read, and no curve was trained."
-        return Section("storages", "Training data", "Why", nothing, absence=Absence.NOT_MEASURED)
+        return Section("storages", "Training data in numbers", "Why", nothing, absence=Absence.NOT_MEASURED)
     findings = (*_longest_wait(study), *_fastest(rates))
-    return Section("storages", "Training data", "Why", findings=findings, grids=shown)
+    return Section("storages", "Training data in numbers", "Why", findings=findings, grids=shown)
 
 
 def compared(study: StudyTables) -> list[TableRow]:
