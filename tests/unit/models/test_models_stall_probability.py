@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 
 import numpy as np
 import pytest
@@ -229,3 +230,15 @@ def test_repeats_give_the_noise() -> None:
     for rates, low, high in ((near, 0.005, 0.015), (far, 0.06, 0.12)):
         assert rates[2][0] == 190
         assert low < np.log(rates[2][1:] / 190).std() < high
+
+
+def test_nothing_is_sure_and_wrong_of_single_runs_that_scatter_more_than_is_taken() -> None:
+    """Flat curves of four counts, each run once, 5 and 10 % apart where 2 % are taken."""
+    sure = []
+    for noise, seed in product((0.05, 0.1), range(50)):
+        random = np.random.default_rng([7, seed])
+        runs = {n: [100 * float(np.exp(noise * random.standard_normal()))] for n in (1, 2, 4, 8)}
+        found = Curve(rates_from(runs), repeated=False)
+        sure += [found.verdict] if found.sure else []
+    assert set(sure) <= {(Verdict.STALLS, 1)}
+    assert Curve(rates_from({n: [100.0 * n] for n in (1, 2, 4)}), repeated=False).sure
