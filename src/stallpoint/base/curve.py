@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stallpoint.base.priors import POSTED, Noise
+from stallpoint.base.priors import POSTED, VISIT, Noise
 from stallpoint.base.stall import Stall, Verdict
 from stallpoint.base.statistics import Ensemble, Estimate, Reals, estimate, generator
 
@@ -27,9 +27,6 @@ SURE = 0.99
 """Probability from which on a verdict is called sure."""
 PLACED_ONCE = 0.9
 """Largest probability of a verdict on counts that were measured in one placement each: another one may differ."""
-MARGIN = 2.5
-"""How many times as noisy as their prior single runs may be for a verdict that is called sure: 5 % instead of 2, as
-on laptops (`priors`)."""
 _SLOWER = 0.95
 """Probability from which on a count is called slower than an earlier one."""
 SUPERLINEAR = 1.05
@@ -95,9 +92,10 @@ class Curve:
 
     @property
     def _of_noisier_runs(self) -> Stall:
-        """Probability of each count to be the stall if single runs scatter `MARGIN` times as much as is taken."""
+        """Probability of each count to be the stall if single runs scatter as much as visits on shared machines do."""
         logs = {count: np.log(rate) for count, rate in self.rates.items()}
-        return Stall.of({count: log[0] + MARGIN * (log[1:] - log[0]) for count, log in logs.items()}, self.threshold)
+        more = max(1.0, VISIT.deviation / self.prior.deviation)
+        return Stall.of({count: log[0] + more * (log[1:] - log[0]) for count, log in logs.items()}, self.threshold)
 
     @property
     def short(self) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from stallpoint.base.curve import THRESHOLD, Curve, rates_from
+from stallpoint.base.curve import SURE, THRESHOLD, Curve, rates_from
 from stallpoint.base.section import Cause, Finding
 from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
@@ -380,7 +380,9 @@ def measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
     efficient = "" if curve.dips or at == counts[0] else f", {100 * curve.efficiency(at):.0f} % efficient"
     asks: list[str] = []
     notes: list[str] = []
-    doubt = "sure" if curve.sure else f"P = {curve.stall.probabilities[at]:.2f}{_prior_words(curve)}"
+    chance = curve.stall.probabilities[at]
+    likely = f"P = {chance:.2f}" if chance < SURE else f"P > {SURE}"
+    doubt = "sure" if curve.sure else f"{likely}{_prior_words(curve)}"
     if verdict == Verdict.STALLS:
         later = counts[counts.index(at) + 1 :]
         headline = f"stops getting faster at {at} {counted}{efficient}"

@@ -214,8 +214,8 @@ def test_one_page_says_what_was_measured_apart_from_what_is_predicted(found: dic
     text = in_markdown("Conclusions", list(found.values()))
     assert len(text) < 7000
     assert [line for line in text.splitlines() if line.startswith("## ")] == [
-        "## Answer", "## Time to accuracy", "## Every curve", "## Training data in numbers", "## Memory", "## How sure this is",
-        "## Cells that were not measured",
+        "## Answer", "## Time to accuracy", "## Every curve", "## Training data in numbers", "## Memory",
+        "## How sure this is", "## Cells that were not measured",
     ]  # fmt: skip
     for line in text.split("## Time")[0].splitlines():
         assert "predicted" not in line or line.startswith(("  - beyond: ", "  - note: would help"))
