@@ -143,6 +143,27 @@ def test_a_question_that_raises_is_a_section_that_says_so(
     assert first.text in unescape(part(first).html)
 
 
+def test_a_package_of_somebody_else_adds_a_section(
+    planted: StudyTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its entry point, as pip installs it: a module, and a folder with the distribution's metadata."""
+    (tmp_path / "their_question.py").write_text(
+        "from stallpoint.base.section import Finding, Section\n"
+        "def section(study):\n"
+        "    words = f'{len(study.curves)} curves'\n"
+        "    return Section('theirs', 'Theirs', 'Why', findings=(Finding('theirs', 'study', words),))\n"
+    )
+    metadata = tmp_path / "theirs-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[stallpoint.sections]\ntheirs = their_question:section\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(all_questions, "QUESTIONS", {})
+    (theirs,) = sections(planted)
+    assert theirs.findings[0].words == f"{len(planted.curves)} curves"
+    assert f"study: {len(planted.curves)} curves" in in_markdown("Conclusions", [theirs])
+
+
 def test_a_finding_has_the_same_words_wherever_it_is_shown(found: dict[str, Section], planted: StudyTables) -> None:
     """Terminal, Markdown, page, slide and JSON."""
     section = found["answer"]
