@@ -110,7 +110,7 @@ def _study(file: Path) -> None:
 def _claims(file: Path) -> None:
     claims = read_claims([file])
     for one in claims:
-        json.dumps(judge([one], claim_tables.evidence({one.quantity.selection.table: []} if one.quantity else {})))
+        assert judge([one], claim_tables.evidence({one.quantity.selection.table: []} if one.quantity else {}))
 
 
 def _trace(file: Path) -> None:

@@ -217,7 +217,9 @@ class Events:
 
 def in_words(explained: Sequence[dict[str, Any]]) -> str:
     """All that `stallpoint explain` says of traces."""
-    return "\n".join(text for finding in findings(explained) for _, text in finding.parts)
+    return "\n".join(
+        text for finding in findings(explained) for text in (finding.sentence, *(text for _, text in finding.parts))
+    )
 
 
 def sent(kind: str, group: str, size: int, elements: int = 1000, purpose: str = "", **args: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from stallpoint.base.stall import Stall, Verdict
 from stallpoint.models.answers.causes import DOMINANT
 from stallpoint.questions.answers import Answer, LargestLoss, answers
 from stallpoint.questions.remedies_question import helps_in_words
-from stallpoint.questions.study_tables import CurveRows, MeasuredCount, StudyMachine, StudyTables
+from stallpoint.questions.study_tables import CurveRows, MeasuredCount, MeasuredMachine, StudyTables
 from stallpoint.questions.study_words import (
     batch_in_words,
     count,
@@ -122,7 +122,7 @@ def _points(curve: CurveRows) -> Iterator[Point]:
 # --- in words -------------------------------------------------------------------------------------
 
 
-def sentence(answer: Answer, machines: list[StudyMachine]) -> str:
+def sentence(answer: Answer, machines: list[MeasuredMachine]) -> str:
     """Return the answer as a sentence without its subject."""
     curve = answer.curve
     ranks = int(curve["verdict_ranks"])
@@ -188,7 +188,7 @@ def _key(loss: LargestLoss) -> str:
     return str(loss.leading[0]["cause"]).replace(" ", "_") if loss.verdict == DOMINANT else "not_distinguishable"
 
 
-def beyond_in_words(answer: Answer, machines: list[StudyMachine]) -> str:
+def beyond_in_words(answer: Answer, machines: list[MeasuredMachine]) -> str:
     """Return the prediction beyond the measured workers; empty without one."""
     curve = answer.curve
     largest, to = int(curve["largest_measured"]), int(curve["largest_considered"])
@@ -230,12 +230,12 @@ def rivals_in_words(answer: Answer) -> str:
     return f", the fastest of {len(answer.rivals)} curves{doubt}"
 
 
-def _machine(machine: StudyMachine) -> Finding:
+def _machine(machine: MeasuredMachine) -> Finding:
     return Finding(MACHINE, machine.hardware, machine_in_words(machine), about={"hardware": machine.hardware},
                    first=True)  # fmt: skip
 
 
-def machine_in_words(machine: StudyMachine) -> str:
+def machine_in_words(machine: MeasuredMachine) -> str:
     """Return ``2 processes on one machine (AMD EPYC)``."""
     if machine.imported:
         nodes = count(machine.nodes, "node")

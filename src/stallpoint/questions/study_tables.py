@@ -127,7 +127,7 @@ def _measured(row: TableRow) -> MeasuredCount:
 
 
 @dataclass(frozen=True)
-class StudyMachine:
+class MeasuredMachine:
     """The most processes of a hardware entry that trained together, on how many machines, and which."""
 
     hardware: str
@@ -169,11 +169,11 @@ class StudyTables:
         return [CurveRows(row, rows) for row in self.rows("stalling")]
 
     @cached_property
-    def machines(self) -> list[StudyMachine]:
+    def machines(self) -> list[MeasuredMachine]:
         """Machines of each hardware entry; those of imported training are unknown."""
         return [*self._measured_machines(), *self._imported_machines()]
 
-    def _measured_machines(self) -> Iterator[StudyMachine]:
+    def _measured_machines(self) -> Iterator[MeasuredMachine]:
         runs, environments = self.tables["runs"], self.tables["environments"]
         known = environments.merge(runs[["cell", "hardware", "nodes"]], on="cell")
         for hardware, rows in groups(known, "hardware"):
@@ -181,15 +181,15 @@ class StudyTables:
             largest = of_cells.sort_values("rank").iloc[-1]
             models = rows["gpu_model"].where(rows["gpu_model"] != "", rows["cpu_model"])
             machines, processes, nodes = (int(largest[name]) for name in ("node", "rank", "nodes"))
-            yield StudyMachine(hardware, machines, processes, nodes, tuple(sorted(set(map(str, models)))))
+            yield MeasuredMachine(hardware, machines, processes, nodes, tuple(sorted(set(map(str, models)))))
 
-    def _imported_machines(self) -> Iterator[StudyMachine]:
+    def _imported_machines(self) -> Iterator[MeasuredMachine]:
         runs, kinds = self.tables["runs"], (TrainCell.kind, CommandCell.kind, ImportedTrainCell.kind)
         for hardware, rows in groups(runs[(runs["status"] == "ok") & runs["kind"].isin(kinds)], "hardware"):
             if (rows["kind"] == ImportedTrainCell.kind).all():
                 largest = rows.sort_values("ranks").iloc[-1]
                 nodes = int(largest["nodes"])
-                yield StudyMachine(hardware, nodes, int(largest["ranks"]), nodes, imported=True)
+                yield MeasuredMachine(hardware, nodes, int(largest["ranks"]), nodes, imported=True)
 
     @property
     def mistrusted(self) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from stallpoint.base.row import TableRow
 from stallpoint.base.stall import Verdict
-from stallpoint.questions.study_tables import CurveRows, StudyMachine
+from stallpoint.questions.study_tables import CurveRows, MeasuredMachine
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_round_words, interval
 
@@ -31,7 +31,7 @@ def at_count(curve: Mapping[str, object], ranks: int | str) -> str:
     return f"{ranks} workers" if isinstance(ranks, str) else placement_in_words(ranks, per_node)
 
 
-def unit_in_words(curve: Mapping[str, object], machines: Iterable[StudyMachine], ranks: int) -> str:
+def unit_in_words(curve: Mapping[str, object], machines: Iterable[MeasuredMachine], ranks: int) -> str:
     """Return ``2 nodes``, or ``8 workers (2 nodes)``; ``2 processes`` where nodes with one worker each were processes
     of one machine."""
     one = any(at.hardware == curve["hardware"] and at.machines < at.nodes for at in machines)

@@ -20,9 +20,9 @@ from stallpoint.questions.answer_question import (
 from stallpoint.questions.answers import Answer, answers, as_chosen, leading
 from stallpoint.questions.curves_question import next_in_words, stall_in_words, verdict_in_words
 from stallpoint.questions.remedies_question import gained_in_words, helps_in_words
-from stallpoint.questions.study_tables import CurveRows, MeasuredCount, StudyMachine
+from stallpoint.questions.study_tables import CurveRows, MeasuredCount, MeasuredMachine
 
-MACHINE = StudyMachine("cpu", machines=2, processes=2, nodes=2, models=("Xeon",))
+MACHINE = MeasuredMachine("cpu", machines=2, processes=2, nodes=2, models=("Xeon",))
 ONE: dict[str, Any] = {"largest_measured": 1, "measured_speedup_ranks": 1, "measured": [at(1, 1.0)]}
 
 
