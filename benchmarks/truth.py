@@ -9,10 +9,9 @@ of an iteration (`truth_shares`), what visits tell (`truth_visits`) and what was
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ import truth_shares
 import truth_stalling
 import truth_steps
 import truth_visits
-from judging import COVERAGE, Study, holds, shares
+from judging import COVERAGE, at_once, holds, shares
 from paired import Figure
 from planted import NOISES, Noise, amdahl, curves, steps
 from truth_table import tables
@@ -47,25 +46,10 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
         truth_computing, truth_stalling, truth_causes, truth_claims, truth_steps, truth_shares, truth_visits,
         truth_choices, truth_laws, truth_scaling,
     )  # fmt: skip
-    for found in _at_once([*(partial(_study, noise) for noise in NOISES), *chain(*(one.studies() for one in topics))]):
+    for found in at_once([*(partial(_study, noise) for noise in NOISES), *chain(*(one.studies() for one in topics))]):
         figures += found
         lines += [figure.line() for figure in found]
     return figures, [*lines, "", *tables(figures)]
-
-
-def _at_once(studies: Sequence[Study]) -> Iterator[list[Figure]]:
-    """Yield the figures of each study in their order; as many are under way as there are cores."""
-    _studies[:] = studies
-    with get_context("fork").Pool() as pool:
-        yield from pool.imap(_figures, range(len(studies)))
-
-
-_studies: list[Study] = []
-"""What forked processes find by its place."""
-
-
-def _figures(place: int) -> list[Figure]:
-    return list(_studies[place]())
 
 
 def _study(noise: Noise) -> Iterator[Figure]:

@@ -32,12 +32,12 @@ with program(Path(snakemake.log[0])):
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS), snakemake.input)
     evidence = Evidence(tables, facts(tables[RUNS.name], snakemake.params.shared_links))
     claims = judge(read_claims(snakemake.input.claim_files, snakemake.params.claims), evidence)
-    options = Options(threshold=snakemake.params.judged_by["threshold"])
+    options = Options(threshold=snakemake.params.threshold)
     tables_of_others = zip(snakemake.params.external, snakemake.input.external, strict=True)
     external = [one for name, file in tables_of_others for one in external_answers(name, Path(file), options)]
     write(CLAIMS, rows(claims), Path(snakemake.output.claims))
     excluded = [Excluded(**entry) for entry in snakemake.params.excluded]
-    study = StudyTables(tables, **snakemake.params.judged_by, claims=claims, external=external, excluded=excluded)
+    study = StudyTables(tables, snakemake.params.threshold, claims=claims, external=external, excluded=excluded)
     said = list(sections(study))
     texts = {
         "md": in_markdown("Conclusions", said),

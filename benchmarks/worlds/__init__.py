@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from judging import Study, shares
+from judging import at_once, shares
 from paired import Figure
 
 from stallpoint.models.fitting import fit
@@ -54,7 +53,7 @@ WANTED = {
 def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
     """Figures and lines to print; neither argument is used, as nothing here is timed."""
     modules = (*FITTED, *REPORTED)
-    found = list(_at_once([partial(_judged, module.WORLD) for module in modules] + [equal_causes.judged]))
+    found = list(at_once([partial(_judged, module.WORLD) for module in modules] + [equal_causes.judged]))
     figures = [figure for one in found for figure in one]
     lines = ["worlds: traits that models do not know beforehand"]
     for title, part in (("chosen on", found[: len(FITTED)]), ("reported on", found[len(FITTED) : -1])):
@@ -63,19 +62,6 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
         lines += ["", table.rename_axis(title, axis=0).round(2).to_string(na_rep="-")]
     lines += ["", *(f"wanted of {quantity}: {wanted}" for quantity, wanted in WANTED.items())]
     return figures, [*lines, "", *(figure.line() for figure in found[-1])]
-
-
-def _at_once(studies: list[Study]) -> Iterator[list[Figure]]:
-    _studies[:] = studies
-    with get_context("fork").Pool() as pool:
-        yield from pool.imap(_figures, range(len(studies)))
-
-
-_studies: list[Study] = []
-
-
-def _figures(place: int) -> list[Figure]:
-    return list(_studies[place]())
 
 
 def _judged(world: World) -> Iterator[Figure]:

@@ -308,7 +308,11 @@ class LogHandler(LogHandlerBase):
         # Slow to import, and this module comes with every job.
         from stallpoint.base.section_texts import sections_from_json, summary
 
-        return list(summary(sections_from_json(json.loads(conclusions.read_text())))), str(report)
+        try:
+            said = sections_from_json(json.loads(conclusions.read_text()))
+        except ValueError:  # those of another version, which this run did not make again
+            said = []
+        return list(summary(said)), str(report)
 
     @property
     @override

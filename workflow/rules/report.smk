@@ -72,7 +72,7 @@ rule conclude:
     log:
         f"{LOGS}/conclude.log",
     params:
-        judged_by={name: STUDY.config["models"][name] for name in ("threshold", "efficiency")},
+        threshold=STUDY.config["models"]["threshold"],
         claims=STUDY.config["claims"],
         excluded=[{"axes": dict(entry.axes), "reason": entry.reason} for entry in STUDY.excluded],
         external=rules.extrapolate.params.names,

@@ -19,6 +19,13 @@ from stallpoint.text import interval
 Point: TypeAlias = Mapping[str, float | None]
 """``workers, rate, predicted, low, high`` for a chart; of several ranks' traces the cells of `Stragglers`."""
 
+GROUPS = ("Answer", "Why", "How sure", "Papers", "Data")
+"""Groups of sections, in the order of a page."""
+MACHINE = "machine"
+"""Kind of a finding that says what was measured on."""
+WARNING, NOTE = "warning", "note"
+"""Verdicts of findings that qualify others."""
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -60,7 +67,8 @@ class Finding:
     """What would decide what is not known: a cell, a file, a number, a command each."""
     notes: tuple[str, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
-    """Network, hardware and storage that it belongs to, for pages that filter by them."""
+    """Network, hardware and storage that it belongs to, for pages that filter by them; of an answer the title of its
+    card, and B where the card is about one."""
     to_mend: bool = False
     """Whether something is wrong whatever the verdict: a count that is slower than a smaller one."""
     first: bool = False
@@ -79,6 +87,11 @@ class Finding:
     def bad(self) -> bool:
         """Whether something is there to mend: it stalls or dips, or a cause is named of what has no states."""
         return self.to_mend or self.verdict == Verdict.STALLS or (not self.verdict and bool(self.causes))
+
+    @property
+    def qualifies(self) -> bool:
+        """Whether it says what others rest on or suffer from, and is no answer."""
+        return self.kind == MACHINE or self.verdict in (WARNING, NOTE)
 
     @property
     def sentence(self) -> str:
@@ -100,7 +113,6 @@ class Absence(StrEnum):
 
     NOT_MEASURED = "not measured"
     NONE_FOUND = "none found"
-    NOT_INSTALLED = "not installed"
     FAILED = "failed"
 
 
@@ -157,15 +169,18 @@ class Section:
     """Its question, and its anchor on a page."""
     title: str
     group: str
-    """Part of the page: Answer, Why, How sure, Papers, Data."""
+    """Of `GROUPS`."""
     text: str = ""
     findings: tuple[Finding, ...] = ()
     grids: tuple[TextTable, ...] = ()
-    charts: tuple[str, ...] = ()
-    """Names of charts."""
     absence: Absence | None = None
     cards: bool = False
     """Whether each finding is an answer with a card and a slide of its own, on which its curve is drawn."""
+
+    def __post_init__(self) -> None:
+        """Refuse a group that no page has."""
+        if self.group not in GROUPS:
+            raise ValueError(f"section {self.name}: group {self.group} is none of {', '.join(GROUPS)}")
 
 
 def first(sections: Iterable[Section]) -> Iterator[Finding]:

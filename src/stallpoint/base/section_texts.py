@@ -143,7 +143,6 @@ def _section(found: Any) -> Section:
         **parts,
         "findings": tuple(_finding(one) for one in _typed(parts["findings"], list, "findings")),
         "grids": tuple(_grid(one) for one in _typed(parts["grids"], list, "grids")),
-        "charts": _texts(parts["charts"]),
         "absence": Absence(absence) if absence else None,
     })  # fmt: skip
 

@@ -315,7 +315,7 @@ def _points(curve: Curve) -> tuple[dict[str, float | None], ...]:
     return tuple({"workers": count, "rate": curve.rate(count)} for count in curve.counts)
 
 
-def _listed(values: Iterable[float]) -> str:
+def in_arrows(values: Iterable[float]) -> str:
     """Return rates one after the other: ``532 -> 710 -> 879``."""
     return " -> ".join(number(value) for value in values)
 
@@ -364,7 +364,7 @@ def _read_twice(series: RateSeries, subject: str, notes: tuple[str, ...]) -> Fin
         verdict,
         **workers,
         evidence="read in two ways",
-        fits=f"{_listed(values)} {unit} on {', '.join(map(str, likely.counts))} {series.counted}",
+        fits=f"{in_arrows(values)} {unit} on {', '.join(map(str, likely.counts))} {series.counted}",
         ask=(_ASKS[next(iter(series.readings))],),
         notes=notes,
         points=_points(likely),
@@ -422,7 +422,7 @@ def measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
     if counts[-1] / counts[-2] > 2.5 or len(counts) == 2:
         asks.append(_gap(series, curve))
     effs = [f"{100 * curve.efficiency(count):.0f} % at {count}" for count in _shown(curve)]
-    fits = f"{_listed(map(curve.rate, counts[-6:]))} {curve.unit}; efficiency {', '.join(effs)}"
+    fits = f"{in_arrows(map(curve.rate, counts[-6:]))} {curve.unit}; efficiency {', '.join(effs)}"
     if verdict == Verdict.STALLS and (crossed := _probe(curve, at)):
         asks.append(crossed)
     return Finding(

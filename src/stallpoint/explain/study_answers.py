@@ -9,15 +9,12 @@ from stallpoint.base.section import Finding, first
 from stallpoint.base.stall import Verdict
 from stallpoint.explain.study_results import StudyResults
 
-QUALIFIES = ("machine", "warning", "note")
-"""Kinds or verdicts of findings that qualify the others."""
-
 
 def answers(study: StudyResults) -> Iterator[Finding]:
     """Yield what the study says first, then a finding that holds what it warns of."""
     found = list(first(study.sections))
-    warned = tuple(one.sentence for one in found if {one.kind, one.verdict} & set(QUALIFIES))
-    answering = [one for one in found if not {one.kind, one.verdict} & set(QUALIFIES)]
+    warned = tuple(one.sentence for one in found if one.qualifies)
+    answering = [one for one in found if not one.qualifies]
     yield from (replace(one, subject=f"{study.name}, {one.subject}") for one in answering)
     if not answering:
         yield Finding(

@@ -86,11 +86,12 @@ def _finding(name: str, runs: Sequence[TargetRun], table: TargetTable, options: 
             KIND, subject, words, Verdict.UNDECIDED, evidence="measured",
             ask=(f"a run on {2 * last.workers} {table.counted}",), notes=tuple(table.notes),
         )  # fmt: skip
-    fits = f"{_listed([one.seconds / 60 for one in chosen])} min on {', '.join(f'{one.workers:,}' for one in chosen)}"
+    minutes, counts = [one.seconds / 60 for one in chosen], ", ".join(f"{one.workers:,}" for one in chosen)
+    fits = f"{rate_answers.in_arrows(minutes)} min on {counts}"
     if all(one.needed for one in chosen):
-        fits += f"; {table.needed} to the target {_listed([one.needed or 0 for one in chosen])}"
+        fits += f"; {table.needed} to the target {rate_answers.in_arrows([one.needed or 0 for one in chosen])}"
     if all(one.batch for one in chosen):
-        fits += f", mini-batch {_listed([one.batch or 0 for one in chosen])}"
+        fits += f", mini-batch {rate_answers.in_arrows([one.batch or 0 for one in chosen])}"
     base = replace(base, kind=KIND, fits=fits, points=seen, **_minutes(last.seconds / 60))
     return _with_predictions(base, points, curve, table, options) if len(chosen) > 1 else base
 
@@ -224,10 +225,6 @@ def _minutes(value: float, low: float | None = None, high: float | None = None) 
         "high": value if high is None else high,
         "unit": "min",
     }
-
-
-def _listed(values: Sequence[float]) -> str:
-    return " -> ".join(number(value) for value in values)
 
 
 def _with_predictions(

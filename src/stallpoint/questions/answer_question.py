@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stallpoint.base.section import Absence, Cause, Finding, Point, Section, about
+from stallpoint.base.section import MACHINE, Absence, Cause, Finding, Point, Section, about
 from stallpoint.base.stall import Stall, Verdict
 from stallpoint.models.answers.causes import DOMINANT
 from stallpoint.questions.answers import Answer, LargestLoss, answers
@@ -14,18 +14,17 @@ from stallpoint.questions.study_words import (
     batch_in_words,
     count,
     deciding_in_words,
-    no_double,
     prefetch_in_words,
     probabilities_in_words,
     probable,
-    unit_in_words,
+    why_no_verdict,
+    workers_in_words,
 )
 from stallpoint.questions.trust_question import model_errors
 from stallpoint.text import interval, number
 
 KIND = "rates"
 """Kind of an answer's finding: that of a curve, as files have them."""
-MACHINE = "machine"
 COMMON = {
     "workers slow each other down: cores, caches, memory or clock": {"interference", "straggling"},
     "sending, and what it takes from computing": {"communication", "interference"},
@@ -76,17 +75,18 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
         beyond=beyond_in_words(answer, machines) if not answer.why_withheld else "",
         ask=(deciding_in_words(curve),) if undecided else (),
         notes=tuple(_notes(answer)),
-        about={**about(curve), "card": card(answer), **({"batch": str(answer.of_batch)} if answer.of_batch else {})},
+        about=about(curve) | _card(answer),
         first=True,
         points=tuple(_points(curve)),
     )  # fmt: skip
 
 
-def card(answer: Answer) -> str:
-    """Return the title of an answer's card: ``alexnet on cpu``, or ``alexnet at B = 2 on cpu`` where another B's
-    verdict differs."""
-    at = f" at B = {answer.of_batch}" if answer.of_batch else ""
-    return f"{answer.curve['network']}{at} on {answer.curve['hardware']}"
+def _card(answer: Answer) -> dict[str, str]:
+    """Return the title of an answer's card, ``alexnet on cpu``; where another B's verdict differs ``alexnet at B = 2 on
+    cpu``, and B."""
+    curve, batch = answer.curve, answer.of_batch
+    title = f"{curve['network']}{f' at B = {batch}' if batch else ''} on {curve['hardware']}"
+    return {"card": title} | ({"batch": str(batch)} if batch else {})
 
 
 def placement(answer: Answer) -> str:
@@ -126,11 +126,11 @@ def sentence(answer: Answer, machines: list[MeasuredMachine]) -> str:
     """Return the answer as a sentence without its subject."""
     curve = answer.curve
     ranks = int(curve["verdict_ranks"])
-    here = unit_in_words(curve, machines, ranks)
+    here = workers_in_words(curve, machines, ranks)
     if answer.why_withheld:
         return f"{curve['verdict']}, as {answer.why_withheld}"
     if not ranks:
-        return f"undecided, as {no_double(int(curve['largest_measured']))}"
+        return f"undecided, as {why_no_verdict(int(curve['largest_measured']))}"
     return {
         Verdict.STALLS: f"stops getting faster at {here}",
         Verdict.SCALES: f"still gets faster at {here}",
@@ -192,7 +192,7 @@ def beyond_in_words(answer: Answer, machines: list[MeasuredMachine]) -> str:
     """Return the prediction beyond the measured workers; empty without one."""
     curve = answer.curve
     largest, to = int(curve["largest_measured"]), int(curve["largest_considered"])
-    where = unit_in_words(curve, machines, largest) if largest else "what was measured, which is nothing"
+    where = workers_in_words(curve, machines, largest) if largest else "no count was measured"
     if curve["withheld"]:
         return f"{where}: withheld: {curve['withheld']}"
     verdict, gains = curve.predicted

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from stallpoint.base.row import TableRow
-from stallpoint.base.section import Absence, Finding, Section, TextTable, about
+from stallpoint.base.section import NOTE, Absence, Finding, Section, TextTable, about
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.questions.study_words import count
-from stallpoint.questions.trust_question import NOTE
 
 TITLE = "Cells that were not measured"
 

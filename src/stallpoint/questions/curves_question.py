@@ -13,13 +13,13 @@ from stallpoint.questions.study_words import (
     at_count,
     chance_in_words,
     deciding_in_words,
-    no_double,
     percent,
     probabilities_in_words,
     probable,
     series,
     trained,
     verdict_in_short,
+    why_no_verdict,
 )
 from stallpoint.text import interval, number
 
@@ -52,7 +52,7 @@ def _grounds(curve: CurveRows) -> str:
     if curve["verdict"] == Verdict.WITHHELD or (curve["note"] and not ranks):
         return str(curve["note"])
     if not ranks:
-        return no_double(int(curve["largest_measured"]))
+        return why_no_verdict(int(curve["largest_measured"]))
     measured = {at.ranks: at.speedup for at in curve.measured[1:]}
     # A stall on the fewest workers, or a certain lack of gain, is seen at the doubled count.
     if curve["verdict"] == Verdict.UNDECIDED or ranks not in measured:
@@ -60,10 +60,10 @@ def _grounds(curve: CurveRows) -> str:
     if ranks not in measured:
         ranks = int(curve["measured_speedup_ranks"])
         measured = {ranks: speedup} if (speedup := curve.estimate("measured_speedup")) else {}
-    return f"speedup {interval(measured.get(ranks))} on {at_count(curve, ranks)}{_probably(curve)}"
+    return f"speedup {interval(measured.get(ranks))} on {at_count(curve, ranks)}{_certainty(curve)}"
 
 
-def _probably(curve: CurveRows) -> str:
+def _certainty(curve: CurveRows) -> str:
     """Return the certainty of a verdict; without one the probabilities, and what would decide. Empty where unknown."""
     stall = curve.stall("measured")
     if not stall:

@@ -24,9 +24,6 @@ from stallpoint.study.study import Excluded
 if TYPE_CHECKING:
     import pandas as pd
 
-EFFICIENCY = 0.5
-"""Efficiency down to which workers are worth paying for, where no study says otherwise."""
-
 
 class MeasuredCount(NamedTuple):
     """A measured number of workers; speedup and efficiency refer to the fewest."""
@@ -145,7 +142,6 @@ class StudyTables:
 
     tables: Mapping[str, pd.DataFrame]
     threshold: float = THRESHOLD
-    efficiency: float = EFFICIENCY
     claims: Sequence[JudgedClaim] = ()
     external: Sequence[Finding] = ()
     """Answers of tables from elsewhere."""

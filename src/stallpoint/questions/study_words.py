@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from stallpoint.base.row import TableRow
 from stallpoint.base.stall import Verdict
@@ -22,43 +22,43 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}{ending}"
 
 
-def at_count(curve: Mapping[str, object], ranks: int | str) -> str:
+def at_count(curve: TableRow, ranks: int | str) -> str:
     """Return the placement or placements of a curve: ``n = 4`` in nodes of one worker each, else ``8 workers (2
     nodes)``."""
-    per_node = int(str(curve["workers_per_node"]))
+    per_node = int(curve["workers_per_node"])
     if per_node == 1:
         return f"n = {ranks}"
     return f"{ranks} workers" if isinstance(ranks, str) else placement_in_words(ranks, per_node)
 
 
-def unit_in_words(curve: Mapping[str, object], machines: Iterable[MeasuredMachine], ranks: int) -> str:
+def workers_in_words(curve: TableRow, machines: Iterable[MeasuredMachine], ranks: int) -> str:
     """Return ``2 nodes``, or ``8 workers (2 nodes)``; ``2 processes`` where nodes with one worker each were processes
     of one machine."""
     one = any(at.hardware == curve["hardware"] and at.machines < at.nodes for at in machines)
-    per_node = int(str(curve["workers_per_node"]))
+    per_node = int(curve["workers_per_node"])
     return count(ranks, "process") if one and per_node == 1 else placement_in_words(ranks, per_node)
 
 
-def series(curve: Mapping[str, object]) -> str:
+def series(curve: TableRow) -> str:
     """Return the name of a curve among those of a network on a hardware entry."""
-    per_node = f", {curve['workers_per_node']} workers per node" if curve["workers_per_node"] != 1 else ""
+    per_node = f", {curve['workers_per_node']} workers per node" if curve["workers_per_node"] > 1 else ""
     return (
         f"{curve['scaling']}, {batch_in_words(curve)}, {curve['sync']}, {prefetch_in_words(curve)}, "
         f"{curve['storage']}{per_node}"
     )
 
 
-def trained(curve: Mapping[str, object]) -> str:
+def trained(curve: TableRow) -> str:
     """Return ``alexnet on cpu``."""
     return f"{curve['network']} on {curve['hardware']}"
 
 
-def batch_in_words(curve: Mapping[str, object]) -> str:
+def batch_in_words(curve: TableRow) -> str:
     """Return the constant mini-batch: B of all workers, or b of each."""
     return f"{'B' if curve['scaling'] == 'strong' else 'b'} = {curve['batch']}"
 
 
-def prefetch_in_words(curve: Mapping[str, object]) -> str:
+def prefetch_in_words(curve: TableRow) -> str:
     """Return how many mini-batches are read ahead."""
     return f"prefetch {curve['prefetch']}" if curve["prefetch"] else "no prefetch"
 
@@ -106,7 +106,7 @@ def deciding_in_words(curve: CurveRows) -> str:
     return f"{'more than an hour' if seconds > MAX_DECIDING else f'some {in_round_words(seconds)}'} of {visits}"
 
 
-def no_double(largest: int) -> str:
+def why_no_verdict(largest: int) -> str:
     """Return why the measurements, on `largest` workers at most, give no verdict."""
     if not largest:
         return "no iteration was measured: they are composed of the times of their layers"

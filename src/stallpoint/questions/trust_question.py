@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.base.row import TableRow
-from stallpoint.base.section import Absence, Finding, Section, TextTable, interval_of
+from stallpoint.base.section import NOTE, WARNING, Absence, Finding, Section, TextTable, interval_of
 from stallpoint.base.statistics import estimate, generator, groups, resampled
 from stallpoint.questions.study_tables import StudyTables, unique
 from stallpoint.questions.study_words import count, series, trained
@@ -19,8 +19,6 @@ from stallpoint.study.dry_run import nodes_and_workers
 from stallpoint.text import interval, listed, number
 
 TITLE, KIND = "How sure this is", "trust"
-WARNING, NOTE = "warning", "note"
-"""Verdicts of findings that qualify the answers, and are read first."""
 SLOW_NODE = 1.2
 """Ratio of a node's sentinel time to the others', median of the visits, above which the node is called slow: as for
 slow visits (`disturbances.SLOW`); equal nodes differ by less."""
@@ -39,11 +37,11 @@ NOT_PRECISE = ("budget", "max visits")
 
 def section(study: StudyTables) -> Section:
     """Return findings of all that qualifies the answers, and the tables behind them."""
-    ended, disturbed = list(_ended(study)), list(_disturbed(study))
-    findings = tuple(_findings(study, ended, disturbed))
+    ended, disturbed, slow = list(_ended(study)), list(_disturbed(study)), list(slow_nodes(study))
+    findings = tuple(_findings(study, ended, disturbed, slow))
     controls = study.rows("controls")
     grids = (
-        _visits(ended), _planned(study), _speedups(study), _disturbances(disturbed), _slow(list(slow_nodes(study))),
+        _visits(ended), _planned(study), _speedups(study), _disturbances(disturbed), _slow(slow),
         _controls(controls),
     )  # fmt: skip
     shown = tuple(grid for grid in grids if grid.rows)
@@ -53,7 +51,9 @@ def section(study: StudyTables) -> Section:
     return Section("sure", TITLE, "How sure", none, findings, shown)
 
 
-def _findings(study: StudyTables, ended: list[TableRow], disturbed: list[TableRow]) -> Iterator[Finding]:
+def _findings(
+    study: StudyTables, ended: list[TableRow], disturbed: list[TableRow], slow: list[TableRow]
+) -> Iterator[Finding]:
     for row in ended:
         words = f"{count(row['cells'], 'cell')}, {count(row['visits'], 'visit')}: {_ended_in_words(row)}"
         short = row["ended"] in NOT_PRECISE
@@ -63,7 +63,7 @@ def _findings(study: StudyTables, ended: list[TableRow], disturbed: list[TableRo
     for (hardware, network), words in model_errors(study).items():
         yield _finding(hardware, words, network=network)
     yield from map(_disturbance, disturbed)
-    for row in slow_nodes(study):
+    for row in slow:
         words = f"{row['node']} computes {row['ratio']:.2g} times as long as the other nodes, which wait for it"
         yield _finding(row["hardware"], f"{words} (sentinel, median of {count(row['visits'], 'visit')})", WARNING,
                        first=True)  # fmt: skip

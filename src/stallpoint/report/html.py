@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from stallpoint.base.section import FILTERS, Finding, Section, TextTable, first
+from stallpoint.base.section import FILTERS, WARNING, Finding, Section, TextTable, first
 from stallpoint.base.stall import Verdict
-from stallpoint.questions.trust_question import NOTE, WARNING
 from stallpoint.report.charts.speedup_chart import MAX_CURVES
 
 MAX_ROWS = 500
@@ -83,9 +82,9 @@ def _also_first(section: Section, others: Sequence[Section]) -> Iterator[str]:
     for other in others:
         found = list(first([other]))
         for one in found:
-            if one.verdict in (WARNING, NOTE):
+            if one.qualifies:
                 yield _warning(one, other.name)
-        plain = [one for one in found if one.verdict not in (WARNING, NOTE)]
+        plain = [one for one in found if not one.qualifies]
         texts = " ".join(f"<span{belongs_to(one.about)}>{escape(one.sentence)}.</span>" for one in plain)
         every = f" (one of {len(plain)})" if len(plain) > 1 else ""
         if texts:

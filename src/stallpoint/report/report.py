@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from stallpoint.base.section import FILTERS, Absence, Section
+from stallpoint.base.section import FILTERS, GROUPS, Absence, Section
 from stallpoint.records.atomic import atomic
 from stallpoint.report.charts import Tables, speedup_chart, theme
 from stallpoint.report.charts.render import Spec, drawn
@@ -61,13 +61,10 @@ def write_report(
 
 def _verdicts(section: Section, tables: Tables) -> dict[str, Spec]:
     """Return the charts of cards by name."""
-    abouts = [found[0].about for found in cards(section).values()]
     return {
-        f"verdict-{place}": drawn(partial(
-            speedup_chart.draw_verdict, tables, about["network"], about["hardware"], int(about.get("batch", 0))
-        ))
-        for place, about in enumerate(abouts)
-    }  # fmt: skip
+        f"verdict-{place}": drawn(partial(speedup_chart.draw_card, tables, found[0].about))
+        for place, found in enumerate(cards(section).values())
+    }
 
 
 def _unanswered(absent: Sequence[Section], missing_charts: Sequence[str]) -> PagePart:
@@ -93,10 +90,6 @@ def page(study: str, lead: str, filters: str, parts: Sequence[PagePart], **data:
         script="\n".join(_asset(name).decode() for name in SCRIPTS),
         data="\n".join(_data(name, value) for name, value in {**data, "config": _configs()}.items()),
     )
-
-
-GROUPS = ("Answer", "Why", "How sure", "Papers", "Data")
-"""Groups of the menu, in their order."""
 
 
 def _group(name: str, parts: Sequence[PagePart]) -> str:

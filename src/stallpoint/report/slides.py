@@ -39,9 +39,7 @@ def write_slides(sections: Sequence[Section], tables: Tables, folder: Path) -> N
 
 def slide(title: str, finding: Finding, tables: Tables) -> Spec:
     """Return the slide of one answer as a Vega-Lite spec: the text of the card, and the speedup over workers."""
-    about = finding.about
-    network, hardware, batch = about["network"], about["hardware"], int(about.get("batch", 0))
-    chart = to_spec(speedup_chart.draw_verdict(tables, network, hardware, batch))
+    chart = to_spec(speedup_chart.draw_card(tables, finding.about))
     config = theme.config()
     letters = {"labelFontSize": _TEXT - 3, "titleFontSize": _TEXT - 2}
     return {

@@ -128,6 +128,11 @@ def test_a_finding_with_a_field_of_another_type_is_refused(where: str, value: ob
         sections_from_json(written)
 
 
+def test_a_section_of_a_group_that_no_page_has_is_refused() -> None:
+    with pytest.raises(ValueError, match="section a: group Costs is none of Answer, Why"):
+        Section("a", "A", "Costs")
+
+
 def test_a_question_that_raises_is_a_section_that_says_so(
     planted: StudyTables, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

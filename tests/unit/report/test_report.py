@@ -8,14 +8,14 @@ import pytest
 from report_samples import Tables, of_two_charts
 from table_vi import TABLE_VI
 
-from stallpoint.base.section import Absence, Finding, Section, TextTable, first
+from stallpoint.base.section import GROUPS, Absence, Finding, Section, TextTable, first
 from stallpoint.explain.importing import describe_traced
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.exhibits.published import compare
 from stallpoint.report.html import FEW, MAX_ROWS, cards, first_screen, part, table
-from stallpoint.report.report import GROUPS, write_report
+from stallpoint.report.report import write_report
 from stallpoint.report.sections.data_section import networks, raw_tables
 from stallpoint.report.sections.why_section import bounded
 

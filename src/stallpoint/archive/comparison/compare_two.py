@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--fail-on", choices=FAIL_ON, default="slower", help="what ends with status 1 (%(default)s)")
     given = parser.parse_args(arguments)
     if given.more:
-        return _over_time([given.old, given.new, *given.more], given.out, json=given.json)
+        return _over_time([given.old, given.new, *given.more], given.out, as_json=given.json)
     try:
         found = compare_two(given.old, given.new, pattern=given.pattern, between=given.between)
     except InputError as error:
@@ -82,14 +82,14 @@ def main(arguments: Sequence[str]) -> int:
     return SLOWER if fails(found.moved, given.fail_on) else 0
 
 
-def _over_time(names: Sequence[str], out: Path | None, *, json: bool) -> int:
+def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
     """Follow machines through studies, and write ``history.html`` and ``history.json`` to `out`."""
     try:
         found = history([read_results(name, name) for name in names])
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    print(history_page.to_json(found) if json else "\n".join(history_page.summary(found)))
+    print(history_page.to_json(found) if as_json else "\n".join(history_page.summary(found)))
     pages = {"history.html": history_page.to_html, "history.json": history_page.to_json}
     for name, text in pages.items() if out else ():
         with atomic(Path(str(out), name)) as scratch:

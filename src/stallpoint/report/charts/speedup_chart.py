@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -104,11 +105,12 @@ MAX_CURVES = 4
 """Number of curves drawn; the chart of all speedups has the others too."""
 
 
-def draw_verdict(tables: Tables, network: str, hardware: str, batch: int = 0) -> alt.TopLevelMixin:
-    """Draw the fastest curves, in one panel (of strong scaling at one B, if given); a legend for several."""
-    chosen: dict[str, str | int] = {"network": network, "hardware": hardware}
-    if batch:
-        chosen |= {"scaling": "strong", "batch": batch}
+def draw_card(tables: Tables, about: Mapping[str, str]) -> alt.TopLevelMixin:
+    """Draw the fastest curves of a card's network and hardware entry, in one panel (of strong scaling at one B, if it
+    is about one); a legend for several."""
+    chosen: dict[str, str | int] = {name: about[name] for name in ("network", "hardware")}
+    if "batch" in about:
+        chosen |= {"scaling": "strong", "batch": int(about["batch"])}
     here = {name: _at(rows(tables, name, CELLS), chosen) for name in ("predictions", "stalling")}
     fastest = here["stalling"].nlargest(MAX_CURVES, "best_speedup")[list(AXES)]
     predictions = here["predictions"].merge(fastest, on=list(AXES))
