@@ -28,8 +28,6 @@ import numpy as np
 import pandas as pd
 import torch
 
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options
 from stallpoint.measure import job, resident, synchronisation
 from stallpoint.measure.clock import host_mark
 from stallpoint.measure.device import device_of
@@ -69,6 +67,8 @@ from stallpoint.study.kinds.collectives_kind import CollectivesCell
 from stallpoint.study.kinds.copies_kind import CopiesCell
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.study.kinds.train_kind import TrainCell
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
 
 MIB = 2**20
 PRECISIONS = ("float32", "tf32", "bf16", "fp16")

@@ -15,9 +15,9 @@ from paired import Figure, Timing
 from slow_nodes import NotHere, slow_nodes
 
 from stallpoint.base.statistics import estimate
-from stallpoint.explain import other_worker_counts
-from stallpoint.explain.clocks import min_seconds
-from stallpoint.explain.rank import Rank, read_ranks
+from stallpoint_traces import other_worker_counts
+from stallpoint_traces.rank.clocks import min_seconds
+from stallpoint_traces.rank.rank import Rank, read_ranks
 
 TRAININGS = ("ddp-dense", "ddp-convolutions", "fsdp-dense")
 FEW, MANY = 2, 4

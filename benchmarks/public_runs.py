@@ -17,9 +17,9 @@ import pandas as pd
 from time_to_target import SERIES, samples
 
 from stallpoint.base.section_texts import markdown_table
-from stallpoint.explain.target_answers import WORTH
 from stallpoint.report.charts.render import FORMATS, to_spec, write
 from stallpoint.text import number
+from stallpoint_files.targets.target_answers import WORTH
 
 PAGE = Path("docs/public-runs.md")
 PICTURE = Path("docs/images/public-runs.svg")

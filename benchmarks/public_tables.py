@@ -1,9 +1,10 @@
-"""Published tables of rates, each read as its publisher laid it out, as tables for `stallpoint.inputs.rates`.
+"""Published tables of rates, each read as its publisher laid it out, as tables for `stallpoint_files.rates.rates`.
 
 As a program (``public_tables.py FOLDER...``) it predicts layouts of the H100 table that a fit has not seen.
 
 The tables are not part of the repository; docs/models/scaling-laws.md says where they come from. A folder of tables
-has for each publisher a folder of the name in `READERS`, or CSV files that `stallpoint.inputs.rates` reads as they are.
+has for each publisher a folder of the name in `READERS`, or CSV files that `stallpoint_files.rates.rates`
+reads as they are.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stallpoint.inputs import layout_tables
 from stallpoint.inputs.documents import Document
-from stallpoint.models.scaling import layouts as model
+from stallpoint_files.rates import layout_tables
+from stallpoint_files.rates import layouts as model
 
 COLUMNS = ["series", "workers", "workers_per_node", "batch_per_worker", "samples_per_second", "compute_seconds"]
 KEPT = 0.6

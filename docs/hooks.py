@@ -17,7 +17,6 @@ import yaml
 from stallpoint.networks import NETWORKS
 from stallpoint.records import tables as records
 from stallpoint.records.tables import Column, Table
-from stallpoint.report.exhibits import PAPERS
 from stallpoint.storage import FORMATS
 from stallpoint.strategies.presets import CHOICES, PRESETS, Preset
 from stallpoint.study.catalogue import REGISTRIES
@@ -25,6 +24,7 @@ from stallpoint.study.kinds import KINDS
 from stallpoint.study.recipes import RECIPES
 from stallpoint.study.study import expand
 from stallpoint.text import listed
+from stallpoint_papers.exhibits import PAPERS
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig

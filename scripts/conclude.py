@@ -5,7 +5,6 @@ from pathlib import Path
 
 from stallpoint.base.section_texts import in_markdown, sections_to_json
 from stallpoint.errors import program
-from stallpoint.explain.rate_answers import Options, external_answers
 from stallpoint.questions.all_questions import sections
 from stallpoint.questions.claims.claim_files import read_claims
 from stallpoint.questions.claims.facts import facts
@@ -27,14 +26,22 @@ from stallpoint.records.tables import (
 )
 from stallpoint.study.study import Excluded
 
+try:
+    from stallpoint_files.external_tables import external_answers
+    from stallpoint_files.file_options import Options
+except ModuleNotFoundError:  # the core alone
+    external_answers = None
+
 with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, INSTRUMENTATION, CONVERGENCE_RUNS, VISITS)
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS), snakemake.input)
     evidence = Evidence(tables, facts(tables[RUNS.name], snakemake.params.shared_links))
     claims = judge(read_claims(snakemake.input.claim_files, snakemake.params.claims), evidence)
-    options = Options(threshold=snakemake.params.threshold)
-    tables_of_others = zip(snakemake.params.external, snakemake.input.external, strict=True)
-    external = [one for name, file in tables_of_others for one in external_answers(name, Path(file), options)]
+    external = None if external_answers is None and snakemake.params.external else []
+    if external_answers and snakemake.params.external:
+        options = Options(threshold=snakemake.params.threshold)
+        named = zip(snakemake.params.external, snakemake.input.external, strict=True)
+        external = [one for name, file in named for one in external_answers(name, Path(file), options)]
     write(CLAIMS, rows(claims), Path(snakemake.output.claims))
     excluded = [Excluded(**entry) for entry in snakemake.params.excluded]
     study = StudyTables(tables, snakemake.params.threshold, claims=claims, external=external, excluded=excluded)

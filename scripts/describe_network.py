@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from stallpoint.archive.imports.importing import describe_traced
 from stallpoint.errors import program
-from stallpoint.explain.importing import describe_traced
 from stallpoint.networks import find
 from stallpoint.networks.described import describe_recorded
 from stallpoint.networks.description import describe

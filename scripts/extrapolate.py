@@ -13,10 +13,10 @@ import argparse
 from pathlib import Path
 
 from stallpoint.errors import InputError, program
-from stallpoint.inputs.rates import read_rates
 from stallpoint.models.scaling.extrapolation import extrapolate
 from stallpoint.records.parquet import write
 from stallpoint.records.tables import EXTRAPOLATION
+from stallpoint_files.rates.rates import read_rates
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("table", type=Path)

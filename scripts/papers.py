@@ -5,8 +5,8 @@ from pathlib import Path
 from stallpoint.errors import program
 from stallpoint.records.parquet import read_frames
 from stallpoint.records.tables import TABLES
-from stallpoint.report.exhibits import PAPERS, Material
-from stallpoint.report.exhibits.make import make, published
+from stallpoint_papers.exhibits import PAPERS, Material
+from stallpoint_papers.make import make, published
 
 with program(Path(snakemake.log[0])):
     paper = PAPERS[snakemake.wildcards.publication]

@@ -7,7 +7,7 @@ from stallpoint.questions.proposal import of_study
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read_frames
 from stallpoint.records.tables import COSTS, PREDICTIONS, STALLING
-from stallpoint.report.proposal_page import to_html
+from stallpoint_files.proposal_page import to_html
 
 with program(Path(snakemake.log[0])):
     tables = read_frames([PREDICTIONS, COSTS, STALLING], snakemake.input)

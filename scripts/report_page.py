@@ -13,7 +13,6 @@ from stallpoint.records.tables import (
     EXTRAPOLATED_TABLES,
     MODEL_TABLES,
     NETWORK_LAYERS,
-    PUBLISHED,
     RUNS,
     SGEMM,
     VISITS,
@@ -24,11 +23,18 @@ with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, COLLECTIVES, CONTENTION, VISITS, SGEMM)
     files = dict(snakemake.input.items())
     files[NETWORK_LAYERS.name] = list(map(Path, snakemake.input.networks))
-    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS, PUBLISHED), files)
+    tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS), files)
+    parts = []
+    if snakemake.input.papers:
+        from stallpoint_papers.papers_section import papers_section
+
+        parts.append(
+            papers_section([Path(folder) for folder in snakemake.input.papers], Path(snakemake.output[0]).parent)
+        )
     write_report(
         sections_from_json(json.loads(Path(snakemake.input.conclusions).read_text())),
         tables,
         Path(snakemake.output[0]),
         study=snakemake.params.study,
-        papers=[Path(folder) for folder in snakemake.input.papers],
+        more=parts,
     )

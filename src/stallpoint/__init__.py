@@ -7,6 +7,7 @@ charts and conclusions. Nothing in this package imports Snakemake or a scheduler
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +31,13 @@ def probe(
 
 
 def load(name: str) -> Any:
-    """Import a class or function of the library by a name such as ``measure.jobs.train:measure``.
+    """Import a class or function of the library by a name such as ``measure.jobs.train:measure``; of another package
+    in full.
 
     This is how a registry (networks, strategies, kinds of job) names code that needs a tensor library or stands in a
     room above: it is imported on use, so that a study is checked in an instant and what only reads the registry does
     not depend on it (`study.sources`). Nothing else names code in texts; a test loads each such name.
     """
     module, _, attribute = name.partition(":")
-    return attrgetter(attribute)(import_module(f"{__name__}.{module}"))
+    room = f"{__name__}.{module.partition('.')[0]}"
+    return attrgetter(attribute)(import_module(f"{__name__}.{module}" if find_spec(room) else module))

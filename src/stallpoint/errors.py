@@ -17,6 +17,8 @@ from typing_extensions import override
 
 EXIT_BAD_INPUT = 2
 """Exit status of a program with invalid input."""
+EXIT_BAD_NEWS, EXIT_UNDECIDED = 1, 3
+"""Exit statuses of answers: training stops getting faster or something is to mend; the files do not decide it."""
 EXIT_FAILED = 3
 """Exit status of processes that recorded why the cell cannot run here and were then ended by force."""
 EXIT_DEFECT = os.EX_SOFTWARE

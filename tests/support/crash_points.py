@@ -38,8 +38,8 @@ import synthetic
 from tally import Tally, tell
 from tracing import Fault, Outcome, traced, undisturbed
 
+import stallpoint.archive.imports.importing
 import stallpoint.archive.making
-import stallpoint.explain.importing
 import stallpoint.storage.generate
 import stallpoint.study.collect
 from stallpoint.errors import InputError, program
@@ -213,7 +213,7 @@ def made_up() -> Iterator[None]:
         mock.patch.object(job._RankVisit, "_measure", lambda self, measure: measure()),
         mock.patch.object(job, "run_row", same_row),
         mock.patch("stallpoint.study.runs.run_row", same_row),
-        mock.patch("stallpoint.explain.importing.run_row", same_row),
+        mock.patch("stallpoint.archive.imports.importing.run_row", same_row),
     ):
         yield
 

@@ -34,11 +34,10 @@ from crash_points import imported_log
 from tally import Tally, tell
 
 from stallpoint.archive.crate import write_checksums
+from stallpoint.archive.imports.importing import describe_traced, import_cell
 from stallpoint.archive.index import INDEX
 from stallpoint.archive.other_archives import read_zip_index
 from stallpoint.errors import InputError
-from stallpoint.explain.importing import describe_traced, import_cell
-from stallpoint.inputs.rates import read_rates
 from stallpoint.models.scaling.extrapolation import extrapolate
 from stallpoint.questions.claims.claim_files import read_claims
 from stallpoint.questions.claims.judge import judge
@@ -46,6 +45,7 @@ from stallpoint.study.configuration import load_yaml
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 from stallpoint.study.study import expand
+from stallpoint_files.rates.rates import read_rates
 
 PATIENCE = 20
 """Seconds of this process's CPU time after which reading one file counts as a hang, whatever else the machine does."""

@@ -20,7 +20,8 @@ ROOMS = {
     "strategies": "how a step is distributed: one class for each strategy, the presets, what they send",
     "networks": "what is trained: one file for each network, and the registry",
     "storage": "what is read: one file for each format, and the registry",
-    "inputs": "readers of other programs' files, one for each format",
+    "extras": "packages beside the core, found by entry points",
+    "inputs": "what a study imports: texts, logs of all-reduces, traces of layers",
     "study": "configuration to cells: names, kinds of job, blocks multiplied out",
     "base": "curve, stall, verdict, estimates and their noise: what all that is judged is made of",
     "slurm": "queue, accounts, jobs left over, what a job knows of itself",
@@ -28,12 +29,15 @@ ROOMS = {
     "measure": "what runs on the nodes: jobs, training, synchronisation, machine, probe",
     "models": "tables in, tables out: terms, task graph, iteration, laws, answers",
     "questions": "what a study says: one file for each question, and claims judged",
-    "explain": "what files of others say without a study, and cells imported from them",
-    "report": "page, slides, charts, the papers' exhibits",
-    "archive": "results in one file for others; what changed between studies",
+    "report": "page, slides, charts",
+    "archive": "results in one file for others, cells imported from theirs; what changed between studies",
     "cli": "the program `stallpoint`, for whoever has no study",
+    "stallpoint_files": "what people bring: rates, logs, links, scripts, results of MLPerf",
+    "stallpoint_traces": "profiles: Kineto, Nsight, NCCL's plug-ins, Chakra; layouts of ranks",
+    "stallpoint_papers": "the papers' figures and tables, from a study",
 }
-"""From the ground up: a room uses those before it and none after it."""
+"""From the ground up: a room uses those before it and none after it. The last three are packages beside the core."""
+CORE, *EXTRAS = "stallpoint", *(name for name in ROOMS if name.startswith("stallpoint"))
 
 SLACK = 150
 """Lines that a budget may lie above what is there: a larger rest is taken back, so that nobody grows into it."""
@@ -46,10 +50,11 @@ def budgets() -> dict[str, int]:
 
 def weights() -> dict[str, int]:
     """Return the lines that are there, by the names of `budgets`."""
-    library = House(ROOT / "src/stallpoint")
+    library = House(ROOT / "src")
     rooms = {name: [file for module, file in library.modules.items() if room(module) == name] for name in ROOMS}
-    others = {"src": (ROOT / "src").rglob("*.py"), "tests": (ROOT / "tests").rglob("*.py")}
-    return {name: size(files)[0] for name, files in {**rooms, **others}.items()}
+    folders = {"core": ROOT / "src/stallpoint", "src": ROOT / "src", "tests": ROOT / "tests"}
+    wholes = {name: list(folder.rglob("*.py")) for name, folder in folders.items()}
+    return {name: size(files)[0] for name, files in {**rooms, **wholes}.items()}
 
 
 def off_budget(weights: Mapping[str, int], budgets: Mapping[str, int]) -> Iterator[str]:
@@ -64,17 +69,23 @@ def off_budget(weights: Mapping[str, int], budgets: Mapping[str, int]) -> Iterat
 
 @dataclass(frozen=True)
 class House:
-    """The modules below `library`, a package's folder."""
+    """The modules of the packages below `source`."""
 
-    library: Path
+    source: Path
+
+    @property
+    def library(self) -> Path:
+        """Folder of the core."""
+        return self.source / CORE
 
     @cached_property
     def modules(self) -> dict[str, Path]:
-        """Files by the names of their modules below the library: ``report.html``; of a package ``report``."""
+        """Files by the names of their modules: of the core below it (``report.html``), of others in full."""
         found = {}
-        for file in sorted(self.library.rglob("*.py")):
-            parts = file.relative_to(self.library).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+        for package in (CORE, *EXTRAS):
+            for file in sorted((self.source / package).rglob("*.py")):
+                parts = file.relative_to(self.source).with_suffix("").parts
+                found[short(".".join(parts[:-1] if parts[-1] == "__init__" else parts))] = file
         del found[""]
         return found
 
@@ -85,8 +96,8 @@ class House:
 
     def _imports(self, name: str, file: Path) -> Iterator[str]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == self.library.name:
-                module = (node.module or "").partition(".")[2]
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in (CORE, *EXTRAS):
+                module = short(node.module or "")
                 for alias in node.names:
                     full = f"{module}.{alias.name}".lstrip(".")
                     found = full if full in self.modules else module
@@ -134,6 +145,11 @@ class House:
         return [name for name, file in self.modules.items() if "." not in name and file.stem != "__init__"]
 
 
+def short(module: str) -> str:
+    """Return a module's name, in the core without that of the core."""
+    return module.removeprefix(CORE).removeprefix(".") if module.partition(".")[0] == CORE else module
+
+
 def room(module: str) -> str:
     """Return the room of a module: the first part of its name."""
     return module.partition(".")[0]
@@ -147,7 +163,7 @@ def size(files: Iterable[Path]) -> tuple[int, int]:
 
 def table() -> list[str]:
     """Return the lines of ``make house``."""
-    house = House(ROOT / "src/stallpoint")
+    house = House(ROOT / "src")
     rows = [
         ("", "here", "wanted"),
         ("loose modules", f"{len(house.loose())}", "3"),

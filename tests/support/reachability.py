@@ -27,9 +27,9 @@ from stallpoint.questions.claims.judge import UNTESTED, judge
 from stallpoint.questions.claims.quantity import Evidence
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, NETWORK_LAYERS, TABLES
 from stallpoint.report.charts import NoData
-from stallpoint.report.exhibits import PAPERS, Material, Missing
-from stallpoint.report.exhibits.make import published
 from stallpoint.study.study import Study, expand
+from stallpoint_papers.exhibits import PAPERS, Material, Missing
+from stallpoint_papers.make import published
 
 SCHEMA = ROOT / "workflow/schemas/study.schema.yaml"
 FEWER = {"warmup": 0, "visits": 1}

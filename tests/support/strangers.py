@@ -13,8 +13,8 @@ import yaml
 from stallpoint.base.section import Finding
 from stallpoint.base.stall import Verdict
 from stallpoint.errors import InputError
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
 
 FOLDER = Path(__file__).parent / "data" / "strangers"
 KINDS = {

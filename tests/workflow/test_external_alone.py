@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from checkout import Checkout
 
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
 
 SERIES = (
     "made up, 1-16 workers (4 a node) in elsewhere: still gets faster at 16, by 97 % for the last doubling, "

@@ -25,13 +25,13 @@ from stallpoint.records.tables import (
     TIDY_TABLES,
 )
 from stallpoint.report.charts import CHARTS
-from stallpoint.report.exhibits import PAPERS
 from stallpoint.schedule.memory_forecast import of_fit
+from stallpoint_papers.exhibits import PAPERS
 
 LAST = {"paper": len(PAPERS), "report_page": 1, "slides": 1, "all": 1}
 DRAWN = {"draw": 1, "chart": len(CHARTS)}
 DERIVED = {
-    "collect": 1, "compare_published": 1, "fit": 1, "extrapolate": 1, "typeset": 1, "conclude": 1, **DRAWN, **LAST
+    "collect": 1, "fit": 1, "extrapolate": 1, "typeset": 1, "conclude": 1, **DRAWN, **LAST
 }  # fmt: skip
 
 
@@ -199,11 +199,10 @@ def test_the_papers_exhibits_are_files_or_say_what_is_missing(finished: Checkout
 
 
 def test_the_papers_table_of_networks_stands_beside_ours(finished: Checkout) -> None:
-    page = finished.results("published/keuper-2016-table-ii.md").read_text()
-    assert "| convolutional layers | alexnet | 5 | 5 |" in page
-    assert "googlenet" not in page, "the study does not train it"
+    rows = finished.results("papers/keuper-2016/table-2.csv").read_text().splitlines()
+    assert [row for row in rows if row.startswith("convolutional layers,")] == ["convolutional layers,alexnet,5,5.0,"]
+    assert "googlenet" not in rows, "the study does not train it"
     report = finished.results("report.html").read_text()
-    assert "Keuper &amp; Pfreundt (2016), Table II, beside ours" in report
     assert "60,965,224" in report
 
 
@@ -258,7 +257,7 @@ def test_editing_a_chart_and_naming_a_network_draw_again_and_measure_nothing(stu
 def test_editing_a_model_fits_again_and_measures_nothing(study: Checkout) -> None:
     module = study.folder / "src/stallpoint/models/taskgraph/tasks.py"
     module.write_text(module.read_text() + "\n# edited\n")
-    fitted = {name: count for name, count in DERIVED.items() if name not in ("collect", "compare_published")}
+    fitted = {name: count for name, count in DERIVED.items() if name != "collect"}
     assert study.snakemake("-n").jobs == {"paper_table": 1, **fitted}
 
 

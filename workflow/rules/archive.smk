@@ -11,7 +11,6 @@ rule archive:
         **rules.fit.output,
         **rules.extrapolate.output,
         folders=rules.collect.input.folders,
-        published=rules.report_page.input.published,
         results=final_targets(),
         claim_files=CLAIM_FILES,
         schema=SCHEMA_FILE,

@@ -107,6 +107,23 @@ except InputError as error:
     raise WorkflowError(f"The study is not valid.\n{error}") from None
 
 RESULTS = f"results/{STUDY.name}"
+NETWORKS_DESCRIBED = expand(f"{RESULTS}/networks/{{network}}.parquet", network=STUDY.values("network"))
+
+
+def publications():
+    """The papers whose figures and tables the study makes: all, where it judges the papers' claims."""
+    if "papers" not in STUDY.config["claims"]:
+        return {}
+    try:
+        from stallpoint_papers.exhibits import PAPERS
+    except ModuleNotFoundError:
+        logger.warning("! Figures and tables of the papers: not made, because stallpoint_papers is not installed.")
+        return {}
+    return PAPERS
+
+
+PUBLICATIONS = publications()
+EXHIBITS = expand(f"{RESULTS}/papers/{{publication}}", publication=PUBLICATIONS)
 ARCHIVED = STUDY.config["archived"]
 LOGS = f"logs/{STUDY.name}"
 
@@ -362,4 +379,4 @@ def final_targets():
             "conclusions.json",
         )
     ]
-    return [*pages, *rules.papers.input, *rules.typeset.output]
+    return [*pages, *EXHIBITS, *rules.typeset.output]

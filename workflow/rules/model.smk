@@ -23,7 +23,7 @@ rule collect:
 rule fit:
     input:
         **rules.collect.output,
-        networks=rules.compare_published.input.networks,
+        networks=NETWORKS_DESCRIBED,
         code=code_of("fit.py", lambda wildcards: PREDICTED_BY),
     output:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in MODEL_TABLES},

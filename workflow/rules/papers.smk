@@ -1,11 +1,9 @@
-# The papers' figures and tables from this study (docs/papers.md), and every model table typeset.
-from stallpoint.report.exhibits import PAPERS as PUBLICATIONS
+# The papers' figures and tables from this study (docs/papers.md).
 
 
 localrules:
     paper,
     papers,
-    typeset,
 
 
 wildcard_constraints:
@@ -17,7 +15,7 @@ rule paper:
         **rules.collect.output,
         **rules.fit.output,
         paper_figures=rules.paper_table.output.paper_figures,
-        network_layers=rules.compare_published.input.networks,
+        network_layers=NETWORKS_DESCRIBED,
         published=lambda wildcards: [
             file_of_workflow(f"resources/published/{file}")
             for file in PUBLICATIONS[wildcards.publication].files
@@ -41,17 +39,4 @@ rule paper:
 # All papers: `snakemake papers`.
 rule papers:
     input:
-        expand(rules.paper.output.folder, publication=PUBLICATIONS),
-
-
-rule typeset:
-    input:
-        **rules.fit.output,
-        **rules.extrapolate.output,
-        code=code_of("typeset.py"),
-    output:
-        folder=directory(f"{RESULTS}/typeset"),
-    log:
-        f"{LOGS}/typeset.log",
-    script:
-        "../../scripts/typeset.py"
+        EXHIBITS,

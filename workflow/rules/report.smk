@@ -8,6 +8,7 @@ localrules:
     report_page,
     slides,
     proposal,
+    typeset,
 
 
 # All charts in one process: to start one for each takes longer than to draw it.
@@ -16,7 +17,7 @@ rule draw:
         **rules.collect.output,
         **rules.fit.output,
         **rules.extrapolate.output,
-        networks=rules.compare_published.input.networks,
+        networks=NETWORKS_DESCRIBED,
         code=code_of("draw.py", lambda wildcards: [chart.module for chart in CHARTS.values()]),
     output:
         drawn=temp(directory(f"{RESULTS}/drawn")),
@@ -57,7 +58,7 @@ rule conclude:
         **rules.fit.output,
         **rules.extrapolate.output,
         external=rules.extrapolate.input.external,
-        network_layers=rules.compare_published.input.networks,
+        network_layers=NETWORKS_DESCRIBED,
         claim_files=CLAIM_FILES,
         code=code_of("conclude.py"),
     output:
@@ -87,9 +88,8 @@ rule report_page:
         **rules.fit.output,
         **rules.extrapolate.output,
         conclusions=rules.conclude.output.json,
-        networks=rules.compare_published.input.networks,
-        published=expand(rules.compare_published.output.table, table="keuper-2016-table-ii"),
-        papers=rules.papers.input,
+        networks=NETWORKS_DESCRIBED,
+        papers=EXHIBITS,
         charts=expand(rules.chart.output.svg, chart=CHARTS),
         code=code_of("report_page.py"),
     output:
@@ -138,3 +138,17 @@ rule proposal:
         min_efficiency=STUDY.config["models"]["efficiency"],
     script:
         "../../scripts/proposal.py"
+
+
+# Every model table typeset.
+rule typeset:
+    input:
+        **rules.fit.output,
+        **rules.extrapolate.output,
+        code=code_of("typeset.py"),
+    output:
+        folder=directory(f"{RESULTS}/typeset"),
+    log:
+        f"{LOGS}/typeset.log",
+    script:
+        "../../scripts/typeset.py"

@@ -59,11 +59,10 @@ _ANALYSIS = (
     _Step("collect", "scripts/collect.py", ("raw/",), ("tables/",)),
     _Step("fit", "scripts/fit.py", ("tables/", "networks/"), _FITTED),
     _Step("extrapolate", "scripts/extrapolate_study.py", ("tables/",), _models(EXTRAPOLATED_TABLES)),
-    _Step("compare_published", "scripts/compare_published.py", ("tables/", "models/"), ("published/",)),
     _Step("draw", "scripts/draw.py", ("tables/", "models/"), ("figures/",)),
     _Step("paper", "scripts/papers.py", ("tables/", "models/"), ("papers/",)),
     _Step(
-        "conclude", "scripts/conclude.py", ("tables/", "models/", "published/"),
+        "conclude", "scripts/conclude.py", ("tables/", "models/"),
         ("claims.parquet", "conclusions.json", "conclusions.md"),
     ),
     _Step("typeset", "scripts/typeset.py", ("conclusions.json",), ("typeset/",)),

@@ -114,6 +114,7 @@ class Absence(StrEnum):
     NOT_MEASURED = "not measured"
     NONE_FOUND = "none found"
     FAILED = "failed"
+    NOT_INSTALLED = "not installed"
 
 
 R = TypeVar("R", bound=TableRow)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stallpoint import load
 from stallpoint.errors import InputError
+from stallpoint.extras import with_others
 from stallpoint.networks.inputs import FASHION_CLASSES, IMAGENET_CLASSES, Images, Inputs, Tokens
 from stallpoint.networks.own import own_network
 
@@ -102,7 +103,7 @@ _ALEXNET = RegisteredNetwork(
     source="Krizhevsky, Sutskever & Hinton (2012); Caffe's bvlc_alexnet",
 )
 
-NETWORKS: dict[str, RegisteredNetwork] = {
+_OURS = {
     network.name: network
     for network in (
         _ALEXNET,
@@ -294,6 +295,8 @@ NETWORKS: dict[str, RegisteredNetwork] = {
         ),
     )
 }
+NETWORKS: dict[str, RegisteredNetwork] = with_others("networks", _OURS)
+"""Ours and those of others' packages (entry point ``stallpoint.networks``), by their names in a study."""
 
 
 def network_of(name: str, own: dict[str, Any] | None) -> Network:

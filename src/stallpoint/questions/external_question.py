@@ -14,6 +14,9 @@ MAX_FIRST = 10
 
 def section(study: StudyTables) -> Section:
     """Return a finding for each series of rates."""
+    if study.external is None:
+        missing = "Not known, because stallpoint_files is not installed, which reads tables of rates."
+        return Section("external", TITLE, "Answer", missing, absence=Absence.NOT_INSTALLED)
     if not study.external:
         nothing = "The study names no table of rates from elsewhere."
         return Section("external", TITLE, "Answer", nothing, absence=Absence.NONE_FOUND)

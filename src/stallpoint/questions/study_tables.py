@@ -143,8 +143,8 @@ class StudyTables:
     tables: Mapping[str, pd.DataFrame]
     threshold: float = THRESHOLD
     claims: Sequence[JudgedClaim] = ()
-    external: Sequence[Finding] = ()
-    """Answers of tables from elsewhere."""
+    external: Sequence[Finding] | None = ()
+    """Answers of tables from elsewhere; None where the package that reads them is not installed."""
     excluded: Sequence[Excluded] = ()
     """Combinations that the study does not run."""
 

@@ -1413,18 +1413,6 @@ NETWORK_LAYERS = _table("""
         layers
 """)
 
-PUBLISHED = _table("""
-    published: one row for each cell of a published table of network properties: their value and ours
-    source      | text |  | where it was published
-    property    | text |  | row of the published table
-    + network
-    published   | real |  | their value, in the unit of the property's name
-    ours        | real |  | our value in the same unit; empty where we have none
-    digits      | int  |  | significant digits that their value was published with
-    agrees      | flag |  | ours, rounded to as many digits, is theirs
-    explanation | text |  | why ours differs; empty where it agrees
-""")
-
 CLAIMS = _table("""
     claims: one row for each claim and each combination of the study that it was judged for
     paper               | text  |  | who claims it
@@ -1492,7 +1480,6 @@ TABLES: dict[str, Table] = {
         *MODEL_TABLES,
         *EXTRAPOLATED_TABLES,
         NETWORK_LAYERS,
-        PUBLISHED,
         PAPER_FIGURES,
         CLAIMS,
         ACCOUNTING,

@@ -23,7 +23,6 @@ from stallpoint.report.charts.render import Spec, drawn
 from stallpoint.report.charts.web_page import libraries
 from stallpoint.report.html import PagePart, cards, first_screen, part
 from stallpoint.report.sections.data_section import environment, networks, raw_tables
-from stallpoint.report.sections.papers_section import papers_section
 from stallpoint.report.sections.why_section import evidence
 from stallpoint.text import natural
 
@@ -33,13 +32,12 @@ FONT = f"Inter, {theme.FONT}"
 
 
 def write_report(
-    sections: Sequence[Section], tables: Tables, path: Path, *, study: str = "study", papers: Sequence[Path] = ()
+    sections: Sequence[Section], tables: Tables, path: Path, *, study: str = "study", more: Sequence[PagePart] = ()
 ) -> None:
     """Write the page to `path`, whole or not at all.
 
     `tables` are by name the model tables, the tidy tables ``runs``, ``environments``, ``collectives``, ``contention``
-    and ``visits``, and ``network_layers`` and ``published``; `study` is its name, `papers` are folders of the papers'
-    exhibits, below that of `path`.
+    and ``visits``, and ``network_layers``; `study` is its name, `more` are parts of packages beside the core.
     """
     topics, charts, missing_charts = evidence(tables)
     last, rows = raw_tables(tables)
@@ -47,7 +45,7 @@ def write_report(
     shown = [one for one in others if one.absence in (None, Absence.FAILED)]
     parts = [
         *(first_screen(one, others) for one in leading), *topics, *map(part, shown), networks(tables),
-        papers_section(papers, path.parent), _unanswered([one for one in others if one not in shown], missing_charts),
+        *more, _unanswered([one for one in others if one not in shown], missing_charts),
         environment(tables), last,
     ]  # fmt: skip
     parts.sort(key=lambda one: GROUPS.index(one.group))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stallpoint.errors import InputError, Unavailable
+from stallpoint.extras import with_others
 from stallpoint.storage.files import ImageFiles
 from stallpoint.storage.idx import IdxImages
 from stallpoint.storage.lmdb import LmdbImages
@@ -28,7 +29,7 @@ from stallpoint.storage.tokens import TokenSequences
 
 __all__ = ["FORMATS", "SampleSet", "Storage"]
 
-FORMATS: dict[str, type[SampleSet]] = {
+_OURS: dict[str, type[SampleSet]] = {
     "files": ImageFiles,
     "idx": IdxImages,
     "tar": TarShards,
@@ -44,7 +45,8 @@ FORMATS: dict[str, type[SampleSet]] = {
     "synthetic": SyntheticTensors,
     "memory": OneBatch,
 }
-"""Formats by their names in a study."""
+FORMATS = with_others("storages", _OURS)
+"""Ours and those of others' packages (entry point ``stallpoint.storages``), by their names in a study."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,12 @@ def _imported(file: Path, package: str, library: Path) -> list[str]:
         for statement in _imports(_parse(file.read_text(encoding="utf-8")))
         for name in _names(statement, package.split("."))
     ]
-    return [name for name in names if name.partition(".")[0] == library.name]
+    return [name for name in names if _of_product(name.partition(".")[0], library)]
+
+
+def _of_product(package: str, library: Path) -> bool:
+    """Return whether a package is the library or one that lies beside it and carries its name."""
+    return package.startswith(library.name) and (library.parent / package).is_dir()
 
 
 def _parse(text: str) -> ast.Module:

@@ -16,9 +16,9 @@ from pages import ROOT, blocks, commands
 from stallpoint.base.section import Finding
 from stallpoint.cli import main
 from stallpoint.errors import InputError
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options
-from stallpoint.report.proposal_page import curves
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
+from stallpoint_files.proposal_page import curves
 
 
 def answers(folder: Path, *texts: str, options: Options | None = None) -> list[Finding]:

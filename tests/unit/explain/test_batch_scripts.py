@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from scripts_of_others import SCRIPTS, Script
 
-from stallpoint.explain import script_answers
-from stallpoint.inputs import batch_scripts
 from stallpoint.inputs.documents import Document
+from stallpoint_files.jobs import batch_scripts, script_answers
 
 
 def said(script: Script) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 from planted_traces import Planted, in_words
 
 from stallpoint.errors import InputError
-from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain
+from stallpoint_traces.rank.rank import read_ranks
+from stallpoint_traces.trace_answers import explain
 
 BEFORE_2022 = {"cpu_op": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel", "user_annotation": "Operator"}
 MTIA = {"cuda_runtime": "mtia_runtime", "kernel": "mtia_ccp_events"}

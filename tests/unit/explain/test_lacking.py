@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from planted_traces import Planted, in_words
 
-from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain
+from stallpoint_traces.rank.rank import read_ranks
+from stallpoint_traces.trace_answers import explain
 
 
 def told(path: Path, **how: Any) -> dict[str, Any]:

@@ -8,11 +8,11 @@ import pytest
 
 from stallpoint.base.section import Finding
 from stallpoint.errors import InputError
-from stallpoint.explain import layout_answers
-from stallpoint.explain.rate_answers import Options
-from stallpoint.inputs import layout_tables, readers
 from stallpoint.inputs.documents import Document
-from stallpoint.models.scaling.layouts import USABLE, LayoutModel, Layouts, candidates, fit_memory, held_out, rehearse
+from stallpoint_files import readers
+from stallpoint_files.file_options import Options
+from stallpoint_files.rates import layout_answers, layout_tables
+from stallpoint_files.rates.layouts import USABLE, LayoutModel, Layouts, candidates, fit_memory, held_out, rehearse
 
 BATCH = 256.0
 HEAD = "model,nodes,dp,pp,tp,zero,mbs,gradacc,gbs,tokens/s,memory_gb"

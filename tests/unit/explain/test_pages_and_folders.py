@@ -7,13 +7,13 @@ import pytest
 from planted_traces import Planted, in_words
 
 from stallpoint.errors import InputError
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rank import Rank, read_ranks
-from stallpoint.explain.rate_answers import Options
-from stallpoint.explain.trace_answers import explain
-from stallpoint.inputs.trace_formats import trace_files
-from stallpoint.report.answer_page import to_html
-from stallpoint.report.trace_page import COMPUTE, HOST, spans
+from stallpoint_files.answer_page import to_html
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
+from stallpoint_traces.formats.trace_formats import trace_files
+from stallpoint_traces.rank.rank import Rank, read_ranks
+from stallpoint_traces.trace_answers import explain
+from stallpoint_traces.trace_page import COMPUTE, HOST, spans
 
 PLAIN = Planted(workers=3, loading=0.0, message_bytes=(40_000_000, 50_000_000, 60_000_000, 70_000_000))
 

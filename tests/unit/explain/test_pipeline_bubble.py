@@ -9,8 +9,8 @@ import pytest
 from planted_pipelines import BACKWARD, FORWARD, NORM, SUMMED, UPDATE, Pipeline
 from planted_traces import in_words
 
-from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain
+from stallpoint_traces.rank.rank import read_ranks
+from stallpoint_traces.trace_answers import explain
 
 
 def told(folder: Path, trace: dict[str, Any]) -> dict[str, Any]:

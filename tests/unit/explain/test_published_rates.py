@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from stallpoint.base.section import Cause
-from stallpoint.explain import published_rates
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.published_rates import compared
-from stallpoint.explain.rate_answers import Options
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
+from stallpoint_files.rates import published_rates
+from stallpoint_files.rates.published_rates import compared
 
 DATA = yaml.safe_load(Path(published_rates.__file__).with_suffix(".yaml").read_text())
 TITAN = """\

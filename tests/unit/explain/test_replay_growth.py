@@ -8,8 +8,8 @@ from types import FrameType
 import pytest
 from planted_traces import Planted
 
-from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain
+from stallpoint_traces.rank.rank import read_ranks
+from stallpoint_traces.trace_answers import explain
 
 
 def calls_of(path: Path) -> int:

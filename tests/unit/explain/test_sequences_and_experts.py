@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from planted_traces import Events, in_words, sent
 
-from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain
+from stallpoint_traces.rank.rank import read_ranks
+from stallpoint_traces.trace_answers import explain
 
 UPDATE = 1e-3
 """Seconds."""

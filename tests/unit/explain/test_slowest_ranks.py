@@ -8,11 +8,11 @@ import pytest
 from planted_pipelines import Pipeline
 from planted_traces import Events, in_words, sent
 
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.rate_answers import Options
-from stallpoint.explain.trace_answers import explain
-from stallpoint.report.answer_page import to_html
+from stallpoint_files.answer_page import to_html
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
+from stallpoint_traces.rank.rank import read_ranks
+from stallpoint_traces.trace_answers import explain
 
 RANKS, ITERATIONS = 8, 6
 LOADING, FORWARD, BACKWARD, UPDATE, REDUCED = 2e-3, 10e-3, 20e-3, 1e-3, 3e-3

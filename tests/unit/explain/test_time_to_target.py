@@ -8,10 +8,10 @@ import pytest
 
 from stallpoint.base.section import Finding
 from stallpoint.cli import main
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options
 from stallpoint.models.convergence.steps import law
 from stallpoint.models.convergence.time_to_target import RunsToTarget, seconds_to_target
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
 
 HEAD = "series,gpus,global_batch,samples_to_target,minutes_to_target\n"
 # MLPerf Training v4.0, closed, NVIDIA, H100-SXM5-80GB, Llama-2 70B LoRA: medians of ten runs (MLCommons,

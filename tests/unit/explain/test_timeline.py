@@ -11,7 +11,7 @@ from trace_events import Event, check_nesting, lanes
 
 from stallpoint.archive.exports.timeline_export import export_timeline
 from stallpoint.errors import InputError
-from stallpoint.inputs import trace_formats
+from stallpoint_traces.formats import trace_formats
 
 RANKS = 4
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_traces import Planted, in_words
 
-from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain
+from stallpoint_traces.rank.rank import read_ranks
+from stallpoint_traces.trace_answers import explain
 
 PLAIN = Planted(workers=4, iterations=4, loading=0.0, message_bytes=(40_000_000, 50_000_000, 60_000_000, 70_000_000))
 FINEST = 2e-6

@@ -15,13 +15,13 @@ from planted_traces import BETA, Planted, in_words
 from stallpoint.base.stall import Verdict
 from stallpoint.cli import main
 from stallpoint.errors import InputError
-from stallpoint.explain.intervals import both, length, union, without
-from stallpoint.explain.other_worker_counts import worker_counts
-from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain, findings
-from stallpoint.inputs import kineto, trace_formats
-from stallpoint.inputs.events import Trace
-from stallpoint.inputs.trace_formats import trace_files
+from stallpoint_traces.formats import kineto, trace_formats
+from stallpoint_traces.formats.events import Trace
+from stallpoint_traces.formats.trace_formats import trace_files
+from stallpoint_traces.other_worker_counts import worker_counts
+from stallpoint_traces.rank.intervals import both, length, union, without
+from stallpoint_traces.rank.rank import read_ranks
+from stallpoint_traces.trace_answers import explain, findings
 
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15)), max_size=12)
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from launching import as_torchrun
 from planted_traces import ALPHA, BETA, Planted
 
-from stallpoint.explain import other_worker_counts
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.clocks import min_seconds
-from stallpoint.explain.other_worker_counts import CHANGES, HypotheticalChange, learn, link_of
-from stallpoint.explain.rank import Rank, read_ranks
-from stallpoint.explain.rate_answers import Options
-from stallpoint.explain.trace_answers import explain
 from stallpoint.inputs.all_reduce_logs import AllReduce
-from stallpoint.report.answer_page import to_html
-from stallpoint.report.trace_page import spans
+from stallpoint_files.answer_page import to_html
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
+from stallpoint_traces import other_worker_counts
+from stallpoint_traces.other_worker_counts import CHANGES, HypotheticalChange, learn, link_of
+from stallpoint_traces.rank.clocks import min_seconds
+from stallpoint_traces.rank.rank import Rank, read_ranks
+from stallpoint_traces.trace_answers import explain
+from stallpoint_traces.trace_page import spans
 
 
 def rank_of(planted: Planted, folder: Path, name: str = "trace.json") -> Rank:
@@ -50,7 +50,7 @@ def test_an_iteration_is_given_back(
 
 def test_of_a_long_trace_the_middle_is_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = Planted(iterations=20)
-    monkeypatch.setattr("stallpoint.explain.rank.MAX_STARTED", 50)  # of 10 in an iteration
+    monkeypatch.setattr("stallpoint_traces.rank.rank.MAX_STARTED", 50)  # of 10 in an iteration
     rank = rank_of(planted, tmp_path)
     assert list(rank.replays) == [7, 8, 9, 10, 11]
     np.testing.assert_allclose(rank.replayed, planted.seconds(), rtol=1e-4)
@@ -121,7 +121,7 @@ def test_a_log_beside_the_trace_says_how_fast_the_link_is(tmp_path: Path) -> Non
     log = tmp_path / "log.txt"
     log.write_text(nccl_tests(4))
     beside = explain_files([str(tmp_path / "trace.json"), str(log)], Options())
-    assert beside.traced.explained[0]["predicted"]["link"]["source"] == "log"
+    assert beside.to_json()["traces"][0]["predicted"]["link"]["source"] == "log"
 
 
 def test_halving_bytes_is_doubling_bandwidth(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stallpoint.inputs.headings import HEADINGS, LONGEST, kind_of
+from stallpoint_files.texts.headings import HEADINGS, LONGEST, kind_of
 
 
 @pytest.mark.parametrize(("kind", "example"), [(one.kind, example) for one in HEADINGS for example in one.examples])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from stallpoint.errors import InputError
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options
-from stallpoint.inputs import readers
 from stallpoint.inputs.documents import SEARCHED, Document
+from stallpoint_files import readers
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
 
 # Of each the time grew with the square of its length.
 _LONG = {
@@ -70,7 +70,7 @@ def test_what_is_not_searched_of_a_line_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_rates_are_found_behind_what_begins_their_line(line: str, program: str, value: float) -> None:
-    from stallpoint.inputs import training_logs
+    from stallpoint_files.rates import training_logs
 
     (log,) = training_logs.read(Document(Path("log"), line))
     assert (log.program, log.value) == (program, pytest.approx(value))

@@ -7,11 +7,11 @@ from zipfile import ZipFile
 import pytest
 
 from stallpoint.errors import InputError
-from stallpoint.explain import target_answers
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options
-from stallpoint.inputs import mlperf_logs, readers
-from stallpoint.inputs.mlperf_logs import MlperfRun
+from stallpoint_files import readers
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
+from stallpoint_files.targets import mlperf_logs, target_answers
+from stallpoint_files.targets.mlperf_logs import MlperfRun
 
 STEP = 3.4
 

@@ -8,11 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.explain import study_results
-from stallpoint.inputs import readers
 from stallpoint.inputs.documents import Document
-from stallpoint.inputs.numbers import number_in
-from stallpoint.inputs.rate_tables import ALL, EACH, Rates, read
+from stallpoint_files import readers
+from stallpoint_files.rates.rate_tables import ALL, EACH, Rates, read
+from stallpoint_files.studies import study_results
+from stallpoint_files.texts.numbers import number_in
+from stallpoint_traces import trace_reader
 
 EXPECTED = [(2, 1200.5), (4, 2300.0)]
 
@@ -307,7 +308,7 @@ def test_a_small_json_is_a_trace_where_it_has_events(tmp_path: Path) -> None:
         ('[{"ph": "X"}]', True),
     ):
         path.write_text(text)
-        assert readers.trace(path) == trace, text
+        assert (trace_reader.trace(path) == path) == trace, text
 
 
 def test_a_workbook_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -398,8 +399,8 @@ def test_a_damaged_file_is_read_or_refused_in_one_sentence(
     text: str, edits: list[tuple[int, str]], tmp_path: Path
 ) -> None:
     """Never a traceback, and never a message that names neither the file nor what is wrong."""
-    from stallpoint.explain.answering import explain_files
-    from stallpoint.explain.rate_answers import Options
+    from stallpoint_files.answering import explain_files
+    from stallpoint_files.file_options import Options
 
     for place, new in edits:
         at = place % (len(text) + 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.rates import _AT_ONCE, read_rates
+from stallpoint_files.rates.rates import _AT_ONCE, read_rates
 
 HEAD = "series,workers,workers_per_node,samples_per_second"
 

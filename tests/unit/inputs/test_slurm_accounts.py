@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import gamma
 
 from stallpoint.errors import InputError
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options
-from stallpoint.explain.slurm_account_answers import count_interval
-from stallpoint.inputs import readers
-from stallpoint.inputs.slurm_accounts import SlurmAccounts
+from stallpoint_files import readers
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
+from stallpoint_files.jobs.slurm_account_answers import count_interval
+from stallpoint_files.jobs.slurm_accounts import SlurmAccounts
 
 HEAD = "JobID|State|ElapsedRaw|NNodes|ConsumedEnergyRaw"
 RATE, WATTS = 0.02, 450

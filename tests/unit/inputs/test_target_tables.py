@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from stallpoint.errors import InputError
-from stallpoint.inputs import readers
-from stallpoint.inputs.target_tables import TargetTable
+from stallpoint_files import readers
+from stallpoint_files.targets.target_tables import TargetTable
 
 
 def read(folder: Path, content: str) -> TargetTable:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from planted_traces import Planted, in_words
 
 from stallpoint.errors import InputError
-from stallpoint.explain.rank import read_ranks
-from stallpoint.explain.trace_answers import explain
 from stallpoint.inputs.documents import head
-from stallpoint.inputs.trace_formats import FORMATS, read, trace_files
+from stallpoint_traces.formats.trace_formats import FORMATS, read, trace_files
+from stallpoint_traces.rank.rank import read_ranks
+from stallpoint_traces.trace_answers import explain
 
 ROUND = replace(Planted(), message_bytes=(40_000_000, 20_000_000, 400_000, 60_000_000))
 

@@ -10,14 +10,14 @@ import pytest
 from launching import as_torchrun
 from nightly import first_by_day
 
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.probe_box import box, diagnose, lines
 from stallpoint.measure.probe.probe_box import texts as texts_of_box
 from stallpoint.measure.probe.probe_files import RankRecords, of_script
 from stallpoint.records.parquet import to_arrow, write
 from stallpoint.records.tables import ITERATIONS, LAYERS, PHASES, PROBES
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
 
 STEPS = 30
 BUSY = {"data_wait": 1.0, "host_to_device": 0.2, "forward": 6.0, "backward": 12.0, "update": 0.8}

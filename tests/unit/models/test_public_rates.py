@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from stallpoint.inputs.rates import read_rates
 from stallpoint.models.scaling.extrapolation import extrapolated
 from stallpoint.questions.claims.claim_files import read_claims
 from stallpoint.questions.claims.judge import HOLDS, judge
 from stallpoint.questions.claims.quantity import Evidence
+from stallpoint_files.rates.rates import read_rates
 
 PUBLIC = Path(__file__).parents[3] / "resources/public"
 

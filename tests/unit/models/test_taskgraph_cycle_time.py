@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models.taskgraph import Kind, Task, schedule
-from stallpoint.models.taskgraph.cycle_time import Cycle, StreamTask, cycle
+from stallpoint_traces.rank.cycle_time import Cycle, StreamTask, cycle
 
 STREAMS = 4
 

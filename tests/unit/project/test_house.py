@@ -13,7 +13,7 @@ from stallpoint.networks import NETWORKS
 from stallpoint.strategies.families import STRATEGIES
 from stallpoint.study.kinds import KINDS, MEASURED
 
-HOUSE = House(ROOT / "src/stallpoint")
+HOUSE = House(ROOT / "src")
 FLOORS = ("terms", "taskgraph", "iteration", "scaling", "convergence", "answers")
 """Rooms within that of the models, from the ground up."""
 WITHIN = {name: name.split(".")[1] for name in HOUSE.modules if name.startswith("models.")}
@@ -125,7 +125,7 @@ def crooked(tmp_path: Path) -> House:
         file = tmp_path / "stallpoint" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return House(tmp_path / "stallpoint")
+    return House(tmp_path)
 
 
 def test_faults_are_found(crooked: House) -> None:

@@ -29,7 +29,7 @@ rooms = "errors text records strategies inputs study base slurm schedule models 
 for module in pkgutil.walk_packages(stallpoint.__path__, "stallpoint."):
     room = module.name.split(".")[1]
     if room in rooms and module.name != "stallpoint.study.collect" or module.name.startswith((
-        "stallpoint.archive.comparison", "stallpoint.report.charts.web_page", "stallpoint.report.trace_page",
+        "stallpoint.archive.comparison", "stallpoint.report.charts.web_page", "stallpoint_traces.trace_page",
     )):
         importlib.import_module(module.name)
 """

@@ -7,7 +7,7 @@ from nightly import first_by_day
 from reachability import unreachable
 
 from stallpoint.questions.claims.claim_files import read_claims
-from stallpoint.report.exhibits import PAPERS
+from stallpoint_papers.exhibits import PAPERS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/papers.md").read_text()

@@ -13,9 +13,9 @@ from launching import copied
 
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts import PAPERS as PAPER_CHARTS
-from stallpoint.report.exhibits import PAPERS
 from stallpoint.strategies.families import PREDICTED_BY
 from stallpoint.study.sources import sources_of
+from stallpoint_papers.exhibits import PAPERS
 
 ROOT = Path(__file__).parents[3]
 LIBRARY = ROOT / "src/stallpoint"

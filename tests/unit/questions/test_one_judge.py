@@ -14,10 +14,11 @@ from synthetic import NETWORK, Truth, study
 from stallpoint.base.curve import Curve, rates_from
 from stallpoint.base.stall import Verdict
 from stallpoint.cli import main
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options, external_answers
 from stallpoint.models.fitting import fit
-from stallpoint.report.proposal_page import curves
+from stallpoint_files.answering import explain_files
+from stallpoint_files.external_tables import external_answers
+from stallpoint_files.file_options import Options
+from stallpoint_files.proposal_page import curves
 
 PLANTED = {
     "a step, then gains": ({4: 40, 8: 80, 16: 81, 32: 160, 64: 318}, 8, ("scales", 64), 0),

@@ -9,10 +9,10 @@ from synthetic import NETWORK, Truth, study
 
 from stallpoint.base.statistics import Estimate
 from stallpoint.cli import main
-from stallpoint.explain.rate_answers import Options
 from stallpoint.models.fitting import fit
 from stallpoint.questions.proposal import HEAD, ScalingRates, Training, of_study, paragraph, requested, rows
-from stallpoint.report.proposal_page import curves, to_html
+from stallpoint_files.file_options import Options
+from stallpoint_files.proposal_page import curves, to_html
 
 TABLE = "nodes,gpus,img/s\n" + "".join(
     f"{n},{4 * n},{rate * factor}\n"

@@ -23,8 +23,6 @@ from stallpoint.base.section import Absence, Finding, Section, TextTable
 from stallpoint.base.section_texts import in_markdown, in_terminal, sections_from_json, sections_to_json, summary
 from stallpoint.base.statistics import Estimate
 from stallpoint.errors import InputError
-from stallpoint.explain.answering import explain_files
-from stallpoint.explain.rate_answers import Options, external_answers
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.questions import all_questions
@@ -38,6 +36,9 @@ from stallpoint.report.charts import CHARTS
 from stallpoint.report.html import part
 from stallpoint.report.slides import slide
 from stallpoint.strategies.presets import PRESETS
+from stallpoint_files.answering import explain_files
+from stallpoint_files.external_tables import external_answers
+from stallpoint_files.file_options import Options
 
 NODES = [1, 2, 4, 8, 16, 32, 64, 128]
 SMALL: dict[str, Any] = {

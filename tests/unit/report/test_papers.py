@@ -21,15 +21,15 @@ from once import Once
 from stallpoint.models import fitting
 from stallpoint.models.answers.paper_figures import figures
 from stallpoint.records.tables import NETWORK_LAYERS, TABLES
-from stallpoint.report import exhibits as papers
 from stallpoint.report.charts import NoData
 from stallpoint.report.charts.render import Spec, to_spec
-from stallpoint.report.exhibits import PAPERS, Exhibit, Made, Material, Missing
-from stallpoint.report.exhibits.job_graph_exhibit import numbered
-from stallpoint.report.exhibits.make import make, published
-from stallpoint.report.exhibits.study_material import GUIDE_NETWORKS
-from stallpoint.report.sections.papers_section import papers_section
 from stallpoint.report.typeset import Typeset
+from stallpoint_papers import exhibits as papers
+from stallpoint_papers.exhibits import PAPERS, Exhibit, Made, Material, Missing
+from stallpoint_papers.exhibits.job_graph_exhibit import numbered
+from stallpoint_papers.exhibits.study_material import GUIDE_NETWORKS
+from stallpoint_papers.make import make, published
+from stallpoint_papers.papers_section import papers_section
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = published(ROOT / "resources/published" / file for paper in PAPERS.values() for file in paper.files)
@@ -497,7 +497,7 @@ def test_equal_records_give_equal_files_in_another_process(material: Material, t
     (tmp_path / "material").write_bytes(pickle.dumps((dict(material.tables), PUBLISHED)))
     program = (
         "import dataclasses, pickle, sys; from pathlib import Path\n"
-        "from stallpoint.report.exhibits import PAPERS, Material; from stallpoint.report.exhibits.make import make\n"
+        "from stallpoint_papers.exhibits import PAPERS, Material; from stallpoint_papers.make import make\n"
         "folder = Path(sys.argv[1]); tables, published = pickle.loads((folder.parent / 'material').read_bytes())\n"
         "paper = PAPERS['keuper-2016']\n"
         f"few = tuple(e for e in paper.exhibits if e.name in {SUBSET})\n"

@@ -8,12 +8,11 @@ import pytest
 from report_samples import Tables, of_two_charts
 from table_vi import TABLE_VI
 
+from stallpoint.archive.imports.importing import describe_traced
 from stallpoint.base.section import GROUPS, Absence, Finding, Section, TextTable, first
-from stallpoint.explain.importing import describe_traced
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.report.charts import CHARTS
-from stallpoint.report.exhibits.published import compare
 from stallpoint.report.html import FEW, MAX_ROWS, cards, first_screen, part, table
 from stallpoint.report.report import write_report
 from stallpoint.report.sections.data_section import networks, raw_tables
@@ -119,16 +118,10 @@ def test_a_table_unfolds_by_its_title_and_belongs_to_what_its_rows_do() -> None:
     assert '<details data-network="a"><summary>' in part(Section("s", "S", "Why", grids=(long,))).html
 
 
-def test_networks_stand_with_their_size_and_the_published_values() -> None:
-    layers = pd.DataFrame(describe(find("alexnet")))
-    cell = {"published": 6, "digits": 1, "differs": "They <err>."}
-    theirs = {"source": "A & B", "rows": [{"property": "convolutional layers", "alexnet": cell}]}
-    published = pd.DataFrame(compare(theirs, layers, {}, pd.DataFrame({"network": []})))
-    html = networks({"network_layers": layers, "published": published}).html
+def test_networks_stand_with_their_size() -> None:
+    html = networks({"network_layers": pd.DataFrame(describe(find("alexnet")))}).html
     assert "alexnet 24 60,965,224 244 MB 0.724 billion 7 relu, 5 convolution" in words(html)
-    assert "A & B, beside ours" in words(html)
-    assert "convolutional layers alexnet 6 5 They <err>." in words(html)
-    assert html.count('<tr data-network="alexnet">') == 2
+    assert html.count('<tr data-network="alexnet">') == 1
 
 
 def test_what_traces_do_not_tell_of_a_network_is_a_dash() -> None:

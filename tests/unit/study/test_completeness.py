@@ -14,8 +14,8 @@ from small_study import study
 from table_vi import table_vi_cell
 from whole_records import measured
 
+from stallpoint.archive.imports.importing import import_cell
 from stallpoint.errors import InputError
-from stallpoint.explain.importing import import_cell
 from stallpoint.records.parquet import read, write, write_cell
 from stallpoint.records.tables import (
     CONTENTION,

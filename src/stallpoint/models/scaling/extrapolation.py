@@ -1,7 +1,7 @@
 """Predictions for every count of every series in a table of rates, and the held-out counts that check them.
 
 A table of rates has the columns ``series``, ``workers``, ``workers_per_node``, ``batch_per_worker`` and
-``samples_per_second`` (see `stallpoint.inputs.rates`); rows without a rate ask for a prediction.
+``samples_per_second`` (see `stallpoint_files.rates.rates`); rows without a rate ask for a prediction.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import pandas as pd
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, Table
 from stallpoint.report.charts import Tables
 from stallpoint.report.charts.labels import in_turn
-from stallpoint.report.exhibits.published import HEAD, texts
 from stallpoint.report.html import MAX_ROWS, PagePart, paragraph, table
 from stallpoint.text import natural, number
 
@@ -23,16 +22,11 @@ MAX_TYPES = 6
 
 
 def networks(tables: Tables) -> PagePart:
-    """Return the size of each network, from the table ``network_layers``, and ``published`` where there is one."""
-    layers, published = tables.get("network_layers"), tables.get("published")
+    """Return the size of each network, from the table ``network_layers``."""
+    layers = tables.get("network_layers")
     if layers is None or layers.empty:
         return PagePart("networks", "Networks", "Data", paragraph("No network was described."))
-    blocks = [table(NETWORK_HEAD, *_rows(layers))]
-    if published is not None and not published.empty:
-        blocks.append(f"<h3>{escape(published['source'].iloc[0])}, beside ours</h3>")
-        rows = texts(published)
-        blocks.append(table(HEAD, rows, [{"network": network} for _, network, *_ in rows]))
-    return PagePart("networks", "Networks", "Data", "\n".join(blocks))
+    return PagePart("networks", "Networks", "Data", table(NETWORK_HEAD, *_rows(layers)))
 
 
 def _rows(layers: pd.DataFrame) -> tuple[list[list[str]], list[dict[str, str]]]:

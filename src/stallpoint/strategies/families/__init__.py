@@ -3,6 +3,7 @@
 To add one: a module here with a class of `strategy.Strategy`, and a line in `STRATEGIES` (docs/extending/strategy.md).
 """
 
+from stallpoint.extras import with_others
 from stallpoint.strategies.families import (
     averaging_family,
     data_parallel_family,
@@ -14,7 +15,7 @@ from stallpoint.strategies.families import (
 )
 from stallpoint.strategies.strategy import Strategy
 
-STRATEGIES: tuple[type[Strategy], ...] = (
+_OURS: tuple[type[Strategy], ...] = (
     data_parallel_family.DataParallel,
     sharded_family.ShardedOptimiser,
     sharded_family.Sharded,
@@ -28,6 +29,7 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     one_forward_one_backward_family.OneForwardOneBackward,
     split_outputs_family.SplitOutputs,
 )
-"""Strategies in the order of tables and of the documentation."""
+STRATEGIES = tuple(with_others("strategies", {one.value: one for one in _OURS}).values())
+"""In the order of tables and of the documentation; then those of others' packages (``stallpoint.strategies``)."""
 PREDICTED_BY = sorted({f"stallpoint.{one.iteration.partition(':')[0]}" for one in STRATEGIES})
 """Modules that predict them, loaded by name."""

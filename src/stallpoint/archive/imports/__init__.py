@@ -1,0 +1,1 @@
+"""Cells from the files of other programs, as records of a study."""

@@ -1,0 +1,231 @@
+"""Imports cells from other programs' files, as the raw records that a job would have written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from stallpoint.archive.imports.layer_types import layer_type
+from stallpoint.errors import InputError
+from stallpoint.inputs.all_reduce_logs import lines_of, read_log
+from stallpoint.inputs.layer_trace import LAYER_TRACE, TracedIteration, TracedLayer, from_lines
+from stallpoint.measure.machine.sensors import Reading, between
+from stallpoint.measure.recorder import Recorder
+from stallpoint.models import taskgraph
+from stallpoint.records.parquet import write_cell
+from stallpoint.records.seal import sha256
+from stallpoint.records.tables import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, RUNS
+from stallpoint.strategies.options import ALL_REDUCE
+from stallpoint.strategies.presets import preset_from
+from stallpoint.study.kinds import kind_of
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
+from stallpoint.study.runs import run_row
+
+ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
+"""Lines of a log, and iterations of a trace, that are Python's objects at one time."""
+ALL_REDUCES: dict[str, Any] = {"operation": ALL_REDUCE, "warmup": False, "calls": 1}
+"""What all rows of `COLLECTIVES` say here."""
+NOT_SHARDED: dict[str, Any] = dict.fromkeys(GATHERS)
+"""What all rows of `LAYERS` say: no weights were gathered."""
+_T = TypeVar("_T")
+
+
+def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
+    """Write the folder of an imported cell; `InputError` names the wrong file and line."""
+    started = datetime.now(UTC)
+    if isinstance(cell, ImportedTrainCell):
+        recorders = _traces(cell)
+    else:
+        recorders = _layer_collectives(cell) if cell.format == LAYER_TRACE else _collectives(cell)
+    tables = kind_of(cell).tables[1:]
+    parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
+    found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
+    source = "; ".join(f"{file} (SHA-256 {sha256(Path(file))})" for file in cell.files)
+    write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})
+
+
+def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
+    """Yield lists of at most `length` of the values."""
+    rest = iter(values)
+    while part := list(islice(rest, length)):
+        yield part
+
+
+# --- all-reduces ----------------------------------------------------------------------------------
+
+
+def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
+    """One row for each line of the log; a size that comes again is another sample. The mean stands for rank 0."""
+    seen: Counter[int] = Counter()
+    (file,) = cell.files
+    for rows in _parts(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
+        sizes, seconds = [row.message_bytes for row in rows], [row.seconds for row in rows]
+        keep = Recorder(cell, rank=0)
+        sample = _samples(sizes, seen)
+        keep.add(COLLECTIVES, message_bytes=sizes, sample=sample, seconds=seconds, **ALL_REDUCES)
+        yield keep
+
+
+def _samples(sizes: Sequence[int], seen: Counter[int]) -> list[int]:
+    """Number the messages of each size, from those `seen` on, which these join."""
+    found = []
+    for size in sizes:
+        found.append(seen[size])
+        seen[size] += 1
+    return found
+
+
+# --- layer-wise traces ----------------------------------------------------------------------------
+
+
+def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
+    """Yield the rows of each rank that has a file; `InputError` if a file contradicts the study."""
+    unwatched = between(Reading(), Reading())
+    for rank, file in enumerate(cell.files):
+        start, count = 0.0, 0
+        for iterations in _parts(from_lines(lines_of(file), file), ITERATIONS_AT_ONCE):
+            keep = Recorder(cell, rank)
+            for index, iteration in enumerate(iterations, start=count):
+                which = {"iteration": index, "warmup": index < cell.warmup}
+                phases, layers = compose(cell, _without_communication(iteration) if cell.isolated else iteration)
+                keep.add(ITERATIONS, **which, start=start, **phases, **unwatched)
+                keep.add(LAYERS, **which, **layers, **NOT_SHARDED)
+                start += phases["iteration_time"]
+            if not count and not cell.isolated:
+                _check_workers(cell, iterations[0], file)
+            count += len(iterations)
+            yield keep
+        if count != (expected := cell.warmup + cell.iterations):
+            raise InputError(f"{file}: {count} iterations; its entry in the study says {expected} (iterations)")
+
+
+def _without_communication(iteration: TracedIteration) -> TracedIteration:
+    return replace(iteration, layers=[replace(layer, communication=0.0) for layer in iteration.layers])
+
+
+def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
+    """One row for each layer's all-reduce in each iteration, as long as on the rank that waited least."""
+    seen: Counter[int] = Counter()
+    traced = zip(*(from_lines(lines_of(file), file) for file in cell.files), strict=False)
+    for iterations in _parts(enumerate(traced), ITERATIONS_AT_ONCE):
+        keep = Recorder(cell, rank=0)
+        for index, ranks in iterations:
+            layers_of_ranks = zip(*(of.layers for of in ranks), strict=False)
+            communicating = [layers for layers in layers_of_ranks if layers[0].communication]
+            sizes = [layers[0].gradient_bytes for layers in communicating]
+            seconds = [min(layer.communication for layer in layers) for layers in communicating]
+            row = {**ALL_REDUCES, "warmup": index < cell.warmup}
+            keep.add(COLLECTIVES, message_bytes=sizes, sample=_samples(sizes, seen), seconds=seconds, **row)
+        yield keep
+
+
+def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: str) -> None:
+    """Raise `InputError` if several workers do not communicate, or a single one does."""
+    communicates = any(layer.communication for layer in iteration.layers)
+    if communicates != (cell.ranks > 1):
+        what = "layers communicate" if communicates else "no layer communicates"
+        raise InputError(f"{file}: {what}, but its entry in the study says {cell.ranks} worker(s)")
+
+
+def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
+    """Return columns of `NETWORK_LAYERS` for a network that is known only from traces; `InputError` if these differ.
+
+    Traces hold the bytes of gradients; the columns of parameters and multiply-adds are empty.
+    """
+    first, *others = ([(layer.name, layer.gradient_bytes) for layer in _first_layers(file)] for file in files)
+    for file, layers in zip(files[1:], others, strict=True):
+        if layers != first:
+            raise InputError(
+                f"{file}: its layers are not those of {files[0]}, but both are traces of a network {network}; give "
+                "different networks different names"
+            )
+    unknown = dict.fromkeys(("parameters", "multiply_adds", "activation_bytes", "outputs"), [None] * len(first))
+    return {
+        "network": [network] * len(first),
+        **_layer_labels([TracedLayer(name, 0.0, gradient_bytes=size) for name, size in first]),
+        **unknown,
+    }
+
+
+def _first_layers(file: str) -> Sequence[TracedLayer]:
+    return next(from_lines(lines_of(file), file)).layers
+
+
+def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[str, float], dict[str, list[Any]]]:
+    """Return columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
+
+    As a trace holds durations of tasks but not their starts, the iteration is composed of consecutive tasks, with the
+    all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)). A measured iteration time determines the
+    exposed communication.
+    """
+    layers = iteration.layers
+    forward, backward, communication = (
+        np.array([getattr(layer, name) for layer in layers]) for name in ("forward", "backward", "communication")
+    )
+    buckets = [taskgraph.MessageTimes((layer,), communication[layer]) for layer in reversed(range(len(layers)))]
+    costs = taskgraph.Costs(0.0, 0.0, [0.0], backward, buckets, 0.0)
+    tasks = taskgraph.iteration_tasks(costs, preset_from(cell.preset), prefetch=False, iterations=1)
+    schedule = taskgraph.schedule(tasks)
+    names = [f"{one.name} of 0" for one in reversed(buckets)]
+    start, end = (np.array([at[name] for name in names]) for at in (schedule.start, schedule.end))
+    phases = {
+        "data_wait": iteration.data_wait,
+        "host_to_device": cell.host_to_device,
+        "forward": float(forward.sum()),
+        "backward": float(backward.sum()),
+        "exposed_communication": float(end[0] - backward.sum()),
+        "update": cell.update,
+    }
+    if cell.iteration_time is not None:
+        exposed = cell.iteration_time - sum(phases.values()) + phases["exposed_communication"]
+        phases["exposed_communication"] = float(np.clip(exposed, 0.0, communication.sum()))
+    began = phases["data_wait"] + phases["host_to_device"] + phases["forward"]
+    ready = began + np.cumsum(backward[::-1])[::-1]
+    return {
+        **phases,
+        "iteration_time": sum(phases.values()) if cell.iteration_time is None else cell.iteration_time,
+        "read": iteration.data_wait if cell.read is None else cell.read,
+        "decode": 0.0,
+        "communication": float(communication.sum()),
+        "loss": float("nan"),
+    }, {
+        **_layer_labels(layers),
+        "forward": forward.tolist(),
+        "backward": backward.tolist(),
+        "gradient_ready": _where(layers, "gradient_bytes", ready),
+        "all_reduce_start": _where(layers, "communication", began + start),
+        "all_reduce_end": _where(layers, "communication", began + end),
+        **_buckets(layers),
+    }
+
+
+def _layer_labels(layers: Sequence[TracedLayer]) -> dict[str, list[Any]]:
+    return {
+        "layer_index": list(range(len(layers))),
+        "layer": [layer.name for layer in layers],
+        "layer_type": [layer_type(layer.name, layer.gradient_bytes) for layer in layers],
+        "gradient_bytes": [layer.gradient_bytes for layer in layers],
+    }
+
+
+def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
+    """Return a bucket for each layer that communicates, the last layer's first."""
+    sending = [index for index in reversed(range(len(layers))) if layers[index].communication]
+    order = {layer: message for message, layer in enumerate(sending)}
+    return {
+        "bucket": [order.get(index, -1) for index in range(len(layers))],
+        "bucket_bytes": [layer.gradient_bytes if index in order else 0 for index, layer in enumerate(layers)],
+    }
+
+
+def _where(layers: Sequence[TracedLayer], what: str, values: Any) -> list[float | None]:
+    """Return the values of the layers that have `what`; None for the others."""
+    return [float(value) if getattr(layer, what) else None for layer, value in zip(layers, values, strict=True)]

@@ -1,0 +1,53 @@
+"""Packages beside the core, which may be missing or somebody else's: found by entry points, imported on use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Any, TypeVar
+
+from stallpoint.errors import InputError
+
+T = TypeVar("T")
+
+
+class NotInstalled(InputError):
+    """A package beside the core that is asked for and not there; the message names it."""
+
+
+def entries(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points ``stallpoint.GROUP`` of all that is installed, by their names."""
+    return {one.name: one for one in _installed().select(group=f"stallpoint.{group}")}
+
+
+@cache
+def _installed() -> EntryPoints:
+    """Return the entry points of all that is installed, which take 10 ms to read."""
+    return entry_points()
+
+
+def with_others(group: str, own: Mapping[str, T]) -> dict[str, T]:
+    """Return a registry with the entries that others' packages add; `InputError` where one takes the name of ours."""
+    others = {name: load(point) for name, point in entries(group).items()}
+    if taken := sorted(others.keys() & own.keys()):
+        raise InputError(f"stallpoint.{group}: {', '.join(taken)} is stallpoint's own; give the package's another name")
+    return {**own, **others}
+
+
+def load(point: EntryPoint) -> Any:
+    """Import what an entry point names; `NotInstalled` where its package is not there."""
+    package = point.module.partition(".")[0]
+    try:
+        return point.load()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise NotInstalled(f"{package} is not installed, which has {point.name!r} of {point.group}") from None
+
+
+def load_named(group: str, name: str) -> Any:
+    """Import one entry of a group; `NotInstalled` where no package has it."""
+    if (point := entries(group).get(name)) is None:
+        raise NotInstalled(f"no package is installed that has {name!r} of stallpoint.{group}")
+    return load(point)

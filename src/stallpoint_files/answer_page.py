@@ -1,0 +1,58 @@
+"""A web page of answers to files: the words, and for rates the curve with its prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+import pandas as pd
+
+from stallpoint.base.section import Finding
+from stallpoint.base.section_texts import headline
+from stallpoint.report.charts import axes, shapes
+from stallpoint.report.charts.render import Spec, to_spec
+from stallpoint.report.charts.web_page import page
+from stallpoint_files import rank_chart
+from stallpoint_files.answering import Explanation
+
+WIDTH, HEIGHT = 640, 260
+
+
+def to_html(found: Explanation) -> str:
+    """Return the page, which opens from disk and loads nothing."""
+    return page("At how many workers does training stop getting faster, and why?", _parts(found))
+
+
+def _parts(found: Explanation) -> Iterator[str | Spec]:
+    detailed = {detail.kind for detail in found.details.values()}
+    for answer in found.answers:
+        if answer.kind in detailed:
+            continue  # below, with its charts
+        yield f"<h2>{escape(headline(answer))}</h2>"
+        yield "".join(
+            f"<p><span class='soft'>{escape(label)}</span> {escape(text)}</p>" for label, text in answer.parts
+        )
+        if answer.points and "longer" in answer.points[0]:
+            yield rank_chart.draw(answer.points)
+        elif len(answer.points) > 1:
+            yield _curve(answer)
+    for detail in found.details.values():
+        yield from detail.parts()
+    read = "".join(f"<li>{escape(one.file)}: {escape(', '.join(one.recognised))}</li>" for one in found.inputs)
+    yield f"<h2>Files</h2><ul>{read}</ul>"
+
+
+def _curve(answer: Finding) -> Spec:
+    columns = ["workers", "rate", "predicted", "low", "high"]
+    points = pd.DataFrame(list(answer.points)).reindex(columns=columns).astype(float)
+    basis = points["rate"].notna().map({True: "measured", False: "predicted"})
+    return rates_chart(points.assign(basis=basis, value=points["rate"].fillna(points["predicted"])), "rate", "rate")
+
+
+def rates_chart(rows: pd.DataFrame, title: str, tip: str) -> Spec:
+    """Return a curve of ``value`` by ``workers``, whose prediction goes on from the last measured rate."""
+    rows = rows.assign(**{end: rows[end].fillna(rows["value"]) for end in ("low", "high")})
+    last = rows[rows["basis"] == "measured"].tail(1).assign(basis="predicted")
+    rows = pd.concat([rows, last]).sort_values("workers", kind="stable")
+    tips = {"workers": "workers", "basis": "basis", "value": tip}
+    return to_spec(shapes.over_workers(rows, axes.log10_y(axes.reach(rows), title), tips, width=WIDTH, height=HEIGHT))

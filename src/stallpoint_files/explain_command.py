@@ -1,0 +1,144 @@
+"""The subcommand ``explain`` of the program `stallpoint`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from stallpoint.base.stall import Verdict
+from stallpoint.errors import EXIT_BAD_NEWS, EXIT_UNDECIDED, InputError
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
+
+
+def explain(arguments: Sequence[str]) -> int:
+    """Say at how many workers training stops getting faster, and why, from files that are at hand."""
+    parser = argparse.ArgumentParser(
+        prog="stallpoint explain",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Say at how many workers training stops getting faster, and why, from files that are at "
+        "hand: tables of\n"
+        "rates, training logs, logs of nccl-tests, OSU, IMB and NCCL_DEBUG=INFO, batch scripts, profiler traces.",
+        epilog="examples:\n"
+        "  stallpoint explain rates.csv                              gpus,img/s below each other\n"
+        "  stallpoint explain 8.log 16.log 32.log --workers 8,16,32  logs that do not say their worker counts\n"
+        "  echo '8 GPUs: 1500 img/s, 16 GPUs: 1600 img/s' | stallpoint explain -\n\n"
+        "exit status: 0 nothing wrong, 1 it stalls or something is to mend, 2 cannot be read, 3 undecided, 70 a defect "
+        "of\nstallpoint",
+    )
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="recognised by what is in them; a folder of traces, logs or tables; -: standard input",
+    )
+    parser.add_argument("--json", action="store_true", help="everything as JSON: inputs and answers")
+    parser.add_argument("--html", type=Path, metavar="PATH", help="write a page with the curves to this file")
+    parser.add_argument("--proposal", type=Path, metavar="PATH", help="write a page for a proposal for compute time")
+    parser.add_argument("--training", type=float, metavar="N", help="samples (tokens, ...) that it asks to train on")
+    parser.add_argument("--node-watts", type=float, metavar="W", help="power of a node")
+    parser.add_argument("--node-price", type=float, metavar="PRICE", help="price of a node for an hour")
+    parser.add_argument("--rates", choices=("all", "each"), default="", help="rates are of all workers, or of each")
+    parser.add_argument(
+        "--scaling", choices=("weak", "strong"), default="", help="each worker's mini-batch stays, or one is split"
+    )
+    parser.add_argument(
+        "--workers",
+        default="",
+        metavar="N,...",
+        help="workers of each log, in the order of the files; of an asked layout",
+    )
+    parser.add_argument("--workers-per-node", type=float, metavar="N", help="where the table does not say it")
+    parser.add_argument("--batch", type=float, metavar="SAMPLES", help="in a worker's mini-batch")
+    parser.add_argument("--link", default="", help="what connects workers: Gbit/s, or hdr, ndr, nvlink4, 4xhdr, ...")
+    parser.add_argument(
+        "--pattern", default="", help="regular expression for training logs, with (?P<rate>...) or (?P<seconds>...)"
+    )
+    parser.add_argument(
+        "--setup",
+        default="",
+        metavar="TEXT",
+        help="model, precision and GPU (llama 3 8b bf16 h100), to compare with published rates",
+    )
+    parser.add_argument("--at", default="", metavar="N,...", help="predict these worker counts")
+    parser.add_argument("--at-batch", type=float, metavar="SAMPLES", help="in the mini-batch of all workers there")
+    parser.add_argument("--threshold", type=float, default=0.1, help="what a doubling has to gain (%(default)s)")
+    given = parser.parse_args(arguments)
+    _check_positive("--workers-per-node", given.workers_per_node)
+    _check_positive("--batch", given.batch)
+    _check_positive("--at-batch", given.at_batch)
+    _check_positive("--node-watts", given.node_watts)
+    _check_positive("--node-price", given.node_price)
+    if given.training is not None and not 0 < given.training <= 1e18:
+        raise InputError(f"--training: {given.training} is not a number above 0")
+    if not 0 < given.threshold < 1:
+        raise InputError(f"--threshold: {given.threshold} is no fraction between 0 and 1")
+    options = Options(
+        given.rates,
+        given.scaling,
+        given.threshold,
+        given.workers_per_node,
+        given.batch,
+        _counts("--workers", given.workers),
+        given.pattern,
+        given.link,
+        given.setup,
+        _counts("--at", given.at),
+        given.at_batch,
+    )
+    with _with_input(given.files) as files:
+        return _explained(files, given, options)
+
+
+@contextmanager
+def _with_input(names: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the names of files, with one that holds the standard input for ``-``."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "input")
+        if "-" in names:
+            file.write_bytes(sys.stdin.buffer.read())
+        yield [str(file) if name == "-" else name for name in names]
+
+
+def _explained(files: Sequence[str], given: argparse.Namespace, options: Options) -> int:
+    found = explain_files(files, options)
+    if given.html:
+        from stallpoint.records.atomic import atomic
+        from stallpoint_files.answer_page import to_html
+
+        with atomic(given.html) as scratch:
+            scratch.write_text(to_html(found), encoding="utf-8")
+    if given.proposal:
+        from stallpoint.questions.proposal import Training
+        from stallpoint.records.atomic import atomic
+        from stallpoint_files import proposal_page
+
+        training = Training(given.training, given.node_watts, given.node_price)
+        text = proposal_page.to_html((curve, training) for curve in proposal_page.curves(files, options))
+        with atomic(given.proposal) as scratch:
+            scratch.write_text(text, encoding="utf-8")
+    if given.json:
+        print(json.dumps(found.to_json(), indent=1, allow_nan=False, default=float))
+    else:
+        print(found.in_words(), end="")
+    if any(answer.bad for answer in found.answers):
+        return EXIT_BAD_NEWS
+    verdicts = {answer.verdict for answer in found.answers}
+    return EXIT_UNDECIDED if verdicts & {Verdict.UNDECIDED, Verdict.WITHHELD} else 0
+
+
+def _counts(name: str, text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(part.isascii() and part.isdigit() and 0 < int(part[:10]) <= 10**9 for part in parts):
+        raise InputError(f"{name}: {text} is no list of counts; expected are whole numbers from 1 on, such as 8,16,32")
+    return tuple(map(int, parts))
+
+
+def _check_positive(name: str, value: float | None) -> None:
+    if value is not None and not 0 < value <= 1e9:
+        raise InputError(f"{name}: {value} is not a number above 0")

@@ -1,0 +1,1 @@
+"""Jobs: batch scripts, and what the accounts of Slurm say of those that ended."""

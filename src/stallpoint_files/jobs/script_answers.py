@@ -1,0 +1,255 @@
+"""Settings of batch scripts that slow training down: each with its line and a correction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from stallpoint.base.section import Cause, Finding
+from stallpoint_files.jobs.batch_scripts import BatchScript, Command, Start
+
+_DATA = re.compile(r"(?<![\w/])(?:~|\$\{?HOME\}?|/home/[\w.-]+|/users?/[\w.-]+)(?:/[\w./-]*)?", re.IGNORECASE)
+_PATHS = {
+    "NCCL_IB_DISABLE": "InfiniBand and RoCE: all that crosses nodes goes by IP sockets",
+    "NCCL_P2P_DISABLE": "NVLink and PCIe between GPUs of a node",
+    "NCCL_SHM_DISABLE": "shared memory between processes of a node",
+}
+_DATA_OPTION = re.compile(r"(data|dataset|train|imagenet|input|corpus|shards|root)", re.IGNORECASE)
+
+
+_PLACED = re.compile(r"\b(?:none|no|(?:mask|map)_\w+)\b")
+"""Values of ``--cpu-bind`` with which tasks have other cores than Slurm's own."""
+_PROCESSES = re.compile(r"gpu|device|nproc|world|parallel|distributed|strategy", re.IGNORECASE)
+"""Options of a program that starts processes itself."""
+_MEETING = {
+    "torchrun": ("--nnodes", '--rdzv-backend=c10d --rdzv-endpoint="$(hostname):29500"'),
+    "accelerate launch": ("--num-machines", "--machine-rank=$SLURM_NODEID --main-process-ip=$(hostname)"),
+}
+"""Launchers of one node unless told of others: the option with how many, and where they meet."""
+
+
+def _runs(script: BatchScript) -> Iterator[Command]:
+    """Yield the commands that start a training, as far as they are understood."""
+    return (command for command in script.commands if command.understood)
+
+
+def _asked(script: BatchScript, *names: str) -> tuple[str, int] | None:
+    return next((script.asked[name] for name in names if name in script.asked), None)
+
+
+def _placed(script: BatchScript, step: Start) -> bool:
+    """Return whether the script itself says which cores tasks get, such as those beside GPU $SLURM_LOCALID."""
+    default = _asked(script, "--cpu-bind") or script.set.get("SLURM_CPU_BIND") or ("", 0)
+    return bool(_PLACED.search(step.option("--cpu-bind") or default[0]))
+
+
+def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
+    """Find an ``srun`` without ``--cpus-per-task``, which it does not take from ``sbatch`` since Slurm 22.05."""
+    asked = _asked(script, "--cpus-per-task")
+    if not asked or not asked[0].isdigit() or int(asked[0]) < 2 or "SRUN_CPUS_PER_TASK" in script.set:
+        return
+    for command in _runs(script):
+        step = command.step
+        if step and step.option("--cpus-per-task", "--cpus-per-gpu") is None and not _placed(script, step):
+            yield Cause(
+                "cpus_per_task",
+                f"line {command.line}: srun does not take over --cpus-per-task={asked[0]} of line {asked[1]} "
+                f"(since Slurm 22.05): each task has one core; write  srun --cpus-per-task={asked[0]} ...  or  export "
+                "SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
+                None,
+                "docs of srun, --cpus-per-task",
+            )
+            return
+
+
+def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
+    """Find one task with several GPUs and no launcher that starts a process for each.
+
+    A program without ``srun`` may use all GPUs by itself (a mirrored strategy), and so may one that has options for it.
+    """
+    names = ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus")
+    asked = _asked(script, *names)
+    gpus = next((script.number(name) for name in names if name in script.asked), None)
+    steps = [command for command in script.commands if command.step]
+    if not asked or not gpus or gpus < 2 or not all(one.understood or one.prepares for one in steps):
+        return
+    runs = [command for command in _runs(script) if command.launchers]
+    if any(
+        command.launchers != ["srun"]
+        or script.tasks_per_node(command.step) != 1
+        or (command.step and command.step.option(*names, "--nodelist", "-w") is not None)
+        or any(word.startswith("$") or (word.startswith("-") and _PROCESSES.search(word)) for word in command.program)
+        for command in runs
+    ):
+        return
+    for command in runs[:1]:
+        yield Cause(
+            "one_task",
+            f"line {command.line}: one task has all {gpus} GPUs of line {asked[1]}, and nothing starts a process for "
+            f"each: one GPU works, unless {command.program[0]} itself uses all; write  #SBATCH "
+            f"--ntasks-per-node={gpus}  or start with  torchrun --nproc-per-node={gpus}",
+        )
+
+
+def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
+    """Find several tasks on a node that see all its GPUs in the same order, far ones too."""
+    gpus = next((script.number(name) for name in ("--gpus-per-node", "--gres") if name in script.asked), None)
+    if not gpus or gpus < 2 or _asked(script, "--gpu-bind", "--gpus-per-task"):
+        return
+    for command in _runs(script):
+        step = command.step
+        if (
+            step
+            and command.launchers == ["srun"]
+            and (script.tasks_per_node(step) or 1) > 1
+            and step.option("--gpu-bind", "--gpus-per-task") is None
+            and not _placed(script, step)
+            and not {"numactl", "taskset"} & {one.name for one in command.starts}
+        ):
+            yield Cause(
+                "gpu_bind",
+                f"line {command.line}: no --gpu-bind: every task may be far from the GPU that it takes; write  srun "
+                "--gpu-bind=closest ...  (or none, where the program itself takes GPU $SLURM_LOCALID and NCCL "
+                "needs to see all)",
+            )
+            return
+
+
+def nodes_apart(script: BatchScript) -> Iterator[Cause]:
+    """Find a launcher that does not join the job's nodes: it runs on one of them, or on each for itself."""
+    if any(name.startswith("PET_") for name in script.set):
+        return
+    for command in _runs(script):
+        launcher, nodes = command.starts[-1], script.nodes(command.step)
+        if launcher.name not in _MEETING or not nodes or nodes < 2 or launcher.option("--config-file") is not None:
+            continue
+        option, address = _MEETING[launcher.name]
+        where = f"line {command.line}: {launcher.name}"
+        joined = f"write  srun --ntasks-per-node=1 {launcher.name} {option}=$SLURM_NNODES {address} ..."
+        if command.launchers == [launcher.name] and "ssh" not in (one.name for one in command.starts):
+            if any(one.step and launcher.name in one.launchers for one in script.commands):
+                continue  # another branch of the script, for one node
+            yield Cause("nodes_apart", f"{where} without srun runs on the first of {nodes} nodes alone; {joined}")
+        elif launcher.option(option) in (None, "1", "1:1") or launcher.option("--standalone") is not None:
+            yield Cause(
+                "nodes_apart",
+                f"{where} has no {option}: each of the {nodes} nodes trains for itself, with gradients of its own; "
+                f"{joined}",
+                None,
+                f"docs of {launcher.name}, {option}",
+            )
+        elif launcher.name == "torchrun" and not launcher.option("--rdzv-endpoint", "--rdzv-conf", "--master-addr"):
+            yield Cause(
+                "nodes_apart",
+                f"{where} gets no address where nodes meet (it ignores MASTER_ADDR): each node waits alone; {joined}",
+                None,
+                "docs of torchrun, --rdzv-endpoint",
+            )
+
+
+def switched_off(script: BatchScript) -> Iterator[Cause]:
+    """Find paths between GPUs that the environment keeps NCCL from using."""
+    for name, path in _PATHS.items():
+        value, line = script.set.get(name, ("", 0))
+        if value not in ("", "0"):
+            yield Cause(
+                "switched_off",
+                f"line {line}: {name}={value} keeps NCCL from {path}; drop the line, or measure what it costs:  "
+                "all_reduce_perf -b 64M -e 256M -f 2  with and without it",
+                None,
+                "docs of NCCL, environment variables",
+            )
+
+
+def one_thread(script: BatchScript) -> Iterator[Cause]:
+    """Find ``OMP_NUM_THREADS=1`` with several cores for each task."""
+    value, line = script.set.get("OMP_NUM_THREADS", ("", 0))
+    asked = _asked(script, "--cpus-per-task")
+    if value == "1" and (not asked or asked[0] != "1"):
+        cores = f"the {asked[0]} cores of line {asked[1]}" if asked else "the cores of a task"
+        yield Cause(
+            "one_thread",
+            f"line {line}: OMP_NUM_THREADS=1 leaves {cores} idle in decoding and in computing on the CPU; write  "
+            "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
+        )
+
+
+def launcher_in_launcher(script: BatchScript) -> Iterator[Cause]:
+    """Find a launcher that starts many launchers."""
+    for command in _runs(script):
+        if len(command.launchers) < 2:
+            continue
+        first, *others = command.launchers
+        each = command.starts[-1].option("--nproc-per-node") or ""
+        if first == "srun":
+            tasks = script.tasks_per_node(command.step)
+            if tasks and tasks > 1 and each != "1":
+                yield Cause(
+                    "launcher_in_launcher",
+                    f"line {command.line}: srun starts {tasks} times {others[0]} on each node, and each of "
+                    f"these starts {each or 'its'} processes; write  srun --ntasks-per-node=1 {others[0]} ...",
+                )
+            continue
+        count = next(one for one in command.starts if one.name == first).option("-np", "-n", "--ntasks", "--np")
+        nodes = script.nodes(None)
+        if first not in ("mpirun", "mpiexec") or (count and count.isdigit() and nodes and int(count) > nodes):
+            yield Cause(
+                "launcher_in_launcher",
+                f"line {command.line}: {first} starts {others[0]}, which starts processes too: every "
+                f"process comes several times; start with one of the two",
+            )
+
+
+def data_at_home(script: BatchScript) -> Iterator[Cause]:
+    """Find training data in a home directory."""
+    for name, (value, line) in script.set.items():
+        if (
+            _DATA_OPTION.search(name)
+            and _DATA.match(value)
+            and not re.search(r"venv|conda|\.py$|out|log|ckpt|checkpoint", value, re.I)
+        ):
+            yield _home(line, f"{name}={value}")
+            return
+    for command in script.commands:
+        for place, word in enumerate(command.words):
+            name, equal, value = word.partition("=")
+            value = value if equal else (command.words[place + 1] if place + 1 < len(command.words) else "")
+            if word.startswith("-") and _DATA_OPTION.search(name) and _DATA.match(value):
+                yield _home(command.line, f"{name} {value}")
+                return
+
+
+def _home(line: int, what: str) -> Cause:
+    return Cause(
+        "data_at_home",
+        f"line {line}: {what} is on a home directory, which one server serves to all nodes; copy it to "
+        "$TMPDIR or a parallel file system first",
+    )
+
+
+CHECKS: tuple[Callable[[BatchScript], Iterator[Cause]], ...] = (
+    cpus_not_passed,
+    one_task_all_gpus,
+    nodes_apart,
+    switched_off,
+    launcher_in_launcher,
+    one_thread,
+    data_at_home,
+    no_gpu_bind,
+)
+"""Checks of a script, the costliest problem first."""
+
+
+def answer(name: str, script: BatchScript) -> Finding:
+    """Return what is wrong in the script."""
+    causes = tuple(cause for check in CHECKS for cause in check(script))
+    count = len(causes)
+    unread = next((one.line for one in script.commands if one.step and not (one.understood or one.prepares)), None)
+    headline = (
+        f"{count} line{'' if count == 1 else 's'} to mend"
+        if causes
+        else f"none of {len(CHECKS)} usual mistakes is in it (cores, launchers, nodes, NCCL, threads, data, GPUs)"
+    )
+    if unread:
+        headline += f"; what srun starts in line {unread} is not understood, and nothing is said of it"
+    return Finding("script", name, headline, causes=causes)

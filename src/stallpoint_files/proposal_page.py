@@ -1,0 +1,88 @@
+"""One page for a proposal for compute time: of each curve, also of tables of rates, a paragraph, figure and table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+
+from stallpoint.base.section import Finding
+from stallpoint.base.statistics import Estimate
+from stallpoint.errors import InputError
+from stallpoint.questions.proposal import HEAD, Rate, ScalingRates, Training, paragraph, rows
+from stallpoint.report.charts.render import Spec
+from stallpoint.report.charts.web_page import grid, page
+from stallpoint_files import readers
+from stallpoint_files.answer_page import rates_chart
+from stallpoint_files.file_options import Options
+from stallpoint_files.rates import rate_answers
+from stallpoint_files.rates.rate_answers import RateSeries
+from stallpoint_files.rates.rate_tables import EACH, STRONG, WEAK
+
+TITLE = "Scaling and requested compute time"
+
+
+def to_html(proposed: Iterable[tuple[ScalingRates, Training]]) -> str:
+    """Return the page, which opens from disk and loads nothing."""
+    return page(TITLE, _parts(proposed))
+
+
+def _parts(proposed: Iterable[tuple[ScalingRates, Training]]) -> Iterator[str | Spec]:
+    for curve, training in proposed:
+        scaling = f", {curve.scaling} scaling" if curve.scaling else ""
+        yield f"<h2>{escape(curve.subject + scaling)}</h2><p>{escape(paragraph(curve, training))}</p>"
+        rates = [{"workers": at.workers, "basis": at.basis, **at.rate._asdict()} for at in curve.rates]
+        yield rates_chart(pd.DataFrame(rates), f"throughput [{curve.unit}]", curve.unit)
+        yield (
+            "<p class='soft'>Points with 90 % intervals, where runs were repeated, are measured; dashed lines with "
+            "bands are predicted; the grey line is ideal.</p>"
+        )
+        yield grid(HEAD, rows(curve, training))
+
+
+def curves(names: Sequence[str], options: Options) -> Iterator[ScalingRates]:
+    """Yield the curve of each series with a rate; `InputError` names a file that is no clear table of rates."""
+    for name in names:
+        tables = readers.read(Path(name), options.pattern).get("rates")
+        if tables is None:
+            raise InputError(f"{name}: a proposal needs a table of rates")
+        of_tables = [
+            (rates, list(rate_answers.series_of(rates, options)), list(rate_answers.answers(rates, options)))
+            for rates in tables
+        ]
+        if none := next((answers for _, every, answers in of_tables if len(answers) < len(every)), None):
+            raise InputError(f"{name}: {none[0].words}; {none[0].ask[0]}")
+        pairs = ((rates, *pair) for rates, *both in of_tables for pair in zip(*both, strict=True))
+        for rates, series, answer in pairs:
+            if len(series.readings) > 1:
+                raise InputError(f"{name}: {series.name} can be read in two ways; {answer.ask[0]}")
+            if series.counted == "nodes" and rates.of == EACH:
+                raise InputError(f"{name}: rates are of each worker, counts of nodes; --workers-per-node says the rest")
+            if series.readings:
+                yield _curve(series, answer, options)
+
+
+def _curve(series: RateSeries, answer: Finding, options: Options) -> ScalingRates:
+    """Return the curve, with the count that laws predict."""
+    curve = series.first
+    per_node = 1.0 if series.counted == "nodes" else curve.per_node or float("nan")
+    rates = [
+        Rate(count, max(count / per_node, 1.0), curve.estimate(count), curve.speedup(count), "measured")
+        for count in curve.counts
+    ]
+    for point in answer.points:
+        if point.get("predicted"):
+            count = round(point["workers"] or 0)
+            ends = (point[name] for name in ("predicted", "low", "high"))
+            rate = Estimate(*(math.nan if end is None else end for end in ends))
+            speedup = rate.times(1 / curve.rate(curve.counts[0]))
+            rates.append(Rate(count, max(count / per_node, 1.0), rate, speedup, "predicted"))
+    batches = {row.batch_per_worker for row in series.rows}
+    scaling = options.scaling or (WEAK if len(batches) == 1 and None not in batches else "")
+    if not scaling and None not in batches:
+        totals = {row.workers * (row.batch_per_worker or 0) for row in series.rows}
+        scaling = STRONG if len(totals) == 1 else ""
+    return ScalingRates(series.name, scaling, curve.unit, rates, curve.verdict)

@@ -1,0 +1,566 @@
+"""Tables of rates as people write them, in words, units and numbers of their own.
+
+A column is known by what its heading says (`headings`), or the unit in its cells, which wins; worker counts and one
+column of rates or times are needed, all else is optional. Rows are one series only if all that tells runs apart is
+equal. A cell or row without a rate (OOM, a dash, 0, words) is left out, and noted with its line; a column that no word
+explains is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import chain
+from math import isnan, nan
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.documents import Document
+from stallpoint_files.texts.grids import MAX_ROWS, PRODUCT, Grid, is_number, tables
+from stallpoint_files.texts.headings import COUNTS, PER_WORKER, TIMES, ColumnKind, kind_of
+from stallpoint_files.texts.numbers import (
+    MISSING,
+    decimal_comma,
+    ends_of,
+    is_numeric,
+    number_in,
+    per_second,
+    seconds_in,
+    unit_in,
+)
+
+MAX_WORKERS = 10**9
+MIN_RATE, MAX_RATE = 1e-15, 1e15
+"""Rates are between these: whatever is computed from them stays finite."""
+FASTER = 1.2
+"""Factor from which on as many workers on more nodes would be too much faster to be as many."""
+FIRST_SPEEDUP = 0.03
+"""How far a speedup of workers may be from 1 at the smallest count."""
+
+EACH, ALL = "each", "all"
+"""Rates are those of each worker, or of all."""
+WEAK, STRONG = "weak", "strong"
+
+
+@dataclass(frozen=True)
+class RateRow:
+    """One measurement: samples per second, or seconds of a step or an epoch where `seconds` says so."""
+
+    series: str
+    workers: int
+    value: float | None
+    workers_per_node: float | None = None
+    batch_per_worker: float | None = None
+    line: int = 0
+    global_batch: float | None = None
+    """Samples in the mini-batch of all workers."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a table says of rates."""
+
+    rows: Sequence[RateRow]
+    unit: str = "samples/s"
+    of: str = ""
+    """`EACH` or `ALL`, where the heading says it."""
+    seconds: str = ""
+    """``iteration`` or ``epoch`` where values are times, s; also of a whole run, which is as much work on any count."""
+    counted: str = "workers"
+    """What the counts are of, in the table's word: GPUs; nodes, where no column says how many workers these have."""
+    notes: Sequence[str] = field(default=())
+    setup: str = ""
+    """What the file says of model, precision and hardware."""
+    scaling: str = ""
+    """`WEAK` or `STRONG`, where the text says it."""
+    spread: float | None = None
+    """Relative deviation of iterations within a run, where a log has many."""
+
+
+_RAN = re.compile(
+    r"(\w*net|inception|vgg|bert|gpt|t5|llama|mi[sx]tral|qwen|bloom|opt|falcon|vit|swin|\w*former|g?nmt|dlrm|ncf|ssd|yolo)"
+    r"[ _-]?v?\d*(?![a-z]).*",
+    re.IGNORECASE,
+)
+"""Headings that name the network that ran; the numbers below it may be its rates."""
+_EXTREME = re.compile(
+    r"(?<![a-z])(min(imum)?|max(imum)?|best|worst|p\d\d|peak|ideal|expected|theor\w*|linear|predicted|estimated)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Headings of what was not measured, or not most of the time."""
+_TOTAL = re.compile(r"total|overall|end.to.end|\be2e\b|(step|iter(ation)?)[ _]time", re.IGNORECASE)
+_ALL = re.compile(r"(?<![a-z])(total|aggregated?|global|all)(?![a-z])", re.IGNORECASE)
+_IN_CELL = re.compile(r"\W*[\d.,]+(?: ?[-–] ?[\d.,]+)? *([a-zA-Zµμ]\w*([ /]+\w+)*)")
+_WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
+_STEPS = re.compile(r"iter|step|batch|\bit\b", re.IGNORECASE)
+_SAID = {
+    STRONG: r"strong scaling|(global|total|effective)[ -]batch( size)? (is |was )?(the same|kept|fixed|constant)",
+    WEAK: r"weak scaling|batch( size)?( per |/)(gpu|device|worker) (is |was )?(the same|kept|fixed|constant)",
+}
+"""How texts say whether a mini-batch stays with each worker or is split."""
+
+
+@dataclass(frozen=True)
+class _Proportional:
+    """Columns that rise and fall with a rate, for tables without one."""
+
+    kind: str
+    unit: str
+    of: str
+    percent: bool = False
+
+
+_PROPORTIONAL = (
+    _Proportional(ColumnKind.FLOPS, "TFLOP/s", ""),
+    _Proportional(ColumnKind.SPEEDUP, "times the first", ALL),
+    _Proportional(ColumnKind.MFU, "workers at peak", EACH, percent=True),
+    _Proportional(ColumnKind.EFFICIENCY, "ideal workers", EACH, percent=True),
+)
+
+
+def recognised(document: Document) -> bool:
+    """Return whether the text has a heading of worker counts beside others, and a row of numbers."""
+    return bool(_tables(document))
+
+
+@lru_cache(maxsize=1)
+def _tables(document: Document) -> list[Grid]:
+    return tables(document, _is_head)
+
+
+def _is_head(cells: Sequence[str]) -> bool:
+    kinds = [kind_of(cell) for cell in cells]
+    return (
+        len(cells) >= 2
+        and (ColumnKind.WORKERS in kinds or ColumnKind.NODES in kinds)
+        and not any(map(is_number, cells))
+    )
+
+
+EXPECTED = (
+    "expected is a table with a heading for each column: workers (or gpus, ranks, nodes) and a rate "
+    "(samples_per_second, "
+    "tokens/s, images/s) or a time (s/iteration, epoch time); series and workers_per_node are optional"
+)
+
+
+def read(document: Document) -> list[Rates]:
+    """Return the rates in each table; `InputError` names the line, what was expected, and how to write it."""
+    found = _tables(document)
+    if not found:
+        raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
+    scaling = [name for name, words in _SAID.items() if re.search(words, document.text[:100_000], re.IGNORECASE)]
+    read = [RateTable(document, grid, grid.above if len(found) > 1 else "").rates() for grid in found]
+    return [replace(one, scaling=scaling[0]) if len(scaling) == 1 else one for one in read]
+
+
+class NoRow(Exception):
+    """A line that is no row of the table, and why."""
+
+
+class RateTable:
+    """One table while it is read."""
+
+    def __init__(self, document: Document, grid: Grid, name: str) -> None:
+        self.document, self.grid = document, grid
+        self.line, self.headings = grid.rows[0]
+        self.name = name or document.path.stem
+        texts = grid.separator.strip() and len(self.headings) > 1
+        self.body = [row for row in grid.rows[1:] if any(row[1]) and not (texts and len(row[1]) == 1)]
+        self.notes: list[str] = []
+        self.left: list[InputError] = []
+        """What is wrong in lines that are left out."""
+        if len(self.body) > MAX_ROWS:
+            raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
+        if not grid.separator.strip() and {len(cells) for _, cells in self.body} == {len(self.headings) + 1}:
+            self.headings = ["", *self.headings]  # pandas writes no heading above its index
+        self._check_widths()
+        self.columns = [[self._cell(cells, index) for _, cells in self.body] for index in range(len(self.headings))]
+        self.comma = grid.separator != "," and decimal_comma(self.columns, grid.separator)
+        self.kinds = list(map(self._kind, range(len(self.headings))))
+        self._fill_down()
+        self.values, self.like = self._value_columns()
+        self.settings = self._setting_columns()
+
+    def _check_widths(self) -> None:
+        """Refuse rows with more cells than headings; what stands around aligned columns is no row of them."""
+        if not self.grid.separator.strip():
+            self.body = [row for row in self.body if len(row[1]) == len(self.headings)]
+        for number, cells in self.body:
+            if len(cells) > len(self.headings) and any(cells[len(self.headings) :]):
+                hint = "a number with a comma in it goes in quotes" if self.grid.separator == "," else "check the row"
+                raise self.document.error(
+                    number, f"{len(cells)} cells for {len(self.headings)} columns ({', '.join(self.headings)}); {hint}"
+                )
+
+    @staticmethod
+    def _cell(cells: Sequence[str], index: int) -> str:
+        return cells[index].strip().strip("*`") if index < len(cells) else ""
+
+    def _kind(self, index: int) -> str:
+        """Return what a column holds: what its heading says, or else the unit in its cells."""
+        heading, cells = self.headings[index], [cell for cell in self.columns[index] if not MISSING.fullmatch(cell)]
+        kind = kind_of(heading)
+        if kind in COUNTS and cells and not any(map(is_numeric, cells)):
+            counts = sum(kind_of(head) in COUNTS for head in self.headings)
+            return ColumnKind.SETTING if counts > 1 else kind  # their names
+        if kind == ColumnKind.ITERATION and not _STEPS.search(heading) and cells:
+            longer = re.search(r"\d\s*(m(in\w*)?|h\w*|d(ays?)?)\b|\d:\d\d", cells[0])  # no step takes minutes
+            kind = ColumnKind.EPOCH if longer else kind
+        unit = _IN_CELL.fullmatch(cells[0]) if cells else None
+        if not unit or kind not in ("", ColumnKind.RATE, ColumnKind.LABEL, *TIMES):
+            return kind
+        of_unit = kind_of(unit[1])
+        if of_unit == ColumnKind.OTHER:
+            return ""
+        if kind and of_unit in (ColumnKind.RATE, *TIMES):  # the unit in a cell wins, but does not say which time it is
+            return kind if kind in TIMES and of_unit in TIMES else of_unit
+        kind = kind or kind_of(f"{heading} {unit[1]}")
+        return kind if kind in (ColumnKind.RATE, *TIMES) else ""
+
+    def _fill_down(self) -> None:
+        """Write what stands once for the rows below it into each of them."""
+        for index, kind in enumerate(self.kinds):
+            if kind == ColumnKind.SETTING and self.columns[index] and self.columns[index][0]:
+                for row in range(1, len(self.body)):
+                    self.columns[index][row] = self.columns[index][row] or self.columns[index][row - 1]
+
+    # --- which columns ----------------------------------------------------------------------------
+
+    def _value_columns(self) -> tuple[list[int], _Proportional | None]:
+        """Return the columns with rates, one series each: those whose heading says so, else those that name networks or
+        repeats, else the first in proportion to a rate, else all that may hold rates."""
+        of_kind = {kind: [index for index, one in enumerate(self.kinds) if one == kind] for kind in set(self.kinds)}
+        totals = [index for index in of_kind.get(ColumnKind.ITERATION, ()) if _TOTAL.search(self.headings[index])]
+        for found in (
+            of_kind.get(ColumnKind.RATE),
+            totals,
+            of_kind.get(ColumnKind.EPOCH),
+            of_kind.get(ColumnKind.ITERATION),
+        ):
+            if found:
+                return self._best(found), None
+        unknown = [index for index in of_kind.get("", ()) if self.headings[index] and self._has_numbers(index)]
+        labels = [index for index in of_kind.get(ColumnKind.LABEL, ()) if self._has_numbers(index)]
+        if ran := list(filter(self._ran, unknown or labels)):
+            return ran, None
+        for like in _PROPORTIONAL:
+            if column := of_kind.get(like.kind, [])[:1]:
+                return column, like
+        if not unknown and not labels:
+            words = f"no column of rates among {', '.join(self.headings)[:200]}"
+            raise self.document.error(self.line, f"{words}; a unit says which, such as (images/s) or (s/iteration)")
+        return unknown or labels, None
+
+    def _best(self, found: list[int]) -> list[int]:
+        """Return the columns of rates or times that say most: not extremes, not those of one worker beside all."""
+        exact = [index for index in found if self.headings[index] == "samples_per_second"]
+        usual = [index for index in found if not _EXTREME.search(self.headings[index])] or found
+        for other in (lambda head: unit_in(head) == "iterations/s", PER_WORKER.search):
+            usual = [index for index in usual if not other(self.headings[index])] or usual
+        tokens = [index for index in usual if unit_in(self.headings[index]) == "tokens/s"]
+        return exact or tokens or usual
+
+    def _setting_columns(self) -> list[int]:
+        """Return the columns that tell runs apart: those whose heading says so, those of words in each row that are no
+        names of single runs, and numbers in which rows of one count differ, such as batches."""
+        counts = self._counts()
+        found = [
+            index for index, kind in enumerate(self.kinds) if kind == ColumnKind.SETTING and any(self.columns[index])
+        ]
+        unread = []
+        for index, kind in enumerate(self.kinds):
+            if kind or index in self.values or not any(self.columns[index]):
+                continue
+            words = all(self.columns[index]) and not any(map(is_numeric, self.columns[index]))
+            if words and len(set(self.columns[index])) == len(self.body) and len(set(counts)) > 2:
+                note = f"{self.headings[index]} differs in each row and is read as the name of a run"
+                self.notes += [f"line {self.body[0][0]}: {note}"]
+            elif words:
+                found.append(index)
+            else:
+                unread.append(index)
+        of_batches = (ColumnKind.WORKER_BATCH, ColumnKind.BATCH, ColumnKind.GLOBAL_BATCH, ColumnKind.ACCUMULATION)
+        places = [(kind, index) for kind in of_batches for index in range(len(self.kinds)) if index not in self.values]
+        batches = [index for kind, index in places if self.kinds[index] == kind]
+        for index in (*batches, *unread):
+            if self._splits(index, found, counts):
+                found.append(index)
+        names = [self.headings[index] for index in unread if index not in found and self.headings[index]]
+        if names:
+            self.notes.append(f"not understood and not read: {', '.join(names)[:200]}")
+        return found
+
+    def _splits(self, index: int, settings: Sequence[int], counts: Sequence[str]) -> bool:
+        """Return whether rows of one count and equal settings differ in a column with values that other counts have."""
+        alike: dict[tuple[str, ...], set[str]] = {}
+        of: dict[str, set[str]] = {}
+        for row, count in enumerate(counts):
+            key = (count, *(self.columns[one][row] for one in settings))
+            alike.setdefault(key, set()).add(self.columns[index][row])
+            of.setdefault(self.columns[index][row], set()).add(count)
+        return max(map(len, alike.values()), default=0) > 1 and max(map(len, of.values())) > 1
+
+    def _counts(self) -> list[str]:
+        columns = [
+            self.columns[index] for index, kind in enumerate(self.kinds) if kind in (*COUNTS, ColumnKind.PER_NODE)
+        ]
+        return [" ".join(cells) for cells in zip(*columns, strict=True)]
+
+    def _has_numbers(self, index: int) -> bool:
+        return any(map(is_numeric, self.columns[index]))
+
+    def _ran(self, index: int) -> bool:
+        """Return whether a heading names a network, or one of several repeats, as ``run 2``."""
+        heading = self.headings[index]
+        return bool(_RAN.fullmatch(heading) or (kind_of(heading) == ColumnKind.LABEL and heading[-1:].isdigit()))
+
+    def _counted_in_each_node(self, value: int) -> bool:
+        """Return whether GPUs beside nodes are those of each node: their number stays, and more nodes are faster."""
+        if not {ColumnKind.NODES, ColumnKind.WORKERS} <= set(self.kinds) or ColumnKind.PER_NODE in self.kinds:
+            return False
+        nodes, workers = (self.columns[self.kinds.index(kind)] for kind in (ColumnKind.NODES, ColumnKind.WORKERS))
+        rows = zip(nodes, self.columns[value], strict=True)
+        read = [[number_in(cell, decimal_comma=self.comma) for cell in row] for row in rows]
+        known = sorted(row for row in read if row[0] > 0 and row[1] > 0)
+        if not known or len(set(workers)) > 1:
+            return False
+        first, last = known[0][1], known[-1][1]
+        return (first / last if self.kinds[value] in TIMES else last / first) > FASTER
+
+    # --- its rates --------------------------------------------------------------------------------
+
+    def rates(self) -> Rates:
+        """Return the table's rates."""
+        values, like = self.values, self.like
+        if self._counted_in_each_node(values[0]):
+            self.kinds[self.kinds.index(ColumnKind.WORKERS)] = ColumnKind.PER_NODE
+        kind = self.kinds[values[0]]
+        rows = list(chain.from_iterable(map(self._rows, range(len(self.body)))))
+        self._check_left(rows)
+        heads = [self.headings[index] for index in values]
+        seconds = kind if kind in TIMES else ""
+        of = EACH if PER_WORKER.search(" ".join(heads)) else ALL if _ALL.search(heads[0]) else ""
+        if like:
+            if like.percent and max((row.value or 0.0 for row in rows), default=0.0) > 1.5:
+                rows = [replace(row, value=row.value and row.value / 100) for row in rows]
+            if like.kind == ColumnKind.SPEEDUP:
+                self._check_speedup(rows)
+            return Rates(rows, like.unit, of or like.of, "", self._counted(), tuple(self.notes))
+        unit = unit_in(" ".join([*heads, *self.columns[values[0]][:3]])) or "samples/s"
+        if kind == ColumnKind.RATE and unit == "iterations/s":
+            seconds = ColumnKind.ITERATION
+            rows = [replace(row, value=row.value and 1 / row.value) for row in rows]
+        if seconds == ColumnKind.EPOCH:
+            unit = "epochs/h" if "epoch" in heads[0].lower() else "runs/h"
+        elif not kind or kind == ColumnKind.LABEL:
+            self._check_named(values, rows)
+        if ColumnKind.BATCH in self.kinds:
+            rows = list(_with_batches(rows, seconds))
+        if (
+            seconds
+            and ColumnKind.WORK in self.kinds
+            and not re.search(r"epoch|" + _STEPS.pattern, heads[0], re.IGNORECASE)
+        ):
+            return self._of_work(rows)
+        return Rates(rows, unit, "" if seconds else of, seconds, self._counted(), tuple(self.notes))
+
+    def _of_work(self, rows: Sequence[RateRow]) -> Rates:
+        """Return the rates of times of which a column says how much was done in them."""
+        index = self.kinds.index(ColumnKind.WORK)
+        lines = [number for number, _ in self.body]
+        done = {
+            number: number_in(cell, decimal_comma=self.comma)
+            for number, cell in zip(lines, self.columns[index], strict=True)
+        }
+        of = [replace(row, value=row.value and done[row.line] / row.value) for row in rows if done[row.line] > 0]
+        return Rates(of, f"{self.headings[index]}/s", ALL, "", self._counted(), tuple(self.notes))
+
+    def _check_left(self, rows: Sequence[RateRow]) -> None:
+        """Note what lines are left out, or refuse the table where too little remains."""
+        if self.left and len({row.workers for row in rows if row.value is not None}) < 2:
+            raise self.left[0]
+        if not rows:
+            raise InputError(
+                f"{self.document.path}: no rows below the heading of line {self.line}; one for each count is expected"
+            )
+        begin = f"{self.document.path}, "
+        self.notes += [str(error).removeprefix(begin).partition(";")[0] + "; left out" for error in self.left]
+
+    def _check_speedup(self, rows: Sequence[RateRow]) -> None:
+        """Refuse speedups that are not 1 at the smallest count, or the count itself: they are of something else."""
+        for name in dict.fromkeys(row.series for row in rows):
+            first = min(
+                (row for row in rows if row.series == name and row.value), key=lambda row: row.workers, default=None
+            )
+            ratio = first.value if first and first.value else 1.0
+            if first and abs(ratio - 1) > FIRST_SPEEDUP and abs(ratio / first.workers - 1) > 0.1:
+                what = f"{self.headings[self.values[0]]} is {ratio:g} on {first.workers}, the smallest count, and not 1"
+                ask = "a speedup of something else says nothing of scaling; give the rates or times that it is made of"
+                raise self.document.error(first.line, f"{what}: {ask}")
+
+    def _check_named(self, values: Sequence[int], rows: Sequence[RateRow]) -> None:
+        """Refuse columns that do not say what they hold, unless they name networks or repeats and do not fall with the
+        workers."""
+        known = sorted((row.workers, row.value) for row in rows if row.value)
+        heading = self.headings[values[0]][:40]
+        words = ", ".join(self.headings[index] for index in values)[:200]
+        if known and known[-1][1] < 0.95 * known[0][1]:
+            what = f"{heading} falls with the workers and is a rate or a time"
+        elif not all(map(self._ran, values)):
+            what = f"nothing says whether {words} {'are rates or times' if len(values) > 1 else 'is a rate or a time'}"
+        else:
+            return
+        raise self.document.error(
+            self.line, f"{what}; a unit says which, such as {heading} (images/s) or (s/iteration)"
+        )
+
+    def _counted(self) -> str:
+        for kind in (ColumnKind.WORKERS, ColumnKind.PER_NODE):
+            if kind in self.kinds:
+                name = self.headings[self.kinds.index(kind)].lower()
+                return "GPUs" if "gpu" in name or not kind_of(re.sub(r"\w*\d\w*", "", name)) else "workers"
+        return "nodes"
+
+    def _rows(self, row: int) -> Iterator[RateRow]:
+        number = self.body[row][0]
+        try:
+            workers = self._count(row, ColumnKind.WORKERS if ColumnKind.WORKERS in self.kinds else ColumnKind.NODES)
+        except NoRow as error:
+            self.left.append(self.document.error(number, str(error)))
+            return
+        per_node = self._optional(row, ColumnKind.PER_NODE)
+        if ColumnKind.WORKERS not in self.kinds:
+            workers *= int(per_node or 1)
+        elif per_node is None and (nodes := self._optional(row, ColumnKind.NODES)):
+            per_node = workers / nodes
+        if ColumnKind.WORKERS in self.kinds and (
+            product := PRODUCT.fullmatch(self.columns[self.kinds.index(ColumnKind.WORKERS)][row])
+        ):
+            head = self.headings[self.kinds.index(ColumnKind.WORKERS)].lower().partition("node")
+            per_node = float(product[2 if "gpu" not in head[0] or not head[1] else 1])
+        batch, total, steps = (
+            self._batch(row, kind)
+            for kind in (ColumnKind.WORKER_BATCH, ColumnKind.GLOBAL_BATCH, ColumnKind.ACCUMULATION)
+        )
+        # What all workers process together is said once: by its own column, or else by the accumulated micro-batches.
+        batch = None if total else batch * (steps or 1.0) if batch else self._batch(row, ColumnKind.BATCH)
+        name = self._series(row)
+        repeats = all(self.kinds[index] == ColumnKind.LABEL for index in self.values)
+        for index in self.values:
+            series = name if repeats or len(self.values) == 1 else f"{name} {self.headings[index].strip('*` ')}".strip()
+            for text in ends_of(self.columns[index][row]):
+                yield RateRow(
+                    series, workers, self._rate(number, text, index), per_node, batch, number, total
+                )  # fmt: skip
+
+    def _series(self, row: int) -> str:
+        """Return the cells of settings that differ between rows, or else those of words."""
+        groups: set[tuple[str, ...]] = {()}
+        chosen: list[int] = []
+        for index in self.settings:  # what others say already is not said again
+            more = {tuple(cells) for cells in zip(*(self.columns[one] for one in (*chosen, index)), strict=True)}
+            if len(more) > len(groups):
+                groups, chosen = more, [*chosen, index]
+        chosen = chosen or [index for index in self.settings if not self._has_numbers(index)]
+        words = " ".join(
+            f"{self.headings[index]} {cell}" if is_number(cell) and self.headings[index] != "series" else cell
+            for index in chosen
+            if (cell := self.columns[index][row])
+        )
+        several = len(self.values) > 1 and any(self.kinds[index] != ColumnKind.LABEL for index in self.values)
+        return re.sub(r"[*`]", "", words) if words or several else self.name
+
+    def _count(self, row: int, kind: str) -> int:
+        """Return the count of a row; `NoRow` where words stand in its place."""
+        index = self.kinds.index(kind)
+        text = self.columns[index][row]
+        value = number_in(text, decimal_comma=self.comma)
+        words = not re.search(r"\d|^(inf|nan)$", text, re.IGNORECASE)
+        if product := PRODUCT.fullmatch(text):
+            value = float(product[1]) * float(product[2])
+        elif re.match(r"[\d.,]+\s*[-–/:+x×*]\s*\d", text):
+            value = nan
+        if not 1 <= value <= MAX_WORKERS or value != int(value):
+            expected = "a whole number from 1 on is expected, such as 8"
+            what = f"{self.headings[index]} is {text[:40] or 'empty'}; {expected}"
+            raise NoRow(what) if words else self.document.error(self.body[row][0], what)
+        return int(value)
+
+    def _optional(self, row: int, kind: str) -> float | None:
+        if kind not in self.kinds:
+            return None
+        index = self.kinds.index(kind)
+        text = self.columns[index][row]
+        if MISSING.fullmatch(text):
+            return None
+        value = number_in(text, decimal_comma=self.comma)
+        if not MIN_RATE <= value <= MAX_RATE:
+            what = f"{self.headings[index]} is {text[:40]}; a positive number is expected, or nothing if unknown"
+            raise self.document.error(self.body[row][0], what)
+        return value
+
+    def _batch(self, row: int, kind: str) -> float | None:
+        """Return the number in a column of batches; None for several in one cell, such as ``64,32``."""
+        if kind not in self.kinds or not _WHOLE.fullmatch(text := self.columns[self.kinds.index(kind)][row]):
+            return self._optional(row, kind) if kind in self.kinds and not re.search(r"\d\D+\d", text) else None
+        return number_in(text) or None
+
+    def _rate(self, number: int, text: str, index: int) -> float | None:
+        """Return the number of a cell; None where it is none, which is noted."""
+        heading, kind = self.headings[index], self.kinds[index]
+        if MISSING.fullmatch(text):
+            if text.strip("-–— "):
+                self.notes.append(f"line {number}: {text[:40]} is no rate")
+            return None
+        of_kind = per_second if kind == ColumnKind.RATE else seconds_in if kind in TIMES else None
+        value = of_kind(text, heading, self.comma) if of_kind else number_in(text, decimal_comma=self.comma)
+        if MIN_RATE <= value <= MAX_RATE:
+            return value
+        expected = "a time is expected" if kind in TIMES and re.match(r"\d", text) else (
+            "a positive number is expected, or nothing (or OOM) where nothing was measured"
+        )  # fmt: skip
+        error = self.document.error(number, f"{heading} is {text[:40]}; {expected}")
+        if value == 0 or (isnan(value) and not re.search(r"\d", text)):
+            self.left.append(error)
+            return None
+        raise error
+
+
+def _with_batches(rows: Sequence[RateRow], seconds: str) -> Iterator[RateRow]:
+    """Yield rows whose ``batch`` is that of all workers if it grows with them, and else of each; times with one batch
+    for all counts do not say which."""
+    known = [row for row in rows if row.batch_per_worker]
+    split = {row.batch_per_worker / row.workers for row in known if row.batch_per_worker}
+    several = len({row.workers for row in known}) > 1
+    for row in rows:
+        if several and len(split) == 1:
+            yield replace(row, batch_per_worker=None, global_batch=row.batch_per_worker)
+        elif several and seconds and len({row.batch_per_worker for row in known}) == 1:
+            yield replace(row, batch_per_worker=None)
+        else:
+            yield row
+
+
+def unknown(document: Document, known: str) -> InputError:
+    """Return the error of a text that no reader knows: what its first line lacks of a table, or what is known."""
+    if script := re.search(r"^(?:import|from) torch\b", document.text, re.MULTILINE):
+        return document.error(
+            document.text.count("\n", 0, script.start()) + 1,
+            "a training script is run, not read:  with stallpoint.probe(model, optimizer) as probe:  around its loop "
+            "and  probe.step()  behind each update print at its end which rank, phase and layer holds the others up",
+        )
+    lines = [(index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip()]
+    number, line = lines[0]
+    form, *others = (re.sub(r"\d+", "0", one.strip())[:20] for _, one in lines[:2])
+    if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
+        return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
+    tabular = others and form not in others and re.search(r"[,;|\t]", line)
+    if tabular and any(kind_of(cell) not in ("", ColumnKind.SETTING) for cell in re.split(r"[,;|\t]", line)):
+        return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
+    return document.error(
+        number,
+        f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"
+        + (document.cut and f"; {document.cut}"),
+    )

@@ -1,0 +1,67 @@
+"""What training logs of several worker counts say: they are one series for each program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stallpoint.base.section import Finding
+from stallpoint.base.stall import Verdict
+from stallpoint.errors import InputError
+from stallpoint.text import number
+from stallpoint_files.file_options import Options
+from stallpoint_files.rates import rate_answers
+from stallpoint_files.rates.rate_tables import RateRow, Rates
+from stallpoint_files.reader import FoundRecords
+
+
+def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    """Yield the answer of training logs of several worker counts, which are one series for each program."""
+    logs = [(path, log) for path, of_file in found.of("training-log") for log in of_file]
+    if not logs:
+        return
+    if options.workers and len(options.workers) != len(logs):
+        raise InputError(
+            f"--workers: {len(options.workers)} counts for {len(logs)} training logs; one for each, in their order"
+        )
+    notes = tuple(f"{path.name}, {note}" for path, log in logs for note in log.notes)
+    in_nodes = not options.workers and not all(log.workers for _, log in logs)
+    counts = options.workers or tuple((log.nodes if in_nodes else log.workers) or 0 for _, log in logs)
+    unknown = [str(path) for (path, _), count in zip(logs, counts, strict=True) if not count]
+    if unknown:
+        words = "; ".join(
+            f"{log.run or path.name}: {number(log.value)} {'s an iteration' if log.seconds else log.unit}"
+            for path, log in logs[:4]
+        )
+        yield Finding(
+            "rates",
+            f"training log{'s' if len(logs) > 1 else ''} of {logs[0][1].program}",
+            words,
+            Verdict.UNDECIDED,
+            evidence="logged",
+            notes=notes,
+            ask=(
+                f"how many workers there were, which {unknown[0]} does not say:  --workers N (one for each log, "
+                f"with commas)",
+            ),
+        )
+        return
+    models = {log.model for _, log in logs if log.model}
+    for program in dict.fromkeys((log.program, log.unit, log.seconds, log.of) for _, log in logs):
+        rows = [
+            RateRow(
+                f"{program[0]}, {log.model}" if len(models) > 1 else program[0],
+                count,
+                log.value,
+                options.workers_per_node or (log.workers / log.nodes if log.workers and log.nodes else None),
+                log.batch / count if log.batch else options.batch,
+                0,
+            )
+            for (_, log), count in zip(logs, counts, strict=True)
+            if (log.program, log.unit, log.seconds, log.of) == program
+        ]
+        setup = " ".join(dict.fromkeys(log.setup for _, log in logs))
+        seconds = "iteration" if program[2] else ""
+        counted = "nodes" if in_nodes else "workers"
+        spread = max((of for _, log in logs if (of := log.spread)), default=None)
+        rates = Rates(rows, program[1], program[3], seconds, counted, notes, setup, spread=spread)
+        yield from rate_answers.answers(rates, options)

@@ -1,0 +1,481 @@
+"""Rates in the logs of training programs, by patterns that are ready for usual ones, or one of the user's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from statistics import median, quantiles
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.documents import Document
+from stallpoint_files.rates.rate_tables import ALL, EACH
+from stallpoint_files.texts.grids import separated
+from stallpoint_files.texts.headings import PER_WORKER, ColumnKind, kind_of
+from stallpoint_files.texts.numbers import UNITS, number_in, unit_in
+from stallpoint_files.texts.sentences import COUNT_AHEAD
+
+MIN_VALUES = 10
+"""Logged values below which their spread says nothing."""
+WARMUP = 0.1
+"""Part of the lines that are warm-up."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """How a program logs its rate."""
+
+    name: str
+    line: re.Pattern[str]
+    """With a group ``rate`` or ``seconds`` (of an iteration; ``ms`` where it is in milliseconds), perhaps ``batch`` (of
+    all workers) and ``unit`` (of the rate, with ``/gpu`` where it is a worker's)."""
+    unit: str = "samples/s"
+    of: str = ""
+    """`EACH` where the rate is a worker's."""
+    averages: bool = False
+    """Whether the last line has the mean over all."""
+    words: tuple[str, ...] = ()
+    """Texts in lower case of which each of its lines has one; asked first where the pattern begins with no text, which
+    takes ten times as long."""
+    begin: re.Pattern[str] | None = None
+    """What `line` is searched behind. In one pattern (``begin.*line``) a line with many beginnings and no end would
+    take a time that grows with the square of its length."""
+
+    def search(self, line: str) -> re.Match[str] | None:
+        """Find the pattern in a line."""
+        if self.words and not _has(line, self.words):
+            return None
+        if not self.begin:
+            return self.line.search(line)
+        begin = self.begin.search(line)
+        return begin and self.line.search(line, begin.end())
+
+
+def _has(line: str, words: Sequence[str]) -> bool:
+    """Return whether one of the words is in the line, upper or lower case."""
+    lower = line.lower()
+    return any(word in lower for word in words)
+
+
+_N = r"(?<![0-9])[0-9]++(?:,[0-9]++){0,6}+(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+(?: ?[kKMG]\b)?+"
+_UNIT = (
+    r"(?P<unit>(?:tok(?:en)?s?|samples?|ima?ge?s?|img|seq(?:uence)?s?|examples?)[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?s?"
+    r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip))?(?![a-zA-Z]))"
+)
+_STEP = re.compile(r"\b(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b", re.IGNORECASE)
+_STEPS = ("step", "iter", "epoch")
+PROGRAMS = (
+    Program("DeepSpeed", re.compile(rf"SamplesPerSec=(?:{_N}), CurrSamplesPerSec=(?P<rate>{_N})")),
+    Program("DeepSpeed", re.compile(rf"\bSamplesPerSec=(?P<rate>{_N})")),
+    Program(
+        "Megatron",
+        re.compile(rf"elapsed time per iteration \(ms\): (?P<ms>{_N})(?:.*global batch size:\s*(?P<batch>\d+))?"),
+        begin=re.compile(r"iteration\s+\d+/\s*\d+ \|"),
+    ),
+    Program(
+        "torchtitan",
+        re.compile(rf"\b(?:tps|wps): (?P<rate>{_N})"),
+        "tokens/s",
+        EACH,
+        begin=re.compile(r"step:\s*\d+"),
+    ),
+    Program("tf_cnn_benchmarks", re.compile(rf"^total images/sec: (?P<rate>{_N})"), "images/s", ALL, True),
+    Program("transformers", re.compile(rf"\btrain_samples_per_second\W+(?P<rate>{_N})"), averages=True),
+    Program("MosaicML", re.compile(rf"throughput/samples_per_sec: (?P<rate>{_N})")),
+    Program(
+        "Lightning or tqdm",
+        re.compile(
+            rf"(?:\|\s*\d+/\d+ \[[\d:]+<[\d:?]+,|• [-\d:]+)\s*"
+            rf"(?:(?P<seconds>{_N}) ?s/(?:it|step)|(?P<its>{_N}) ?(?:it|step)s?/s)"
+        ),
+        "iterations/s",
+    ),
+    Program(
+        "Horovod's benchmark", re.compile(rf"^Total img/sec on \d+ \w+\(s\): (?P<rate>{_N})"), "images/s", ALL, True
+    ),
+    Program(
+        "nanotron",
+        re.compile(rf"\btokens_per_sec: (?P<rate>{_N})"),
+        "tokens/s",
+        ALL,
+        begin=re.compile("iteration: "),
+    ),
+    Program(
+        "MaxText",
+        re.compile(rf"\bTokens/s/device: (?P<rate>{_N})"),
+        "tokens/s",
+        EACH,
+        begin=re.compile(r"completed step: \d+, "),
+    ),
+    Program(
+        "NeMo",
+        re.compile(rf"^(?>.*?\bglobal_batch_size: (?P<batch>\d+))?.*?\btrain_step_timing in s[=:] ?(?P<seconds>{_N})"),
+        words=("train_step_timing",),
+    ),
+    Program("llm.c", re.compile(rf"^step +\d+/\d+ \| loss .*\| (?P<rate>{_N}) tok/s"), "tokens/s", ALL),
+    Program("nanoGPT", re.compile(rf"^iter \d+: loss .*\btime (?P<ms>{_N})ms")),
+    Program(
+        "timm",
+        re.compile(rf"Time: *{_N}s, +(?P<rate>{_N})/s"),
+        "images/s",
+        ALL,
+        begin=re.compile(r"Train: \d+ \["),
+    ),
+    Program(
+        "MMEngine",
+        re.compile(rf"\btime: (?P<seconds>{_N})"),
+        begin=re.compile(r"(?:Epoch|Iter)\(train\)"),
+        words=("(train)",),
+    ),
+    Program("PyTorch's imagenet", re.compile(rf"^Epoch: \[\d+\]\[ *\d+/\d+\]\s+Time +(?P<seconds>{_N})")),
+    Program(
+        "MetricLogger",
+        re.compile(rf"\btime: (?P<seconds>{_N}).{{0,80}} data(?:_time)?: "),
+        begin=re.compile(r"\beta: "),
+        words=("eta: ",),
+    ),
+    Program("OLMo", re.compile(rf"throughput/device/tokens_per_second=(?P<rate>{_N})"), "tokens/s", EACH),
+    Program(
+        "Paddle",
+        re.compile(rf"\bips: (?P<rate>{_N})(?: ?{_UNIT})?", re.IGNORECASE),
+        of=EACH,
+        begin=re.compile(r"\breader_cost: "),
+    ),
+    Program(
+        "Swin",
+        re.compile(rf"\btime (?P<seconds>{_N}) \("),
+        begin=re.compile(r"Train: \["),
+        words=("train: [",),
+    ),
+    Program("ms-swift", re.compile(rf"train_speed\((?:iter/s\)'?: ?(?P<its>{_N})|s/it\)'?: ?(?P<seconds>{_N}))")),
+    Program("LitGPT", re.compile(rf"iter time: (?P<ms>{_N}) ms")),
+    Program("fairseq", re.compile(rf"\bwps=(?P<rate>{_N}), ups="), "words/s", ALL, words=("wps=",)),
+    Program("MXNet", re.compile(rf"Batch ?\[\d+\]\s+Speed: (?P<rate>{_N}) samples/sec")),
+    Program("Keras", re.compile(rf"(?<!\d)\d++/\d++ \S++ - \d++\w++ (?P<ms>{_N})ms/step"), words=("ms/step",)),
+    Program(
+        "steps",
+        re.compile(rf"{_UNIT}(?:[\"']?\s*[:=]|\))\s*(?P<rate>{_N})", re.IGNORECASE),
+        begin=_STEP,
+        words=_STEPS,
+    ),
+    Program(  # a key's value before the unit is none of a rate: ``lr 1e-4 tokens/sec 12000``
+        "steps",
+        re.compile(rf"\b(?:lr|loss|acc\w*|ppl|\w*norm|mem\w*)[ :=]+{_N} {_UNIT} (?P<rate>{_N})", re.IGNORECASE),
+        begin=_STEP,
+        words=_STEPS,
+    ),
+    Program("steps", re.compile(rf"(?P<rate>{_N}) ?{_UNIT}", re.IGNORECASE), begin=_STEP, words=_STEPS),
+    Program(
+        "steps",
+        re.compile(rf"(?:(?P<seconds>{_N}) ?s(?:ec(?:onds?)?)?|(?P<ms>{_N}) ?ms)/(?:step|it|iter|iteration|batch)\b"),
+        begin=_STEP,
+        words=_STEPS,
+    ),
+    Program("steps", re.compile(rf"\bms/batch[ :=]+(?P<ms>{_N})"), begin=_STEP, words=_STEPS),
+)
+"""In the order in which they are tried; the last know any line with a step, a rate and its unit."""
+_BELOW_HEADINGS = Program("lines", re.compile(rf"{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE))
+"""Rates of programs of one's own, where headings say of how many workers they are."""
+_WORLD = (
+    re.compile(r"\bworld[_ ]?size[\"']?(?:\s*[:=]\s*| )(\d+)", re.I),
+    re.compile(r"\bMEMBER: \d+/(\d+)"),
+    re.compile(r"\b(?:using|with|on) (\d+) (?:gpus|processes|ranks)\b", re.I),
+    re.compile(r"\bnranks[ =](\d+)"),
+    re.compile(r"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|workers)\s*[:=]\s*(\d+)", re.I),
+    re.compile(r"mesh with \[[^][]*\], \[(\d+)\]"),
+    re.compile(r"^Total img/sec on (\d+) \w+\(s\): "),
+)
+
+
+_NODES = re.compile(r"\b(?:nnodes|num_nodes|trainer\.nnodes)\s*[:=]\s*(\d{1,6})\b")
+_PER_NODE = re.compile(r"\b(?:nproc_per_node|n_gpus_per_node|gpus_per_node)\s*[:=]\s*(\d{1,6})\b")
+_BATCH = re.compile(
+    r"Total train batch size[^=\n]{0,80}= ?(\d{1,9})|\b(?:global|total|train)_batch_size[\"']?\s*[:=]\s*(\d{1,9})",
+    re.IGNORECASE,
+)
+_MODEL = re.compile(
+    r"\b(num_layers|num_hidden_layers|n_layers?|hidden_size|n_embd|d_model)\b[\"' .:=]{1,60}(\d{1,9})\b"
+)
+_EVALUATION = re.compile(r"(?<![a-z])(?:eval|evaluation|valid|validation|val|test)[\W_]", re.IGNORECASE)
+_RANK = re.compile(r"\s{0,3}(?:\[(?:rank|default)?(\d{1,5})\] ?:|\[\d+,(\d{1,5})\]|(\d{1,5}):(?=\s))")
+"""The rank that a launcher puts before a line."""
+
+
+@dataclass(frozen=True)
+class LoggedRate:
+    """What a training log, or a part of it on other workers, says."""
+
+    program: str
+    value: float
+    """The median after warm-up: a rate, or seconds of an iteration."""
+    unit: str
+    seconds: bool = False
+    of: str = ""
+    workers: int | None = None
+    batch: float | None = None
+    """Samples in the mini-batch of all workers."""
+    lines: int = 0
+    values: Sequence[float] = ()
+    """What the median is of, in their order."""
+    setup: str = ""
+    """Lines about model, precision and hardware."""
+    notes: Sequence[str] = ()
+    nodes: int | None = None
+    model: str = ""
+    """Its layers and sizes, where the log lists them."""
+    run: str = ""
+    """The run's name, where a file has several."""
+
+    @property
+    def spread(self) -> float | None:
+        """Return the relative deviation of the values by their middle half, which outliers leave; None of a few."""
+        if len(self.values) < MIN_VALUES:
+            return None
+        low, _, high = quantiles(self.values, n=4)
+        return (high - low) / 1.349 / self.value
+
+
+_SETUP = re.compile(
+    r"CUDA capacity: ([^:]+?) with|Building (\S+ \S+) with|(Float8) training|"
+    r"^(?:Model|GPU|Precision|Data type):\s+(.+)",
+    re.I,
+)
+"""Lines of torchtitan and tf_cnn_benchmarks about these, and of programs that print them with such names."""
+_SETUP_WORDS = ("cuda capacity", "building ", "float8", "model:", "gpu:", "precision:", "data type:")
+"""As `Program.words`."""
+_LONGEST_HEADING = 100
+
+Found = list[tuple[int, re.Match[str]]]
+"""Lines of a program with their numbers."""
+
+
+def recognised(document: Document) -> bool:
+    """Whether lines of a program that is known are in it, or any that the user's pattern finds."""
+    return (not document.pattern and bool(_in_columns(document))) or _found(document) is not None
+
+
+def _programs(pattern: str) -> Sequence[Program]:
+    if not pattern:
+        return PROGRAMS
+    try:
+        own = re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"--pattern: {pattern} is no regular expression: {error}") from None
+    if not {"rate", "seconds", "ms"} & set(own.groupindex):
+        raise InputError(
+            f"--pattern: {pattern} names no group; expected is (?P<rate>...), (?P<seconds>...) or (?P<ms>...) "
+            f"around the number"
+        )
+    return [Program("own pattern", own)]
+
+
+@lru_cache(maxsize=1)
+def _found(document: Document) -> tuple[Program, Found] | None:
+    """Return the first program that has lines in the log, with these."""
+    for program in _programs(document.pattern):
+        if found := _lines(document, program):
+            return program, found
+    if not document.pattern and len(headings := _headings(document)) > 1:
+        found = _lines(document, _BELOW_HEADINGS)
+        if len({_before(headings, number) for number, _ in found} - {None}) > 1:
+            return _BELOW_HEADINGS, found
+    return None
+
+
+def _lines(document: Document, program: Program) -> Found:
+    """Return the lines of a program, of those of evaluation none beside those of training."""
+    found = [(number, match) for number, line in enumerate(document.lines, start=1) if (match := program.search(line))]
+    train = [one for one in found if not _EVALUATION.search(document.lines[one[0] - 1])]
+    return train or found
+
+
+def read(document: Document) -> list[LoggedRate]:
+    """Return the rate in the log, or in each part of it that ran on other workers; `InputError` where a number that the
+    pattern finds is none."""
+    if not document.pattern and (columns := _in_columns(document)):
+        return columns
+    if not (known := _found(document)):
+        raise document.error(1, "no line with a rate")
+    program, found = known
+    parts: dict[int | None, Found] = {}
+    begins = _begins(document, found)
+    for number, match in found:
+        parts.setdefault(_before(begins, number), []).append((number, match))
+    several = len(parts) > 1
+    return [
+        _logged(document, program, part, begins.get(begin or 0) if several else None) for begin, part in parts.items()
+    ]
+
+
+def _in_columns(document: Document) -> list[LoggedRate]:
+    """Return the rates in a CSV file with a row for each step, as loggers of metrics write; none if it is none.
+
+    An export of Weights & Biases has columns ``run - metric`` of several runs.
+    """
+    rows = separated(enumerate(document.raw_lines, start=1), ",")
+    _, heads = next(rows, (1, []))
+    kinds = list(map(kind_of, heads))
+    rates = [
+        index
+        for index, kind in enumerate(kinds)
+        if kind == ColumnKind.RATE
+        and unit_in(heads[index]) not in ("", "iterations/s")
+        and not heads[index].endswith(("__MIN", "__MAX"))
+    ]
+    if (
+        not rates
+        or {ColumnKind.WORKERS, ColumnKind.NODES} & set(kinds)
+        or not {"step", "global_step"} & set(map(str.lower, heads))
+    ):
+        return []
+    body = [cells for _, cells in rows if len(cells) == len(heads)]
+    found: dict[str, LoggedRate] = {}
+    for column in rates:
+        run = heads[column].rpartition(" - ")[0]
+        cells = [number_in(cells[column]) for cells in body]
+        values = _warm([value for value in cells if 1e-15 < value < 1e15])
+        of = EACH if PER_WORKER.search(heads[column]) else ""
+        if values and run not in found:
+            unit = unit_in(heads[column])
+            found[run] = LoggedRate("steps", median(values), unit, of=of, lines=len(values), values=values, run=run)
+    return list(found.values())
+
+
+def _warm(values: list[float]) -> list[float]:
+    """Return the values behind the warm-up."""
+    return values[int(len(values) * WARMUP) + (len(values) > 2) :] or values
+
+
+# --- parts of a log -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Begin:
+    """A line from which on other workers ran."""
+
+    workers: int | None = None
+    nodes: int | None = None
+    words: str = ""
+
+
+def _headings(document: Document) -> dict[int, _Begin]:
+    """Return the lines that say of how many workers those below them are, such as ``**2 GPUs:**``."""
+    found = {}
+    for number, line in enumerate(document.lines, start=1):
+        count = COUNT_AHEAD.match(line) if len(line) <= _LONGEST_HEADING else None
+        if count and not UNITS.search(line):
+            nodes = int(count["nodes"] or count["before"] or 0) or None
+            of_nodes = count["of"].lower().startswith("node")
+            workers, nodes = (None, int(count["count"])) if of_nodes else (int(count["count"]), nodes)
+            found[number] = _Begin(workers, nodes, line)
+    return found
+
+
+def _before(begins: Mapping[int, object], number: int) -> int | None:
+    return max((begin for begin in begins if begin < number), default=None)
+
+
+def _begins(document: Document, found: Found) -> Mapping[int, _Begin]:
+    """Return where other workers begin: at headings with lines of the program below them, or at other world sizes."""
+    headings = _headings(document)
+    used = {_before(headings, number) for number, _ in found}
+    if None not in used and len(used) > 1:
+        return {number: begin for number, begin in headings.items() if number in used}
+    worlds: dict[int, _Begin] = {}
+    for number, line in enumerate(document.lines, start=1):
+        workers = _workers([line])
+        if workers and workers != (list(worlds.values())[-1].workers if worlds else None):
+            worlds[number] = _Begin(workers)
+    used = {_before(worlds, number) for number, _ in found}
+    return worlds if None not in used and len(used) > 1 else {}
+
+
+def _workers(lines: Sequence[str]) -> int | None:
+    for pattern, line in product(_WORLD, lines):
+        if (found := pattern.search(line)) and 0 < (workers := int(found[1])) <= 10**7:
+            return workers
+    return None
+
+
+def _first(pattern: re.Pattern[str], lines: Sequence[str]) -> int | None:
+    """Return the first number that a pattern finds, above 0."""
+    matches = (match for line in lines if (match := pattern.search(line)))
+    return next((int(text) for match in matches for text in match.groups() if text and int(text)), None)
+
+
+def _logged(document: Document, program: Program, found: Found, begin: _Begin | None) -> LoggedRate:
+    notes = [document.cut] if document.cut else []
+    batches = [float(match["batch"]) for _, match in found if match.groupdict().get("batch")]
+    if len(set(batches)) > 1:
+        # The mini-batch is ramped up: only lines of the last one are of the training that follows.
+        notes.append(f"the mini-batch changes ({batches[0]:g} to {batches[-1]:g}); lines of the last one are taken")
+        found = [(number, match) for number, match in found if match["batch"] and float(match["batch"]) == batches[-1]]
+    values = [_value(document, number, match) for number, match in found]
+    seconds = not found[-1][1].groupdict().get("rate")
+    kept = values[-1:] if program.averages else _warm(values)
+    named = found[-1][1].groupdict().get("unit") or ""
+    first, last = (found[0][0], found[-1][0]) if begin else (1, len(document.lines))
+    lines = document.lines[max(first - 50, 0) if begin else 0 : last]
+    ranks = _of_ranks(document, found, values)
+    of = EACH if PER_WORKER.search(named) else program.of
+    if not of and not seconds and len(ranks) > 1 and len({tuple(of_rank) for of_rank in ranks.values()}) > 1:
+        of = EACH  # what all ranks together do would be the same number on each
+    workers, nodes = (begin.workers, begin.nodes) if begin else (_workers(lines), _first(_NODES, lines))
+    per_node = _first(_PER_NODE, lines)
+    if workers is None and nodes and per_node:
+        workers = nodes * per_node
+    if workers is None and not nodes and len(ranks) > 1 and set(ranks) == set(range(len(ranks))):
+        workers = len(ranks)
+    batch = batches[-1] if batches else float(_last_before(_BATCH, document, found[0][0]) or 0) if seconds else 0.0
+    layers = {match[1]: match[2] for line in document.lines if (match := _MODEL.search(line))}
+    return LoggedRate(
+        program.name,
+        median(kept),
+        unit_in(named) or program.unit,
+        seconds,
+        of,
+        workers,
+        batch if 0 < batch < 1e12 else None,
+        len(found),
+        kept,
+        " ".join(
+            dict.fromkeys(
+                part
+                for line in document.lines
+                if _has(line, _SETUP_WORDS)
+                for one in _SETUP.finditer(line)
+                for part in one.groups("")
+                if part
+            )
+        ),
+        tuple(notes),
+        nodes,
+        ", ".join(f"{name} {size}" for name, size in sorted(layers.items())),
+    )
+
+
+def _last_before(pattern: re.Pattern[str], document: Document, line: int) -> int | None:
+    """Return the last number that a pattern finds before a line, or in it."""
+    return _first(pattern, document.lines[line - 1 :: -1])
+
+
+def _value(document: Document, number: int, match: re.Match[str]) -> float:
+    groups = match.groupdict()
+    text = next((groups[name] for name in ("rate", "seconds", "ms", "its") if groups.get(name)), "")
+    value = number_in(text)
+    if not 1e-15 < value < 1e15:
+        raise document.error(
+            number, f"{text[:40] or 'nothing'} is no rate; the pattern's group has to be around a number above 0"
+        )
+    return 1 / value if groups.get("its") else value / 1e3 if groups.get("ms") else value
+
+
+def _of_ranks(document: Document, found: Found, values: Sequence[float]) -> dict[int, list[float]]:
+    """Return the values by the rank that the launcher puts before their lines."""
+    ranks: dict[int, list[float]] = {}
+    for (number, _), value in zip(found, values, strict=True):
+        if mark := _RANK.match(document.raw_lines[number - 1]):
+            ranks.setdefault(int(next(filter(None, mark.groups()))), []).append(value)
+    return ranks

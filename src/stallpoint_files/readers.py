@@ -1,0 +1,186 @@
+"""Readers of other programs' files: one for each format; the content tells which a file has.
+
+To read a further format, write its module (`recognised`, `read`, and what is said of it) and add a line to `READERS`.
+Others' packages add theirs by the entry point ``stallpoint.readers`` (`stallpoint_files.reader`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from stallpoint import extras
+from stallpoint.base.section import Finding
+from stallpoint.errors import InputError
+from stallpoint.inputs import all_reduce_logs
+from stallpoint.inputs.documents import Document, head
+from stallpoint_files.file_options import Options
+from stallpoint_files.jobs import batch_scripts, script_answers, slurm_account_answers, slurm_accounts
+from stallpoint_files.links import all_reduce_answers, all_reduce_json, nccl_answers, nccl_debug
+from stallpoint_files.rates import layout_tables, rate_answers, rate_tables, training_log_answers, training_logs
+from stallpoint_files.reader import FoundRecords, PathReader, Reader, said_with_others
+from stallpoint_files.studies import study_results
+from stallpoint_files.targets import mlperf_answers, mlperf_logs, target_answers, target_tables
+from stallpoint_files.texts import unread
+
+
+def _rates(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    for _, tables in found.of("rates"):
+        for rates in tables:
+            yield from rate_answers.answers(rates, options)
+
+
+def _targets(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    for _, table in found.of("targets"):
+        yield from target_answers.answers(table, options)
+
+
+def _layouts(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    if not found.of("layouts"):
+        return
+    from stallpoint_files.rates import layout_answers  # its fits load SciPy
+
+    for _, tables in found.of("layouts"):
+        for table in tables:
+            yield from layout_answers.answers(table, options)
+
+
+def _scripts(found: FoundRecords, _: Options) -> Iterator[Finding]:
+    for path, script in found.of("batch-script"):
+        yield script_answers.answer(path.name, script)
+
+
+def _accounts(found: FoundRecords, _: Options) -> Iterator[Finding]:
+    for path, accounts in found.of("slurm-accounts"):
+        yield slurm_account_answers.answer(path.name, accounts)
+
+
+def _studies(found: FoundRecords, _: Options) -> Iterator[Finding]:
+    if not found.of("study"):
+        return
+    from stallpoint_files.studies import study_answers
+
+    for _path, studies in found.of("study"):
+        for study in studies:
+            yield from study_answers.answers(study)
+
+
+def _probes(found: FoundRecords, _: Options) -> Iterator[Finding]:
+    if not found.of("probe"):
+        return
+    from stallpoint_files.studies import probe_answers  # loads what reads Parquet
+
+    for folder in dict.fromkeys(folder for _, folder in found.of("probe")):
+        yield from probe_answers.answers(folder)
+
+
+READERS: dict[str, Reader] = {
+    "mlperf": Reader(
+        "a result log of MLPerf Training", mlperf_logs.recognised, mlperf_logs.read, mlperf_answers.answers
+    ),
+    "batch-script": Reader("a batch script", batch_scripts.recognised, batch_scripts.read, _scripts),
+    "all-reduce-json": Reader("nccl-tests (JSON)", all_reduce_json.recognised, all_reduce_json.read, said_with_others),
+    "all-reduce": Reader(
+        "nccl-tests, rccl-tests, OSU or Intel MPI Benchmarks",
+        all_reduce_logs.recognised,
+        lambda of: all_reduce_logs.read_runs(of.raw_lines, str(of.path), format=all_reduce_logs.recognised(of)),
+        all_reduce_answers.of_files,
+        shares_file=True,
+    ),
+    "nccl-debug": Reader(
+        "NCCL_DEBUG=INFO", nccl_debug.recognised, nccl_debug.read, nccl_answers.answers, shares_file=True
+    ),
+    "training-log": Reader(
+        "a training log", training_logs.recognised, training_logs.read, training_log_answers.answers, shares_file=True
+    ),
+    "slurm-accounts": Reader("sacct --parsable2", slurm_accounts.recognised, slurm_accounts.read, _accounts),
+    "layouts": Reader("a table of layouts", layout_tables.recognised, layout_tables.read, _layouts),
+    "targets": Reader("a table of times to a target", target_tables.recognised, target_tables.read, _targets),
+    "rates": Reader("a table of rates", rate_tables.recognised, rate_tables.read, _rates),
+}
+"""Formats of texts in the order in which they are tried, those of other packages before tables."""
+PATH_READERS: dict[str, PathReader] = {
+    "study": PathReader("a study, its archive or conclusions", study_results.read, _studies),
+    "probe": PathReader("records of a probe", study_results.probe_folder, _probes),
+}
+"""Formats that are no texts, in the order in which they are tried; those of other packages come after them."""
+ORDER = (
+    "study", "probe", "rates", "targets", "mlperf", "layouts", "training-log", "batch-script", "slurm-accounts",
+    "nccl-debug", "all-reduce",
+)  # fmt: skip
+"""Whose answers come first; those of other packages come last."""
+
+
+_TRACE_LIKE = re.compile(rb'"traceEvents"|"ph": ?"X"|\ASQLite format 3')
+"""Begins of what may be a trace of a profiler."""
+
+
+@cache
+def _others() -> tuple[dict[str, Reader], dict[str, PathReader]]:
+    """Return the readers of other packages, for texts and others; of a package that is not there, one that says so."""
+    texts: dict[str, Reader] = {}
+    paths: dict[str, PathReader] = {}
+    for name, point in extras.entries("readers").items():
+        try:
+            reader = extras.load(point)
+        except extras.NotInstalled as missing:
+            reader = PathReader(name, partial(_refused_as_missing, str(missing)), said_with_others)
+        (texts if isinstance(reader, Reader) else paths)[name] = reader
+    return texts, paths
+
+
+def _refused_as_missing(why: str, path: Path) -> None:
+    if path.is_file() and _TRACE_LIKE.search(head(path)):
+        raise InputError(f"{path}: may be a trace of a profiler, and {why}")
+
+
+def path_readers() -> dict[str, PathReader]:
+    """Return all readers of formats that are no texts, by their names."""
+    return {**PATH_READERS, **_others()[1]}
+
+
+def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    """Yield what is said of the records of all formats."""
+    texts, paths = _others()
+    every: dict[str, Reader | PathReader] = {**PATH_READERS, **READERS}
+    for reader in (*(every[name] for name in ORDER), *texts.values(), *paths.values()):
+        yield from reader.answers(found, options)
+
+
+def read(path: Path, pattern: str = "") -> dict[str, Any]:
+    """Return the records in a file by the names of their readers; `InputError` where no reader knows it.
+
+    `pattern` is the user's regular expression for the lines of a training log.
+    """
+    try:
+        document = Document.read(path, pattern)
+    except InputError:
+        if known_format := unread.unread(path):
+            raise unread.refused(path, known_format) from None
+        raise
+    if not document.text.strip():
+        raise InputError(f"{path}: empty; {known()}")
+    found: dict[str, Any] = {}
+    for name, reader in {**_others()[0], **READERS}.items():
+        if (not found or reader.shares_file) and reader.recognised(document):
+            found[name] = reader.read(document)
+            if not reader.shares_file:
+                break
+    if not found and pattern:
+        raise InputError(f"{path}: --pattern {pattern} is found in no line; {known()}")
+    if not found and (known_format := unread.unread(path)):
+        raise unread.refused(path, known_format)
+    if not found:
+        raise rate_tables.unknown(document, known())
+    return found
+
+
+def known() -> str:
+    """Return what files are known, for people."""
+    return (
+        "known are tables of rates or layouts, training logs, nccl-tests, OSU, IMB, NCCL_DEBUG=INFO, batch scripts, "
+        "sacct, traces of profilers"
+    )

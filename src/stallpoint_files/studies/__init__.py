@@ -1,0 +1,1 @@
+"""Results of studies, and records of a probe."""

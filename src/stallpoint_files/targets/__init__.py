@@ -1,0 +1,1 @@
+"""Times to a target: tables, result logs of MLPerf, and the count that trains fastest."""

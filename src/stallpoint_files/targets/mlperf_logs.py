@@ -1,0 +1,226 @@
+"""Result logs of MLPerf Training: lines ``:::MLLOG {...}`` of events (github.com/mlcommons/logging), one run in each.
+
+The count of accelerators and their name come from the system's JSON, where the file lies as submissions do
+(``SUBMITTER/results/SYSTEM/BENCHMARK/result_0.txt`` beside ``SUBMITTER/systems/SYSTEM.json``): platform lines of logs
+may be placeholders. The clock runs from ``run_start`` to ``run_stop``: what comes before is warm-up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from stallpoint.inputs.documents import Document, opened
+from stallpoint_files.targets.target_tables import TargetRun, TargetTable
+
+_MARK = ":::MLLOG"
+_LINE = re.compile(rf"{_MARK}\s*(\{{.*\}})")
+_BEGIN = 2**20
+"""Bytes in which a result log has its first event; what launchers print comes before it."""
+_WARM = 2
+"""Logged iteration times that are warm-up."""
+_MAX_EPOCHS = 20_000
+"""Epochs above which ``epoch_num`` counts samples, as that of bert, gpt3 and later unet3d does."""
+_COUNTS_STEPS = {"ssd": 100_000, "retinanet": 100_000}
+"""Benchmarks whose ``train_samples``, below this number, are iterations of an epoch."""
+_PLAUSIBLE = (0.5, 1.5)
+"""Samples over a logged throughput, over the time of the run: outside, it is not of samples, or not of all devices."""
+
+
+@dataclass(frozen=True)
+class MlperfRun:
+    """One run of a benchmark."""
+
+    path: Path
+    benchmark: str
+    submitter: str
+    chip: str
+    """Accelerator; empty where no system's JSON names it."""
+    precision: str
+    platform: str
+    """What the log says of it."""
+    workers: int | None
+    per_node: float | None
+    batch: float | None
+    samples: float | None
+    """To the target; None where the log does not count them."""
+    seconds: float | None
+    """On the clock; None where the target was not reached."""
+    working_seconds: float | None
+    """Samples over the mini-batch, times the iteration time; or over the throughput."""
+    warm_up: float
+    """Before the clock, s."""
+    evaluation: float
+    """In it, s."""
+
+    @property
+    def system(self) -> str:
+        """Return what runs of one curve have in common."""
+        return " ".join(filter(None, (self.benchmark, self.submitter, self.chip, self.precision)))
+
+
+def in_folder(folder: Path) -> list[Path]:
+    """Return the result logs in a folder and its subfolders."""
+    files = (path for path in sorted(folder.rglob("*")) if path.suffix in (".txt", ".log", ".out"))
+    return [path for path in files if _is_result(path)]
+
+
+def _is_result(path: Path) -> bool:
+    """Return whether a file begins as a result log does."""
+    try:
+        with opened(path) as file:
+            return _MARK.encode() in file.read(_BEGIN)
+    except (OSError, EOFError):
+        return False
+
+
+def recognised(document: Document) -> bool:
+    """Return whether an event is in the text."""
+    return _MARK in document.text and next(_events(document), None) is not None
+
+
+def _events(document: Document) -> Iterator[dict[str, Any]]:
+    for line in document.raw_lines:
+        if found := _LINE.search(line):
+            try:
+                event = json.loads(found[1])
+            except (ValueError, RecursionError):
+                continue  # two ranks wrote into one line, or the file ends in it
+            if isinstance(event, dict) and isinstance(event.get("key"), str):
+                metadata = event.get("metadata")
+                yield event | {"metadata": metadata if isinstance(metadata, dict) else {}}
+
+
+def read(document: Document) -> MlperfRun:
+    """Return the run; `InputError` where its clock did not start."""
+    events = list(_events(document))
+    values = {event["key"]: event.get("value") for event in events}
+    start = next((event for event in events if event["key"] == "run_start"), None)
+    if start is None:
+        raise document.error(1, "a result log of MLPerf without run_start: the run ended before its clock started")
+    stop = next((event for event in reversed(events) if event["key"] == "run_stop"), None)
+    reached = stop is not None and stop["metadata"].get("status") == "success"
+    seconds = _between(start, stop) if stop and reached else None
+    benchmark, batch = str(values.get("submission_benchmark") or ""), _positive(values.get("global_batch_size"))
+    samples = _samples(events, values, benchmark, batch)
+    system = _system(document.path)
+    nodes, per_node = (_positive(system.get(name)) for name in ("number_of_nodes", "accelerators_per_node"))
+    folder = document.path.parents[3] if _as_submitted(document.path) else None
+    submitter = system.get("submitter") or values.get("submission_org") or (folder.name if folder else "")
+    return MlperfRun(
+        document.path,
+        benchmark or (document.path.parent.name if folder else "MLPerf"),
+        str(submitter),
+        str(system.get("accelerator_model_name") or ""),
+        str(values.get("precision") or ""),
+        str(values.get("submission_platform") or ""),
+        round(nodes * per_node) if nodes and per_node else None,
+        per_node,
+        batch,
+        samples,
+        seconds,
+        _working(events, samples, batch, seconds),
+        _between(events[0], start),
+        sum(_between(begin, end) for begin, end in _evaluations(events)),
+    )
+
+
+def _between(start: Mapping[str, Any], stop: Mapping[str, Any]) -> float:
+    """Return the time between two events, s."""
+    first, last = _positive(start.get("time_ms")), _positive(stop.get("time_ms"))
+    return (last - first) / 1e3 if first and last and last > first else 0.0
+
+
+def _positive(value: object) -> float | None:
+    """Return a number above 0; None for anything else."""
+    try:
+        found = float(str(value))
+    except ValueError:
+        return None
+    return found if 0 < found < 1e18 else None
+
+
+def _as_submitted(path: Path) -> bool:
+    return len(path.parents) > 3 and path.parents[2].name == "results"
+
+
+def _system(path: Path) -> dict[str, Any]:
+    """Return what the system's JSON says, where the log lies as in a submission."""
+    if not _as_submitted(path):
+        return {}
+    file = path.parents[3] / "systems" / f"{path.parents[1].name}.json"
+    try:
+        found = json.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _samples(
+    events: Sequence[Mapping[str, Any]], values: Mapping[str, Any], benchmark: str, batch: float | None
+) -> float | None:
+    """Return the samples until the last evaluation or the end; None where nothing counts them."""
+    ends = [event["metadata"] for event in events if event["key"] in ("run_stop", "eval_accuracy")]
+    every = _positive(values.get("train_samples"))
+    for of_event in reversed(ends):
+        if samples := _positive(of_event.get("samples_count")):
+            return samples
+        for name in ("epoch_num", "epoch_count"):
+            epochs = _positive(of_event.get(name))
+            if epochs and epochs > _MAX_EPOCHS:
+                return epochs
+            if epochs and every:
+                counts_steps = every < _COUNTS_STEPS.get(benchmark, 0)
+                return epochs * every * (batch or 1 if counts_steps else 1)
+        if (steps := _positive(of_event.get("step_num"))) and batch:
+            return steps * batch
+    return None
+
+
+def _working(
+    events: Sequence[Mapping[str, Any]], samples: float | None, batch: float | None, seconds: float | None
+) -> float | None:
+    """Return the time of the samples by the iteration times that were logged, or by the throughput, s."""
+    tracked = [of for event in events if event["key"] == "tracked_stats" and isinstance(of := event.get("value"), dict)]
+    steps = [step for of in tracked if (step := _positive(of.get("train_step_time")))]
+    if samples and batch and steps:
+        return samples / batch * median(steps[_WARM:] or steps)
+    rates = [rate for of in tracked if (rate := _positive(of.get("throughput")))]
+    if samples and seconds and rates:
+        working = samples / median(rates)
+        return working if _PLAUSIBLE[0] < working / seconds < _PLAUSIBLE[1] else None
+    return None
+
+
+def _evaluations(events: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield start and end of each evaluation; where several ranks log one, of the first."""
+    begun = None
+    for event in events:
+        if event["key"] == "eval_start":
+            begun = begun or event
+        elif event["key"] == "eval_stop" and begun:
+            yield begun, event
+            begun = None
+
+
+def target_runs(runs: Sequence[MlperfRun], counts: Sequence[int]) -> TargetTable:
+    """Return the runs of all logs, on `counts` accelerators, as those of a table; repeats are of one system."""
+    found = [
+        TargetRun(
+            run.system, count, run.batch, run.samples, run.seconds, run.seconds and run.working_seconds, run.per_node
+        )
+        for run, count in zip(runs, counts, strict=True)
+    ]
+    notes = []
+    if failed := sum(run.seconds is None for run in runs):
+        notes.append(f"{failed} of {len(runs)} runs did not reach the target and are left out")
+    if done := [run for run in runs if run.seconds]:
+        parts = [100 * run.evaluation / (run.seconds or 1) for run in done if run.evaluation]
+        evaluation = f", evaluation in it {median(parts):.0f} %" if parts else ""
+        notes.append(f"medians: warm-up before the clock {median(run.warm_up for run in done):.0f} s{evaluation}")
+    return TargetTable(found, "accelerators", "samples", tuple(notes))

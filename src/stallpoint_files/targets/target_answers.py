@@ -1,0 +1,264 @@
+"""How long training takes to its target, where more workers stop making it shorter, and which half loses: samples, as
+the mini-batch grows, or the seconds of a sample.
+
+Minutes are judged as rates (1 / minutes) by the one judge; whether the last workers are worth it is a note beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from stallpoint.base.curve import Curve, rates_from
+from stallpoint.base.priors import TO_TARGET
+from stallpoint.base.section import Cause, Finding
+from stallpoint.base.stall import Verdict
+from stallpoint.text import number
+from stallpoint_files.file_options import Options
+from stallpoint_files.rates import rate_answers
+from stallpoint_files.rates.published_rates import compared
+from stallpoint_files.rates.rate_answers import RateSeries
+from stallpoint_files.rates.rate_tables import RateRow
+from stallpoint_files.targets.target_tables import TargetRun, TargetTable, unexplained
+
+KIND = "time to target"
+WORTH = 1.5
+"""Gain of a doubling from which on it is worth it: half of what it could gain."""
+FURTHER = 2
+"""Times the largest count that is predicted where none is asked for."""
+_ALIKE = 0.03
+"""Part of the ideal below which a half lost nothing."""
+
+
+@dataclass(frozen=True)
+class _AtCount:
+    """Equal runs: medians of those with one worker count and mini-batch."""
+
+    workers: int
+    batch: float | None
+    needed: float | None
+    seconds: float
+    runs: Sequence[TargetRun]
+
+
+def answers(table: TargetTable, options: Options) -> Iterator[Finding]:
+    """Yield a finding for each series of the table."""
+    grouped: defaultdict[str, list[TargetRun]] = defaultdict(list)
+    for run in table.runs:
+        grouped[run.series].append(run)
+    for name, runs in grouped.items():
+        done = [run for run in runs if run.seconds]
+        if done:
+            yield _finding(name, done, table, options)
+        else:
+            yield Finding(
+                KIND, name, "no run reached the target", Verdict.WITHHELD, ask=("the minutes of runs on two counts",)
+            )
+
+
+def _finding(name: str, runs: Sequence[TargetRun], table: TargetTable, options: Options) -> Finding:
+    points = _points(runs)
+    fastest = {one.workers: one for one in sorted(points, key=lambda one: -one.seconds)}
+    chosen = [fastest[count] for count in sorted(fastest)]
+    found = {one.workers: [1 / (run.seconds or math.inf) for run in one.runs] for one in chosen}
+    nodes = {run.per_node or options.workers_per_node for run in runs}
+    per_node = max((one for one in nodes if one), default=None) if None not in nodes else None
+    repeated = len(runs) > len(points)
+    curve = Curve(
+        rates_from(found, TO_TARGET), per_node, options.threshold, "runs/s", repeated=repeated, prior=TO_TARGET
+    )
+    rows = [RateRow(name, one.workers, one.seconds, global_batch=one.batch) for one in chosen]
+    subject = rate_answers.subject_of(RateSeries(name, rows, table.counted), curve)
+    seen = tuple({"workers": one.workers, "minutes": one.seconds / 60} for one in chosen)
+    last = chosen[-1]
+    if len(chosen) > 1:
+        judged = rate_answers.measured(RateSeries(name, rows, table.counted), subject, curve)
+        notes = (*_worth_it(curve, table.counted), *_unexplained(chosen), *table.notes, *judged.notes)
+        base = _with_halves(replace(judged, notes=notes), chosen, table.needed)
+        base = replace(base, notes=(*base.notes, *_beside(name, chosen, table, options, base.causes)))
+    else:
+        words = f"one count ({last.workers}) says nothing of more {table.counted}"
+        base = Finding(
+            KIND, subject, words, Verdict.UNDECIDED, evidence="measured",
+            ask=(f"a run on {2 * last.workers} {table.counted}",), notes=tuple(table.notes),
+        )  # fmt: skip
+    minutes, counts = [one.seconds / 60 for one in chosen], ", ".join(f"{one.workers:,}" for one in chosen)
+    fits = f"{rate_answers.in_arrows(minutes)} min on {counts}"
+    if all(one.needed for one in chosen):
+        fits += f"; {table.needed} to the target {rate_answers.in_arrows([one.needed or 0 for one in chosen])}"
+    if all(one.batch for one in chosen):
+        fits += f", mini-batch {rate_answers.in_arrows([one.batch or 0 for one in chosen])}"
+    base = replace(base, kind=KIND, fits=fits, points=seen, **_minutes(last.seconds / 60))
+    return _with_predictions(base, points, curve, table, options) if len(chosen) > 1 else base
+
+
+def _points(runs: Sequence[TargetRun]) -> list[_AtCount]:
+    """Return the runs by worker count and mini-batch; those of one are repeats."""
+    grouped: defaultdict[tuple[int, float | None], list[TargetRun]] = defaultdict(list)
+    for run in runs:
+        grouped[run.workers, run.batch].append(run)
+    found = []
+    for (workers, batch), equal in sorted(grouped.items(), key=lambda one: (one[0][0], one[0][1] or 0)):
+        needed = [run.needed for run in equal if run.needed]
+        seconds = median(run.seconds or 0 for run in equal)
+        found.append(_AtCount(workers, batch, median(needed) if len(needed) == len(equal) else None, seconds, equal))
+    return found
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """What a span of counts loses of its ideal, by halves."""
+
+    start: _AtCount
+    end: _AtCount
+    samples: float
+    """Logarithm of the factor of samples to the target."""
+    seconds: float
+    """Logarithm of the factor of a worker's seconds of a sample."""
+
+    @classmethod
+    def of(cls, start: _AtCount, end: _AtCount) -> _Loss:
+        """Return the losses between two points whose samples are known."""
+        samples = math.log((end.needed or 1) / (start.needed or 1))
+        return cls(start, end, samples, math.log(end.seconds * end.workers / (start.seconds * start.workers)) - samples)
+
+    @property
+    def half(self) -> str:
+        """Return the half that loses more."""
+        return "samples" if self.samples > self.seconds else "seconds"
+
+    def words(self, needed: str) -> str:
+        """Return both halves, for each doubling of the workers."""
+        doublings = math.log2(self.end.workers / self.start.workers)
+        more, lost = math.exp(self.samples / doublings) - 1, 1 - math.exp(-self.seconds / doublings)
+        return (
+            f"from {self.start.workers:,} to {self.end.workers:,} each doubling needs {100 * abs(more):.0f} % "
+            f"{'more' if more > -0.005 else 'fewer'} {needed} and {'loses' if lost > -0.005 else 'gains'} "
+            f"{100 * abs(lost):.0f} % of its rate"
+        )
+
+    def causes(self, needed: str) -> Iterator[Cause]:
+        """Yield the halves that lose, the larger first, each with its part of the ideal."""
+        start, end = self.start, self.end
+        ideal = 1 - math.exp(-self.samples - self.seconds)
+        total = max(self.samples, 0.0) + max(self.seconds, 0.0)
+        batches = f" (mini-batch {number(start.batch)} to {number(end.batch)})" if start.batch and end.batch else ""
+        texts = {
+            "samples": f"samples: {number(start.needed)} {needed} to the target on {start.workers:,}, "
+            f"{number(end.needed)} on {end.workers:,}{batches}",
+            "seconds": f"seconds: a worker of {end.workers:,} has {100 * math.exp(-self.seconds):.0f} % of the rate of "
+            f"one of {start.workers:,}",
+        }
+        parts = {"samples": self.samples, "seconds": self.seconds}
+        for name in sorted(parts, key=lambda name: -parts[name]):
+            if parts[name] > _ALIKE and ideal > 0:
+                more = "loses more" if name == self.half else ""
+                yield Cause(name, texts[name], round(ideal * parts[name] / total, 3), more)
+
+
+_HELPS = {
+    "samples": "of more samples: a smaller mini-batch on as many workers, or an optimiser and a warm-up for large ones",
+    "seconds": "of slower samples: what a step does besides computing (communication, waiting, the host); a larger "
+    "mini-batch hides it, at the cost of samples",
+}
+
+
+def _with_halves(found: Finding, points: Sequence[_AtCount], needed: str) -> Finding:
+    """Return the finding with the half that loses more: of the last doubling or more, and of all counts."""
+    if not all(one.needed for one in points):
+        return found
+    first, last = points[0], points[-1]
+    start = next((one for one in reversed(points) if 2 * one.workers <= last.workers), first)
+    late, whole = _Loss.of(start, last), _Loss.of(first, last)
+    causes = tuple(late.causes(needed))
+    lead = ""
+    if causes or late.half != whole.half:
+        other = f", over all counts {whole.half}" if late.half != whole.half else ""
+        lead = f": {late.half} lose more{other}"
+    asks = (_HELPS[late.half],) if causes else found.ask[:1]
+    return replace(found, words=f"{found.words}; {late.words(needed)}{lead}", causes=causes, ask=asks)
+
+
+def _worth_it(curve: Curve, counted: str) -> Iterator[str]:
+    """Yield up to which count workers are worth it: each doubling gains half of what it could, or more."""
+    good, why = curve.counts[0], "each doubling gains half of what it could, or more"
+    for start, end in pairwise(curve.counts):
+        if curve.gain(start, end) < WORTH:
+            gain = f"{100 * (curve.gain(start, end) - 1):.0f} %"
+            why = f"a doubling to {end:,} gains {gain}, less than half of what it could"
+            break
+        good = end
+    yield f"worth it up to {good:,} {counted}: {why}"
+
+
+def _unexplained(points: Sequence[_AtCount]) -> Iterator[str]:
+    """Yield where the minutes are not those of the samples at the rate that was logged."""
+    for point in points:
+        rests = [rest for run in point.runs if (rest := unexplained(run)) is not None]
+        if len(rests) * 2 > len(point.runs):
+            rest = median(rests)
+            what = "start, evaluation and pauses" if rest > 0 else "the rate is not that of the whole run"
+            differ = f"{100 * abs(rest):.0f} % {'more' if rest > 0 else 'less'} than samples at the logged rate"
+            yield f"{point.workers:,}: the minutes are {differ}: {what}"
+
+
+def _beside(
+    name: str, points: Sequence[_AtCount], table: TargetTable, options: Options, causes: Sequence[Cause]
+) -> list[str]:
+    """Return how the samples of a second compare with published ones."""
+    if table.needed != "samples" or not all(one.needed for one in points):
+        return []
+    rates = {one.workers: (one.needed or 0) / one.seconds / one.workers for one in points}
+    setup = f"{name} {table.setup} {options.setup}"
+    return compared(setup, "samples/s", rates, causes, {one.workers: one.batch for one in points})
+
+
+def _minutes(value: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:
+    """Return the fields of a finding for minutes."""
+    return {
+        "value": value,
+        "low": value if low is None else low,
+        "high": value if high is None else high,
+        "unit": "min",
+    }
+
+
+def _with_predictions(
+    found: Finding, points: Sequence[_AtCount], curve: Curve, table: TargetTable, options: Options
+) -> Finding:
+    """Return the finding with the minutes at the asked counts, or at twice the largest."""
+    import numpy as np
+
+    from stallpoint.models.convergence.time_to_target import RunsToTarget, seconds_to_target
+    from stallpoint.models.scaling.scaling_law_choice import too_wide
+
+    columns = [[getattr(one, name) or np.nan for one in points] for name in ("workers", "batch", "needed", "seconds")]
+    runs = RunsToTarget(*np.array(columns, float))
+    words, asks = [], list(found.ask)
+    predicted: list[dict[str, Any]] = []
+    asked = options.at or (FURTHER * curve.counts[-1],)
+    for workers in asked:
+        batch = options.at_batch or runs.usual_batch(workers)
+        low, middle, high = np.quantile(seconds_to_target(runs, workers, batch), [0.05, 0.5, 0.95]) / 60
+        with_batch = "" if np.isnan(batch) else f" with a mini-batch of {number(batch)}"
+        if too_wide(low, high):
+            words.append(
+                f"{workers:,}{with_batch}: not predicted, {number(low)} to {number(high)} min is too wide an interval"
+            )
+            nearest = curve.counts[-1] if workers > curve.counts[-1] else curve.counts[0]
+            asks.append(f"a run on {round(math.sqrt(nearest * workers)):,} {table.counted}: it would tell")
+            continue
+        words.append(f"{workers:,}{with_batch}: {number(middle)} min ({number(low)} to {number(high)})")
+        predicted.append({"workers": workers, "predicted": middle, "low": low, "high": high})
+    fields = {}
+    if options.at and predicted:
+        one = predicted[-1]
+        fields = _minutes(one["predicted"], one["low"], one["high"])
+    return replace(
+        found, beyond="; ".join(words), ask=tuple(dict.fromkeys(asks)), points=(*found.points, *predicted), **fields
+    )

@@ -1,0 +1,204 @@
+"""Tables of trainings to a target: workers, mini-batch, and what each run needed to get there.
+
+Columns are known by their headings (``samples_to_target``, ``steps_to_target``, ``epochs_to_target``,
+``minutes_to_target``, ``time to train``, ``TTT``), all else as in `rate_tables`. Where no time to the target stands in
+a row, it is that of its samples at its rate, or of its steps at its iteration time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.documents import Document
+from stallpoint_files.rates.rate_tables import NoRow, RateTable
+from stallpoint_files.texts.grids import tables
+from stallpoint_files.texts.headings import BRACKETS, ColumnKind, kind_of
+from stallpoint_files.texts.numbers import MISSING
+
+_TO = r"_(to|until|till)_(reach_|the_)*(target|train|solution|accuracy|quality|convergence|converge|stop)\b.*"
+_TIME = r"(minutes?|mins?|hours?|h|seconds?|secs?|s|(wall)?_?(clock_)?time)"
+_HEADINGS = {
+    "samples": rf"(training_)?(samples|examples|sequences|images|tokens){_TO}",
+    "steps": rf"(training_)?(steps|iterations|updates){_TO}",
+    "epochs": rf"epochs{_TO}",
+    "time": rf"{_TIME}{_TO}|(ttt|tta|ttc)\b.*",
+}
+_ALONE = re.compile(r"(run_?)?(minutes?|mins?|hours?|time_min(utes)?)")
+"""Headings of a run's time, beside a mini-batch or the samples to the target."""
+_BATCHES = ("global_batch", "batch", "batch_per_worker")
+_SYSTEM = re.compile(r"system|cluster|name", re.IGNORECASE)
+"""Headings of columns that may name the machine of each count."""
+_VALUES = (*_HEADINGS, "alone", "rate", "iteration")
+_UNIT = re.compile(r"(?<![a-z])(m(in(ute)?s?)?|h(rs?|ours?)?|s(ec(ond)?s?)?|ms)(?![a-z])")
+DIFFERENCE = 0.05
+"""Part of the logged time from which on samples at the rate that was logged do not explain it."""
+
+
+@dataclass(frozen=True)
+class TargetRun:
+    """A training until its target."""
+
+    series: str
+    workers: int
+    batch: float | None
+    """Samples in the mini-batch of all workers."""
+    needed: float | None
+    """Samples to the target, or epochs where the table has no more."""
+    seconds: float | None
+    """To the target."""
+    working_seconds: float | None = None
+    """The same by the rate or iteration time that was logged: without evaluation and start."""
+    per_node: float | None = None
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class TargetTable:
+    """What a file says of trainings to a target."""
+
+    runs: Sequence[TargetRun]
+    counted: str = "workers"
+    needed: str = "samples"
+    notes: Sequence[str] = ()
+    setup: str = ""
+    """What the file says of model, precision and hardware."""
+
+
+def recognised(document: Document) -> bool:
+    """Return whether the text has headings of worker counts and of what a target needed."""
+    return bool(tables(document, _is_head))
+
+
+def _kind(heading: str) -> str:
+    name = re.sub(r"[\s-]+", "_", BRACKETS.sub("", heading).strip(" *`_").lower())
+    return next((kind for kind, pattern in _HEADINGS.items() if re.fullmatch(pattern, name)), "") or (
+        "alone" if _ALONE.fullmatch(name) else ""
+    )
+
+
+def _is_head(cells: Sequence[str]) -> bool:
+    kinds = {_kind(cell) or kind_of(cell) for cell in cells}
+    needed = bool(kinds & {"samples", "steps", "epochs"})
+    timed = bool(kinds & {"time", "alone", "rate", "iteration"})
+    batched = bool(kinds & set(_BATCHES))
+    with_time = bool(kinds & {"time", "alone"}) and batched
+    target = any(re.search(r"target|ttt|tta", cell, re.IGNORECASE) for cell in cells if _kind(cell) == "time")
+    return bool(kinds & {"workers", "nodes"}) and ((needed and timed) or with_time or target)
+
+
+def read(document: Document) -> TargetTable:
+    """Return the runs in the table; `InputError` names the line that is wrong."""
+    for grid in tables(document, _is_head):
+        return _Targets(document, grid, "").runs()
+    raise InputError(f"{document.path}, line 1: no heading of worker counts and of samples or minutes to a target")
+
+
+class _Targets(RateTable):
+    """One table while it is read."""
+
+    @override
+    def _kind(self, index: int) -> str:
+        return _kind(self.headings[index]) or super()._kind(index)
+
+    @override
+    def _value_columns(self) -> tuple[list[int], None]:
+        return [index for index, kind in enumerate(self.kinds) if kind in _VALUES], None
+
+    @override
+    def _setting_columns(self) -> list[int]:
+        """Return the columns that tell runs apart: not the mini-batch, which is asked about, and no words that stand on
+        one count each, as names of systems do."""
+        counts = self.columns[self.kinds.index("workers" if "workers" in self.kinds else "nodes")]
+        found = []
+        for index in super()._setting_columns():
+            on: dict[str, set[str]] = {}
+            for cell, count in zip(self.columns[index], counts, strict=True):
+                on.setdefault(cell, set()).add(count)
+            named = self.kinds[index] != ColumnKind.SETTING or _SYSTEM.search(self.headings[index])
+            names = named and len(on) > 1 and max(map(len, on.values())) == 1
+            if self.kinds[index] not in _BATCHES and not names:
+                found.append(index)
+        return found
+
+    def runs(self) -> TargetTable:
+        """Return the table's runs."""
+        needed = next((kind for kind in ("samples", "steps", "epochs") if kind in self.kinds), "")
+        batched = any(kind in self.kinds for kind in _BATCHES)
+        if self._bare_batch:
+            heading = self.headings[self.kinds.index(self._bare_batch)]
+            self.notes.append(f"{heading} is taken for the mini-batch of all workers")
+        time = next((self.kinds.index(kind) for kind in ("time", "alone") if kind in self.kinds), None)
+        if time is not None and not _UNIT.search(self.headings[time].lower().replace("_", " ")):
+            self.notes.append(f"{self.headings[time]} names no unit and is taken for minutes")
+        rows = [run for row in range(len(self.body)) if (run := self._run(row, needed, time))]
+        if not any(row.seconds for row in rows):
+            raise self.document.error(self.line, "no row has a time to the target, or samples and a rate")
+        unit = "samples" if needed == "steps" and batched else needed or "samples"
+        return TargetTable(rows, self._counted(), unit, tuple(self.notes))
+
+    @property
+    def _bare_batch(self) -> str:
+        """Return the kind of a column ``batch`` that does not say whose it is, where nothing else does."""
+        return "batch" if "batch" in self.kinds and not {"global_batch", "batch_per_worker"} & set(self.kinds) else ""
+
+    def _run(self, row: int, needed: str, time: int | None) -> TargetRun | None:
+        try:
+            workers = self._count(row, "workers" if "workers" in self.kinds else "nodes")
+        except NoRow as error:
+            self.notes.append(f"line {self.body[row][0]}: {str(error).partition(';')[0]}; left out")
+            return None
+        per_node = self._optional(row, "workers_per_node")
+        if "workers" not in self.kinds:
+            workers *= int(per_node or 1)
+        elif per_node is None and (nodes := self._optional(row, "nodes")):
+            per_node = workers / nodes
+        each = self._optional(row, "batch_per_worker")
+        batch = self._optional(row, self._bare_batch or "global_batch") or (each and each * workers)
+        amount = self._optional(row, needed) if needed else None
+        steps = amount if needed == "steps" else None
+        if steps and batch:
+            amount = steps * batch
+        seconds = self._seconds(row, time)
+        working = self._working(row, needed, amount, batch, steps)
+        return TargetRun(
+            self._series(row) or self.name, workers, batch, amount, seconds or working, seconds and working, per_node,
+            self.body[row][0],
+        )  # fmt: skip
+
+    def _seconds(self, row: int, time: int | None) -> float | None:
+        """Return the time to the target, s."""
+        if time is None or MISSING.fullmatch(text := self.columns[time][row]):
+            return None
+        kind, self.kinds[time] = self.kinds[time], "epoch"  # read as other times of a whole run are
+        seconds = self._rate(self.body[row][0], text, time)
+        self.kinds[time] = kind
+        words = f"{self.headings[time]} {text}".lower().replace("_", " ")
+        unit = _UNIT.search(words) or re.search(r"\d(h|m|s|ms|min)(?![a-z])|:", words)
+        return seconds if unit or seconds is None else 60 * seconds
+
+    def _working(
+        self, row: int, needed: str, amount: float | None, batch: float | None, steps: float | None
+    ) -> float | None:
+        """Return the time that the samples take at the rate, or the steps at the iteration time, of the row, s."""
+        for kind in ("rate", "iteration"):
+            if kind in self.kinds and (amount or steps):
+                index = self.kinds.index(kind)
+                value = self._rate(self.body[row][0], self.columns[index][row], index)
+                if value and kind == "rate" and needed == "samples":
+                    return (amount or 0) / value
+                if value and kind == "iteration" and (steps or (needed == "samples" and batch)):
+                    return value * (steps or (amount or 0) / (batch or 1))
+        return None
+
+
+def unexplained(run: TargetRun) -> float | None:
+    """Return the part of the time to the target that samples at the logged rate leave, where it is large."""
+    if not run.seconds or not run.working_seconds:
+        return None
+    rest = 1 - run.working_seconds / run.seconds
+    return rest if abs(rest) > DIFFERENCE else None

@@ -1,0 +1,1 @@
+"""Texts as people wrote them: grids, headings, numbers, sentences."""

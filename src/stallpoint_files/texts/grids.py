@@ -1,0 +1,346 @@
+"""Tables in a text: cells of each row with their lines, however they are written.
+
+A text is read in each way that a table may be written in (JSON, HTML, LaTeX, Markdown, separators, aligned columns,
+sentences), and the way in which most rows have numbers below a row of headings is taken. Below it another row of
+headings begins another table.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from stallpoint.inputs.documents import Document
+from stallpoint_files.texts.headings import BRACKETS, COUNTS, ColumnKind, kind_of
+from stallpoint_files.texts.sentences import COUNT_ALONE, COUNTED, in_sentences
+
+MAX_ROWS = 200_000
+_SEARCHED_ROWS = 40
+"""Rows among which the first headings are."""
+PRODUCT = re.compile(r"(\d+)\s*[x×*]\s*(\d+)\b.*")
+"""Counts such as ``2x8``: nodes by workers of each."""
+_OF_CHIP = re.compile(
+    r"(?:(?P<nodes>\d+)\s*[x×*]\s*)?(?P<count>\d+)\s*[x×*]\s*"
+    r"(?P<chip>(?!gpus?\b|nodes?\b|workers?\b)[A-Za-z][\w .+-]*?)\s*(?:\(.*\))?",
+    re.IGNORECASE,
+)
+"""Counts with what they are of: ``8xA100``, ``2x8xH100 SXM``."""
+_MACHINES = re.compile(r"config|set-?up|layout|hardware|cluster|system|scale", re.IGNORECASE)
+_RULE = re.compile(r"[\s:=+|-]*")
+_PAIR = re.compile(r"\s*(~?[\d.,]+\s*[kKM]?)\s*/\s*(~?[\d.,]+\s*[kKM]?)\s*")
+
+_LISTED = re.compile(r"[^:,|\d]{1,40}:\s*~?\d[^,:]{0,20}(?:,\s*~?[^,:]{1,20})+$")
+"""Lines such as ``GPUs: 1, 2, 4``."""
+
+IsHead = Callable[[Sequence[str]], bool]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells of a table, each row with its line; the first row has the headings once the table is found."""
+
+    rows: Sequence[tuple[int, list[str]]]
+    separator: str
+    above: str = ""
+    """The line of text above it."""
+
+
+def tables(document: Document, is_head: IsHead) -> list[Grid]:
+    """Return the tables of the text, each from its headings on; none where no way of writing gives one."""
+    best: list[Grid] = []
+    most = 0
+    for grids in _ways(document):
+        found = [table for grid in grids for table in _found(document, grid, is_head)]
+        readable = sum(map(_readable, found))
+        rows = sum(len(table.rows) - 1 for table in found)
+        written = bool(found) and found[0].separator.strip() != ""
+        if found and not best and written and readable <= rows / 2:
+            best, most = found, readable  # a table, but not of numbers: what is wrong in it is said
+        elif found and readable > most and (written or readable >= rows / 2):
+            best, most = found, readable
+    return best
+
+
+def _readable(table: Grid) -> int:
+    """Return how many rows have two numbers, and where spaces part them as many cells as there are headings."""
+    width = 0 if table.separator.strip() else len(table.rows[0][1])
+    return sum(
+        sum(bool(re.match(r"\W{0,3}\d", cell)) for cell in cells) > 1 and len(cells) in (width or len(cells), width + 1)
+        for _, cells in table.rows[1:]
+    )
+
+
+def _found(document: Document, grid: Grid, is_head: IsHead) -> Iterator[Grid]:
+    """Yield the tables in cells, as they are or else turned."""
+    grid = _joined_headings(grid, is_head)
+    for form in _forms(document, grid):
+        heads = [place for place, (_, cells) in enumerate(form.rows[:_SEARCHED_ROWS]) if is_head(cells)][:1]
+        if not heads:
+            continue
+        width = len(form.rows[heads[0]][1])
+        heads += [
+            place
+            for place, (_, cells) in enumerate(form.rows[heads[0] + 1 :], start=heads[0] + 1)
+            if len(cells) == width and not any(map(is_number, cells)) and is_head(cells)
+        ]
+        for begin, end in zip(heads, [*heads[1:], len(form.rows)], strict=True):
+            rows = [row for row in form.rows[begin:end] if not _RULE.fullmatch("".join(row[1]))]
+            yield replace(form, rows=rows, above=_above(document, form.rows[begin][0]) or form.above)
+        return
+
+
+def _above(document: Document, line: int) -> str:
+    """Return the line of text above a line, without the marks of a heading."""
+    for text in reversed(document.raw_lines[max(line - 4, 0) : line - 1]):
+        if text.strip() and not re.search(r"[|,;\t&<]", text):
+            return text.strip(" #*_:`=-")
+    return ""
+
+
+# --- ways of writing ------------------------------------------------------------------------------
+
+
+def _ways(document: Document) -> Iterator[list[Grid]]:
+    if objects := _objects(document):
+        heads = list(dict.fromkeys(head for _, one in objects for head in one))
+        rows = [(line, [str(one.get(head, "")) for head in heads]) for line, one in objects]
+        yield [Grid([(objects[0][0], heads), *rows], ",")]
+        return
+    lines = [(number, line) for number, line in enumerate(document.raw_lines, start=1) if line.strip()]
+    if "<tr" in document.text.lower():
+        yield list(_of_html(document.text))
+    if "&" in document.text and "\\" in document.text:
+        yield [Grid([(number, _latex(line)) for number, line in lines if "&" in line], "|")]
+    yield list(_piped(lines))
+    named = [(number, re.sub(r":\s*", ",", line, count=1)) for number, line in lines if _LISTED.match(line)]
+    if len(named) > 1:
+        yield [Grid(list(separated(named, ",")), ",")]
+    for separator in ("\t", ";", ","):
+        if sum(separator in line for _, line in lines) * 2 >= len(lines):
+            yield [Grid(list(separated(lines, separator)), separator)]
+    yield [Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")]
+    yield [Grid([(number, line.split()) for number, line in lines], " ")]
+    yield [Grid(list(rows), ",") for rows in in_sentences(document)]
+
+
+def _objects(document: Document) -> list[tuple[int, dict[str, object]]]:
+    """Return the rows of a table in JSON: a list of objects, or an object on each line."""
+    whole = document.text.lstrip().startswith("[")
+    try:
+        if whole:
+            found = [(1, one) for one in json.loads(document.text)]
+        else:
+            found = [(line, json.loads(text)) for line, text in enumerate(document.raw_lines, start=1) if text.strip()]
+    except (ValueError, RecursionError):
+        return []
+    flat = all(
+        isinstance(one, dict) and not any(isinstance(cell, dict | list) for cell in one.values()) for _, one in found
+    )
+    return found if flat else []
+
+
+def _of_html(text: str) -> Iterator[Grid]:
+    """Yield the tables of HTML; a cell that spans columns is in each of them."""
+    for table in re.finditer(r"<table\b(.{0,1000000}?)(?:</table|\Z)", text, re.IGNORECASE | re.DOTALL):
+        rows = []
+        for row in re.finditer(r"<tr\b[^>]*>(.*?)(?=<tr\b|</tr|\Z)", table[1], re.IGNORECASE | re.DOTALL):
+            cells = []
+            for cell in re.finditer(r"<t[hd]\b([^>]*)>(.*?)(?=<t[hd]\b|</t|\Z)", row[1], re.IGNORECASE | re.DOTALL):
+                span = re.search(r"colspan\D{0,3}(\d{1,2})", cell[1], re.IGNORECASE)
+                plain = html.unescape(re.sub(r"<[^>]*>", "", cell[2])).strip()
+                cells += [plain] * (int(span[1]) if span else 1)
+            rows.append((text.count("\n", 0, table.start(1) + row.start()) + 1, cells))
+        yield Grid(rows, "|")
+
+
+def _latex(line: str) -> list[str]:
+    """Return the cells of a row of LaTeX; one that spans columns is in each of them."""
+    cells: list[str] = []
+    for cell in re.split(r"(?<!\\)&", re.split(r"\\\\|\\tabularnewline", line)[0]):
+        span = re.search(r"\\multicolumn\{(\d{1,2})\}\{[^{}]*\}\{(.*)\}", cell)
+        text = re.sub(
+            r"\\(?:footnote\w*|hline|toprule|midrule|bottomrule|cline\{[^{}]*\})", "", span[2] if span else cell
+        )
+        text = re.sub(r"\\[a-zA-Z]+\*?|[{}$]|\\", "", text).strip()
+        cells += [text] * (int(span[1]) if span else 1)
+    return cells
+
+
+def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
+    """Yield the tables of Markdown: lines with bars, from one rule to the next."""
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in lines:
+        bars = line.count("|") >= 2 or line.strip().startswith("|")
+        if not bars and rows:
+            yield Grid(rows, "|")
+            rows = []
+        if bars:
+            cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+            if not all(re.fullmatch(r":?\s*-*\s*:?", cell) for cell in cells):
+                rows.append((number, cells))
+    if rows:
+        yield Grid(rows, "|")
+
+
+def separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each line, with its number."""
+    for number, line in lines:
+        try:
+            (row,) = csv.reader([line], delimiter=separator, skipinitialspace=True, strict=True)
+        except (csv.Error, ValueError):
+            row = line.split(separator)
+        if any(cell.strip() for cell in row):
+            yield number, [cell.strip() for cell in row]
+
+
+# --- forms of a table -----------------------------------------------------------------------------
+
+
+def is_number(cell: str) -> bool:
+    """Return whether a cell is a number without a unit."""
+    return re.fullmatch(r"[\d.,]+", cell) is not None
+
+
+def _joined_headings(grid: Grid, is_head: IsHead) -> Grid:
+    """Return the table with two rows of headings, of which the first spans columns, as one row."""
+    for place, ((_, upper), (line, lower)) in enumerate(zip(grid.rows[:10], grid.rows[1:11], strict=False)):
+        spans = sum(bool(cell) for cell in upper) >= 1 and len(set(upper)) < len(upper) and len(upper) > 2
+        if len(upper) != len(lower) or not spans or any(map(is_number, upper)):
+            continue
+        filled: list[str] = []
+        for cell in upper:
+            filled.append(cell or (filled[-1] if filled else ""))
+        counted = {top for top in filled if kind_of(top) in COUNTS}
+        below = [cell for top, cell in zip(filled, lower, strict=True) if top in counted]
+        if not is_head(lower) and not (len(below) > 1 and all(map(is_number, below))):
+            continue
+        plain = [kind_of(cell) in COUNTS or not top for top, cell in zip(filled, lower, strict=True)]
+        joined = [
+            cell if alone else f"{top} {cell}".strip() for top, cell, alone in zip(filled, lower, plain, strict=True)
+        ]
+        return replace(grid, rows=[(line, joined), *grid.rows[place + 2 :]])
+    return grid
+
+
+def _forms(document: Document, grid: Grid) -> Iterator[Grid]:
+    """Yield a table as it is and as it may be meant, one row for each count."""
+    yield from _with_chips(grid)
+    yield _with_pairs(grid)
+    yield from _with_a_column_for_each_count(document, grid)
+    yield from _with_counts_in_a_row(grid)
+    yield from _with_counts_in_words(grid)
+
+
+def _with_chips(grid: Grid) -> Iterator[Grid]:
+    """Yield a table with cells such as ``2x8xH100`` as one with columns for counts and chips."""
+    if len(grid.rows) < 2:
+        return
+    for place in range(len(grid.rows[0][1])):
+        texts = [row[place] if place < len(row) else "" for _, row in grid.rows[1:]]
+        found = [one for one in takewhile(bool, map(_OF_CHIP.fullmatch, texts)) if one]
+        if len(found) == len(texts):
+            nodes = any(one["nodes"] for one in found)
+            cells = [
+                [str(int(one["nodes"] or 1) * int(one["count"])), one["chip"], *([one["count"]] if nodes else [])]
+                for one in found
+            ]
+            yield _replaced(grid, place, [["GPUs", "chip", *(["GPUs per node"] if nodes else [])], *cells])
+            return
+
+
+def _with_pairs(grid: Grid) -> Grid:
+    """Return a table with cells ``1.0 / 1.3`` below a heading ``(a / b)`` as one with a column for each."""
+    for place, head in enumerate(grid.rows[0][1] if grid.rows else ()):
+        names = re.search(r"[(\[]([^()/\[\]]+)/([^()/\[\]]+)[)\]]", head)
+        pairs = [_PAIR.fullmatch(row[place]) if place < len(row) else None for _, row in grid.rows[1:]]
+        if names and pairs and all(pairs):
+            plain = head.replace(names[0], "").strip()
+            cells = [[one[1], one[2]] for one in pairs if one]
+            return _with_pairs(
+                _replaced(grid, place, [[f"{plain} {names[1].strip()}", f"{plain} {names[2].strip()}"], *cells])
+            )
+    return grid
+
+
+def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Grid]:
+    """Yield a table with headings such as ``1 GPU`` and ``2 GPUs`` as one with a row for each count.
+
+    What its numbers are is said by the names of its rows, of which those of rates are taken, or by a line of the text.
+    """
+    for index, (line, cells) in enumerate(grid.rows[:_SEARCHED_ROWS]):
+        counts = {place: found for place, cell in enumerate(cells) if (found := COUNTED.fullmatch(cell))}
+        if len(counts) < 2:
+            continue
+        others = [place for place in range(len(cells)) if place not in counts]
+        body = [(number, row) for number, row in grid.rows[index + 1 :] if len(row) == len(cells)]
+        kinds = {cell: kind_of(cell) for _, row in body for place in others for cell in (row[place],)}
+        kind = next(
+            (one for one in (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION) if one in kinds.values()), ""
+        )
+        if kind:
+            body = [(number, row) for number, row in body if kind in {kinds[row[place]] for place in others}]
+            what = next(row[place] for _, row in body for place in others if kinds[row[place]] == kind)
+        else:
+            said = (
+                text
+                for text in document.raw_lines
+                if kind_of(text) in (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION)
+            )
+            what = next(said, "").strip()
+        of = next(iter(counts.values()))
+        names = (BRACKETS.sub("", cells[place]).strip() or "series" for place in others)
+        heads = [*names, of["of"] or of["of_"], what]
+        if not what and not grid.separator.strip():
+            return
+        if not what:
+            expected = "is expected in the heading or a line of its own: img/s, s/iteration, epoch time"
+            what = f"a column for each count ({', '.join(cells)[:80]}); what its numbers are {expected}"
+            raise document.error(line, what)
+        rows = [
+            (number, [*names, found["count"] or found["count_"], row[place]])
+            for number, row in body
+            for names in ([BRACKETS.sub("", row[other]).strip() if kind else row[other] for other in others],)
+            for place, found in counts.items()
+        ]
+        yield Grid([(line, heads), *rows], grid.separator)
+        return
+
+
+def _with_counts_in_a_row(grid: Grid) -> Iterator[Grid]:
+    """Yield a table whose first row is ``GPUs, 1, 2, 4`` as one with a row for each count."""
+    texts = [cells for _, cells in grid.rows[:_SEARCHED_ROWS]]
+    if len(texts) < 2 or len(texts[0]) < 3 or len(set(map(len, texts))) > 1:
+        return
+    heads, *columns = zip(*texts, strict=True)
+    if kind_of(heads[0]) in COUNTS and all(is_number(column[0]) for column in columns):
+        first, second = (line for line, _ in grid.rows[:2])
+        yield Grid([(first, list(heads)), *((second, list(column)) for column in columns)], grid.separator)
+
+
+def _with_counts_in_words(grid: Grid) -> Iterator[Grid]:
+    """Yield a table with cells such as ``16 GPUs (2 nodes)`` or ``2x8`` below any heading as one of counts."""
+    alike = len(grid.rows) > 2 and len(grid.rows[0][1]) == len(grid.rows[1][1])
+    pairs = zip(grid.rows[0][1], grid.rows[1][1], strict=True) if alike else ()
+    for place, (head, first) in enumerate(pairs):
+        if not (COUNT_ALONE.fullmatch(first) or PRODUCT.fullmatch(first)):
+            continue
+        texts = [row[place] if place < len(row) else "" for _, row in grid.rows[1:]]
+        if _MACHINES.search(head) and all(map(PRODUCT.fullmatch, texts)):  # not sizes of images
+            yield _replaced(grid, place, [["workers"], *([text] for text in texts)])
+        found = [one for one in takewhile(bool, map(COUNT_ALONE.fullmatch, texts)) if one]
+        if len(found) == len(texts) and len({one["of"].lower().rstrip("s") for one in found}) == 1:
+            nodes = "nodes" if all(one["nodes"] for one in found) else ""
+            yield _replaced(
+                grid, place, [[found[0]["of"], nodes], *([one["count"], one["nodes"] or ""] for one in found)]
+            )
+
+
+def _replaced(grid: Grid, place: int, cells: Sequence[Sequence[str]]) -> Grid:
+    """Return the table with `cells` of each row in place of a column."""
+    rows = [(line, [*row[:place], *new, *row[place + 1 :]]) for (line, row), new in zip(grid.rows, cells, strict=True)]
+    return replace(grid, rows=rows)

@@ -1,0 +1,164 @@
+"""Rates in lines and sentences: ``8 GPUs (2 nodes): 1200 img/s``, ``2 nodes -> ~40 s/step``, ``1 node takes 20 min``.
+
+Each count belongs to the amount that follows it, or where amounts come first to the one before. Lines that name other
+chips, models, strategies or precisions than the rest are series of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from stallpoint.inputs.documents import Document
+from stallpoint_files.texts.headings import CHIP
+from stallpoint_files.texts.numbers import DIGITS, UNITS, unit_in
+
+_OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
+_NODES = r"(?:nodes?|hosts?|servers?|machines?)"
+COUNTED = re.compile(
+    rf"\W*(?:on )?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\W*|\W*(?P<of_>{_OF})\W+(?P<count_>\d+)\W*", re.IGNORECASE
+)
+_COUNT = (
+    rf"(?<![\w.])(?:(?P<before>\d+) ?{_NODES} ?(?P<times>[x×*])? ?\(? ?)?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
+    rf"(?: ?[(,] ?(?:(?:on|over|across) )?(?P<nodes>\d+) ?{_NODES}\b\)?)?"
+)
+COUNT_ALONE = re.compile(_COUNT + r"\W*", re.IGNORECASE)
+COUNT_AHEAD = re.compile(rf"[\W_]*{_COUNT}", re.IGNORECASE)
+"""A count that a line begins with, behind the marks of a heading."""
+_IN_LINE = re.compile(
+    rf"{_COUNT}|(?<![\w.])(?P<chips>\d+) ?[x×]? ?(?P<chip>{CHIP}|titan\w*|[rg]tx)s?\b"
+    rf"|\b(?P<chip_>{CHIP}) ?[x×] ?(?P<chips_>\d+)\b",
+    re.IGNORECASE,
+)
+_AMOUNT = re.compile(
+    rf"(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKM]\b)?) ?"
+    rf"(?:(?P<unit>(?:{UNITS.pattern})(?:/(?:gpu|worker|device))?"
+    r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
+    r"|(?P<time>minutes?|mins?|hours?|hrs?|ms|seconds?|secs?|s)\b(?!/))",
+    re.IGNORECASE,
+)
+_PLAIN = re.compile(rf"[-*\s]*{_COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
+_UNIT_ALONE = re.compile(
+    rf"(?<!\d)(?<!\d )(?:{UNITS.pattern})(?:/gpu)?|\b(?:ms|s|sec)/(?:it|iter|step)\b", re.IGNORECASE
+)
+_SETTING = re.compile(
+    rf"`([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp))\b"
+    r"|\b(\d+(?:\.\d+)?[BM])\b(?!/)"
+)
+"""Words that tell one setting from another."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    line: int
+    count: int
+    of: str
+    nodes: int
+    amount: str
+    unit: str
+    settings: frozenset[str]
+
+
+def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
+    """Yield the rates in lines of the text as the rows of a table, its headings first."""
+    found = list(_all(document))
+    if len(found) < 2:
+        return
+    # Other amounts, such as the hours beside rates, are not taken.
+    unit = Counter(one.unit for one in found).most_common(1)[0][0]
+    found = [one for one in found if one.unit == unit]
+    if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2:
+        return
+    per_node = max((one.count / one.nodes for one in found if one.nodes), default=0.0)
+    common = frozenset.intersection(*(one.settings for one in found))
+    several = {one.settings - common for one in found}
+    head = [*(["strategy"] if len(several) > 1 else []), found[0].of, unit, *(["nodes"] if per_node else [])]
+    rows = [
+        (
+            one.line,
+            [
+                *([" ".join(sorted(one.settings - common)) or "others"] if len(several) > 1 else []),
+                str(one.count),
+                one.amount,
+                # Counts without a word of nodes fill one.
+                *([str(one.nodes or ceil(one.count / per_node))] if per_node else []),
+            ],
+        )
+        for one in found
+    ]
+    left = [(line, [*([""] if len(several) > 1 else []), *cells]) for line, cells in _without_amount(document, found)]
+    yield [(found[0].line, head), *sorted([*rows, *left], key=lambda row: row[0])]
+
+
+def _all(document: Document) -> Iterator[_Found]:
+    context: frozenset[str] = frozenset()
+    above = ""
+    for number, text in enumerate(document.lines, start=1):
+        if above and _PLAIN.fullmatch(text):  # a number below a line that says its unit
+            text = f"{text.strip()} {above}"
+        elif alone := _UNIT_ALONE.search(text):
+            above = alone[0]
+        counts, amounts = list(_IN_LINE.finditer(text)), list(_AMOUNT.finditer(text))
+        named = frozenset(next(filter(None, one.groups())).lower() for one in _SETTING.finditer(text))
+        if not counts or not amounts:
+            context = named if named and not amounts else context
+            continue
+        for count, amount in _pairs(counts, amounts):
+            if not (unit := _unit(amount, text)):
+                continue
+            chip, chips = count["chip"] or count["chip_"], count["chips"] or count["chips_"]
+            of = "gpus" if chips else count["of"].lower().rstrip("s") + "s"
+            nodes = int(count["nodes"] or count["before"] or 0)
+            workers = int(chips or count["count"]) * (nodes if count["times"] else 1)
+            if workers:
+                yield _Found(
+                    number,
+                    workers,
+                    of,
+                    nodes,
+                    amount["rate"],
+                    unit,
+                    context | named | ({chip.lower()} if chip else set()),
+                )
+
+
+def _pairs(
+    counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]]
+) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """Yield each count with its amount: the next one, or the one before where amounts come first."""
+    if counts[0].start() < amounts[0].start():
+        for place, count in enumerate(counts):
+            end = counts[place + 1].start() if place + 1 < len(counts) else amounts[-1].end()
+            if amount := next((one for one in amounts if count.end() <= one.start() <= end), None):
+                yield count, amount
+        return
+    for place, amount in enumerate(amounts):
+        end = amounts[place + 1].start() if place + 1 < len(amounts) else counts[-1].end()
+        yield from ((count, amount) for count in counts if amount.end() <= count.start() <= end)
+
+
+def _unit(amount: re.Match[str], text: str) -> str:
+    """Return the heading of an amount's column; empty for times of nobody knows what."""
+    if unit := amount["unit"]:
+        if re.search(r"epoch$", unit, re.IGNORECASE) and not UNITS.search(unit):
+            return f"epoch time ({re.split(r'[ /]', unit)[0]})"
+        each = re.search(r"/(?:gpu|worker|device)$", unit, re.IGNORECASE)
+        return (unit_in(unit) + (each[0] if each else "")) if UNITS.search(unit) else re.sub(r" per | an ", "/", unit)
+    time = amount["time"].lower()
+    if time.startswith(("m", "h")) and time != "ms":
+        return f"run time ({time})"
+    if re.search(r"\bsteps?\b|iteration", text, re.IGNORECASE):
+        return f"{time}/step"
+    return f"run time ({time})" if re.search(r"epoch|training|takes?\b|took", text, re.IGNORECASE) else ""
+
+
+def _without_amount(document: Document, found: Sequence[_Found]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines between those with rates that begin with a count and have none."""
+    lines = {one.line for one in found}
+    for number in range(min(lines), max(lines)):
+        text = document.lines[number - 1]
+        if number not in lines and (count := re.match(rf"\W*{_COUNT}\W*(?P<rest>.*)", text, re.IGNORECASE)):
+            yield number, [count["count"], count["rest"].strip() or "nothing"]

@@ -1,0 +1,142 @@
+"""Accuracy at large mini-batches, during training and at its end (Keuper & Pfreundt, Fig. 10 and Table IV)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import altair as alt
+import pandas as pd
+from scipy.stats import t as student_t
+
+from stallpoint.base.statistics import INTERVAL
+from stallpoint.models.convergence.early_stopping import compared
+from stallpoint.report.charts import convergence_chart, marks, theme
+from stallpoint.report.typeset import Typeset
+from stallpoint_papers.exhibits import Made, Material, Missing
+
+FILE = "keuper-2016-exhibits"
+CELLS = "convergence cells at two mini-batches or more"
+OF_PAPER = "alexnet"
+MINIMUM = ("accuracy_gap", "sharpness")
+"""Columns of runs with `sharpness_samples`."""
+GAP = "Accuracy gap (training less validation) and sharpness at the end: means; Keskar et al. (2017), metric 2.1."
+CURVE = ["network", "hardware", "storage", "sync", "recipe", "nodes", "ranks"]
+
+
+def figure(material: Material) -> Made:
+    """Return a line for each run; a panel for each network, hardware and recipe. Published: the final values."""
+    frame, missing, shown = _chosen(material, "convergence", "validation_accuracy")
+    frame = frame.assign(
+        value=100 * frame["validation_accuracy"],
+        series="B = " + frame["batch"].astype(str),
+        panel=frame["network"] + " · " + frame["hardware"] + "\n" + frame["recipe"],
+        run=frame["cell"],
+    ).sort_values([*CURVE, "batch", "seed", "step"], kind="stable")
+    theirs = _published(material)
+    y = alt.Y("value:Q", title="validation accuracy [%]")
+    tips = {"series": "mini-batch", "step": "iterations", "value": "accuracy [%]"}
+    others = [] if missing else list(theirs["series"])
+    ends = alt.Chart(theirs).mark_rule(strokeDash=theme.DOTTED).encode(y=y, tooltip=marks.tips(says="published"))
+    layers = [] if missing else [ends]
+    chart = convergence_chart.runs(frame, "step", "iterations", y, tips, names=others, before=layers)
+    return Made(chart, missing, shown)
+
+
+def table(material: Material) -> Made:
+    """Return a row for each mini-batch, theirs first; ours with the interval over seeds."""
+    frame, missing, shown = _chosen(material, "convergence_runs", "best_accuracy")
+    evaluations = material.tables["convergence"]
+    steps = evaluations.groupby("cell")["step"].max()
+    ours = pd.DataFrame(list(_ours(frame.assign(steps=frame["cell"].map(steps)))))
+    published = _published(material)
+    theirs = published.assign(
+        network=OF_PAPER, hardware="KNL", storage="ImageNet", recipe="larger steps", runs=1, **{"from": "published"},
+        accuracy=published["value"], difference=published["value"] - published["value"].iloc[0], verdict="",
+    )  # fmt: skip
+    known = [name for name in MINIMUM if ours[name].notna().any()]
+    columns = [
+        "from", "network", "hardware", "storage", "recipe", "batch", "speedup", "step_size", "runs",
+        *(f"accuracy{end}" for end in ("", "_low", "_high")),
+        *(f"difference{end}" for end in ("", "_low", "_high")), "verdict", *known,
+    ]  # fmt: skip
+    both = pd.concat([theirs, ours]).reindex(columns=columns)
+    names = {"batch": "B", "speedup": "speedup in iterations", "difference": "against the smallest B"}
+    units = {"batch": "samples", "accuracy": "%", "difference": "%", **dict.fromkeys(MINIMUM, "%")}
+    notes = (
+        "Published: Keuper & Pfreundt (2016), Table IV; one run each. Ours: best validation accuracy, mean over seeds "
+        "with its 90 % interval (Student's t), and the difference with that of Welch's t; of several trials the best "
+        "one; a run with a target ended there. The speedup is that of iterations alone: so many times fewer.",
+        *([GAP] if known else []),
+    )
+    caption = "Accuracy with larger steps and mini-batches."
+    return Made(Typeset(both, caption, "tab:keuper-2016-table-4", units, names, notes), missing, shown)
+
+
+def _chosen(material: Material, name: str, value: str) -> tuple[pd.DataFrame, tuple[str, ...], str]:
+    """Return rows of the best trials of AlexNet, or of another trained network; what is missing then, and what is
+    shown.
+
+    Only curves of two mini-batches or more are taken.
+    """
+    frame = material.tables.get(name)
+    if frame is None or frame.empty:
+        raise Missing(f"no {CELLS}, of {OF_PAPER}")
+    several = frame.groupby(CURVE)["batch"].transform("nunique") > 1
+    if not several.any():
+        raise Missing(f"no {CELLS}, of {OF_PAPER}")
+    frame = convergence_chart.tuned(frame[several], value)
+    if (frame["network"] == OF_PAPER).any():
+        return frame[frame["network"] == OF_PAPER], (), ""
+    others = ", ".join(sorted(frame["network"].unique()))
+    return frame, (f"no {CELLS} of {OF_PAPER}",), f"{others} in its place"
+
+
+def _published(material: Material) -> pd.DataFrame:
+    """Return their mini-batches with speedup, step size and accuracy in per cent."""
+    entry = material.published[FILE]["large_batches"]
+    rows = pd.DataFrame(entry["rows"])
+    return rows.assign(
+        value=rows["accuracy"],
+        series="B = " + rows["batch"].astype(str),
+        says=[f"{row['accuracy']} % at B = {row['batch']} ({entry['source']})" for row in entry["rows"]],
+    )
+
+
+def _ours(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for key, curve in runs.groupby(CURVE):
+        first: pd.DataFrame | None = None
+        for batch, of_batch in curve.groupby("batch"):
+            first = of_batch if first is None else first
+            mean, error, freedom = _mean(of_batch)
+            base, base_error, base_freedom = _mean(first)
+            both = math.hypot(error, base_error)
+            parts = [(one, of) for one, of in ((error, freedom), (base_error, base_freedom)) if of > 0 and one > 0]
+            welch = both**4 / sum(one**4 / of for one, of in parts) if parts else 0.0  # Welch-Satterthwaite
+            low, high = _interval(mean - base, both, welch if len(of_batch) > 1 and len(first) > 1 else 0.0)
+            row = {
+                **dict(zip(CURVE, key, strict=True)), "from": "this study", "batch": batch, "runs": len(of_batch),
+                "speedup": first["steps"].mean() / of_batch["steps"].mean(),
+                "step_size": of_batch["step_size"].iloc[0], "accuracy": mean,
+                "accuracy_gap": 100 * of_batch["accuracy_gap"].mean(), "sharpness": of_batch["sharpness"].mean(),
+            }  # fmt: skip
+            row["accuracy_low"], row["accuracy_high"] = _interval(mean, error, freedom)
+            if of_batch is not first:
+                row |= {"difference": mean - base, "difference_low": low, "difference_high": high}
+                row["verdict"] = compared(low, high)
+            yield row
+
+
+def _mean(runs: pd.DataFrame) -> tuple[float, float, int]:
+    """Return mean accuracy in per cent, its standard error and degrees of freedom."""
+    values = 100 * runs["best_accuracy"]
+    error = float(values.std() / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    return float(values.mean()), error, len(values) - 1
+
+
+def _interval(value: float, error: float, freedom: float) -> tuple[float, float]:
+    if freedom <= 0:
+        return math.nan, math.nan
+    half = float(student_t.ppf((1 + INTERVAL) / 2, freedom)) * error
+    return value - half, value + half

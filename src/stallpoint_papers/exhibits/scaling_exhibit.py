@@ -1,0 +1,137 @@
+"""Scaling over nodes or workers (Keuper & Pfreundt, Fig. 1; Shi et al., Figs. 2 to 4; the guide's only figure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import altair as alt
+import pandas as pd
+
+from stallpoint.report.charts import axes, marks, shapes, speedup_chart
+from stallpoint.report.charts.labels import AXES, arrange, estimate
+from stallpoint.report.charts.shapes import Line
+from stallpoint.strategies.presets import NONE
+from stallpoint_papers.exhibits import Made, Material, Missing
+from stallpoint_papers.exhibits.study_material import (
+    BY_NODES,
+    GUIDE_NETWORKS,
+    KEUPER_NETWORKS,
+    SHI_NETWORKS,
+    lacking,
+    rows,
+    statements,
+    with_published,
+)
+
+FILE = "shi-2018-exhibits"
+STRONG, WEAK = "train cells with scaling: strong", "train cells with scaling: weak"
+LINES = (shapes.MEASURED, replace(shapes.PREDICTED, intervals=""))
+WORKERS, SPEEDUP = "workers (GPUs)", "speedup over the fewest workers"
+
+
+def strong(material: Material) -> Made:
+    """Return Fig. 1 of Keuper & Pfreundt: the study's own chart, of strong scaling only."""
+    cells = f"{STRONG} on two nodes or more"
+    frame = rows(material, "predictions", KEUPER_NETWORKS, cells, keep={"scaling": "strong"})
+    chart = with_published(material, "fig-01", speedup_chart.draw({"predictions": frame}), BY_NODES)
+    return Made(chart, lacking(frame, KEUPER_NETWORKS, cells))
+
+
+def one_machine(material: Material) -> Made:
+    """Return Fig. 2: the part of the curves inside a node."""
+    cells = f"{WEAK} on nodes: 1, with workers_per_node: 1, 2, 4"
+    frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak", "nodes": 1})
+    frame = frame[frame["measured_iteration"].notna()]
+    curves = _with_several(_speedups(frame, ["measured", "predicted"]))
+    if curves.empty:
+        raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
+    return Made(_chart(arrange(curves), LINES), lacking(curves, SHI_NETWORKS, cells))
+
+
+def several_machines(material: Material) -> Made:
+    """Return Fig. 3: full nodes over one of them, with any number of workers."""
+    cells = f"{WEAK} on nodes: 1, 2, 4"
+    frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak"})
+    frame = frame[frame["ranks"] == frame["nodes"] * frame["workers_per_node"]]
+    curves = _over_fewest(frame)
+    if curves.empty:
+        raise Missing(f"no {cells} of {' or '.join(SHI_NETWORKS)}")
+    return Made(_chart(arrange(curves), LINES[:1]), lacking(curves, SHI_NETWORKS, cells))
+
+
+def predicted(material: Material) -> Made:
+    """Return Fig. 4: points with both prediction and measurement."""
+    cells = f"{WEAK} (or strong) on several nodes, of layers, all-reduce and storage that were measured"
+    frame = rows(material, "predictions", SHI_NETWORKS, cells)
+    known = frame[frame["measured_speedup"].notna() & frame["predicted_speedup"].notna()]
+    weak, strong = (known[known["scaling"] == scaling] for scaling in ("weak", "strong"))
+    curves = _with_several(_speedups(weak, ["measured", "predicted"]))
+    if curves.empty:
+        curves = _with_several(_speedups(strong, ["measured", "predicted"]))
+    if curves.empty:
+        raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
+    return Made(
+        _chart(arrange(curves), LINES),
+        lacking(curves, SHI_NETWORKS, cells),
+        _errors(known, material),
+    )
+
+
+def ideal(material: Material) -> Made:
+    """Return the guide's figure: measured throughput by weak scaling, and that of the fewest workers in proportion."""
+    cells = f"{WEAK} on several nodes"
+    trained = set(material.tables["predictions"]["network"])
+    networks = trained & {*GUIDE_NETWORKS} or trained or GUIDE_NETWORKS
+    frame = rows(material, "predictions", networks, cells, keep={"scaling": "weak"})
+    ends = {"": "", "_low": "_high", "_high": "_low"}  # the longest iterations have the lowest rate
+    rates = {f"rate{end}": frame["global_batch"] / frame[f"measured_iteration{of}"] for end, of in ends.items()}
+    frame = frame.assign(**rates)[frame["sync"] != NONE]
+    curves = _with_several(estimate(frame, "rate").assign(basis="measured"))
+    if curves.empty:
+        raise Missing(f"no {cells} of {' or '.join(GUIDE_NETWORKS)}")
+    curves = arrange(curves)
+    line = marks.ideal_rows(curves, "ranks")
+    fewest = curves[curves["ranks"] == curves.groupby("panel")["ranks"].transform("min")]
+    line["value"] *= line["panel"].map(fewest.groupby("panel")["value"].mean())
+    y = axes.log10_y([*axes.reach(curves), *line["value"]], "throughput [samples/s]")
+    tips = {"series": "series", "ranks": "workers", "shown": "samples/s (90 % interval)"}
+    chart = shapes.curves(pd.concat([curves, line]), axes.ranks_x(curves), y, tips, LINES[:1])
+    return Made(chart, lacking(curves, GUIDE_NETWORKS, cells))
+
+
+def _errors(frame: pd.DataFrame, material: Material) -> str:
+    """Return our mean errors of the iteration time and the published ones."""
+    theirs = {entry["network"]: entry["error"] for entry in statements(material, FILE, "fig-04")}
+    ours = frame["error"].abs().groupby(frame["network"]).mean().dropna()
+    texts = [f"{network} {100 * error:.1f} % (theirs {100 * theirs[network]:.1f} %)" for network, error in ours.items()]
+    return f"mean error of predicted iteration times, all presets: {', '.join(texts)}" if texts else ""
+
+
+def _speedups(frame: pd.DataFrame, bases: Sequence[str]) -> pd.DataFrame:
+    return pd.concat([estimate(frame, f"{basis}_speedup").assign(basis=basis) for basis in bases])
+
+
+def _over_fewest(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return measured throughput over that on the fewest of these rows of each curve, with the interval of the time
+    only."""
+    seconds = "measured_iteration"
+    frame = frame[frame[seconds].notna()].sort_values([*AXES, "ranks"], kind="stable")
+    rate = frame["global_batch"] / frame[seconds]
+    least = rate.groupby([frame[name] for name in AXES]).transform("first")
+    ends = {"": rate, "_low": frame["global_batch"] / frame[f"{seconds}_high"]}
+    ends["_high"] = frame["global_batch"] / frame[f"{seconds}_low"]
+    frame = frame.assign(**{f"speedup{end}": value / least for end, value in ends.items()})
+    return _with_several(estimate(frame, "speedup").assign(basis="measured"))
+
+
+def _with_several(curves: pd.DataFrame) -> pd.DataFrame:
+    return curves[curves.groupby(list(AXES))["ranks"].transform("nunique") > 1]
+
+
+def _chart(curves: pd.DataFrame, lines: Sequence[Line]) -> alt.FacetChart:
+    x = axes.counts_x(curves, "ranks", WORKERS)
+    ideal = marks.ideal_rows(curves, "ranks")
+    y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], SPEEDUP)
+    tips = {"series": "series", "ranks": "workers", "basis": "basis", "shown": "speedup (90 % interval)"}
+    return shapes.curves(pd.concat([curves, ideal]), x, y, tips, lines)

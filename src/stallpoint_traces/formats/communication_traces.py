@@ -1,0 +1,81 @@
+"""Traces of communication alone, as NCCL's own profilers write them: collectives as kernels, and the calls for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.documents import opened
+from stallpoint_traces.formats.events import BYTE, CALL, KERNEL, UNKNOWN, Columns, EventCommunication, Trace
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective, or a message from rank to rank, on one rank; times in µs."""
+
+    kind: str
+    """As NCCL names its functions, such as ``AllReduce``, ``Send``."""
+    called: float
+    start: float
+    end: float
+    bytes: int
+    """What the rank hands in."""
+    group: str
+    """The communicator."""
+    group_size: int = UNKNOWN
+    algorithm: str = ""
+    protocol: str = ""
+
+    @property
+    def name(self) -> str:
+        """A name as those of NCCL's kernels, with the size: what is sent again and again tells iterations apart."""
+        how = "".join(f"_{part.upper()}" for part in (self.algorithm, self.protocol) if part and part != "unknown")
+        return f"ncclKernel_{'SendRecv' if self.kind in ('Send', 'Recv') else self.kind}{how}({self.bytes} bytes)"
+
+
+def lines_in(path: Path, notes: list[str], what: str, read: Callable[[bytes], T | None]) -> Iterator[T]:
+    """What `read` makes of each line of a file; where it is no `what`, or the file is damaged, notes say so."""
+    broken = 0
+    try:
+        with opened(path) as file:
+            for line in filter(bytes.strip, file):
+                try:
+                    found = read(line)
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    broken += 1
+                else:
+                    if found is not None:
+                        yield found
+    except (OSError, EOFError) as error:
+        notes.append(f"the file is damaged ({error}); what follows is not read")
+    if broken:
+        notes.append(f"{broken} lines that are no {what} are excluded")
+
+
+def traces_of(path: Path, of_rank: Mapping[int, list[Collective]], notes: list[str]) -> list[Trace]:
+    """The trace of each rank; `InputError` where one sent nothing."""
+    if not of_rank or not all(of_rank.values()):
+        raise InputError(f"{path}: no collective is recorded")
+    return [_trace_of(path, rank, collectives, list(notes)) for rank, collectives in sorted(of_rank.items())]
+
+
+def _trace_of(path: Path, rank: int, collectives: list[Collective], notes: list[str]) -> Trace:
+    """The trace of one rank. Each communicator has a stream."""
+    columns = Columns()
+    for number, one in enumerate(collectives):
+        columns.add_row(CALL, f"nccl{one.kind}", one.called, 0.0, "host", correlation=number)
+        columns.add_row(
+            KERNEL, one.name, one.start, one.end - one.start, one.group, stream=columns.threads[one.group],
+            correlation=number, message=EventCommunication(one.kind, one.bytes, one.group_size, BYTE, one.group),
+        )  # fmt: skip
+    world_size = max(one.group_size for one in collectives)
+    if world_size < 1:
+        notes.append("the file does not say how many workers there were")
+    notes.append("only communication was traced: what computing hides of it, and other worker counts, is not told")
+    events, began = columns.events(1e-6)
+    return Trace(path, rank, max(world_size, 1), events, tuple(notes), began, computing=False)

@@ -1,0 +1,375 @@
+"""Traces of PyTorch's profiler (Kineto), in the Chrome trace event format: JSON, gzip'd or not, a file for each rank.
+
+A trace of a gigabyte has millions of events. The file is read in pieces, each cut between two events and decoded into
+typed records that hold what is asked for; what is kept are columns.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.documents import opened
+from stallpoint_traces.formats.events import (
+    CALL,
+    COPY,
+    FILL,
+    KERNEL,
+    MARK,
+    OPERATOR,
+    UNKNOWN,
+    Columns,
+    EventCommunication,
+    Trace,
+    rank_of,
+)
+
+PIECE = 512 * 1024
+"""Bytes of JSON that are decoded at once."""
+LONGEST_EVENT = 64 * 1024 * 1024
+"""Bytes without an end of an event: no event is as long."""
+
+CATEGORIES = {
+    "kernel": KERNEL, "gpu_memcpy": COPY, "gpu_memset": FILL, "cuda_runtime": CALL, "cuda_driver": CALL,
+    "hip_runtime": CALL, "cpu_op": OPERATOR, "user_annotation": MARK,
+    "operator": OPERATOR, "runtime": CALL, "memcpy": COPY, "memset": FILL,
+    "xpu_runtime": CALL, "mtia_runtime": CALL, "privateuse1_runtime": CALL, "privateuse1_driver": CALL,
+    "mtia_ccp_events": KERNEL,
+}  # fmt: skip
+"""Categories of events that are kept, in lower case -> their kinds: those since 2022, those before, and those of other
+devices that mean the same."""
+_EXCLUDED = frozenset({
+    "python_function", "overhead", "cuda_sync", "gpu_user_annotation", "trace", "external_correlation",
+    "cpu_instant_event", "cuda_profiler_range", "mtia_insight", "collective_comm", "",
+})  # fmt: skip
+"""Categories that repeat, or refine, those that are kept."""
+_MARKS = re.compile(r"^(?:ProfilerStep#|Optimizer\.\w+#|enumerate\(DataLoader\))")
+"""Names of PyTorch's marks, which were in the category of operators before 2022."""
+
+
+class _Kinds(dict[str, int]):
+    """Kind of each category in any spelling; `UNKNOWN` for unknown ones, `_NONE` for excluded ones."""
+
+    def __missing__(self, category: str) -> int:
+        written = category.lower()
+        self[category] = kind = CATEGORIES.get(written, _NONE if written in _EXCLUDED else UNKNOWN)
+        return kind
+
+
+_NONE = UNKNOWN - 1
+
+
+_KINDS = _Kinds()
+
+
+class _Args(msgspec.Struct, gc=False):
+    stream: int = UNKNOWN
+    correlation: int = UNKNOWN
+    collective: str = msgspec.field(default="", name="Collective name")
+    elements: int = msgspec.field(default=UNKNOWN, name="In msg nelems")
+    group_size: int = msgspec.field(default=UNKNOWN, name="Group size")
+    dtype: str = ""
+    group: str = msgspec.field(default="", name="Process Group Name")
+    purpose: str = msgspec.field(default="", name="Process Group Description")
+    members: str = msgspec.field(default="", name="Process Group Ranks")
+    in_splits: str = msgspec.field(default="", name="In split size")
+    out_splits: str = msgspec.field(default="", name="Out split size")
+
+
+class _ArgsWithInputs(_Args, gc=False):
+    shapes: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
+
+
+class _KinetoEvent(msgspec.Struct, gc=False):
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    ts: float = float("nan")
+    dur: float = -1.0
+    pid: int | str = 0
+    tid: int | str = 0
+    args: _Args | None = None
+
+
+class _EventWithInputs(_KinetoEvent, gc=False):
+    args: _ArgsWithInputs | None = None
+
+
+class _Loose(msgspec.Struct):
+    """An event of any version: some write numbers as texts, and texts as numbers or lists."""
+
+    ph: Any = ""
+    cat: Any = ""
+    name: Any = ""
+    ts: Any = None
+    dur: Any = None
+    pid: Any = 0
+    tid: Any = 0
+    args: Any = None
+
+
+_EVENTS, _LOOSE = msgspec.json.Decoder(list[_KinetoEvent]), msgspec.json.Decoder(list[_Loose])
+_WITH_INPUTS = msgspec.json.Decoder(list[_EventWithInputs])
+_NOTHING = _Args()
+_COLLECTIVES = ("gloo:", "mpi:", "ucc:", "nccl:")
+"""Prefixes of torch.distributed's marks of collectives, whose inputs have their sizes."""
+_QUOTED = tuple(b'"' + name.encode() for name in _COLLECTIVES)
+_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
+_NOT_JSON = re.compile(rb":\s*-?(?:inf|nan|infinity)\b", re.IGNORECASE)
+_HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
+
+
+def recognised(head: bytes) -> bool:
+    """Return whether a file may be such a trace; asked last of the JSON formats, as any array may be one."""
+    return head.lstrip()[:1] in (b"{", b"[")
+
+
+def read(path: Path) -> list[Trace]:
+    """Return the trace in the file; `InputError` if there is none. Truncated or broken events are dropped and noted."""
+    notes: list[str] = []
+    chunks = _chunks(path, notes)
+    head = next(chunks)
+    columns, bad, seen, strange = Columns(), 0, 0, Counter[str]()
+    for events in chunks:
+        seen += len(events)
+        bad += _add(columns, events)
+        strange.update(event.cat for event in events if event.ph == "X" and _KINDS[event.cat] == UNKNOWN)
+    if others := sum(strange.values()):
+        kinds = ", ".join(category for category, _ in strange.most_common(5))
+        notes.append(f"{others:,} of {seen:,} events are of kinds not read ({kinds})")
+    if bad:
+        notes.append(f"{bad} events without a time, or of a duration below 0, are excluded")
+    if not len(columns):
+        values = f" ({notes[-1]})" if strange else ""
+        raise InputError(
+            f"{path}: no event of a profiler among {seen}{values}; expected is a trace of torch.profiler (Kineto)"
+        )
+    info = head.get("distributedInfo")
+    rank, world_size = (
+        _integer(info.get(name)) if isinstance(info, dict) else UNKNOWN for name in ("rank", "world_size")
+    )
+    if rank < 0:
+        rank = rank_of(path, notes)
+    if world_size < 1:
+        notes.append("the file does not say how many workers there were")
+    found, first = columns.events(1e-6)
+    began = first + 1e-9 * _real(head.get("baseTimeNanoseconds", 0))
+    return [Trace(path, rank, max(world_size, 1), found, tuple(notes), began)]
+
+
+def _chunks(path: Path, notes: list[str]) -> Iterator[Any]:
+    """Yield the part before the events as a dictionary, then lists of events."""
+    try:
+        with opened(path) as file:
+            yield from _decoded(path, file, notes)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+
+
+def _read(file: IO[bytes], notes: list[str]) -> bytes:
+    try:
+        return file.read(PIECE)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        notes.append(f"the file is damaged ({error}); what follows is not read")
+        return b""
+
+
+def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
+    buffer = _read(file, notes)
+    found = _HEAD.search(buffer)
+    while (
+        found is None and buffer.lstrip()[:1] == b"{" and len(buffer) < LONGEST_EVENT and (more := _read(file, notes))
+    ):
+        buffer += more
+        found = _HEAD.search(buffer)
+    if found is not None:
+        yield _header(buffer[: found.start()])
+        buffer = buffer[found.end() :]
+    elif buffer.lstrip()[:1] == b"[":
+        yield {}
+        buffer = buffer.lstrip()[1:]
+    else:
+        raise InputError(f"{path}: no traceEvents; expected is a trace of torch.profiler (Kineto), JSON, gzip'd or not")
+    while True:
+        more = _read(file, notes)
+        if not more:
+            yield from _last(buffer, notes)
+            return
+        for cut in _cuts(buffer):
+            events = _events(buffer[:cut])
+            if events is not None:
+                yield events
+                buffer = buffer[cut:].lstrip().removeprefix(b",")
+                break
+        buffer += more
+        if len(buffer) > LONGEST_EVENT + 2 * PIECE:
+            raise InputError(f"{path}: {len(buffer):,} bytes of traceEvents that are no list of events")
+
+
+def _cuts(buffer: bytes) -> Iterator[int]:
+    """Yield positions between two events, the last one first, which is nearly always right."""
+    near = max(0, len(buffer) - _NEAR)
+    found = [cut.start() + 1 for cut in _BETWEEN.finditer(buffer, near)]
+    yield from reversed(found)
+    yield from reversed([cut.start() + 1 for cut in _BETWEEN.finditer(buffer, 0, near + _OVERLAP)])
+
+
+_NEAR = 32 * 1024
+_OVERLAP = 64
+"""A cut across the border of both parts is found in one of them, but where white space is longer than this."""
+
+
+def _header(text: bytes) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(text.rstrip().rstrip(b",") + b"}")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _events(text: bytes) -> list[_KinetoEvent] | None:
+    """Return a comma-separated list of events; None if the text does not end with a complete one."""
+    for mended in _mended(text):
+        listed = b"[" + mended + b"]"
+        try:
+            try:
+                if any(name in listed for name in _QUOTED):
+                    return list(_WITH_INPUTS.decode(listed))
+                return _EVENTS.decode(listed)
+            except msgspec.ValidationError:
+                return [_strict(event) for event in _LOOSE.decode(listed)]
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return None
+
+
+def _strict(event: _Loose) -> _KinetoEvent:
+    """Return the event with fields of the right types; invalid times are nan, or below 0."""
+    values = event.args if isinstance(event.args, dict) else {}
+    args: dict[str, Any] = {}
+    for field in msgspec.structs.fields(_ArgsWithInputs):
+        value = values.get(field.encode_name)
+        if field.name in ("shapes", "types"):
+            args[field.name] = msgspec.Raw(msgspec.json.encode(value))
+        else:
+            args[field.name] = _text(value) if field.type is str else _integer(value)
+    return _EventWithInputs(
+        _text(event.ph), _text(event.cat), _text(event.name), _real(event.ts), _real(event.dur), str(event.pid),
+        str(event.tid), _ArgsWithInputs(**args),
+    )  # fmt: skip
+
+
+def _mended(text: bytes) -> Iterator[bytes]:
+    """Yield the text unchanged, then without invalid JSON of profilers: infinities, and bytes that are not UTF-8."""
+    yield text
+    if _NOT_JSON.search(text):
+        yield (text := _NOT_JSON.sub(b": null", text))
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        yield text.decode("utf-8", "replace").encode()
+
+
+def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_KinetoEvent]]:
+    """Yield the events up to the end of the list, or all complete ones."""
+    ends = [end.start() for end in re.finditer(rb"\]", buffer)]
+    for end in reversed(ends):
+        if (events := _events(buffer[:end])) is not None:
+            yield events
+            return
+    notes.append("the file ends in the middle of an event; what follows is not read")
+    for cut in _cuts(buffer):
+        if (events := _events(buffer[:cut])) is not None:
+            yield events
+            return
+
+
+def _add(columns: Columns, events: list[_KinetoEvent]) -> int:
+    """Add the events that are kept; return the number of those with impossible times."""
+    known = [event for event in events if _KINDS[event.cat] >= 0 and event.ph == "X"]
+    kept = [event for event in known if event.dur >= 0 and event.ts == event.ts]
+    args = [event.args or _NOTHING for event in kept]
+    for place, event in enumerate(kept):
+        if isinstance(event, _EventWithInputs):
+            args[place] = _sized(event)
+    text, thread = columns.texts.__getitem__, columns.threads.__getitem__
+    columns.add(
+        len(kept),
+        {
+            "kind": [
+                MARK if kind == OPERATOR and _MARKS.match(event.name) else kind
+                for kind, event in ((_KINDS[event.cat], event) for event in kept)
+            ],
+            "name": [text(event.name) for event in kept],
+            "start": [event.ts for event in kept],
+            "seconds": [event.dur for event in kept],
+            "thread": [thread((event.pid, event.tid)) for event in kept],
+            "stream": [own.stream for own in args],
+            "correlation": [own.correlation for own in args],
+            "message": [
+                columns.payloads[_message(own)] if own.collective or own.elements != UNKNOWN else 0 for own in args
+            ],
+        },
+    )
+    return len(known) - len(kept)
+
+
+def _message(args: _Args) -> EventCommunication:
+    return EventCommunication(
+        args.collective, args.elements, args.group_size, args.dtype, args.group, args.purpose, args.members,
+        args.in_splits, args.out_splits,
+    )  # fmt: skip
+
+
+def _sized(event: _EventWithInputs) -> _Args:
+    """Return the arguments, for a mark of a collective with its size from the inputs (`record_shapes`)."""
+    args = event.args
+    if args is None:
+        return _NOTHING
+    if not event.name.startswith(_COLLECTIVES) or args.elements != UNKNOWN:
+        return args
+    try:
+        shapes, types = (msgspec.json.decode(of) for of in (args.shapes, args.types))
+    except msgspec.DecodeError:
+        return args
+    if not (isinstance(shapes, list) and shapes and isinstance(types, list) and types):
+        return args
+    elements = _elements(shapes[0])
+    return args if elements is None else msgspec.structs.replace(args, elements=elements, dtype=_text(types[0]))
+
+
+def _elements(shape: Any) -> int | None:
+    """Return the number of values of a tensor, or of a list of tensors; None if it is no shape."""
+    if not isinstance(shape, list) or not shape:
+        return None
+    if isinstance(shape[0], list):
+        parts = [_elements(one) for one in shape]
+        return None if None in parts else sum(filter(None, parts))
+    return math.prod(shape) if all(isinstance(size, int) for size in shape) else None
+
+
+def _real(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, int) and abs(value) < 2**63:
+        return value
+    return int(value) if isinstance(value, str) and value.isdigit() and len(value) < 19 else UNKNOWN
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""Several ranks: groups, pipelines, rings, experts, and who waits for whom."""

@@ -1,0 +1,164 @@
+"""How much the slowest of many ranks cost, and why: one worker, the last stage, sequences of uneven length, or data.
+
+After Lin et al. 2025 (*Understanding Stragglers in Large Model Training Using What-if Analysis*, OSDI): the same
+iterations with some ranks mended, which then take the mean of all. Of what even ranks would save, the share that a mend
+saves alone is that of its cause. Sequences are uneven if forward and backward passes lengthen together from iteration
+to iteration. An iteration ends with the last replica. A stage of a pipeline waits until the first micro-batch has come
+to it, and, beyond its own forward passes meanwhile (1F1B), until it comes back; its last one goes back to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from stallpoint.base.statistics import Reals
+from stallpoint_traces.layout.groups import PIPELINE
+from stallpoint_traces.layout.pipeline_bubble import bubble
+from stallpoint_traces.rank.rank import Rank
+
+DATA, LAST_STAGE, SEQUENCES, WORKER = "data", "last stage", "sequences", "worker"
+STRAGGLING = 1.1
+"""Time over that of even ranks from which on ranks are reported to straggle, as in the study."""
+_WORST = 0.03
+"""Fraction of ranks, one at least, that are mended as the worst workers."""
+_CORRELATED = 0.9
+"""Correlation of forward and backward passes from which on sequences are uneven."""
+_AS_GOOD = 0.1
+"""Difference of two shares up to which the more specific cause is named."""
+_MIN_SHARE = 0.5
+"""Least share of a cause that is named."""
+_FORWARD = 1 / 3
+"""Part of a micro-batch's time that is its forward pass."""
+
+
+@dataclass(frozen=True)
+class Stragglers:
+    """What uneven ranks cost; exposed communication is in no time."""
+
+    seconds: float
+    """Mean iteration, s."""
+    even: float
+    """The same if all ranks took the mean, s."""
+    shares: dict[str, float]
+    """Part of the difference that mending a cause saves alone, of each cause that there may be."""
+    cause: str
+    """The most specific of those that save nearly the most; empty if none saves half."""
+    slowest: list[int]
+    """The worst workers."""
+    cells: list[dict[str, Any]]
+    """``rank``, ``row`` (its stage, or a phase), ``column``, and how much ``longer`` than the mean it takes there, % of
+    an iteration."""
+
+    @property
+    def slowdown(self) -> float:
+        """Time over that of even ranks."""
+        return self.seconds / self.even
+
+
+def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | None:
+    """Return what uneven ranks of one training cost; None of a single one, or without computing.
+
+    `numbers` are those of the ranks.
+    """
+    if len(ranks) < 2 or not all(rank.trace.computing for rank in ranks):
+        return None
+    count = min(len(rank.iterations.seconds) for rank in ranks)
+    own, data = (
+        np.array([of[:count] for of in every])
+        for every in (
+            [rank.iterations.seconds - rank.causes["exposed_communication"] for rank in ranks],
+            [rank.causes["data_wait"] for rank in ranks],
+        )
+    )
+    places = [_position(number, rank) for number, rank in zip(numbers, ranks, strict=True)]
+    stage = np.array([at for at, _, _ in places])
+    of_replica = np.unique([str(replica) for _, _, replica in places], return_inverse=True)[1]
+    depth = max(size for _, size, _ in places)
+    found = next((one for rank in ranks if depth > 1 and (one := bubble(rank))), None)
+    micro_batches = found.passes if found else 1
+
+    def lasts(times: Reals) -> float:
+        """Return the mean iteration if ranks take so long, s."""
+        order = np.argsort(stage, kind="stable")
+        replicas = (times[order[of_replica[order] == one]] for one in range(of_replica.max() + 1))
+        return float(np.max([_pipelined(of, micro_batches) for of in replicas], axis=0).mean())
+
+    mean, each = float(own.mean()), own.mean(1)
+    worst = np.argsort(-each, kind="stable")[: max(1, ceil(_WORST * len(ranks)))]
+    mended = {DATA: own - data + data.mean()}
+    if depth > 1:
+        slowest = max(np.unique(stage).tolist(), key=lambda one: float(each[stage == one].mean()))
+        for one, name in {slowest: f"stage {slowest}", depth - 1: LAST_STAGE}.items():
+            mended[name] = np.where((stage == one)[:, None], mean, own)
+    if _correlated(ranks, count):
+        mended[SEQUENCES] = np.repeat(each[:, None], count, 1)
+    mended[WORKER] = np.where(np.isin(np.arange(len(ranks)), worst)[:, None], mean, own)
+    seconds, even = lasts(own), lasts(np.full_like(own, mean))
+    lost = seconds - even if seconds > (1 + _STEADY) * even else np.inf
+    shares = {cause: float(np.clip((seconds - lasts(times)) / lost, 0, 1)) for cause, times in mended.items()}
+    largest = max(shares.values())
+    cause = next((name for name, share in shares.items() if share >= max(largest - _AS_GOOD, _MIN_SHARE)), "")
+    cells = list(_by_stage(numbers, places, each / mean) if depth > 1 else _by_phase(numbers, ranks, mean))
+    return Stragglers(seconds, even, shares, cause, [numbers[at] for at in worst], cells)
+
+
+def _pipelined(times: Reals, micro_batches: int) -> Reals:
+    """Return the duration of iterations of one replica whose stages compute so long, s; [stages, iterations]."""
+    each = times / micro_batches
+    until = np.cumsum(each, axis=0)
+    behind = np.arange(len(times))[::-1, None]
+    back = np.maximum(until[-1] - until - behind * _FORWARD * each, 0.0)
+    return np.asarray((times + until - each + back).max(0))
+
+
+def _position(number: int, rank: Rank) -> tuple[int, int, tuple[int, ...] | int]:
+    """Return the stage of a rank, the number of stages, and what its replica's ranks have in common.
+
+    Stages are in the order of the group's ranks; where the trace does not list them, neighbouring ranks share a stage,
+    as Megatron-LM places them.
+    """
+    for group in rank.groups.groups:
+        if group.parallelism == PIPELINE and group.size > 1:
+            members = rank.collectives.members[group.places[0]]
+            if number in members:
+                return members.index(number), group.size, members
+            neighbours = max(1, rank.workers // group.size)
+            return number // neighbours, group.size, number % neighbours
+    return 0, 1, number
+
+
+def _correlated(ranks: Sequence[Rank], count: int) -> bool:
+    """Return whether forward and backward passes lengthen together from iteration to iteration."""
+    off = [
+        np.concatenate([of[:count] / np.mean(of[:count]) - 1 for of in every])
+        for every in ([rank.phases.forward for rank in ranks], [rank.phases.backward for rank in ranks])
+    ]
+    if count < 2 or not np.isfinite(off).all() or min(of.std() for of in off) < _STEADY:
+        return False
+    return bool(np.corrcoef(off[0], off[1])[0, 1] >= _CORRELATED)
+
+
+_STEADY = 1e-3
+"""Relative deviation of passes below which nothing is uneven."""
+
+
+def _by_stage(
+    numbers: Sequence[int], places: Sequence[tuple[int, int, object]], relative: Reals
+) -> Iterator[dict[str, Any]]:
+    column: dict[int, int] = {}
+    for number, (stage, _, _), of_mean in zip(numbers, places, relative.tolist(), strict=True):
+        column[stage] = column.get(stage, -1) + 1
+        yield {"rank": number, "row": f"stage {stage}", "column": column[stage], "longer": 100 * (of_mean - 1)}
+
+
+def _by_phase(numbers: Sequence[int], ranks: Sequence[Rank], mean: float) -> Iterator[dict[str, Any]]:
+    for phase in ("data_wait", "forward", "backward", "update"):
+        took = np.array([np.mean(getattr(rank.phases, phase)) for rank in ranks])
+        for number, seconds in zip(numbers, took.tolist(), strict=True) if np.isfinite(took).all() else ():
+            longer = 100 * (seconds - float(took.mean())) / mean
+            yield {"rank": number, "row": phase.replace("_", " "), "column": number, "longer": longer}

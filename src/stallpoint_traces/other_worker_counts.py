@@ -1,0 +1,618 @@
+"""Iterations of a trace at other worker counts: all-reduces by the law of their scheme, everything else as traced.
+
+Each worker keeps its mini-batch (weak scaling). An all-reduce takes α·f(p) + β·g(p)·m (`models.terms.reductions`), an
+all-gather or a reduce-scatter half of that; the iteration's graph is replayed with these times (`Cycle`). Waiting for
+other ranks is not identifiable from one rank's trace; of several ranks, the last-arriving one did not wait. As waiting
+is never negative, α + β·m is the highest line below all collectives (a deterministic frontier; Aigner & Chu 1968), and
+the time above it stays as traced. From similar sizes α is hardly identifiable: it lies between 0 and the shortest time
+per round of any collective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.base.stall import Stall
+from stallpoint.base.statistics import (
+    REPLICATES,
+    Ensemble,
+    Reals,
+    Scatter,
+    columns,
+    generator,
+    non_negative_fit,
+)
+from stallpoint.inputs.all_reduce_logs import AllReduce
+from stallpoint.models.terms.reductions import REDUCTION_LAWS, ReductionLaw
+from stallpoint.text import number
+from stallpoint_traces.formats.events import UNKNOWN
+from stallpoint_traces.layout.groups import EXCHANGE, EXPERT
+from stallpoint_traces.rank.cycle_time import Cycle
+from stallpoint_traces.rank.iterations import middle
+from stallpoint_traces.rank.rank import Rank
+from stallpoint_traces.rank.trace_collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, ROUNDS, Collectives
+
+RING, TREE = REDUCTION_LAWS["ring"], REDUCTION_LAWS["rabenseifner"]
+"""Schemes of NCCL: a ring, or double trees, whose rounds grow with log p and whose bytes do not."""
+FURTHEST = 8
+"""Maximum predicted worker count over the traced one, as further links were not traced."""
+
+
+USUAL = Scatter(0.01, 4.0)
+"""Usual scatter of iterations of one training, a prior for few of them."""
+ERROR = Scatter(0.043, 6.0)
+"""Error of predictions at other worker counts: that of six in the benchmark `own-traces` (docs/traces.md)."""
+
+
+NODE = 8
+"""Workers of a node where nothing says it."""
+
+
+class NotIdentifiable(LookupError):
+    """The trace lacks what a prediction needs, by `reasons`."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = list(reasons)
+
+
+MIN_ITERATIONS = 2
+"""Minimum number of iterations, which shows their scatter; the graph of one (Chakra's) is complete as it is."""
+MIN_COMPUTING = 0.01
+"""Minimum fraction of an iteration that computes: less means that computing was not traced."""
+_DATA_PARALLEL = (ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER)
+MAX_REPLAY_ERROR = 0.05
+"""Maximum error of a replay, as a fraction of an iteration: a larger one allows no predictions."""
+
+
+def lacking(rank: Rank) -> Iterator[str]:
+    """Yield in words what predictions need and the trace of `rank` lacks."""
+    count = len(rank.iterations.seconds)
+    if count < MIN_ITERATIONS and not rank.trace.graph:
+        yield f"it has {count} iteration, and at least {MIN_ITERATIONS} are needed"
+    computing = float(np.median(rank.causes["compute"] / rank.iterations.seconds))
+    if not computing >= MIN_COMPUTING:
+        yield (
+            f"computing is {number(100 * computing, 2)} % of an iteration: neither a device's kernels nor the host's "
+            "operators were traced"
+        )
+    off = replay_error(rank)
+    if abs(off) > MAX_REPLAY_ERROR:
+        yield (
+            f"its replay is {number(100 * abs(off), 2)} % {'longer' if off > 0 else 'shorter'} than what was traced, "
+            f"and at most {number(100 * MAX_REPLAY_ERROR)} % is believed"
+        )
+    collectives, among_all = rank.collectives, rank.groups.data
+    if rank.workers < 2:
+        yield "it says of no second worker (--workers, where the file does not say how many there were)"
+    if rank.groups.replicas < 2 or not any(collectives.kind[at] in _DATA_PARALLEL for at in np.flatnonzero(among_all)):
+        yield "no all-reduce among replicas of the model was traced"
+    reduced = np.array([kind in ROUNDS for kind in collectives.kind], np.bool_) & among_all
+    if (collectives.bytes[reduced] < 0).any():
+        yield (
+            "it does not say how large its all-reduces are: torch.profiler does with record_shapes=True, for NCCL also "
+            "PyTorch 2.2 or newer"
+        )
+    if any(group.parallelism in (EXCHANGE, EXPERT) and group.size == UNKNOWN for group in rank.groups.groups):
+        yield (
+            "all workers exchange with all, and it does not say among how many; a trace of PyTorch 2.2 or newer does"
+        )
+    counts = np.bincount(collectives.iteration[reduced], minlength=count)[list(rank.replays)]
+    if reduced.any() and not np.bincount(counts).argmax():
+        yield "most iterations send nothing"
+    if reduced.any() and not collectives.seconds[reduced].any():
+        yield "its all-reduces take no time"
+
+
+def replay_error(rank: Rank) -> float:
+    """Return the median relative error of the iterations' replays, positive if too long; 0 without replays."""
+    return float(np.median(rank.replayed / rank.traced)) - 1 if rank.replays else 0.0
+
+
+@dataclass(frozen=True)
+class IterationCollectives:
+    """Collectives of one iteration, or of a trace, in the order of their starts, as in `Cycle`; [collectives] each."""
+
+    rounds: Reals
+    """Rounds over those of a reduce-scatter: 2 for an all-reduce; 0 for a collective that stays as traced."""
+    bytes: Reals
+    """Bytes of the complete buffer: each rank's input, for an all-gather its output."""
+    seconds: Reals
+    """Traced duration, s."""
+    least: Reals
+    """Duration on the last-arriving rank, s; inf if only one rank was traced."""
+    all_reduces: npt.NDArray[np.bool_]
+    """Which of them are all-reduces among all workers."""
+    exchanges: npt.NDArray[np.bool_]
+    """Which of them are all-to-alls among all workers, each of which sends to all others."""
+
+    @classmethod
+    def of(cls, rank: Rank, least: Reals | None = None) -> IterationCollectives:
+        """Return the collectives of all iterations of a trace, in the order of the trace; `least` as in `learn`."""
+        kinds, among_all = rank.collectives.kind, rank.groups.data
+        factors = np.array([rank.groups.replicas if kind == ALL_GATHER else 1.0 for kind in kinds])
+        return cls(
+            np.array([ROUNDS.get(kind, 0) for kind in kinds], np.float64) * among_all,
+            np.asarray(rank.collectives.bytes * factors),
+            rank.collectives.seconds,
+            np.full(len(kinds), np.inf) if least is None else least,
+            np.array([kind == ALL_REDUCE for kind in kinds], np.bool_) & among_all,
+            exchanges(rank),
+        )
+
+    def at(self, places: npt.NDArray[np.int64]) -> IterationCollectives:
+        """Return those at some places."""
+        return IterationCollectives(*(getattr(self, of.name)[places] for of in fields(self)))
+
+    def staying(self, workers: int, traced: int) -> Reals:
+        """Return the durations of what no law of `rounds` describes, of exchanges by the part that leaves a worker,
+        (n-1)/n, [collectives, 1]."""
+        grown = (1 - 1 / workers) / (1 - 1 / traced)
+        return np.where(self.rounds > 0, 0.0, self.seconds * np.where(self.exchanges, grown, 1.0))[:, None]
+
+    def transfers(self, workers: int) -> Transfers:
+        """Return what so many replicas sent, without what stays as it was traced."""
+        varying = self.at(np.flatnonzero(self.rounds))
+        taken, told = np.minimum(varying.seconds, varying.least), np.isfinite(varying.least)
+        return Transfers(np.full(len(taken), float(workers)), varying.rounds, varying.bytes, taken, told)
+
+
+@dataclass(frozen=True)
+class FittedLink:
+    """Latency of a round [s] and time of a byte [s/B], as ensembles."""
+
+    alpha: Ensemble
+    beta: Ensemble
+    source: str = ""
+    """`LOG`, `COUNTS`, `RANKS` or `ONE_RANK`."""
+    trees: bool | None = None
+    """Whether the scheme is trees rather than a ring; None if one worker count does not identify it."""
+
+    def doubted(self, share: float, count: int) -> FittedLink:
+        """Return the link with the uncertainty from `share` traced ranks and `count` iterations.
+
+        Only the last-arriving rank does not wait. With the probability that it was traced, the shortest duration holds
+        no waiting; otherwise the transfer may take any fraction of it. The scatter of transfers has a prior for few
+        iterations.
+        """
+        random = generator(0, "link", count, share)
+        last = random.random(REPLICATES) < max(share, _LEAST_LAST)
+        transfer = np.append(1.0, np.where(last, 1.0, random.random(REPLICATES)))
+        few = Scatter(TRANSFERS.deviation / np.sqrt(count), TRANSFERS.freedom + count - 1)
+        alpha, beta = (of * transfer * _scattered(few, "link", name)
+                       for name, of in (("alpha", self.alpha), ("beta", self.beta)))  # fmt: skip
+        return replace(self, alpha=alpha, beta=beta)
+
+
+LOG, COUNTS, RANKS, ONE_RANK = "log", "worker counts", "ranks", "one rank"
+TRANSFERS = Scatter(0.05, 4.0)
+"""Usual scatter of transfers of one size between iterations, a prior for few of them."""
+_LEAST_LAST = 0.1
+"""Minimum probability that a traced rank arrived last, which keeps the frontier in the interval."""
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Transfers between replicas of one training; [collectives] each."""
+
+    workers: Reals
+    """Number of replicas that took part."""
+    rounds: Reals
+    """As in `IterationCollectives`."""
+    bytes: Reals
+    """As in `IterationCollectives`."""
+    seconds: Reals
+    """Duration on the rank that waited least, s."""
+    without_waiting: npt.NDArray[np.bool_]
+    """Whether that rank is known; otherwise the duration may include waiting."""
+
+    @classmethod
+    def of(cls, rank: Rank, least: Reals | None = None) -> Transfers:
+        """Return the transfers of known size in a trace; `least` as in `learn`."""
+        found = IterationCollectives.of(rank, least).transfers(rank.groups.replicas)
+        return found.where(found.bytes >= 0)
+
+    def __add__(self, other: Transfers) -> Transfers:
+        """Return both, concatenated."""
+        both = ((getattr(self, of.name), getattr(other, of.name)) for of in fields(self))
+        return Transfers(*map(np.concatenate, both))
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Transfers:
+        """Return the `chosen` transfers."""
+        return Transfers(*(getattr(self, of.name)[chosen] for of in fields(self)))
+
+
+@dataclass(frozen=True)
+class HypotheticalChange:
+    """A hypothetical change; see `CHANGES`."""
+
+    bytes: float = 1.0
+    """Factor of the bytes."""
+    bandwidth: float = 1.0
+    """Factor of the bandwidth."""
+    pairs: bool = False
+    """Whether two neighbouring all-reduces are fused into one, which starts when the second is ready."""
+    sharded: bool = False
+    """Whether weights are fully sharded (FSDP): see `_gathering`."""
+
+
+@dataclass(frozen=True)
+class TracedInputs:
+    """Data that predictions at any worker count take from a trace."""
+
+    workers: int
+    """Replicas of the model in the trace, each on `each` ranks."""
+    each: int
+    shards: int
+    """Ranks of a replica that have mini-batches of their own."""
+    sharded: bool
+    """Whether parameters are gathered in the trace (FSDP)."""
+    shares_link: bool
+    """Whether collectives share the link with one another, as those of Gloo's two threads do."""
+    seconds: Reals
+    """Traced duration of each iteration, s; [iterations]."""
+    forward: Reals
+    """Duration of each forward pass, s; nan if unknown; [iterations]."""
+    replays: Sequence[Sequence[Cycle]]
+    """Replays of each iteration for each possible speed of the host, [hosts][iterations]."""
+    iteration_collectives: Sequence[IterationCollectives]
+    link: FittedLink
+    drawn: npt.NDArray[np.int64]
+    """Indices of the host and the iteration of each replicate, [2, 1 + REPLICATES]."""
+    trees: npt.NDArray[np.bool_]
+    """Whether a replicate uses trees rather than rings at other worker counts, [1 + REPLICATES]."""
+
+    def iteration(self, workers: int, change: HypotheticalChange | None = None) -> Ensemble:
+        """Return the duration of an iteration on `workers` replicas, s."""
+        return np.asarray(self.iterations([(workers, change or HypotheticalChange())])[0])
+
+    def iterations(self, cases: Sequence[tuple[int, HypotheticalChange]]) -> Reals:
+        """Return durations for several counts and changes at once, s; [cases, 1 + REPLICATES]."""
+        found = np.empty((len(cases), 1 + REPLICATES))
+        for host, index in np.unique(self.drawn, axis=1).T.tolist():
+            own = (self.drawn == [[host], [index]]).all(0)
+            collectives, replayed = self.iteration_collectives[index], self.replays[host][index]
+            usual = self._cost(collectives, self.workers, own, HypotheticalChange())
+            with np.errstate(divide="ignore", invalid="ignore"):
+                # Without waiting: as on the rank that came last, else no longer than the link takes.
+                took = np.where(np.isfinite(collectives.least), collectives.least, collectives.seconds)[:, None] / usual
+                factor = np.where(np.isfinite(collectives.least)[:, None], took, np.minimum(took, 1.0))
+                factor = np.where(usual > 0, factor, 1.0)
+            waited = np.where(
+                collectives.rounds[:, None] > 0, np.maximum(collectives.seconds[:, None] - factor * usual, 0.0), 0.0
+            )
+            stays = collectives.staying(self.workers, self.workers)
+            before = self.seconds[index] - replayed.iteration(stays + factor * usual + waited)
+            at_once = max(1, _AT_ONCE // max(1, usual.size))
+            for first in range(0, len(cases), at_once):
+                some = cases[first : first + at_once]
+                there = [factor * self._cost(_changed(collectives, change), p, own, change) for p, change in some]
+                waits = [waited * (~_merged(collectives, change)[:, None] & (p > 1)) for p, change in some]
+                stay = [collectives.staying(p, self.workers) for p, _ in some]
+                after = replayed.iteration(np.stack(stay, 1) + np.stack(there, 1) + np.stack(waits, 1))
+                for row, (p, change) in enumerate(some):
+                    if change.sharded and p > 1:
+                        # All-gather and reduce-scatter of the backward pass replace the all-reduce.
+                        gathers = there[row][collectives.all_reduces][::-1] / 2
+                        after[row] += _gathering(
+                            gathers, collectives.bytes[collectives.all_reduces][::-1], self.forward[index]
+                        )
+                found[first : first + at_once, own] = before + after
+        return np.asarray(found * np.stack([self._error(p) for p, _ in cases]))
+
+    def _error(self, workers: int) -> Ensemble:
+        """Return the error of a prediction at this worker count, as a factor that is the same for each change.
+
+        It is that of few iterations, and at other counts than the traced one also that of earlier predictions.
+        """
+        few = self.few_iterations("workers", workers)
+        return few if workers == self.workers else few * _scattered(ERROR, "error", workers)
+
+    def few_iterations(self, *key: object) -> Ensemble:
+        """Return the error of the median of few iterations, as a factor; another draw for each key."""
+        count = len(self.seconds)
+        own = float(np.square(np.log(self.seconds / np.median(self.seconds))).sum())
+        freedom = USUAL.freedom + count - 1
+        deviation = np.sqrt((USUAL.freedom * USUAL.deviation**2 + own) / freedom / count)
+        return _scattered(Scatter(float(deviation), freedom), "few", count, *key)
+
+    def _cost(
+        self,
+        collectives: IterationCollectives,
+        workers: int,
+        replicates: npt.NDArray[np.bool_],
+        change: HypotheticalChange,
+    ) -> Reals:
+        """Return the duration of transfers, s; [collectives, replicates]."""
+        if workers < 2:
+            return np.zeros((len(collectives.bytes), int(replicates.sum())))
+        p = np.array(float(workers))
+        trees = self.trees[replicates] & (workers != self.workers or bool(self.link.trees))
+        latency, bandwidth = (
+            np.where(trees, of_tree(p), of_ring(p)) / 2
+            for of_tree, of_ring in ((TREE.latency, RING.latency), (TREE.bandwidth, RING.bandwidth))
+        )
+        moved = change.bytes / change.bandwidth * collectives.bytes[:, None]
+        round_trip = self.link.alpha[replicates] * latency + self.link.beta[replicates] * bandwidth * moved
+        return np.asarray(collectives.rounds[:, None] * round_trip)
+
+
+def _scattered(by: Scatter, *key: object) -> Ensemble:
+    """Return factors whose logarithms are Student's t times a deviation; the first is 1."""
+    draws = generator(0, *key).standard_t(by.freedom, REPLICATES)
+    return np.append(1.0, np.exp(np.clip(by.deviation * draws, -MAX_ERROR, MAX_ERROR)))
+
+
+_AT_ONCE = 4_000_000
+"""Maximum number of collectives' durations that are replayed at once."""
+MAX_ERROR = 1.0
+"""Maximum logarithm of an error, as Student's t has rare extreme draws."""
+
+
+def _merged(collectives: IterationCollectives, change: HypotheticalChange) -> npt.NDArray[np.bool_]:
+    """Return which all-reduces are fused with the next one."""
+    merged = np.zeros(len(collectives.bytes), np.bool_)
+    own = np.flatnonzero(collectives.all_reduces)
+    if change.pairs:
+        merged[own[0 : len(own) - 1 : 2]] = True
+    return merged
+
+
+def _changed(collectives: IterationCollectives, change: HypotheticalChange) -> IterationCollectives:
+    """Return the collectives, with pairs of all-reduces fused if the change says so."""
+    merged = np.flatnonzero(_merged(collectives, change))
+    if not len(merged):
+        return collectives
+    own = np.flatnonzero(collectives.all_reduces)
+    sizes, rounds = collectives.bytes.copy(), collectives.rounds.copy()
+    for first, second in zip(merged, own[1::2], strict=True):
+        sizes[second] += sizes[first]
+        rounds[first] = 0.0
+    return replace(collectives, bytes=sizes, rounds=rounds)
+
+
+def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
+    """Return the time that gathering each block, one ahead, adds to a forward pass, s; [...].
+
+    `seconds` [blocks, ...] is the duration of each block's all-gather, in forward order. As a trace does not map
+    buckets to layers of the forward pass, each block's computing time is proportional to its bytes.
+    """
+    computing = forward * sizes / sizes.sum()
+    gathered, computed = seconds[0], seconds[0]
+    for block in range(len(seconds)):
+        begin = np.maximum(computed, gathered)
+        computed = begin + computing[block]
+        if block + 1 < len(seconds):
+            gathered = np.maximum(gathered, begin) + seconds[block + 1]
+    return np.asarray(computed - forward)
+
+
+def learn(
+    rank: Rank,
+    link: FittedLink | None = None,
+    least: Reals | None = None,
+    traced: int | None = None,
+    elsewhere: Sequence[Transfers] = (),
+) -> TracedInputs:
+    """Estimate what predictions need from a data-parallel training; `NotIdentifiable` if the trace lacks it.
+
+    `link` is from a log of another program; `least` [collectives] is the duration on the last-arriving rank of `traced`
+    ones (None: of all if `least` is given, else of one). `elsewhere` are the same training's transfers at other worker
+    counts.
+    """
+    if lacks := list(lacking(rank)):
+        raise NotIdentifiable(lacks)
+    collectives, workers, every = rank.collectives, rank.groups.replicas, IterationCollectives.of(rank, least)
+    communicated = every.rounds > 0
+    counts = np.bincount(collectives.iteration[communicated], minlength=len(rank.iterations.seconds))
+    usual = int(np.bincount(counts[list(rank.replays)]).argmax())
+    chosen = [index for index in rank.replays if counts[index] == usual]
+    order = np.argsort(collectives.index)
+    places = [order[np.searchsorted(collectives.index, rank.replays[index].keys, sorter=order)] for index in chosen]
+    own = every.at(np.concatenate(places)).transfers(workers)
+    random = generator(0, "trace", len(own.seconds), float(own.seconds.sum()))
+    rings = all(name == "RING" for name, of_it in zip(collectives.algorithm, communicated, strict=True) if of_it)
+    if link is None:
+        latency = _max_latency(collectives.where(rank.groups.data), workers)
+        others = [other for other in elsewhere if len(other.without_waiting)]
+        several = sum(others, own)
+        laws = (RING,) if rings or not rank.on_device or not others else (RING, TREE)
+        link = _link(several.where(several.seconds > 0), laws, latency, random)
+        share = 1 if link.source == ONE_RANK else traced or rank.workers
+        link = link.doubted(share / rank.workers, len(chosen))
+        identified = link.source == RANKS and others  # one worker count does not tell rings from trees
+        link = replace(link, source=COUNTS) if identified else replace(link, trees=None)
+    trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
+    if link.trees is not None:
+        trees[:] = link.trees
+    if not rank.on_device:
+        trees[:] = False  # Gloo goes round a ring
+    took = rank.iterations.seconds[chosen]
+    picked = np.concatenate([[middle(took)], random.integers(len(chosen), size=REPLICATES)])
+    # The host as traced, where nothing else is known; of a device that is never idle, any host that may be.
+    hosts = (*rank.other_hosts, rank.replays)
+    host = np.append(0, random.integers(len(hosts), size=REPLICATES) if len(hosts) > 1 else np.zeros(REPLICATES, int))
+    return TracedInputs(
+        workers=workers,
+        each=rank.workers // workers,
+        shards=rank.groups.shards,
+        sharded=rank.groups.sharded,
+        shares_link=_overlap(collectives, communicated),
+        seconds=took,
+        forward=rank.phases.forward[chosen],
+        replays=[[of[index] for index in chosen] for of in hosts],
+        iteration_collectives=[every.at(own_places) for own_places in places],
+        link=link,
+        drawn=np.stack([host, picked]),
+        trees=trees,
+    )
+
+
+_STEPS = 1024  # values of α that are tried
+_ENOUGH = 0.5  # fraction of transfers with a known last rank, as others' events may be lost
+_SCATTER = 0.01  # of a transfer's duration, in addition to its waiting
+
+
+def _max_latency(collectives: Collectives, workers: int) -> float:
+    """Return the maximum latency of a round, s, by the shortest collective."""
+    groups = np.where(collectives.group_size > 1, collectives.group_size, workers)
+    rounds = np.array([ROUNDS.get(kind, 0) for kind in collectives.kind]) * (groups - 1)
+    timed = (rounds > 0) & (collectives.seconds > 0)
+    return float((collectives.seconds[timed] / rounds[timed]).min())
+
+
+def _link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, random: np.random.Generator) -> FittedLink:
+    """Return α and β of the law nearest to the transfers; a round's latency is at most `latency`, s."""
+    if of.without_waiting.mean() < _ENOUGH:
+        return replace(_frontier(of, latency, random), source=ONE_RANK)
+    known = of.where(of.without_waiting)
+    found = [_fitted(known, law, random) for law in laws]
+    off = []
+    for law, link in zip(laws, found, strict=True):
+        seconds = _design(known, law) @ [link.alpha[0], link.beta[0]]
+        off.append(float(np.square(seconds / known.seconds - 1).sum()))
+    best = int(np.argmin(off))
+    return replace(found[best], source=RANKS, trees=laws[best] is TREE)
+
+
+def _frontier(of: Transfers, max_latency: float, random: np.random.Generator) -> FittedLink:
+    """Return α and β of a ring whose law is the highest one below all transfers.
+
+    Waiting is assumed to be exponentially distributed: replicates are drawn by the waiting that each α leaves.
+    """
+    (rounds, moved), seconds = _design(of, RING).T, of.seconds
+    tried = np.linspace(0, max_latency, _STEPS)
+    # Of equal transfers only the shortest can touch the frontier.
+    distinct, index = np.unique(np.stack([rounds, moved]), axis=1, return_inverse=True)
+    shortest = np.full(distinct.shape[1], np.inf)
+    np.minimum.at(shortest, index.ravel(), seconds)
+    slopes = np.array([max(0.0, float(((shortest - distinct[0] * alpha) / distinct[1]).min())) for alpha in tried])
+    waiting = np.maximum(seconds.mean() - rounds.mean() * tried - moved.mean() * slopes, 0.0)
+    usual = waiting.min() + _SCATTER * seconds.mean()
+    likely = np.exp((waiting.min() - waiting) * len(seconds) / usual)
+    drawn = np.append(waiting.argmin(), random.choice(_STEPS, REPLICATES, p=likely / likely.sum()))
+    return FittedLink(tried[drawn], slopes[drawn])
+
+
+def link_of(rows: Sequence[AllReduce], workers: int) -> FittedLink:
+    """Return α and β of a ring from another program's log of all-reduces, as `_fitted`."""
+    sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
+    count = len(rows)
+    collectives = Transfers(
+        np.full(count, float(workers)), np.full(count, 2.0), sizes, seconds, np.ones(count, np.bool_)
+    )
+    return replace(_fitted(collectives, RING, generator(0, "log", count)), source=LOG)
+
+
+def _design(of: Transfers, law: ReductionLaw) -> Reals:
+    """Return the factors of α and β, [collectives, 2]."""
+    latency, bandwidth = law.latency(of.workers), law.bandwidth(of.workers)
+    return np.stack([of.rounds * latency / 2, of.rounds * bandwidth / 2 * of.bytes], -1)
+
+
+def _fitted(of: Transfers, law: ReductionLaw, random: np.random.Generator) -> FittedLink:
+    """Return α and β of a law by least squares, for the transfers and for resampled ones."""
+    count, design = len(of.seconds), _design(of, law)
+    drawn = np.concatenate([[np.arange(count)], random.integers(count, size=(REPLICATES, count))])
+    alpha, beta = np.moveaxis(non_negative_fit(design[drawn], of.seconds[drawn]), -1, 0)
+    return FittedLink(alpha, beta)
+
+
+def exchanges(rank: Rank) -> npt.NDArray[np.bool_]:
+    """Return which collectives are exchanges among all workers, whose group grows with them."""
+    found = np.zeros(len(rank.collectives), np.bool_)
+    for group in rank.groups.groups:
+        if group.parallelism in (EXCHANGE, EXPERT) and group.size == rank.workers == rank.groups.replicas:
+            found[group.places] = True
+    return found
+
+
+def worker_counts(workers: int) -> list[int]:
+    """Return the predicted counts: 1 and the traced one, and their doublings up to `FURTHEST` times the traced one."""
+    doublings = (start * 2**power for start in (1, workers) for power in range((FURTHEST * workers).bit_length()))
+    return sorted({count for count in doublings if count <= FURTHEST * workers})
+
+
+def reachable(known: TracedInputs, per_node: float) -> list[int]:
+    """Return those of `worker_counts` that can be predicted: exchanges among all cross the node boundary, or stay
+    inside, as traced."""
+    counts = worker_counts(known.workers)
+    if not any(one.exchanges.any() for one in known.iteration_collectives):
+        return counts
+    return [count for count in counts if count == 1 or (count <= per_node) == (known.workers <= per_node)]
+
+
+def predictions(known: TracedInputs, batch: int | None, threshold: float, per_node: float = NODE) -> dict[str, Any]:
+    """Return the throughput at each of `worker_counts`, the stalling point, and the gain of each change.
+
+    Throughput is in samples/s if the mini-batch is given, else in iterations of a worker, or of the workers that share
+    a mini-batch. Speedups are over one replica.
+    """
+    counts = reachable(known, per_node)
+    changes = {name: change for name, change in CHANGES.items() if _identifiable(known, change)}
+    cases = [(p, HypotheticalChange()) for p in counts] + [(counts[-1], change) for change in changes.values()]
+    found = known.iterations(cases)
+    seconds = dict(zip(counts, found, strict=False))
+    rates = {p: (batch or 1) * known.shards * p / of for p, of in seconds.items()}
+    line = [p for p in rates if known.workers % p == 0 or p % known.workers == 0]
+    stall = Stall.of({p: np.log(rates[p][1:]) for p in line}, threshold)
+    verdict, workers = stall.verdict
+    largest = max(seconds)
+    return {
+        "unit": "samples/s" if batch else "worker iterations/s",
+        "workers": [
+            {
+                "workers": p * known.each, **columns("iteration_seconds", seconds[p]), **columns("throughput", rate),
+                **columns("speedup", rate / rates[1]),
+            }
+            for p, rate in rates.items()
+        ],
+        "stalling": {
+            "verdict": verdict, "workers": workers * known.each,
+            "probabilities": {p * known.each: of for p, of in stall.probabilities.items()},
+        },
+        "what_if": [
+            {"change": name, **columns("throughput_factor", known.few_iterations(name) * seconds[largest] / changed)}
+            for name, changed in zip(changes, found[len(counts) :], strict=True)
+        ],
+        "link": {
+            **columns("alpha_seconds", known.link.alpha), **columns("beta_seconds_per_byte", known.link.beta),
+            "source": known.link.source,
+        },
+        "what_if_workers": largest * known.each, "replica_workers": known.each,
+        "batch_workers": known.each // known.shards,
+    }  # fmt: skip
+
+
+def _overlap(collectives: Collectives, chosen: npt.NDArray[np.bool_]) -> bool:
+    """Return whether chosen collectives overlap in time."""
+    start, end = collectives.start[chosen], collectives.start[chosen] + collectives.seconds[chosen]
+    return bool((start[1:] < np.maximum.accumulate(end)[:-1] - _ROUNDING).any())
+
+
+_ROUNDING = 1e-6
+"""Apparent overlap of consecutive collectives that is ignored, s."""
+
+
+def _identifiable(known: TracedInputs, change: HypotheticalChange) -> bool:
+    """Return whether the effect of a change is identifiable: not that of other collectives on a shared link."""
+    if known.shares_link and (change.sharded or change.pairs):
+        return False
+    all_reduces = min(int(collectives.all_reduces.sum()) for collectives in known.iteration_collectives)
+    if change.sharded:
+        return all_reduces > 0 and not known.sharded and bool(np.isfinite(known.forward).all())
+    return not change.pairs or (all_reduces > 1 and not known.sharded)
+
+
+CHANGES: Mapping[str, HypotheticalChange] = {
+    "half the bytes": HypotheticalChange(bytes=0.5),
+    "twice the bandwidth": HypotheticalChange(bandwidth=2.0),
+    "buckets twice as large": HypotheticalChange(pairs=True),
+    "FSDP in place of DDP": HypotheticalChange(sharded=True),
+}
+"""Changes that are predicted for every trace."""

@@ -1,0 +1,81 @@
+"""Phases of a training iteration in a trace: forward, backward, exposed communication, and the update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint_traces.formats.events import OPERATOR, Events
+from stallpoint_traces.rank.graph import BACKWARD
+from stallpoint_traces.rank.iterations import Iterations
+from stallpoint_traces.rank.started import Started
+from stallpoint_traces.rank.trace_collectives import Collectives
+
+Reals = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TracedPhases:
+    """Phases that add up to the iteration, s; nan if no backward pass is marked; [iterations] each.
+
+    A phase begins on the device with the first kernel that the host started in it, and without a device on the host.
+    """
+
+    data_wait: Reals
+    copy: Reals
+    """Exposed copy of the mini-batch to the device."""
+    forward: Reals
+    backward_start: Reals
+    """Start of the backward pass, since that of the iteration."""
+    backward: Reals
+    exposed: Reals
+    """Time from the end of the backward pass to that of the last collective that was started by then."""
+    update: Reals
+
+
+def phases(
+    events: Events, found: Iterations, started: Started, collectives: Collectives, causes: Mapping[str, Reals]
+) -> TracedPhases:
+    """Return the phases of each iteration."""
+    backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
+    # Events stand by their starts, what was started by its launch, and collectives by their starts.
+    ends = backward.end
+    firsts, lasts = (np.searchsorted(backward.start, moments) for moments in (found.host_begin, found.host_end))
+    order = np.argsort(collectives.iteration, kind="stable")
+    of_iteration = np.split(order, np.searchsorted(collectives.iteration[order], np.arange(1, len(found.seconds))))
+    columns: dict[str, list[float]] = {name: [] for name in TracedPhases.__dataclass_fields__}
+    for index, (begin, end) in enumerate(zip(found.begin, found.end, strict=True)):
+        own = slice(firsts[index], lasts[index])
+        at = of_iteration[index]
+        waits, copies = float(causes["data_wait"][index]), float(causes["copy"][index])
+        first = last = np.nan
+        if len(backward.start[own]):
+            first, last = _computed(started, float(backward.start[own].min()), float(ends[own].max()))
+        first, last = max(first - begin, waits + copies), min(last, end) - begin
+        done = collectives.start[at] + collectives.seconds[at]
+        last_end = float(done[collectives.ready[at] <= last + begin + _LATE].max(initial=-np.inf))
+        exposed = max(0.0, min(last_end, end) - begin - last) if np.isfinite(last_end) else 0.0
+        values = {
+            "data_wait": waits, "copy": copies, "forward": first - waits - copies, "backward_start": first,
+            "backward": last - first, "exposed": exposed, "update": end - begin - last - exposed,
+        }  # fmt: skip
+        for name, value in values.items():
+            columns[name].append(value)
+    return TracedPhases(**{name: np.array(values, np.float64) for name, values in columns.items()})
+
+
+_LATE = 1e-3
+"""Delay after the backward pass by which its last collective has started, s."""
+
+
+def _computed(started: Started, begin: float, end: float) -> tuple[float, float]:
+    """Return the interval on the device of tasks that the host started in an interval; the same if there are none."""
+    first, last = np.searchsorted(started.launch, begin), np.searchsorted(started.launch, end, side="right")
+    own = first + np.flatnonzero(started.computes[first:last])
+    if not len(own):
+        return begin, end
+    starts = started.events.start[own]
+    return float(starts.min()), float((starts + started.events.seconds[own]).max())

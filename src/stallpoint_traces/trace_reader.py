@@ -1,0 +1,100 @@
+"""Traces of profilers as a format of files: recognised, interpreted, answered."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stallpoint.base.section import Finding
+from stallpoint.base.section_texts import plain_json
+from stallpoint.inputs.all_reduce_logs import AllReduce
+from stallpoint.inputs.documents import head
+from stallpoint_files.file_options import Options
+from stallpoint_files.links.all_reduce_answers import runs_of
+from stallpoint_files.reader import FoundRecords, PathReader
+from stallpoint_files.texts import unread
+
+if TYPE_CHECKING:
+    from stallpoint.report.charts.render import Spec
+    from stallpoint_traces.formats.events import Trace
+    from stallpoint_traces.rank.rank import Rank
+
+TRACE, TRACES = "trace", "traces"
+"""Name of the reader and of its findings, and of the detail in JSON."""
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a]")
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Traces with their interpretation, and what each says (`stallpoint_traces.trace_answers`)."""
+
+    ranks: Sequence[tuple[Trace, Rank | None]]
+    explained: Sequence[dict[str, Any]]
+    kind: str = TRACE
+
+    def to_json(self) -> Any:
+        return plain_json(self.explained)
+
+    def parts(self) -> Iterator[str | Spec]:
+        from stallpoint_traces import trace_page
+
+        yield from trace_page.parts(self.ranks, self.explained)
+
+
+def trace(path: Path) -> Path | None:
+    """Return the path of a file that is a trace of a profiler; None for others."""
+    if path.is_dir():
+        return None
+    begin = head(path)
+    if unread.unread(path):
+        return None
+    if re.match(rb"\s*(\[\s*[{\]]|\{\s*[\"}])", begin):
+        flat = re.match(rb"\s*\[?\s*\{[^{}]*\}", begin)  # a log of steps, a table of rates, or results
+        if flat and not re.search(rb'"(ph|traceEvents)"', flat[0]):
+            return None
+        return path if b'"results"' not in begin or b'"traceEvents"' in begin else None
+    # Kineto's traces are recognised by their beginning above; other texts are NCCL's profiler's, or no traces.
+    if begin.lstrip()[:1] in (b"{", b"[") or not (_BINARY.search(begin) or b'"cat":' in begin):
+        return None
+    from stallpoint_traces.formats import trace_formats  # the readers of traces load what reads storages
+
+    return path if any(format.recognised(begin) for format in trace_formats.FORMATS.values()) else None
+
+
+def traces_in(folder: Path) -> Sequence[Path]:
+    """Return the traces in a folder and its subfolders, also those that turn out not to be whole."""
+    from stallpoint_traces.formats.trace_formats import trace_files
+
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith("."))
+    return trace_files([str(folder)]) if any(map(trace, files)) else ()
+
+
+def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    """Yield what the traces say; a log of all-reduces among as many workers says how fast the link is."""
+    if not found.of(TRACE):
+        return
+    from stallpoint_traces.rank.rank import read_ranks
+    from stallpoint_traces.trace_answers import explain, findings
+
+    files = [path for path, _ in found.of(TRACE)]
+    ranks = read_ranks(files, options.workers[0] if len(options.workers) == 1 else None)
+    replicas = next((rank.groups.replicas for _, rank in ranks if rank), 1)
+    log: dict[int, list[AllReduce]] = defaultdict(list)
+    for run in runs_of(found):
+        log[run.ranks or replicas] += run.rows
+    explained = explain(
+        ranks,
+        batch=int(options.batch) if options.batch else None,
+        threshold=options.threshold,
+        log=log,
+        per_node=options.workers_per_node,
+    )
+    found.details[TRACES] = Traced(ranks, explained)
+    yield from findings(explained)
+
+
+READER = PathReader("traces of profilers", trace, answers, traces_in)
