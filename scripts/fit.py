@@ -25,7 +25,6 @@ with program(Path(snakemake.log[0])):
         available=snakemake.params.available,
         cuts={size["network"][0]: cuts_of(size) for size in sizes},
         multiply_adds={size["network"][0]: size["multiply_adds"].sum(min_count=1) for size in sizes},
-        tokens=snakemake.params.tokens,
         rated=snakemake.params.rated,
         failures=snakemake.params.failures,
         epoch_samples=snakemake.params.epoch_samples,

@@ -368,7 +368,7 @@ def fit_once() -> None:
 
 def fit() -> None:
     params = {"models": {}, "shared_links": [], "what_if": [], "presets": {}, "available": {"cpu": 2}, "seed": 0}
-    params |= {"tokens": {}, "rated": {}, "failures": {}, "epoch_samples": {}}
+    params |= {"rated": {}, "failures": {}, "epoch_samples": {}}
     with mock.patch.object(fitting, "fit", return_value=fitted()):
         script("fit", input={"networks": [], **TABLE_FILES}, output=MODEL_FILES, params=params)
 

@@ -29,8 +29,7 @@ def curve(
     measured_stall: Mapping[int, float] | None = None, known_stall: Mapping[int, float] | None = None,
     stall_ranks: Estimate | None = None, causes: Sequence[Mapping[str, Any]] = (),
     remedies: Sequence[Mapping[str, Any]] = (), next_cells: Sequence[Mapping[str, Any]] = (),
-    choices: Sequence[TableRow] = (), availability: Sequence[TableRow] = (),
-    availability_stalling: Sequence[TableRow] = (), **changes: Any,
+    choices: Sequence[TableRow] = (), availability: Sequence[TableRow] = (), **changes: Any,
 ) -> CurveRows:  # fmt: skip
     """A curve that was measured on 1 and 2 nodes."""
     row = TableRow({
@@ -52,7 +51,6 @@ def curve(
         "remedies": [TableRow(one, rank_in_curve=place) for place, one in enumerate(remedies, start=1)],
         "next_cells": list(map(TableRow, next_cells)), "stall_probabilities": stall,
         "choices": list(choices), "availability": list(availability),
-        "availability_stalling": list(availability_stalling),
     }  # fmt: skip
     key = tuple(row[name] for name in SERIES)
     return CurveRows(row, lambda table: {key: tables[table]})

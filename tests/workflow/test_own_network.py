@@ -56,7 +56,7 @@ def test_it_is_measured_and_modelled_like_any_other(study: Checkout) -> None:
     empty |= {"steps_to_target", "noise_scale", "critical_batches", "time_to_accuracy", "accuracy_stalling"}
     empty |= {"target_times", "target_stalling", "early_stopping", "staleness_shares", "worker_staleness"}
     # Nothing is asked of costs, and hardware has no failures.
-    empty |= {"choices", "availability", "availability_stalling"}
+    empty |= {"choices", "availability"}
     # Whether anything is disturbed, or the model too far off to say what if or what would help, is up to the machine.
     open_ = {"disturbances", "what_if", "remedies"}
     assert filled - open_ == {table.name for table in MODEL_TABLES} - empty - open_

@@ -38,7 +38,6 @@ rule fit:
         what_if=STUDY.config["what_if"],
         presets=STUDY.config["presets"],
         available=STUDY.available,
-        tokens=STUDY.tokens,
         rated=STUDY.rated,
         failures=STUDY.failures,
         epoch_samples=STUDY.config["epoch_samples"],

@@ -31,7 +31,6 @@ from stallpoint.models.answers import (
 from stallpoint.models.answers.fitted import FittedStudy, Question, QuestionSettings
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
 from stallpoint.models.iteration import scaling_curve
-from stallpoint.models.scaling import study_curves
 from stallpoint.models.terms import communication, data, matrix_products, peaks, storage_rates
 from stallpoint.models.terms.compute import layer_scaling
 from stallpoint.records import tables as records
@@ -60,14 +59,9 @@ TERMS = (
             fitted.tidy["storage_reads"], fitted.tidy["storage_passes"], fitted.asked.seed
         ),
     ),
-    Question(
-        records.STORAGE_OPERATION_RATES,
-        lambda fitted: storage_rates.storage_operation_rates(fitted.tidy["storage_operations"], fitted.asked.seed),
-    ),
     Question(records.COPY_RATES, lambda fitted: storage_rates.copy_rates(fitted.tidy["copies"], fitted.asked.seed)),
     Question(records.DATA_SHARE, lambda fitted: data.data_share(fitted.placed)),
-    Question(records.RATES, lambda fitted: study_curves.rates(fitted.training)),
-    Question(records.SCALING_LAWS, lambda fitted: study_curves.scaling_laws(fitted.training)),
+    Question(records.RATES, lambda fitted: scaling_curve.rates(fitted.training)),
     Question(records.MEMORY, lambda fitted: peaks.table(fitted.memory)),
     Question(records.STEPS_TO_TARGET, lambda fitted: steps.table(fitted.to_target, fitted.asked.threshold)),
     Question(records.NOISE_SCALE, lambda fitted: noise_scale.table(fitted.norms, fitted.asked.seed)),

@@ -70,22 +70,21 @@ def _choice(row: TableRow) -> str:
 
 def failures_in_words(answer: Answer) -> str:
     """Return where failures end the gain of the answer's curve, measured or predicted; empty where none are given."""
-    stalling, rows = answer.curve.of("availability_stalling"), answer.curve.of("availability")
-    if not stalling or not rows:
+    if not (rows := answer.curve.of("availability")):
         return ""
-    row, last = stalling[0], max(rows, key=lambda at: int(at["ranks"]))
-    where = placement_in_words(last["ranks"], last["workers_per_node"])
-    every = in_words(last["checkpoint_interval"])
-    share = interval(last.estimate("productive_share"), 100, " %")
-    if last["checkpoint_from"] == "measured":
-        every += f" that takes {interval(last.estimate('checkpoint_time'), 1.0, ' s')} as measured"
+    (row,) = rows
+    where = placement_in_words(row["ranks"], row["workers_per_node"])
+    every = in_words(row["checkpoint_interval"])
+    share = interval(row.estimate("productive_share"), 100, " %")
+    if row["checkpoint_from"] == "measured":
+        every += f" that takes {interval(row.estimate('checkpoint_time'), 1.0, ' s')} as measured"
     limit = (
         f"failures alone end the gain from {interval(row.estimate('failure_limit'))} nodes on; on {where} {share} of "
         f"the time is productive, with a checkpoint every {every}"
     )
-    if elastic := last.estimate("elastic_share"):
-        on, spare = interval(elastic, 100, " %"), interval(last.estimate("spare_share"), 100, " %")
-        limit += f" (if it went on without failed nodes {on}; with spare nodes, {last['spares']} in all, {spare})"
+    if elastic := row.estimate("elastic_share"):
+        on, spare = interval(elastic, 100, " %"), interval(row.estimate("spare_share"), 100, " %")
+        limit += f" (if it went on without failed nodes {on}; with spare nodes, {row['spares']} in all, {spare})"
     if not row["largest_considered"]:
         return limit
     without = TableRow(row | {"verdict": row["without_failures"], "verdict_ranks": row["without_failures_ranks"]})

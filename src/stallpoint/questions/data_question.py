@@ -26,7 +26,7 @@ def section(study: StudyTables) -> Section:
     """Return a table for each question for which the study has records, and the longest wait for data."""
     rates = compared(study)
     grids = (
-        _rates(rates), _operations(study.rows("storage_operation_rates")), saturation(study.rows("saturation")),
+        _rates(rates), saturation(study.rows("saturation")),
         _feeding(study.curves), break_even(study.rows("break_even")),
     )  # fmt: skip
     shown = tuple(grid for grid in grids if grid.rows)
@@ -104,22 +104,6 @@ def _at_max_nodes(rows: list[TableRow]) -> list[TableRow]:
     """Return the rows of the largest node count of each hardware entry."""
     largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: int(row["nodes"]))}
     return [row for row in rows if row["nodes"] == largest[row["hardware"]]]
-
-
-def _operations(rows: list[TableRow]) -> TextTable:
-    """Return the time to look up and open a file, and to decode a sample, of ``storage_operation_rates``."""
-    text = (
-        "What one worker waits beside the reading of a sample, while all do the same: looking up and opening a file on "
-        "each number of workers, all else at the largest node count. Cold: the node knew nothing of the file before."
-    )
-    polls = [row for row in rows if row["operation"] in ("stat", "open")]
-    polls.sort(key=lambda row: (row["storage"], row["hardware"], row["operation"], row["metadata"], row["nodes"]))
-    others = [row for row in _at_max_nodes(rows) if row["operation"] not in ("stat", "open")]
-    return TextTable.of({
-        "storage": "storage", "by": _placement, "operation": lambda row: f"{row['operation']}, {row['metadata']}",
-        "ms each": interval_of("seconds", 1e3), "of 100 the 95th": lambda row: number(1e3 * row["latency_p95"]),
-        "the 99th": lambda row: number(1e3 * row["latency_p99"]),
-    }, [*polls, *others], "Operations on storages", text, file="models/storage_operation_rates.parquet")  # fmt: skip
 
 
 def _placement(row: TableRow) -> str:

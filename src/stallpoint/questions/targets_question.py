@@ -74,11 +74,7 @@ def targets(study: StudyTables) -> list[Target]:
         if row["time"] == row["time"]:
             key = tuple(row[name] for name in TARGET_CURVE)
             reached.setdefault(key, {}).setdefault(int(row["ranks"]), []).append(row)
-    stalls = {
-        tuple(row[name] for name in TARGET_CURVE): row
-        for row in study.rows("target_stalling")
-        if row["basis"] == "trained"
-    }
+    stalls = {tuple(row[name] for name in TARGET_CURVE): row for row in study.rows("target_stalling")}
     return [
         Target(stalls[key], [Place(ranks, rows) for ranks, rows in sorted(places.items())])
         for key, places in sorted(reached.items(), key=lambda item: tuple(map(str, item[0])))

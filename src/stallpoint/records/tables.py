@@ -913,19 +913,6 @@ STORAGE_RATES = _table("""
     latency_p99        | real  | s   | 99th percentile
 """)
 
-STORAGE_OPERATION_RATES = _table("""
-    storage_operation_rates: operations on a storage other than reading a sample: of one worker, while all do the same
-    + storage hardware nodes workers_per_node ranks
-    operation        | text  |     | as in storage_operations
-    metadata         | text  |     | as in storage_operations
-    origin           | text  |     | as in storage_operations
-    seconds          | real± | s   | mean time of one
-    bytes_per_second | real± | B/s | bytes of one worker in a second; empty for stat and open
-    latency_p50      | real  | s   | median time of one
-    latency_p95      | real  | s   | 95th percentile
-    latency_p99      | real  | s   | 99th percentile
-""")
-
 COPY_RATES = _table("""
     copy_rates: how fast memory is copied
     + hardware
@@ -977,16 +964,6 @@ RATES = _table("""
     workers_per_node   | real |         | workers on each node; the mean where nodes differ, empty if unknown
     samples_per_second | real | 1/s     | samples trained by all workers
     batch_per_worker   | real | samples | b, samples in one worker's mini-batch; empty if unknown
-""")
-
-SCALING_LAWS = _table("""
-    scaling_laws: throughput of each scaling curve by the scaling law that wins or, where none does, by the average of
-        all, compared with the DAG model
-    + series nodes ranks
-    samples_per_second     | real± | 1/s | throughput by the law, as a new measurement would find it
-    dag_samples_per_second | real± | 1/s | throughput by the DAG model
-    measured_samples_per_second | real± | 1/s | measured throughput
-    note                   | text  |     | the law, or the laws averaged, or why nothing could be chosen
 """)
 
 EXTRAPOLATION = _table("""
@@ -1098,7 +1075,6 @@ UTILISATION = _table("""
     utilisation: rates of training over the ratings of its hardware, for measured node counts
     + series nodes ranks global_batch worker_batch
     samples_per_second | real± | 1/s    | global mini-batch over the iteration time
-    tokens_per_second  | real± | 1/s    | the same of tokens, of networks that take sequences of them
     flops              | real± | FLOP/s | a worker's operations, 6 for each multiply-add of a forward pass, over the
         iteration time
     flops_share        | real± |        | flops over rated_tflops of the hardware: model FLOP/s utilisation
@@ -1142,23 +1118,6 @@ CHOICES = _table("""
     probability | real  |   | probability of the most probable choice
     time        | real± | s | its time
     + cost
-""")
-
-AVAILABILITY = _table("""
-    availability: what failures and checkpoints leave of training at each placement, by failures of the hardware
-    + series nodes ranks
-    basis                 | text  |     | of the iteration time: measured or predicted
-    time_between_failures | real± | s   | mean time between failures of any of the nodes
-    young_interval        | real± | s   | best time between checkpoints, first order (Young 1974)
-    checkpoint_interval   | real± | s   | the same by Daly (2006)
-    productive_share      | real± |     | part of the time that is neither lost nor spent on checkpoints and restarts
-    productive_rate       | real± | 1/s | samples per second times productive_share: goodput
-    checkpoint_time       | real± | s   | time to write a checkpoint
-    checkpoint_from       | text  |     | given by the hardware entry, or measured on the storage
-    elastic_share         | real± |     | productive share where training goes on without failed nodes; empty without
-        reload_seconds and repair_seconds, as below
-    spares                | int   |     | spare nodes that are enough in 99 % of the time
-    spare_share           | real± |     | productive share of all nodes with the spares, which replace failed ones
 """)
 
 _share("""
@@ -1245,7 +1204,6 @@ STEPS_TO_TARGET = _table("""
     best_accuracy  | real  |         | highest validation accuracy of any run
     steps          | real± |         | steps of that trial, mean over its seeds
     samples        | real± | samples | B · steps
-    fitted_steps   | real± |         | S(B), fitted to all B
     held_out_steps | real± |         | S(B), fitted to all other B, with how far they lie from such a fit
     error          | real  |         | held_out_steps / steps - 1
     regime         | text  |         | what doubling B does by the fit: perfect scaling, diminishing returns, no gain,
@@ -1283,17 +1241,14 @@ TIME_TO_ACCURACY = _table("""
     time_to_accuracy: time to a target accuracy at each point of a scaling curve: steps at its B times its iteration
         time
     + series nodes ranks global_batch steps_of
-    steps_ranks            | int    |           | workers of the runs that the steps are of; 0: their number changes no
+    steps_ranks        | int    |   | workers of the runs that the steps are of; 0: their number changes no
         step
-    basis                  | text   |           | of the iteration time: measured or predicted
-    steps                  | real±  |           | steps to the target at this B, trained or fitted; empty beyond what
+    basis              | text   |   | of the iteration time: measured or predicted
+    steps              | real±  |   | steps to the target at this B, trained or fitted; empty beyond what
         reached it
-    time                   | real±  | s         | steps · iteration time
-    speedup                | ratio± |           | time on the fewest workers over time, both iterations of one basis
-    throughput_speedup     | ratio± |           | throughput over that on the fewest workers, of the same
-    statistical_efficiency | ratio± |           | samples that the smallest B needs over those that this one needs
-    goodput                | real±  | samples/s | throughput · statistical_efficiency
-    noise_efficiency       | real±  |           | statistical efficiency as the noise scale φ has it: (φ + B₀) / (φ + B)
+    time               | real±  | s | steps · iteration time
+    speedup            | ratio± |   | time on the fewest workers over time, both iterations of one basis
+    throughput_speedup | ratio± |   | throughput over that on the fewest workers, of the same
 """)
 
 TARGET_TIMES = _table("""
@@ -1305,7 +1260,6 @@ TARGET_TIMES = _table("""
     trial        | int   |   | that which reached it with every seed in the fewest steps; -1 where none did
     time         | real± | s | training until then, mean over the seeds of that trial
     steps        | real± |   | its steps
-    step_time    | real± | s | time / steps
     slower       | real± |   | time over that of the fastest at this placement
     more_steps   | real± |   | steps over those of the fastest
     longer_steps | real± |   | step_time over that of the fastest; slower = more_steps · longer_steps
@@ -1315,12 +1269,10 @@ TARGET_TIMES = _table("""
 """)
 
 TARGET_STALLING = _table("""
-    target_stalling: how many workers: where the time to a target of the fastest configuration at each worker count
-        stops falling
-    + network hardware storage target workers_per_node
-    basis              | text |  | trained: of runs to the target; known: of steps · iteration time, on any curve
-    + stall
-    largest_considered | int  |  | largest worker count with a known time; 0: no two of them
+    target_stalling: how many workers: where the time to a target, as trained by the fastest configuration at each
+        worker count, stops falling
+    + network hardware storage target workers_per_node stall
+    largest_considered | int  |  | largest worker count that reached it; 0: no two of them
 """)
 
 EARLY_STOPPING = _table("""
@@ -1332,8 +1284,6 @@ EARLY_STOPPING = _table("""
     difference       | real±  |         | accuracy - that of the smallest B trained to its end
     verdict          | text   |         | lower, higher or not distinguishable, by that difference
     speedup          | ratio± |         | steps of the complete training at the smallest B over those at B
-    early_speedup    | real±  |         | steps of the complete training at the smallest B over its steps until that
-        accuracy; 1 where it has less
     early_over_batch | real±  |         | early_speedup / speedup
 """)
 
@@ -1344,14 +1294,23 @@ ACCURACY_STALLING = _table("""
     largest_considered | int |  | largest worker count with a known time; 0: no two of them
 """)
 
-AVAILABILITY_STALLING = _table("""
-    availability_stalling: how many workers: where samples per second, less what failures and checkpoints take, stop
-        rising
+AVAILABILITY = _table("""
+    availability: what failures and checkpoints leave of each scaling curve: where samples per second, less what these
+        take, stop rising, and the part of the time that is productive at the largest known worker count
     + series stall
-    largest_considered     | int   |  | largest worker count of a known doubling
-    without_failures       | text  |  | the verdict for throughput alone, of the same doublings
-    without_failures_ranks | int   |  | worker count of that verdict
-    failure_limit          | real± |  | nodes from which failures alone make a doubling gain too little
+    largest_considered     | int   |   | largest worker count of a known doubling
+    without_failures       | text  |   | the verdict for throughput alone, of the same doublings
+    without_failures_ranks | int   |   | worker count of that verdict
+    failure_limit          | real± |   | nodes from which failures alone make a doubling gain too little
+    ranks                  | int   |   | the largest known worker count, which all that follows is of
+    checkpoint_interval    | real± | s | best time between checkpoints (Daly 2006)
+    productive_share       | real± |   | part of the time that is neither lost nor spent on checkpoints and restarts
+    checkpoint_time        | real± | s | time to write a checkpoint
+    checkpoint_from        | text  |   | given by the hardware entry, or measured on the storage
+    elastic_share          | real± |   | productive share where training goes on without failed nodes; empty without
+        reload_seconds and repair_seconds, as below
+    spares                 | int   |   | spare nodes that are enough in 99 % of the time
+    spare_share            | real± |   | productive share of all nodes with the spares, which replace failed ones
 """)
 
 _share("""
@@ -1377,16 +1336,15 @@ WORKER_STALENESS = _table("""
     + gradients
     mean_staleness    | real± |  | mean; of equally fast workers their number less one
     over_workers      | real± |  | mean_staleness, the gradient's own update counted, over the workers
-    largest_staleness | int   |  | the largest one seen
 """)
 
 MODEL_TABLES: tuple[Table, ...] = (
     LAYER_SCALING, SGEMM_SPEEDUP, COMMUNICATION, PREDICTIONS, LAYER_TIMES,
     MEDIAN_ITERATIONS, MEDIAN_LAYERS, VALIDATION, AMDAHL,
     CRITICAL_PATH, CAUSES, CONTROLS, DISTURBANCES, STALLING, STALL_PROBABILITIES, WHAT_IF, REMEDIES,
-    NEXT_CELLS, STORAGE_RATES, STORAGE_OPERATION_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, SCALING_LAWS, HALVINGS,
+    NEXT_CELLS, STORAGE_RATES, DATA_SHARE, FEEDING, SATURATION, RATES, HALVINGS,
     CURVE_DISTANCES, HIDDEN_COMMUNICATION, INTERVENTIONS, COMPARISONS, TRAFFIC, UTILISATION, COSTS, CHOICES,
-    AVAILABILITY, AVAILABILITY_STALLING, COPY_RATES, BREAK_EVEN, MEMORY, LARGEST_BATCH, FITS, STEPS_TO_TARGET,
+    AVAILABILITY, COPY_RATES, BREAK_EVEN, MEMORY, LARGEST_BATCH, FITS, STEPS_TO_TARGET,
     NOISE_SCALE, CRITICAL_BATCHES, TIME_TO_ACCURACY, ACCURACY_STALLING,
     STALENESS_SHARES, WORKER_STALENESS, TARGET_TIMES, TARGET_STALLING, EARLY_STOPPING,
 )  # fmt: skip

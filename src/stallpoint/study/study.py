@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from stallpoint.errors import InputError
-from stallpoint.networks import NETWORKS
-from stallpoint.networks.inputs import Tokens
 from stallpoint.storage import FORMATS
 from stallpoint.study.catalogue import Catalogue, resolve
 from stallpoint.study.cells import Cell
@@ -65,17 +63,6 @@ class Study:
     def failures(self) -> dict[str, dict[str, float]]:
         """Failures of each hardware entry that says them."""
         return {name: entry["failures"] for name, entry in self.config["hardware"].items() if "failures" in entry}
-
-    @property
-    def tokens(self) -> dict[str, int]:
-        """Tokens of a sample of each network that takes sequences of them."""
-        known = {name: network.takes for name, network in NETWORKS.items()}
-        own = {
-            name: entry["sequence_length"]
-            for name, entry in self.config["networks"].items()
-            if "sequence_length" in entry
-        }
-        return {name: takes.length for name, takes in known.items() if isinstance(takes, Tokens)} | own
 
     @property
     def shared_links(self) -> list[tuple[str, str]]:

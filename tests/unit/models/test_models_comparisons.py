@@ -108,7 +108,7 @@ def test_training_without_communication_is_predicted_and_answers_nothing(quiet: 
     )
     assert rows["error"].abs().max() < 0.05
     assert rows.query("nodes == 4")["predicted_speedup"].gt(2).all()  # its base is the one of the other presets
-    for name in ("stalling", "what_if", "next_cells", "amdahl", "scaling_laws", "rates"):
+    for name in ("stalling", "what_if", "next_cells", "amdahl", "rates"):
         series = quiet[name]["series" if "series" in quiet[name] else "sync"]
         assert len(series)
         assert not series.str.contains("none").any(), name

@@ -104,7 +104,6 @@ def test_equal_workers_find_each_other_s_updates_and_a_slow_one_is_seen() -> Non
     assert sum(shares.values()) == pytest.approx(1.0)  # type: ignore[arg-type]
     slow = pd.concat([applied([0, 1, 0, 1, 0, 1, 2] * 50, visit) for visit in (1, 2)])
     rows = {row["worker"]: row for row in staleness.workers(slow, seed=0)}
-    assert {worker: row["largest_staleness"] for worker, row in rows.items()} == {0: 2, 1: 2, 2: 6}
     assert rows[2]["mean_staleness"] == pytest.approx(6.0)
     assert all(rows[2]["mean_staleness_low"] > rows[worker]["mean_staleness_high"] for worker in (0, 1))  # type: ignore[operator]
     assert all(row["gradients"] == count for row, count in zip(rows.values(), (300, 300, 100), strict=True))

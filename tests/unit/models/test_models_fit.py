@@ -19,7 +19,7 @@ from stallpoint.records.tables import MODEL_TABLES, TIDY_TABLES
 
 NODES = [1, 2, 4, 8]
 
-UNTOUCHED = {"availability", "availability_stalling", "break_even", "choices", "disturbances", "interventions"}
+UNTOUCHED = {"availability", "break_even", "choices", "disturbances", "interventions"}
 """Tables of what the made-up study does not have: nothing was watched there, left out, limited or known to fail."""
 
 
@@ -108,7 +108,7 @@ def as_categories(frames: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]
 
 OF_TRAINING = {
     "layer_scaling", "predictions", "amdahl", "causes", "stalling", "data_share", "critical_path",
-    "what_if", "remedies", "next_cells", "feeding", "rates", "scaling_laws", "hidden_communication",
+    "what_if", "remedies", "next_cells", "feeding", "rates", "hidden_communication",
     "comparisons", "traffic", "utilisation", "layer_times", "median_iterations", "median_layers", "curve_distances",
     "validation", "controls", "stall_probabilities", "time_to_accuracy", "accuracy_stalling", "fits", "costs",
 }  # fmt: skip
@@ -117,7 +117,6 @@ EMPTIED = {
     "collectives": {"communication", "validation", "remedies"},
     "storage_reads": {"storage_rates", "saturation", "traffic"},
     "storage_passes": {"storage_rates"},
-    "storage_operations": {"storage_operation_rates"},
     "copies": {"copy_rates"},
     "convergence_runs": {
         "steps_to_target", "critical_batches", "time_to_accuracy", "accuracy_stalling", "target_times",

@@ -3,10 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic import OPERATIONS, Truth, study
+from synthetic import Truth, study
 
-from stallpoint.errors import InputError
-from stallpoint.models.terms.storage_rates import storage_operation_rates, storage_rates
+from stallpoint.models.terms.storage_rates import storage_rates
 
 TRUTH = Truth()
 
@@ -77,20 +76,3 @@ def test_a_node_that_read_from_its_page_cache_keeps_a_pass_from_being_the_storag
     found = rates(reads, mended).set_index("origin")
     assert dict(found["uncached"]) == {"mixed": False, "local device": True}
     assert found.loc["mixed", "server_cache"] == "unknown"
-
-
-def test_other_operations_are_told_one_by_one(tables: dict[str, pd.DataFrame]) -> None:
-    found = pd.DataFrame(storage_operation_rates(tables["storage_operations"], seed=0))
-    at = found.query("storage == 'local' and nodes == 2").set_index("operation")
-    assert set(at.index) == set(OPERATIONS)
-    for operation, seconds in OPERATIONS.items():
-        assert at.loc[operation, "seconds"] == pytest.approx(seconds, rel=0.03)
-    assert at.loc[["stat", "open"], "bytes_per_second"].isna().all()
-    assert at.loc["decode", "bytes_per_second"] == pytest.approx(1e5 / 0.4e-3, rel=0.03)
-
-
-def test_impossible_times_are_refused_by_name(tables: dict[str, pd.DataFrame]) -> None:
-    operations = tables["storage_operations"].copy()
-    operations.loc[operations.index[3], "seconds"] = -1.0
-    with pytest.raises(InputError, match=r"storage_operations: seconds is -1 .* of cell storage/"):
-        storage_operation_rates(operations, seed=0)

@@ -8,7 +8,7 @@ import pytest
 from test_models_steps import LABELS, PRESETS_KNOWN, by_workers, runs
 
 from stallpoint.base.measured import Measured, Parts, Point
-from stallpoint.base.statistics import REPLICATES, Ensemble
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers import time_to_accuracy
 from stallpoint.models.answers.stalling import known_rates
 from stallpoint.models.convergence.steps import Steps, steps_of
@@ -47,16 +47,11 @@ def planted(critical: float, **more: object) -> list[Steps]:
     return steps_of(found.assign(network="alexnet"), PRESETS_KNOWN, seed=0)
 
 
-def noise(_: Steps) -> Ensemble:
-    """Of gradients: as large as a critical batch of 64."""
-    return np.full(1 + REPLICATES, 64.0)
-
-
 Rows = list[dict[str, object]]
 
 
 def tables(curves: list[ScalingCurve], steps: list[Steps], presets: Mapping[str, Preset]) -> tuple[Rows, Rows]:
-    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), known_rates, noise, THRESHOLD)
+    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), known_rates, THRESHOLD)
 
 
 def answers(curves: list[ScalingCurve], steps: list[Steps]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -72,10 +67,6 @@ def test_time_is_steps_times_iteration_time(curves: list[ScalingCurve]) -> None:
         seconds = float(curves[0].measured[n].parts.iteration_time[0])
         assert weak["time"][n] == pytest.approx(steps * seconds, rel=0.05)
         assert weak["time_low"][n] <= weak["time"][n] <= weak["time_high"][n]
-        efficiency = (1 + 8 / 64) / (1 + BATCH * n / 64)
-        assert weak["statistical_efficiency"][n] == pytest.approx(efficiency, rel=0.05)
-        assert weak["noise_efficiency"][n] == pytest.approx((64 + 8) / (64 + BATCH * n))
-        assert weak["goodput"][n] == pytest.approx(efficiency * BATCH * n / seconds, rel=0.06)
 
 
 def test_beyond_the_critical_batch_more_workers_save_nothing(curves: list[ScalingCurve]) -> None:

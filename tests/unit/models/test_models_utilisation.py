@@ -22,7 +22,7 @@ def tables() -> dict[str, pd.DataFrame]:
 def rows(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     (network,), (hardware,) = (tables["iterations"][name].unique() for name in ("network", "hardware"))
     found = fit(
-        tables, nodes=[], multiply_adds={network: WORK}, tokens={network: TOKENS}, rated={hardware: RATED},
+        tables, nodes=[], multiply_adds={network: WORK}, rated={hardware: RATED},
     )  # fmt: skip
     return found["utilisation"].merge(found["predictions"])
 
@@ -38,7 +38,6 @@ def test_operations_are_those_of_three_forward_passes_over_the_iteration(rows: p
 def test_throughput_is_that_of_whole_mini_batches(rows: pd.DataFrame) -> None:
     rate = rows["global_batch"] / rows["measured_iteration"]
     assert rows["samples_per_second"].tolist() == pytest.approx(rate.tolist())
-    assert rows["tokens_per_second"].tolist() == pytest.approx((TOKENS * rate).tolist())
 
 
 def test_a_link_carries_all_gradients_in_the_time_of_communication(rows: pd.DataFrame) -> None:
@@ -52,5 +51,5 @@ def test_a_link_carries_all_gradients_in_the_time_of_communication(rows: pd.Data
 
 def test_what_is_not_rated_or_not_counted_has_no_share(tables: dict[str, pd.DataFrame]) -> None:
     rows = fit(tables, nodes=[])["utilisation"]
-    assert rows[["flops", "flops_share", "link_share", "tokens_per_second"]].isna().all(axis=None)
+    assert rows[["flops", "flops_share", "link_share"]].isna().all(axis=None)
     assert rows["samples_per_second"].notna().all()

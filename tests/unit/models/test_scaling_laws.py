@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nightly import fewer_examples
-from synthetic import Truth, study
 
 from stallpoint.errors import InputError
-from stallpoint.models.fitting import fit
 from stallpoint.models.scaling import noise
 from stallpoint.models.scaling.extrapolation import DOUBLINGS, MEASURED, extrapolate, extrapolated
 from stallpoint.models.scaling.extrapolation import fit as fit_all
@@ -523,20 +521,6 @@ def test_no_tables_give_empty_tables() -> None:
     assert all(found.empty for found in extrapolated({MEASURED: table([], [])}).values())
 
 
-ONE = {"storages": ("local",), "syncs": ("wfbp",), "prefetches": (2,), "repeats": 1}
-
-
-def test_the_studys_own_curves_stand_beside_the_dag_model() -> None:
-    fitted = fit(study(Truth(noise=0.003), nodes=(1, 2, 4, 8), **ONE), nodes=[16])
-    chosen = fitted["scaling_laws"]
-    assert set(chosen["nodes"]) == {1, 2, 4, 8, 16}
-    for prefix in ("", "dag_"):
-        measured = chosen.dropna(subset=["measured_samples_per_second"])
-        off = measured[f"{prefix}samples_per_second"] / measured["measured_samples_per_second"] - 1
-        assert off.abs().max() < 0.1, prefix
-    assert len(fitted["rates"]) == 2 * 4
-
-
 @pytest.mark.parametrize("counts", [[1, 2], [8, 16], [4, 16]])
 def test_two_counts_leave_the_growth_to_the_priors(counts: list[int]) -> None:
     """A loss that stays, and one that comes again, are both in the interval; how far is too far is said."""
@@ -547,10 +531,3 @@ def test_two_counts_leave_the_growth_to_the_priors(counts: list[int]) -> None:
     assert low < 2 * last * 80 < 2 * last * 90 < high < 3 * low
     assert np.isnan(found.loc[64 * last, "predicted"])
     assert "too wide an interval" in found.loc[64 * last, "law"]
-
-
-def test_one_node_count_is_refused_in_words() -> None:
-    laws = fit(study(nodes=(1,), **ONE), nodes=[4])["scaling_laws"]
-    assert laws["note"].unique().tolist() == ["not identifiable from nodes 1"]
-    assert laws["samples_per_second"].isna().all()
-    assert laws["dag_samples_per_second"].notna().any()

@@ -215,8 +215,8 @@ def test_no_claim_is_decided_by_a_cell_beside_itself() -> None:
     told = [
         (claim.id, entry.number.labels)
         for claim in relative
-        for entry in judged[claim.id]["combinations"]
-        if (found := entry["number"]) and found["value"] in (0, 1) and found["value"] == found["low"] == found["high"]
+        for entry in judged[claim.id].combinations
+        if (found := entry.number).value in (0, 1) and found.value == found.low == found.high
     ]
     assert not told
 

@@ -27,8 +27,7 @@ TIMES = pd.DataFrame([
     way(2, "diloco", np.nan, "not reached"),
 ])  # fmt: skip
 STALLING = pd.DataFrame([
-    {**PLACE, "basis": "trained", "verdict": "stalls", "verdict_ranks": 2},
-    {**PLACE, "basis": "known", "verdict": "scales", "verdict_ranks": 16},
+    {**PLACE, "verdict": "stalls", "verdict_ranks": 2},
 ])  # fmt: skip
 
 

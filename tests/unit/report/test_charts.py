@@ -160,7 +160,6 @@ def expected_marks(name: str, tables: Tables) -> dict[str, int]:
         "prediction": {"symbol": predictions["error"].notna().sum(), "line": 1, "area": 1},
         # a point with both intervals for each combination at 4 nodes, and the diagonal
         "validation": {"symbol": len(tables["validation"]), "rule": 2 * len(tables["validation"]), "line": 1},
-        "scaling-laws": {"symbol": scaling["measured_speedup"].notna().sum(), "line": 3 * curves, "area": curves},
         "extrapolation": {"symbol": 2 * 2, "rule": 2 * 2, "line": 1},
         # the one preset that was trained, at its faster mini-batch; both mini-batches; each curve; quarters of training
         "time-to-target": {"symbol": 2, "rule": 2},
@@ -238,7 +237,6 @@ AXIS_TITLES = {
     "storage": {"reading rate of all nodes together [samples/s]"},
     "prediction": {"measured iteration [s]", "predicted iteration [s]"},
     "validation": {"measured iteration [s]", "predicted iteration [s]"},
-    "scaling-laws": {"nodes", "throughput [samples/s]"},
     "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
     "time-to-target": {"time to the target [s]", "workers"},
     "time-to-accuracy": {"speedup over the fewest workers", "nodes"},
@@ -586,7 +584,7 @@ def test_every_preset_has_a_look_of_its_own_that_nothing_changes(tables: Tables)
     assert len(set(looks.values())) == len(PRESETS)
     assert theme.preset("a preset of a study") == theme.preset("a preset of a study")
     alone = spec("speedup", {**tables, "predictions": tables["predictions"].query("sync == 'wfbp'")})
-    for chart in (spec("speedup", tables), alone, spec("scaling-laws", tables)):
+    for chart in (spec("speedup", tables), alone):
         (scale,) = {
             (tuple(encoding["color"]["scale"]["domain"]), tuple(encoding["color"]["scale"]["range"]))
             for kind, encoding in encodings(chart)

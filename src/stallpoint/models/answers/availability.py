@@ -42,7 +42,7 @@ from stallpoint.base.statistics import (
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.stalling import Rates, rates_by_curve
 from stallpoint.models.iteration.scaling_curve import ScalingCurve
-from stallpoint.records.tables import AVAILABILITY, AVAILABILITY_STALLING, STORAGE_OPERATIONS
+from stallpoint.records.tables import AVAILABILITY, STORAGE_OPERATIONS
 from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRITE
 
 DAY = 86400
@@ -146,42 +146,30 @@ class Failures:
         return np.where(pays.all(axis=1), np.inf, _NODES[pays.argmin(axis=1)])
 
 
-def rows(curve: ScalingCurve, failures: Failures) -> Iterator[dict[str, object]]:
-    """Yield the rows of the availability table: every known placement of a curve."""
-    for ranks in curve.known:
-        at = curve.at(ranks)
-        between, share = failures.between(at.point.nodes), failures.share(at.point.nodes)
-        yield {
-            **at.point.labels(),
-            "basis": curve.basis(ranks),
-            **columns_of({
-                "time_between_failures": between,
-                "young_interval": young_interval(failures.checkpoint, between),
-                "checkpoint_interval": daly_interval(failures.checkpoint, between),
-                "productive_share": share,
-                "productive_rate": share * at.point.global_batch / at.parts.iteration_time,
-                "checkpoint_time": failures.checkpoint,
-                "elastic_share": failures.elastic_share(at.point.nodes),
-                "spare_share": failures.spare_share(at.point.nodes),
-            }),
-            "spares": failures.spares(at.point.nodes),
-            "checkpoint_from": "measured" if failures.measured else "given",
-        }  # fmt: skip
-
-
-def stalling(curve: ScalingCurve, rates: Rates, failures: Failures, threshold: float) -> dict[str, object]:
-    """Return the row of the availability_stalling table."""
+def row(curve: ScalingCurve, rates: Rates, failures: Failures, threshold: float) -> dict[str, object]:
+    """Return the row of the availability table for a curve of known worker counts."""
     throughput = {n: rate for n, (_, rate) in rates.items()}
     remaining = {n: rate + np.log(failures.share(curve.at(n).point.nodes))[1:] for n, rate in throughput.items()}
-    without = Stall.of(throughput, threshold)
-    verdict, ranks = without.verdict
+    verdict, ranks = Stall.of(throughput, threshold).verdict
+    largest = max(curve.known)
+    nodes = curve.at(largest).point.nodes
     return {
         **{name: getattr(curve.origin, name) for name in SERIES},
         **Stall.of(remaining, threshold).answer,
         "without_failures": verdict,
         "without_failures_ranks": ranks,
         **columns("failure_limit", failures.limit(threshold)),
-    }
+        "ranks": largest,
+        **columns_of({
+            "checkpoint_interval": daly_interval(failures.checkpoint, failures.between(nodes)),
+            "productive_share": failures.share(nodes),
+            "checkpoint_time": failures.checkpoint,
+            "elastic_share": failures.elastic_share(nodes),
+            "spare_share": failures.spare_share(nodes),
+        }),
+        "spares": failures.spares(nodes),
+        "checkpoint_from": "measured" if failures.measured else "given",
+    }  # fmt: skip
 
 
 def _failing(fitted: FittedStudy) -> Iterator[tuple[ScalingCurve, Failures]]:
@@ -208,13 +196,12 @@ def _timed(fitted: FittedStudy) -> dict[tuple[str, str], dict[str, Ensemble]]:
     return found
 
 
-def _stalls(fitted: FittedStudy) -> Iterator[dict[str, object]]:
+def table(fitted: FittedStudy) -> Iterator[dict[str, object]]:
+    """Rows of the availability table, for each curve on hardware that says its failures."""
     rates_of: Callable[[ScalingCurve], Rates] = fitted.once(rates_by_curve)
     for curve, failures in _failing(fitted):
-        yield stalling(curve, rates_of(curve), failures, fitted.asked.threshold)
+        if curve.known:
+            yield row(curve, rates_of(curve), failures, fitted.asked.threshold)
 
 
-QUESTIONS = (
-    Question(AVAILABILITY, lambda fitted: [row for pair in _failing(fitted) for row in rows(*pair)]),
-    Question(AVAILABILITY_STALLING, lambda fitted: list(_stalls(fitted))),
-)
+QUESTIONS = (Question(AVAILABILITY, table),)

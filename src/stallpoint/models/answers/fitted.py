@@ -85,8 +85,6 @@ class QuestionSettings:
     """Multiply-adds of a sample's forward pass, by network."""
     cuts: Mapping[str, Cuts] = field(default_factory=dict)
     """Where each network can be cut into pipeline stages, or split by outputs."""
-    tokens: Mapping[str, int] = field(default_factory=dict)
-    """Tokens per sample, by network."""
     rated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Rated quantities, as `utilisation` and `costs` name them, by hardware."""
     failures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

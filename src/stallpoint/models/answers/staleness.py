@@ -45,7 +45,6 @@ def workers(staleness: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
             "gradients": len(rows),
             **columns("mean_staleness", mean),
             **columns("over_workers", (mean + 1) / training[TRAINING.index("ranks")]),
-            "largest_staleness": int(rows["staleness"].max()),
         }
 
 

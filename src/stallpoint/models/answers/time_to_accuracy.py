@@ -1,9 +1,7 @@
 """Time to a target accuracy, steps(B) x iteration time(n, B): where more workers stop saving any.
 
 With X the throughput and E(B) the samples that B needs, it is E(B) / X: a doubling of workers that also doubles B gains
-what throughput gains, less what more samples cost. Goodput is throughput times statistical efficiency, the samples
-that the smallest B needs over those that B needs (Qiao et al. 2021, "Pollux", section 3). Pollux has that efficiency
-from the noise scale φ, (φ + B₀) / (φ + B), which is the same where φ is the critical mini-batch.
+what throughput gains, less what more samples cost.
 
 *As trained*: where one way takes k times as long as another, its steps are more by one factor and longer by the other:
 k is their product. A way is a preset, a recipe and a mini-batch; the fastest of them is chosen at each place anew, as
@@ -27,7 +25,6 @@ from stallpoint.base.statistics import (
     Scatter,
     bootstrap,
     columns,
-    columns_of,
     generator,
     groups,
     scatter,
@@ -61,14 +58,13 @@ class Matched(NamedTuple):
 def tables(
     pairs: Sequence[Matched],
     rates_of: Callable[[ScalingCurve], Rates],
-    noise: Callable[[Steps], Ensemble],
     threshold: float,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of time_to_accuracy, for every placement of a curve, and of accuracy_stalling, one for each of the `pairs`.
 
-    `rates_of` is `known_rates` or a cached version; `noise` returns the noise scale of a training.
+    `rates_of` is `known_rates` or a cached version.
     """
-    times = [row for pair in pairs for row in _times(pair, noise)]
+    times = [row for pair in pairs for row in _times(pair)]
     return times, [_accuracy_stalling(pair, rates_of(pair.curve), threshold) for pair in pairs]
 
 
@@ -106,14 +102,12 @@ def _matched(
     return Matched(curve, own[0].training, known)
 
 
-def _times(pair: Matched, noise: Callable[[Steps], Ensemble]) -> Iterator[dict[str, object]]:
+def _times(pair: Matched) -> Iterator[dict[str, object]]:
     curve, base = pair.curve, pair.at(pair.curve.base)
     for ranks, steps in sorted(pair.steps.items()):
         here = curve.at(ranks)
         batch = here.point.global_batch
-        smallest, of_noise = min(steps.batches), noise(steps)
         needed, seconds = steps.at(batch), here.parts.iteration_time
-        efficiency = steps.samples(smallest) / steps.samples(batch)
         faster = curve.speedup(ranks, curve.basis(ranks))
         more = steps.samples(batch) / base[1].samples(base[0].point.global_batch) if base else unknown_ensemble()
         yield {
@@ -125,9 +119,6 @@ def _times(pair: Matched, noise: Callable[[Steps], Ensemble]) -> Iterator[dict[s
             **columns("time", needed * seconds),
             **columns("speedup", faster / more),
             **columns("throughput_speedup", faster),
-            **columns("statistical_efficiency", efficiency),
-            **columns("goodput", efficiency * batch / seconds),
-            **columns("noise_efficiency", 1 - (batch - smallest) / (of_noise + batch)),  # also where it is infinite
         }
 
 
@@ -252,7 +243,8 @@ def _target_time(one: TargetRuns, fastest: TargetRuns | None) -> dict[str, objec
         "runs": one.runs,
         "runs_reached": one.reached,
         "trial": one.trial,
-        **columns_of({name: getattr(one, name) for name in _QUANTITIES}),
+        **columns("time", one.time),
+        **columns("steps", one.steps),
         **slower,
         **columns("more_steps", over["steps"]),
         **columns("longer_steps", over["step_time"]),
@@ -270,21 +262,12 @@ def _verdict(one: TargetRuns, fastest: TargetRuns | None, low: float) -> str:
     return SLOWER if low > 1 else NOT_DISTINGUISHABLE
 
 
-def target_stalling(found: Sequence[TargetRuns], pairs: Iterable[Matched], threshold: float) -> list[dict[str, object]]:
-    """Rows of the target_stalling table, from trained times and from steps times iteration time on any curve."""
+def target_stalling(found: Sequence[TargetRuns], threshold: float) -> list[dict[str, object]]:
+    """Rows of the target_stalling table, from trained times."""
     times: dict[tuple[Any, ...], dict[int, list[Ensemble]]] = {}
     for one in found:
-        key = (*(one.labels[name] for name in TARGET), one.labels["workers_per_node"], "trained")
+        key = tuple(one.labels[name] for name in (*TARGET, "workers_per_node"))
         times.setdefault(key, {}).setdefault(one.labels["ranks"], []).append(one.time)
-    for pair in pairs:
-        for ranks, steps in pair.steps.items():
-            here = pair.curve.at(ranks)
-            key = (
-                here.point.network, here.point.hardware, pair.training["storage"], pair.training["target"],
-                pair.curve.per_node, "known",
-            )  # fmt: skip
-            seconds = steps.at(here.point.global_batch) * here.parts.iteration_time
-            times.setdefault(key, {}).setdefault(ranks, []).append(seconds)
     return [_target_stalling(key, by_ranks, threshold) for key, by_ranks in times.items()]
 
 
@@ -295,7 +278,7 @@ def _target_stalling(key: tuple[Any, ...], times: Mapping[int, list[Ensemble]], 
             best[ranks] = min(reached, key=lambda one: float(one[0]))[1:]
     stall = Stall.of({ranks: -np.log(seconds) for ranks, seconds in best.items()}, threshold)
     return {
-        **dict(zip((*TARGET, "workers_per_node", "basis"), key, strict=True)),
+        **dict(zip((*TARGET, "workers_per_node"), key, strict=True)),
         **stall.answer,
     }
 
@@ -305,7 +288,7 @@ def _matched_curves(fitted: FittedStudy) -> list[Matched]:
 
 
 def _times_and_stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    return tables(fitted.once(_matched_curves), fitted.once(rates_by_curve), fitted.noise, fitted.asked.threshold)
+    return tables(fitted.once(_matched_curves), fitted.once(rates_by_curve), fitted.asked.threshold)
 
 
 def _runs(fitted: FittedStudy) -> list[TargetRuns]:
@@ -318,6 +301,6 @@ QUESTIONS = (
     Question(TARGET_TIMES, lambda fitted: target_times(fitted.once(_runs))),
     Question(
         TARGET_STALLING,
-        lambda fitted: target_stalling(fitted.once(_runs), fitted.once(_matched_curves), fitted.asked.threshold),
+        lambda fitted: target_stalling(fitted.once(_runs), fitted.asked.threshold),
     ),
 )

@@ -48,7 +48,6 @@ def _utilised(measured: Measured, networks: Mapping[str, Layers], asked: Questio
     return {
         **point.labels("global_batch", "worker_batch"),
         **columns("samples_per_second", throughput),
-        **columns("tokens_per_second", throughput * asked.tokens.get(point.network, np.nan)),
         **columns("flops", flops),
         **columns("flops_share", flops / rated.get(FLOPS, np.nan)),
         **columns("link", link),

@@ -56,7 +56,6 @@ def _rows(key: Sequence[Any], runs: pd.DataFrame, convergence: pd.DataFrame, see
             **(apart := columns("difference", difference)),
             "verdict": compared(apart["difference_low"], apart["difference_high"]),
             **columns("speedup", np.full_like(accuracy, speedup)),
-            **columns("early_speedup", early),
             **columns("early_over_batch", unknown_ensemble() if batch == smallest else early / speedup),
         }
 

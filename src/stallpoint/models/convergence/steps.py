@@ -304,7 +304,6 @@ def table(found: Iterable[Steps], threshold: float) -> Iterator[dict[str, object
                 "best_accuracy": at.best_accuracy,
                 **columns("steps", measured),
                 **columns("samples", batch * measured),
-                **columns("fitted_steps", steps.fitted(batch)),
                 **columns("held_out_steps", held_out),
                 "error": float(held_out[0] / measured[0] - 1),
                 "regime": steps.regime(batch, threshold),

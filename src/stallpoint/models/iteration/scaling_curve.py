@@ -247,6 +247,22 @@ def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd
     return float(steps.loc[steps["cell"].isin(list(predicted.excluded_cells)), "iteration_time"].mean())
 
 
+def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
+    """Return the rows of the rates table, from which laws are fitted: every measured point of every curve."""
+    return [
+        {
+            "series": "/".join(map(str, at.point.series)),
+            "workers": at.point.ranks,
+            "workers_per_node": at.point.ranks / at.point.nodes,
+            "batch_per_worker": float(at.point.worker_batch),
+            "samples_per_second": at.point.global_batch / float(at.parts.iteration_time[0]),
+        }
+        for curve in curves
+        for at in curve.measured.values()
+        if 0 < float(at.parts.iteration_time[0]) < np.inf
+    ]
+
+
 def layer_times(curves: Iterable[ScalingCurve], first_ranks: pd.DataFrame) -> pd.DataFrame:
     """Return the layer_times table, from `TrainingCells.first_ranks`; points of several curves are predicted once."""
     measured = first_ranks.groupby([*POINT, *LAYER], as_index=False)[list(OF_RANK)].mean()

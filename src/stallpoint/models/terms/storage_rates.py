@@ -1,4 +1,4 @@
-"""Read rates of the storages by origin of the bytes, rates of other operations, and of copying memory."""
+"""Read rates of the storages by origin of the bytes, and rates of copying memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.base.frames import refuse
 from stallpoint.base.statistics import (
     Ensemble,
     Scatter,
@@ -25,7 +24,6 @@ _PLACEMENT = ("storage", "hardware", "nodes", "workers_per_node", "ranks")
 _READING = ("order", "cache", "readers")
 _ONE_PASS = ("cell", "visit", *_READING)
 _ORIGIN = ("origin", "server_cache", "uncached")
-_OPERATION = ("operation", "metadata", "origin")
 _QUANTILES = {"latency_p50": 0.50, "latency_p95": 0.95, "latency_p99": 0.99}
 
 
@@ -81,30 +79,6 @@ def _rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, seed: int) 
         "set_over_memory": float(first["set_bytes"] / first["memory_bytes"]),
         **columns("samples_per_second", samples),
         **columns("bytes_per_second", samples * float(rows["bytes"].mean())),
-        **_latencies(rows),
-    }
-
-
-def storage_operation_rates(operations: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Return the rows of the storage_operation_rates table; raise `InputError` for a time below 0."""
-    refuse(operations, "storage_operations", ["seconds", "bytes"])
-    by = [*_PLACEMENT, *_OPERATION]
-    usual = {at: scatter(rows, [*_PLACEMENT, "operation"], "seconds") for at, rows in groups(operations, "hardware")}
-    return [
-        _operation(dict(zip(by, key, strict=True)), rows, usual[rows["hardware"].iloc[0]], seed)
-        for key, rows in groups(operations, by)
-    ]
-
-
-def _operation(labels: dict[str, object], rows: pd.DataFrame, usual: Scatter, seed: int) -> dict[str, object]:
-    seconds = bootstrap(
-        rows["seconds"], visits_of(rows), generator(seed, "operations", *labels.values()), np.mean, usual
-    )
-    size = float(rows["bytes"].mean())
-    return {
-        **labels,
-        **columns("seconds", seconds),
-        **columns("bytes_per_second", np.divide(size or np.nan, seconds, out=seconds * np.nan, where=seconds > 0)),
         **_latencies(rows),
     }
 

@@ -265,13 +265,6 @@ TOPICS: dict[str, tuple[Chart, ...]] = {
     ),
     "Scaling laws": (
         Chart(
-            "scaling-laws", "Throughput by scaling laws", ("scaling_laws",),
-            "Samples per second against nodes: points with 90 % intervals are measured, dashed lines with bands are "
-            "the chosen scaling law (or the average, where none wins), dotted lines are the DAG model. The law knows "
-            "the measured throughput alone, the DAG model alone its causes.",
-            drawn_by="throughput",
-        ),
-        Chart(
             "extrapolation", "Extrapolated against measured throughput", ("law_validation",),
             "One point for each worker count that was held out: its rate, in samples per second, predicted by scaling "
             "laws from up to a quarter of the largest count of the series, with the 90 % interval. On the grey line "

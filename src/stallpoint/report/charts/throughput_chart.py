@@ -5,9 +5,8 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from stallpoint.report.charts import Drawing, NoData, Tables, axes, shapes, theme
+from stallpoint.report.charts import Drawing, NoData, Tables, axes, shapes
 from stallpoint.report.charts.labels import (
-    arrange,
     estimate,
     label,
     largest_row,
@@ -17,7 +16,6 @@ from stallpoint.report.charts.labels import (
     smallest_row,
     with_interval,
 )
-from stallpoint.report.charts.shapes import Line
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import number
 
@@ -183,27 +181,6 @@ def _least_used(tables: Tables) -> str:
     return f"{least['network']}: {number(least['value'])} % of the rated FLOP/s on {placement_in_words(least)}"
 
 
-RATE = "samples_per_second"
-LAWS = {
-    shapes.MEASURED: f"measured_{RATE}",
-    Line("scaling law", theme.DASHED, "band"): RATE,
-    Line("DAG model", theme.DOTTED): f"dag_{RATE}",
-}
-
-
-def _draw_laws(tables: Tables) -> alt.FacetChart:
-    """Draw measured points, the chosen law with its band, the DAG model."""
-    frame = arrange(rows(tables, "scaling_laws", CELLS))
-    if frame[RATE].isna().all():
-        raise NoData(f"no {CELLS} at three or more numbers of workers")
-    curves = pd.concat([estimate(frame, name).assign(basis=line.basis) for line, name in LAWS.items()])
-    y = axes.log10_y(axes.reach(curves), "throughput [samples/s]")
-    tips = {"series": "series", "ranks": axes.workers(frame), "basis": "basis", "shown": "samples/s (90 % interval)",
-            "note": "law"}  # fmt: skip
-    return shapes.curves(curves, axes.ranks_x(curves), y, tips, list(LAWS))
-
-
 throughput = Drawing(_draw_throughput, _cost_of_a_sample)
 costs = Drawing(_draw_costs, _price_of_speed)
 utilisation = Drawing(_draw_utilisation, _least_used)
-scaling_laws = Drawing(_draw_laws)
