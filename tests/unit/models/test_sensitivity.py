@@ -43,12 +43,11 @@ from stallpoint.models.scaling import series_placement as places
 from stallpoint.models.scaling.laws import LAWS, Law, Model, Prior
 from stallpoint.models.scaling.series_placement import Placements
 from stallpoint.models.terms import (
+    all_reduce_law,
     batch_law,
     communication,
     contention,
     effects,
-    law_choice,
-    law_departures,
     piecewise_line,
     reductions,
     slowdown,
@@ -200,14 +199,14 @@ def test_dominant_causes_stay(other: Other, monkeypatch: pytest.MonkeyPatch) -> 
 # --- all-reduces at node counts nobody ran -------------------------------------------------------
 
 LINKS = [
-    *each(law_choice, "PRIOR"),
-    *twice(law_choice, "FURTHER", "UNLIKELY"),
-    *others(law_choice, "NEAR_FLOOR", 1.1, 1.5),
-    *each(law_choice, "LIBRARY"),
-    *each(law_departures, "JOB"),
-    *each(law_departures, "SIZE"),
-    *each(law_departures, "DRIFT"),
-    *twice(law_departures, "PRIOR_DEVIATION", "MAX_DOUBLINGS"),
+    *each(all_reduce_law, "PRIOR"),
+    *twice(all_reduce_law, "FURTHER", "UNLIKELY"),
+    *others(all_reduce_law, "NEAR_FLOOR", 1.1, 1.5),
+    *each(all_reduce_law, "LIBRARY"),
+    *each(all_reduce_law, "JOB"),
+    *each(all_reduce_law, "SIZE"),
+    *each(all_reduce_law, "DRIFT"),
+    *twice(all_reduce_law, "PRIOR_DEVIATION", "MAX_DOUBLINGS"),
     *others(piecewise_line, "WORTH", 1.125, 1.5),
     *twice(piecewise_line, "MAX_SEGMENTS"),
     *twice(communication, "MAX_RESIDUAL", "MIN_CO_RUN_SHARE"),

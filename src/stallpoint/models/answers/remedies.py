@@ -7,13 +7,13 @@ saves what is predicted, over measured throughput. It is no surer than the model
 
 from __future__ import annotations
 
-import json
-import re
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 
 from stallpoint.base.measured import Point, trained
 from stallpoint.base.statistics import (
@@ -315,19 +315,9 @@ def cell_in_yaml(point: Point, remedy: Remedy, workers: int) -> str:
     return "\n".join([*lines, "include:", f"  - {_flow(axes | dict(remedy.settings or {}))}"])
 
 
-def _flow(values: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{name}: {_scalar(value)}" for name, value in values.items()) + "}"
-
-
-def _scalar(value: Any) -> str:
-    """Return a value in YAML's flow style; ambiguous strings are quoted as in JSON, which YAML includes."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(_scalar, value))}]"
-    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z./][\w./-]*", value) and value.lower() not in _NOT_TEXT
-    return str(value) if plain else json.dumps(value)
-
-
-_NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+def _flow(values: Mapping[str, object]) -> str:
+    """Return the values in YAML's flow style, in one line."""
+    return yaml.safe_dump(dict(values), default_flow_style=True, sort_keys=False, width=math.inf).strip()
 
 
 QUESTIONS = (Question(REMEDIES, table),)

@@ -2,7 +2,7 @@
 
 α + β·m, in several segments where the measured sizes need them (`piecewise_line`). A placement is a number of nodes and
 of workers on each. Across placements the law of the reduction scheme holds (`reductions`); the law of a library is
-estimated (`law_choice`), and departures from it at measured placements carry over to others (`law_departures`).
+estimated, and departures from it at measured placements carry over to others (`all_reduce_law`).
 Links have two levels: inside a node, fitted to all-reduces among the workers of one node, and between nodes.
 """
 
@@ -28,10 +28,9 @@ from stallpoint.base.statistics import (
     scatter,
     visits_of,
 )
-from stallpoint.models.terms import law_choice, piecewise_line
+from stallpoint.models.terms import all_reduce_law, piecewise_line
+from stallpoint.models.terms.all_reduce_law import Departures, Timed
 from stallpoint.models.terms.data import Traffic
-from stallpoint.models.terms.law_choice import Timed
-from stallpoint.models.terms.law_departures import Departures
 from stallpoint.models.terms.piecewise_line import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
 from stallpoint.strategies.options import ALL_REDUCE
@@ -377,7 +376,7 @@ class _Chosen:
 
     def __call__(self, timed: Timed) -> tuple[Laws, Departures | None]:
         """Return the laws, and the departures of the times."""
-        laws, departures = law_choice.choose_laws(self.law, timed, generator(*self.key))
+        laws, departures = all_reduce_law.choose_laws(self.law, timed, generator(*self.key))
         return laws, departures if self.departs else None
 
 
@@ -445,7 +444,7 @@ def _fit(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside 
     points = timed.under(laws.value)
     if departures is not None:
         timed = replace(timed, seconds=observed / departures(timed.parties, sizes))
-    line = law_choice.line(timed, laws)
+    line = all_reduce_law.line(timed, laws)
     return Fit(
         laws=laws,
         nodes=int(nodes[ranks.argmax()]),

@@ -13,8 +13,8 @@ from nightly import by_day
 
 from stallpoint.base.statistics import REPLICATES, estimate
 from stallpoint.models.terms import communication
+from stallpoint.models.terms.all_reduce_law import Departures
 from stallpoint.models.terms.communication import Communication, all_reduce_seconds
-from stallpoint.models.terms.law_departures import Departures
 from stallpoint.strategies.options import ALL_REDUCE
 
 SIZES = 4.0 ** np.arange(5, 14)
