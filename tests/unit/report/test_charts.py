@@ -214,45 +214,6 @@ def test_every_row_is_drawn_once(name: str, tables: Tables, svgs: dict[str, Elem
     assert {kind: drawn[kind] for kind in expected_marks(name, tables)} == expected_marks(name, tables)
 
 
-AXIS_TITLES = {
-    "speedup": {"nodes", "speedup relative to 1 node"},
-    "causes": {"nodes", "time lost [% of iteration]"},
-    "critical-path": {"nodes", "time of an iteration [s]"},
-    "what-if": {"gain on as many nodes (predicted)"},
-    "communication": {"nodes", "time in one iteration [s]"},
-    "throughput": {"nodes"},
-    "costs": {"node-hours of an epoch", "time of an epoch [h]"},
-    "utilisation": {"nodes"},
-    "roofline": {"multiply-adds · 2 for each byte of weights [FLOP/B]", "achieved [GFLOP/s]"},
-    "all-reduce": {"message size", "time of one all-reduce", "message size / time [GB/s]"},
-    "overlap": {"time since the first rank began the iteration [ms]"},
-    "free-communication": {"mini-batch of one worker, b [samples]", "speedup over the largest b"},
-    "layer-share": {"mini-batch of one worker, b [samples]", "share of compute time [%]"},
-    "layer-speedup": {"mini-batch of one worker, b [samples]", "speedup over the largest b"},
-    "sgemm": {"mini-batch of one worker, b [samples]", "speedup over the largest b"},
-    "amdahl": {"nodes", "speedup by Amdahl's law"},
-    "memory": {"mini-batch of one worker, b [samples]", "most memory [GiB]"},
-    "data-share": {"nodes", "data wait [% of iteration]"},
-    "readers": {"nodes", "readers needed by each worker"},
-    "storage": {"reading rate of all nodes together [samples/s]"},
-    "prediction": {"measured iteration [s]", "predicted iteration [s]"},
-    "validation": {"measured iteration [s]", "predicted iteration [s]"},
-    "extrapolation": {"measured [samples/s]", "predicted [samples/s]"},
-    "time-to-target": {"time to the target [s]", "workers"},
-    "time-to-accuracy": {"speedup over the fewest workers", "nodes"},
-    "steps-to-target": {"steps to the target", "mini-batch B of all workers [samples]"},
-    "noise-scale": {"mini-batch [samples]", "quarter of the training"},
-    "convergence": {"validation accuracy [%]"},
-    "staleness": {"updates since the weights were taken", "share of gradients [%]"},
-    "visits": {"time since the first visit, pauses excluded [min]"},
-}
-
-
-@pytest.mark.parametrize("name", CHARTS)
-def test_axis_titles_say_the_unit(name: str, svgs: dict[str, Element]) -> None:
-    assert texts(svgs[name], "axis-title") == AXIS_TITLES[name]
-
-
 @pytest.mark.parametrize("name", ["speedup", "communication", "data-share"])
 def test_node_axes_have_integer_ticks_at_the_node_counts(name: str, svgs: dict[str, Element]) -> None:
     nodes = [text for text in re.findall(r"[^<>]+", vlc_labels(svgs[name], "nodes")) if text]
@@ -699,11 +660,3 @@ def test_logarithmic_axes_have_ticks_inside(least: float, factor: float) -> None
     for ticks in (axes.log2_ticks(domain), axes.log10_ticks(domain)):
         assert ticks
         assert all(domain[0] <= tick <= domain[1] for tick in ticks)
-
-
-def test_the_median_error_of_predictions_has_its_number_of_points(tables: Tables) -> None:
-    errors = tables["predictions"]["error"].dropna()
-    said = CHARTS["prediction"].finding(tables)
-    assert said.startswith(
-        f"Predictions are {100 * errors.abs().median():.0f} % off (median of {len(errors)} points), most for "
-    )
