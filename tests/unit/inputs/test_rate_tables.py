@@ -2,6 +2,7 @@
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -61,36 +62,90 @@ def test_the_same_table_is_read_however_it_is_written(text: str) -> None:
     assert found.unit == "images/s"
 
 
-@pytest.mark.parametrize(
-    ("text", "unit", "of", "values"),
-    [
-        ("GPUs,speedup\n1,1\n2,1.9\n", "times the first", ALL, [1, 1.9]),
-        ("GPUs,TFLOPS/GPU\n8,410\n16,402\n", "TFLOP/s", EACH, [410, 402]),
-        ("GPUs,loss,MFU (%)\n8,1,45.1\n16,2,44\n", "workers at peak", EACH, [0.451, 0.44]),
-        ("GPUs,efficiency\n8,1\n16,0.9\n", "ideal workers", EACH, [1, 0.9]),
+READ: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "what is in proportion to rates": [
+        ("GPUs,speedup\n1,1\n2,1.9\n", {"unit": "times the first", "of": ALL, "value": [1, 1.9]}),
+        ("GPUs,TFLOPS/GPU\n8,410\n16,402\n", {"unit": "TFLOP/s", "of": EACH, "value": [410, 402]}),
+        ("GPUs,loss,MFU (%)\n8,1,45.1\n16,2,44\n", {"unit": "workers at peak", "of": EACH, "value": [0.451, 0.44]}),
+        ("GPUs,efficiency\n8,1\n16,0.9\n", {"unit": "ideal workers", "of": EACH, "value": [1, 0.9]}),
+        ("nodes,parallel efficiency\n1,1\n2,0.9\n", {"of": EACH}),
+        ("gpus,tokens/s/GPU\n1,10\n2,9\n", {"of": EACH}),
     ],
+    "times": [
+        ("gpus,ms/iter\n1,250\n2,260\n", {"seconds": "iteration", "value": [0.25, 0.26]}),
+        ("gpus,mini-batch time,gpu hours\n1,250 ms,1\n2,0.13,1\n", {"seconds": "iteration", "value": [0.25, 0.13]}),
+        ("GPUs,step\n1,210 ms\n2,0.22 s\n", {"seconds": "iteration", "value": [0.21, 0.22]}),
+        ("GPUs,iteration time (us)\n1,210000\n2,220000\n", {"seconds": "iteration", "value": [0.21, 0.22]}),
+        ("GPUs,it/s\n1,5\n2,4\n", {"seconds": "iteration", "value": [0.2, 0.25]}),
+        ("gpus,epoch time\n4,7:57 min\n8,1:01:01\n", {"seconds": "epoch", "value": [477, 3661]}),
+        ("n,data time,epoch time\n1,7,1h 20m\n2,7,42m30s\n", {"unit": "epochs/h", "value": [4800, 2550]}),
+        ("n,time to train (hours)\n1,20\n2,6.5 ± 0.2\n",
+         {"seconds": "epoch", "unit": "runs/h", "value": [72000, 23400]}),
+        ("n,data time,walltime\n1,7,90 min\n2,7,2700\n", {"seconds": "epoch", "unit": "runs/h", "value": [5400, 2700]}),
+    ],
+    "a unit, which wins over the word in the heading": [
+        ("gpus,speed\n2,2.46s/iter\n4,8.68s/iter\n", {"seconds": "iteration", "value": [2.46, 8.68]}),
+        ("gpus,speed\n2,2.46s\n4,8.68s\n", {"seconds": "iteration", "value": [2.46, 8.68]}),
+        ("gpus,throughput\n2,210 ms\n4,0.22 s\n", {"seconds": "iteration", "value": [0.21, 0.22]}),
+        ("gpus,Speed (s/it)\n1,2.1\n4,0.7\n", {"seconds": "iteration", "value": [2.1, 0.7]}),
+        ("gpus,performance [ms]\n1,210\n4,70\n", {"seconds": "iteration", "value": [0.21, 0.07]}),
+        ("gpus,time\n1,5 it/s\n2,4 it/s\n", {"seconds": "iteration", "value": [0.2, 0.25]}),
+    ],
+    "names of hardware, which are no units": [
+        (f"gpus,{heading}\n1,10\n2,19\n", {"value": [10, 19]})
+        for heading in ("GB200 img/s", "A100 80GB img/s", "POWER9 img/s")
+    ],
+    "points and commas, by the whole column": [
+        ("GPUs;img/s\n1;360\n4;1.350\n", {"value": [360, 1350]}),
+        ("GPUs;img/s\n1;1.180,5\n4;4.502,9\n", {"value": [1180.5, 4502.9]}),
+        ("GPUs\timg/s\n1\t0,210\n4\t1,100\n", {"value": [0.21, 1.1]}),
+        ("GPUs,speedup\n1,1.000\n4,3.812\n", {"value": [1, 3.812]}),
+    ],
+    "series": [
+        ("gpus,ResNet50,VGG16\n1,100,50\n2,190,80\n",
+         {"series": ["ResNet50", "VGG16"] * 2, "value": [100, 50, 190, 80]}),
+        ("model\tGPUs\timg/s\na\t1\t10\n\t2\t19\nb\t1\t5\n\t2\t9\n", {"series": ["a", "a", "b", "b"]}),
+        ("gpus,seq_len,img/s\n1,512,10\n1,1024,5\n2,512,19\n2,1024,9\n",
+         {"series": ["seq_len 512", "seq_len 1024"] * 2, "value": [10, 5, 19, 9]}),
+        ("GPU,n,img/s\nA100,1,10\nA100,2,19\nV100,1,5\nV100,2,9\n",
+         {"series": ["A100", "A100", "V100", "V100"], "workers": [1, 2, 1, 2]}),
+    ],
+    "repeats and scatter, which are no series": [
+        ("gpus,rep,img/s\n1,1,10\n1,2,11\n2,1,19\n2,2,20\n", {"series": ["table"] * 4}),
+        ("GPUs,run1,run2\n1,10,11\n2,19,20\n",
+         {"series": ["table"] * 4, "workers": [1, 1, 2, 2], "value": [10, 11, 19, 20]}),
+        ("gpus,min img/s,mean img/s,std img/s,max_img/s\n2,1100,1200.5,40,1300\n4,2250,2300,30,2350\n",
+         {"workers": [2, 4], "value": [1200.5, 2300]}),
+        ("world_size,avg_step_ms,std_ms\n1,95.2,1.1\n2,101.3,1.4\n", {"value": [0.0952, 0.1013]}),
+    ],
+    "workers of a node": [
+        ("Why, is it the network?\n1 GPU: 2 s/it\n4 GPUs: 3 s/it\n8 GPUs (2 nodes): 5 s/it\n",
+         {"seconds": "iteration", "workers": [1, 4, 8], "value": [2, 3, 5], "workers_per_node": [1, 4, 4]}),
+        ("nodes,gpus,img/s\n1,8,10\n2,8,19\n", {"workers": [8, 16]}),
+        ("nodes,gpus,img/s\n1,8,10\n2,8,7\n", {"workers": [8, 8], "workers_per_node": [8, 4]}),
+    ],
+    "a mini-batch, that of all where it grows with the workers and not guessed where it stays": [
+        ("GPUs,batch,s/it\n1,64,2\n2,128,2.1\n", {"batch_per_worker": [None, None], "global_batch": [64, 128]}),
+        ("GPUs,batch,s/it\n1,256,2\n2,256,1.05\n", {"batch_per_worker": [None, None]}),
+        ("GPUs,batch per GPU,s/it\n1,64,2\n2,64,2.1\n", {"batch_per_worker": [64, 64]}),
+    ],
+    "what was not measured": [
+        ("gpus,tok/s\n1,10\n2,OOM\n4,ERROR: NCCL\n8,\n16,-\n32,n/a\n",
+         {"value": [10, None, None, None, None, None],
+          "notes": ("line 3: OOM is no rate", "line 4: ERROR: NCCL is no rate", "line 7: n/a is no rate")}),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [case for cases in READ.values() for case in cases], ids=[k for k, c in READ.items() for _ in c]
 )
-def test_a_table_without_rates_is_read_by_what_is_in_proportion_to_them(
-    text: str, unit: str, of: str, values: list[float]
-) -> None:
+def test_a_table_tells(text: str, told: dict[str, Any]) -> None:
     found = rates(text)
-    assert (found.unit, found.of) == (unit, of)
-    assert [row.value for row in found.rows] == pytest.approx(values)
-
-
-def test_columns_of_scatter_and_extremes_are_no_series() -> None:
-    found = rates("gpus,min img/s,mean img/s,std img/s,max_img/s\n2,1100,1200.5,40,1300\n4,2250,2300,30,2350\n")
-    assert [(row.workers, row.value) for row in found.rows] == EXPECTED
-    assert [row.value for row in rates("world_size,avg_step_ms,std_ms\n1,95.2,1.1\n2,101.3,1.4\n").rows] == [
-        pytest.approx(0.0952),
-        pytest.approx(0.1013),
-    ]
-
-
-def test_nodes_in_sentences_say_how_many_workers_a_node_has() -> None:
-    found = rates("Why, is it the network?\n1 GPU: 2 s/it\n4 GPUs: 3 s/it\n8 GPUs (2 nodes): 5 s/it\n")
-    assert [(row.workers, row.value, row.workers_per_node) for row in found.rows] == [(1, 2, 1), (4, 3, 4), (8, 5, 4)]
-    assert found.seconds == "iteration"
+    of_rows = {name for name in told if not hasattr(found, name)}
+    assert {name: getattr(found, name) for name in told.keys() - of_rows} == {n: told[n] for n in told.keys() - of_rows}
+    for name in of_rows:
+        assert [getattr(row, name) for row in found.rows] == pytest.approx(told[name]), name
 
 
 def test_an_encoding_is_told_by_the_bytes(tmp_path: Path) -> None:
@@ -101,55 +156,10 @@ def test_an_encoding_is_told_by_the_bytes(tmp_path: Path) -> None:
         assert [(row.workers, row.value) for row in read(Document.read(path))[0].rows] == EXPECTED
 
 
-def test_cells_that_say_that_nothing_was_measured_are_no_rates() -> None:
-    found = rates("gpus,tok/s\n1,10\n2,OOM\n4,ERROR: NCCL\n8,\n16,-\n32,n/a\n")
-    assert [row.value for row in found.rows] == [10, None, None, None, None, None]
-    assert found.notes == ("line 3: OOM is no rate", "line 4: ERROR: NCCL is no rate", "line 7: n/a is no rate")
-
-
-def test_a_heading_says_whose_the_rates_are_and_that_values_are_times() -> None:
-    assert rates("gpus,tokens/s/GPU\n1,10\n2,9\n").of == EACH
-    steps = rates("gpus,ms/iter\n1,250\n2,260\n")
-    assert steps.seconds == "iteration"
-    assert [row.value for row in steps.rows] == [0.25, 0.26]
-    epochs = rates("gpus,epoch time\n4,7:57 min\n8,1:01:01\n")
-    assert epochs.seconds == "epoch"
-    assert [row.value for row in epochs.rows] == [477, 3661]
-
-
-@pytest.mark.parametrize(
-    ("heading", "cells", "seconds", "unit"),
-    [
-        ("epoch time", ("1h 20m", "42m30s"), (4800, 2550), "epochs/h"),
-        ("time to train (hours)", ("20", "6.5 ± 0.2"), (72000, 23400), "runs/h"),
-        ("walltime", ("90 min", "2700"), (5400, 2700), "runs/h"),
-    ],
-)
-def test_times_of_the_same_work_are_read_in_the_units_that_cells_or_heading_name(
-    heading: str, cells: tuple[str, str], seconds: tuple[float, float], unit: str
-) -> None:
-    found = rates(f"gpus,data time,{heading}\n1,7,{cells[0]}\n2,7,{cells[1]}\n")
-    assert [row.value for row in found.rows] == list(seconds)
-    assert (found.seconds, found.unit) == ("epoch", unit)
-
-
 def test_columns_for_counts_without_a_word_of_what_they_hold_are_asked_for_it() -> None:
     with pytest.raises(InputError, match=r"table, line 2: a column for each count \(model, 1 GPU, 2 GPUs\); what its"):
         rates("\nmodel,1 GPU,2 GPUs\nnet,100,190\n")
     assert rates("epoch time\nmodel,1 GPU,2 GPUs\nnet,1:40,50\n").seconds == "epoch"
-
-
-def test_time_per_mini_batch_in_milliseconds_is_that_of_an_iteration() -> None:
-    found = rates("gpus,mini-batch time,gpu hours\n1,250 ms,1\n2,0.13,1\n")
-    assert [row.value for row in found.rows] == [0.25, 0.13]
-    assert found.seconds == "iteration"
-
-
-def test_other_columns_of_numbers_are_series_of_their_own() -> None:
-    found = rates("gpus,ResNet50,VGG16\n1,100,50\n2,190,80\n")
-    assert [(row.series, row.value) for row in found.rows] == [
-        ("ResNet50", 100), ("VGG16", 50), ("ResNet50", 190), ("VGG16", 80),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -182,37 +192,6 @@ def test_what_is_wrong_is_named_with_its_line_and_how_to_write_it(text: str, mes
 
 
 @pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("GPUs,step\n1,210 ms\n2,0.22 s\n", [0.21, 0.22]),
-        ("GPUs,iteration time (us)\n1,210000\n2,220000\n", [0.21, 0.22]),
-        ("GPUs,it/s\n1,5\n2,4\n", [0.2, 0.25]),
-    ],
-)
-def test_times_are_known_by_units_in_cells_and_by_iterations_a_second(text: str, values: list[float]) -> None:
-    found = rates(text)
-    assert found.seconds == "iteration"
-    assert [row.value for row in found.rows] == pytest.approx(values)
-
-
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("gpus,speed\n2,2.46s/iter\n4,8.68s/iter\n", [2.46, 8.68]),
-        ("gpus,speed\n2,2.46s\n4,8.68s\n", [2.46, 8.68]),
-        ("gpus,throughput\n2,210 ms\n4,0.22 s\n", [0.21, 0.22]),
-        ("gpus,Speed (s/it)\n1,2.1\n4,0.7\n", [2.1, 0.7]),
-        ("gpus,performance [ms]\n1,210\n4,70\n", [0.21, 0.07]),
-        ("gpus,time\n1,5 it/s\n2,4 it/s\n", [0.2, 0.25]),
-    ],
-)
-def test_a_unit_wins_over_the_word_in_the_heading(text: str, values: list[float]) -> None:
-    found = rates(text)
-    assert found.seconds == "iteration"
-    assert [row.value for row in found.rows] == pytest.approx(values)
-
-
-@pytest.mark.parametrize(
     "heading",
     [
         "lr", "learning rate", "loss", "cost ($/hour)", "price per hour", "power", "Energy (J)", "peak mem",
@@ -234,69 +213,6 @@ def test_numbers_without_a_word_of_what_they_are_are_asked_for_it() -> None:
         rates("GPUs,FP32,AMP\n1,100,200\n2,195,380\n")
     assert [row.value for row in rates("gpus,value\n1,10 img/s\n2,19 img/s\n").rows] == [10, 19]
     assert rates("gpus,seed,speedup\n1,42,1\n2,43,1.9\n").unit == "times the first"
-
-
-def test_names_of_hardware_are_no_units_of_memory_or_power() -> None:
-    for heading in ("GB200 img/s", "A100 80GB img/s", "POWER9 img/s"):
-        assert [row.value for row in rates(f"gpus,{heading}\n1,10\n2,19\n").rows] == [10, 19]
-
-
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("GPUs;img/s\n1;360\n4;1.350\n", [360, 1350]),
-        ("GPUs;img/s\n1;1.180,5\n4;4.502,9\n", [1180.5, 4502.9]),
-        ("GPUs\timg/s\n1\t0,210\n4\t1,100\n", [0.21, 1.1]),
-        ("GPUs,speedup\n1,1.000\n4,3.812\n", [1, 3.812]),
-    ],
-)
-def test_points_and_commas_are_read_by_the_whole_column(text: str, values: list[float]) -> None:
-    assert [row.value for row in rates(text).rows] == values
-
-
-def test_what_stands_once_for_the_rows_below_it_names_their_series() -> None:
-    found = rates("model\tGPUs\timg/s\na\t1\t10\n\t2\t19\nb\t1\t5\n\t2\t9\n")
-    assert [row.series for row in found.rows] == ["a", "a", "b", "b"]
-
-
-def test_settings_in_numbers_are_series_and_no_repeats() -> None:
-    swept = rates("gpus,seq_len,img/s\n1,512,10\n1,1024,5\n2,512,19\n2,1024,9\n")
-    assert [(row.series, row.value) for row in swept.rows] == [
-        ("seq_len 512", 10), ("seq_len 1024", 5), ("seq_len 512", 19), ("seq_len 1024", 9),
-    ]  # fmt: skip
-    assert {row.series for row in rates("gpus,rep,img/s\n1,1,10\n1,2,11\n2,1,19\n2,2,20\n").rows} == {"table"}
-
-
-def test_gpus_beside_nodes_are_those_of_each_node_where_their_number_stays_and_more_are_faster() -> None:
-    assert [row.workers for row in rates("nodes,gpus,img/s\n1,8,10\n2,8,19\n").rows] == [8, 16]
-    placed = rates("nodes,gpus,img/s\n1,8,10\n2,8,7\n").rows
-    assert [(row.workers, row.workers_per_node) for row in placed] == [(8, 8), (8, 4)]
-
-
-def test_a_column_of_names_is_no_column_of_counts_where_another_has_them() -> None:
-    found = rates("GPU,n,img/s\nA100,1,10\nA100,2,19\nV100,1,5\nV100,2,9\n")
-    assert [(row.series, row.workers) for row in found.rows] == [("A100", 1), ("A100", 2), ("V100", 1), ("V100", 2)]
-
-
-def test_columns_that_count_runs_are_repeats() -> None:
-    found = rates("GPUs,run1,run2\n1,10,11\n2,19,20\n")
-    assert [(row.series, row.workers, row.value) for row in found.rows] == [
-        ("table", 1, 10),
-        ("table", 1, 11),
-        ("table", 2, 19),
-        ("table", 2, 20),
-    ]
-
-
-def test_a_mini_batch_that_grows_with_the_workers_is_that_of_all_and_one_that_stays_is_not_guessed() -> None:
-    growing = rates("GPUs,batch,s/it\n1,64,2\n2,128,2.1\n").rows
-    assert [(row.batch_per_worker, row.global_batch) for row in growing] == [(None, 64), (None, 128)]
-    assert [row.batch_per_worker for row in rates("GPUs,batch,s/it\n1,256,2\n2,256,1.05\n").rows] == [None, None]
-    assert [row.batch_per_worker for row in rates("GPUs,batch per GPU,s/it\n1,64,2\n2,64,2.1\n").rows] == [64, 64]
-
-
-def test_parallel_efficiency_is_that_of_each() -> None:
-    assert rates("nodes,parallel efficiency\n1,1\n2,0.9\n").of == EACH
 
 
 def test_a_small_json_is_a_trace_where_it_has_events(tmp_path: Path) -> None:
