@@ -25,7 +25,7 @@ import pandas as pd
 from paired import Figure
 
 from stallpoint.base.statistics import generator
-from stallpoint.models.answers.causes import DOMINANT
+from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.questions.study_tables import CurveRows, StudyTables
 
 ROOT = Path(__file__).parents[1]
@@ -118,7 +118,7 @@ def _largest_loss(curve: CurveRows) -> str:
     """The cause that is named on the most workers that were measured; empty where none is."""
     measured = [row for row in curve.of("causes") if row["basis"] == "measured"]
     largest = max((int(row["ranks"]) for row in measured), default=0)
-    named = [row["cause"] for row in measured if row["ranks"] == largest and row["verdict"] == DOMINANT]
+    named = [row["cause"] for row in measured if row["ranks"] == largest and row["verdict"] == LossVerdict.DOMINANT]
     return str(named[0]) if named else ""
 
 

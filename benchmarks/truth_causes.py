@@ -18,7 +18,7 @@ from paired import Figure
 from planted import NOISES, Noise
 
 from stallpoint.base.measured import TIMES, Measured, measured, over_ranks
-from stallpoint.models.answers.causes import DOMINANT, losses, verdicts
+from stallpoint.models.answers.causes import LossVerdict, losses, verdicts
 from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
 
@@ -51,7 +51,7 @@ def _study(noise: Noise) -> Iterator[Figure]:
         lost = {cause: LOST, CAUSES[(place + 1) % len(CAUSES)]: NEXT}
         for trial in range(EACH):
             found = judged(planted_curve(lost, noise, np.random.default_rng([2017, place, trial]), trial))
-            named = [name for name, verdict in found.items() if verdict == DOMINANT]
+            named = [name for name, verdict in found.items() if verdict == LossVerdict.DOMINANT]
             wrong.append(bool(named) and named != [cause])
             given.append(named == [cause])
     yield from shares(noise.name, {"cause wrong": wrong, "cause given": given}, {"cause wrong": "<= 0.05"}, len(wrong))

@@ -15,7 +15,7 @@ import pandas as pd
 from judging import COVERAGE, Study, holds, shares
 from paired import Figure
 
-from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, UNDECIDED, steps_of
+from stallpoint.models.convergence.steps import Regime, steps_of
 from stallpoint.strategies.presets import PRESETS
 
 TRIALS, SEEDS, THRESHOLD = 30, 3, 0.1
@@ -56,7 +56,9 @@ def _study(
 
     def regime(batch: float) -> str:
         gain = law(np.array(batch)) / law(np.array(2 * batch))
-        return PERFECT if gain >= 2 * (1 - THRESHOLD) else NO_GAIN if gain < 1 + THRESHOLD else DIMINISHING
+        if gain >= 2 * (1 - THRESHOLD):
+            return Regime.PERFECT
+        return Regime.NO_GAIN if gain < 1 + THRESHOLD else Regime.DIMINISHING
 
     between = np.sqrt(batches[1:] * batches[:-1]).astype(int)
     true, unseen = (law(at) * np.exp(off * random.standard_normal(len(at))) for at in (batches, between))
@@ -70,5 +72,5 @@ def _study(
     found[HELD].append(holds(steps.critical, critical))
     found[BETWEEN] += [holds(steps.at(int(batch)), value) for batch, value in zip(between, unseen, strict=True)]
     said = [(steps.regime(int(batch), THRESHOLD), regime(float(batch))) for batch in batches]
-    found[WRONG] += [here not in (truth, UNDECIDED) for here, truth in said]
+    found[WRONG] += [here not in (truth, Regime.UNDECIDED) for here, truth in said]
     found[GIVEN] += [here == truth for here, truth in said]

@@ -10,7 +10,7 @@ from planted import NOISES
 from truth_causes import CAUSES, planted_curve
 from truth_causes import judged as verdicts
 
-from stallpoint.models.answers.causes import DOMINANT
+from stallpoint.models.answers.causes import LossVerdict
 
 LOST = 0.0435
 """s."""
@@ -22,7 +22,7 @@ def judged() -> Iterator[Figure]:
     """How often one of the two is called dominant, for each noise."""
     for noise in NOISES:
         wrong = [
-            DOMINANT in verdicts(planted_curve({one: LOST, other: LOST}, noise, random, trial)).values()
+            LossVerdict.DOMINANT in verdicts(planted_curve({one: LOST, other: LOST}, noise, random, trial)).values()
             for place, (one, other) in enumerate(combinations(CAUSES, 2))
             for trial in range(STUDIES)
             for random in [np.random.default_rng([58, place, trial])]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stallpoint.base.section import MACHINE, Absence, Cause, Finding, Point, Section, about
 from stallpoint.base.stall import Stall, Verdict
-from stallpoint.models.answers.causes import DOMINANT
+from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.questions.answers import Answer, LargestLoss, answers
 from stallpoint.questions.remedies_question import helps_in_words
 from stallpoint.questions.study_tables import CurveRows, MeasuredCount, MeasuredMachine, StudyTables
@@ -167,7 +167,7 @@ def loss_in_words(loss: LargestLoss, answer: Answer) -> str:
     """Return the largest measured loss against ideal scaling; indistinguishable causes are named together."""
     iteration = next((at.seconds.value for at in answer.curve.measured if at.ranks == loss.ranks), 0.0)
     lost = {str(row["cause"]): row.estimate("lost") for row in loss.leading}
-    if loss.verdict == DOMINANT:
+    if loss.verdict == LossVerdict.DOMINANT:
         ((name, seconds),) = lost.items()
         of = f"of {number(1e3 * iteration, 2)} ms" if iteration else "of each iteration"
         return f"most is lost to {name}: {interval(seconds, 1e3, ' ms')} {of}"
@@ -185,7 +185,8 @@ def loss_in_words(loss: LargestLoss, answer: Answer) -> str:
 
 
 def _key(loss: LargestLoss) -> str:
-    return str(loss.leading[0]["cause"]).replace(" ", "_") if loss.verdict == DOMINANT else "not_distinguishable"
+    named = loss.leading[0]["cause"] if loss.verdict == LossVerdict.DOMINANT else LossVerdict.NOT_DISTINGUISHABLE
+    return str(named).replace(" ", "_")
 
 
 def beyond_in_words(answer: Answer, machines: list[MeasuredMachine]) -> str:

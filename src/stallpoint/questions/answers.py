@@ -13,6 +13,7 @@ import numpy as np
 from stallpoint.base.row import TableRow
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import NORMAL_INTERVAL, as_of_one_kind
+from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.questions.study_tables import CurveRows, MeasuredCount, unique
 
 COMPETITION = ("network", "hardware", "scaling", "storage")
@@ -84,7 +85,7 @@ class Answer:
         beyond = (n for n in counts if n > self.at.ranks) if self.curve["verdict"] == Verdict.STALLS else iter(())
         ranks = next(beyond, self.at.ranks)
         here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["lost"])
-        leading = [row for row in here if row["verdict"] != "minor"]
+        leading = [row for row in here if row["verdict"] != LossVerdict.MINOR]
         return LargestLoss(ranks, str(leading[0]["verdict"]), leading) if leading else None
 
     @property

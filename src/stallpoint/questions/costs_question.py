@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from stallpoint.base.row import TableRow
 from stallpoint.base.section import Absence, Finding, Section, about
 from stallpoint.base.stall import Verdict
-from stallpoint.models.answers.costs import DEADLINE, DECIDED, EPOCH, KNOWN, NONE
+from stallpoint.models.answers.costs import DEADLINE, EPOCH, KNOWN, Choosing
 from stallpoint.questions.answer_question import placement
 from stallpoint.questions.answers import Answer, answers
 from stallpoint.questions.study_tables import StudyTables
@@ -57,9 +57,9 @@ def _choice(row: TableRow) -> str:
     goal = "" if row["goal"] == EPOCH else f" ({row['goal']})"
     among = ", with predicted points" if row["basis"] == KNOWN else ""
     asked = f"{row['question']} of {limit}{goal}{among}: "
-    if row["verdict"] == NONE:
+    if row["verdict"] == Choosing.NONE:
         return f"{asked}no number of nodes keeps it"
-    if row["verdict"] != DECIDED:
+    if row["verdict"] != Choosing.DECIDED:
         return f"{asked}undecided between {listed(row['likely'].split(', '))} workers"
     price, energy = row.estimate("price"), row.estimate("energy")
     spent = interval(price) if price else interval(row.estimate("node_hours"), 1.0, " node-hours")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stallpoint.base.row import TableRow
 from stallpoint.base.section import Absence, Finding, Section, TextTable, about, interval_of
-from stallpoint.models.answers.fits import UNKNOWN, YES
+from stallpoint.models.answers.fits import Fits
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.questions.study_words import count, series, trained
 from stallpoint.text import interval, number
@@ -21,7 +21,7 @@ TEXT = (
 
 def section(study: StudyTables) -> Section:
     """Return how many placements fit, those that may not, and the largest mini-batch of each training."""
-    fits = [row for row in study.rows("fits") if row["fits"] != UNKNOWN]
+    fits = [row for row in study.rows("fits") if row["fits"] != Fits.UNKNOWN]
     largest = study.rows("largest_batch")
     if not fits and not largest:
         return Section("memory-fit", TITLE, "Why", "No peak of memory was measured.", absence=Absence.NOT_MEASURED)
@@ -33,7 +33,7 @@ def section(study: StudyTables) -> Section:
 def _fit(rows: list[TableRow]) -> Iterator[Finding]:
     for network, hardware in dict.fromkeys((row["network"], row["hardware"]) for row in rows):
         here = [row for row in rows if (row["network"], row["hardware"]) == (network, hardware)]
-        fit = sum(row["fits"] == YES for row in here)
+        fit = sum(row["fits"] == Fits.YES for row in here)
         placements = count(len(here), "placement")
         words = f"{fit} of {placements} fit" if fit < len(here) else f"all of {placements} fit"
         yield Finding(
@@ -45,7 +45,7 @@ def _doubtful(rows: list[TableRow]) -> Iterator[TableRow]:
     """Yield the placements that may not fit, those of a curve that are alike together, by the least that each takes."""
     equal: dict[tuple[object, ...], list[TableRow]] = {}
     for row in rows:
-        if row["fits"] != YES:
+        if row["fits"] != Fits.YES:
             key = (row["network"], row["hardware"], series(row), row["memory"], row["available"], row["fits"])
             equal.setdefault(key, []).append(row)
     for of in equal.values():

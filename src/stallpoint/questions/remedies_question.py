@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from stallpoint.base.row import TableRow
 from stallpoint.base.section import Absence, Section, TextTable, about
 from stallpoint.base.statistics import SAME_WITHIN, Estimate
-from stallpoint.models.answers.fits import NO, UNKNOWN, YES
-from stallpoint.models.answers.fits import UNDECIDED as MAY_FIT
-from stallpoint.models.answers.remedies import HELPS, TOO_LARGE, TRAINS_OTHERWISE, UNDECIDED
+from stallpoint.models.answers.fits import Fits
+from stallpoint.models.answers.remedies import TRAINS_OTHERWISE, RemedyVerdict
 from stallpoint.questions.answers import answers
 from stallpoint.questions.study_tables import CurveRows, StudyTables
 from stallpoint.questions.study_words import at_count, series, trained
@@ -26,7 +25,9 @@ MAX_REMEDIES = 3
 """Number of remedies named."""
 NO_DIFFERENCE = 1.0
 """Gain in % below which only the width of an interval around 0 is stated."""
-FITS_IN_WORDS = {YES: "fits", NO: "does not fit", MAY_FIT: "may not fit", UNKNOWN: "unknown"}
+FITS_IN_WORDS = {
+    Fits.YES: "fits", Fits.NO: "does not fit", Fits.UNDECIDED: "may not fit", Fits.UNKNOWN: "unknown",
+}  # fmt: skip
 
 
 def section(study: StudyTables) -> Section:
@@ -45,12 +46,12 @@ def section(study: StudyTables) -> Section:
 def remedies(curve: CurveRows) -> list[TableRow]:
     """Return remedies that help, may help, or would if they fitted, the first to try first."""
     rows = sorted(curve.of("remedies"), key=lambda row: int(row["rank_in_curve"]))
-    return [row for row in rows if row["verdict"] in (HELPS, UNDECIDED, TOO_LARGE)]
+    return [row for row in rows if row["verdict"] not in (RemedyVerdict.NO_GAIN, RemedyVerdict.UNKNOWN)]
 
 
 def _grid(curve: CurveRows, *, folded: bool = False) -> TextTable:
     rows = remedies(curve)
-    sure = [row for row in rows if row["verdict"] == HELPS][:MAX_REMEDIES]
+    sure = [row for row in rows if row["verdict"] == RemedyVerdict.HELPS][:MAX_REMEDIES]
     first = f"{named_in_words(sure[0])}, {gained_in_words(sure[0])}" if sure else "nothing is sure to help"
     counts = Counter(row["verdict"] for row in rows if row not in sure)
     more = f" ({listed([f'{many} {verdict}' for verdict, many in counts.items()])} beside)" if counts else ""
@@ -80,11 +81,11 @@ def helps_in_words(curve: CurveRows, limit: int = MAX_REMEDIES) -> str:
         return ""
     first_of_kind: dict[str, TableRow] = {}
     for row in remedies(curve):
-        if row["verdict"] != TOO_LARGE:
+        if row["verdict"] != RemedyVerdict.TOO_LARGE:
             first_of_kind.setdefault(row["changes"], row)
     helps = list(first_of_kind.values())
-    sure = [f"{named_in_words(row)}: {gained_in_words(row)}" for row in helps if row["verdict"] == HELPS]
-    open_ = [named_in_words(row) for row in helps if row["verdict"] == UNDECIDED]
+    sure = [f"{named_in_words(row)}: {gained_in_words(row)}" for row in helps if row["verdict"] == RemedyVerdict.HELPS]
+    open_ = [named_in_words(row) for row in helps if row["verdict"] == RemedyVerdict.UNDECIDED]
     named = sure[:limit] or ([f"undecided whether {' or '.join(open_[:limit])}"] if open_ else [])
     return f"{'; '.join(named)} (predicted, {at_count(curve, int(helps[0]['ranks']))})" if named else ""
 

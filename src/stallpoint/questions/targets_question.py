@@ -10,7 +10,7 @@ from stallpoint.base.measured import SERIES
 from stallpoint.base.row import TableRow
 from stallpoint.base.section import Absence, Finding, Section, TextTable, about, interval_of
 from stallpoint.base.stall import Verdict
-from stallpoint.models.answers.time_to_accuracy import FASTEST, NOT_DISTINGUISHABLE, SLOWER, TARGET
+from stallpoint.models.answers.time_to_accuracy import TARGET, TargetVerdict
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.questions.study_words import at_count, series, trained, verdict_in_short
 from stallpoint.text import listed, number
@@ -48,7 +48,7 @@ class Place:
         """What is not distinguishable from the soonest: of its own preset any, of others their soonest."""
         own = self.best[0]["sync"]
         shown = (row for row in self.rows if row["sync"] == own or any(row is one for one in self.best))
-        return [row for row in shown if row["verdict"] == NOT_DISTINGUISHABLE]
+        return [row for row in shown if row["verdict"] == TargetVerdict.NOT_DISTINGUISHABLE]
 
     @property
     def alike_in_words(self) -> list[str]:
@@ -127,7 +127,7 @@ def lines(target: Target) -> Iterator[str]:
     steps."""
     for at in () if _single_configuration(target) else target.places:
         first, *others = at.best
-        slower = [one for one in others if one["verdict"] == SLOWER]
+        slower = [one for one in others if one["verdict"] == TargetVerdict.SLOWER]
         parts = [f"{at_count(target.stall, at.ranks)}: {_configuration(first)}"]
         if at.alike:
             parts.append(f"not distinguishable: {', '.join(at.alike_in_words)}")
@@ -167,7 +167,7 @@ def _grid(target: Target) -> TextTable:
 
 
 def _factor(name: str) -> Callable[[TableRow], str]:
-    return lambda row: "1" if row["verdict"] == FASTEST else interval_of(name)(row)
+    return lambda row: "1" if row["verdict"] == TargetVerdict.FASTEST else interval_of(name)(row)
 
 
 def _beside_throughput(study: StudyTables) -> Iterator[TextTable]:

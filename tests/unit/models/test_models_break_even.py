@@ -13,7 +13,7 @@ from visiting_cells import train
 from stallpoint.base.measured import Measured, Parts, Point
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers import feeding
-from stallpoint.models.answers.feeding import NEVER, PAYS, UNDECIDED
+from stallpoint.models.answers.feeding import BreakEven
 
 SAMPLES, BATCH = 1000, 50
 """Of the set, and the global mini-batch: 20 iterations make an epoch."""
@@ -59,7 +59,7 @@ def row(shared_wait: float, staged_wait: float, spread: float = 1e-6) -> dict[st
 
 def test_staging_pays_after_what_it_took_over_what_an_epoch_saves() -> None:
     found = row(shared_wait=0.5, staged_wait=0.1)
-    assert (found["storage"], found["before"], found["verdict"]) == ("staged", "shared", PAYS)
+    assert (found["storage"], found["before"], found["verdict"]) == ("staged", "shared", BreakEven.PAYS)
     assert found["remedy"] == "staging"
     assert found["seconds"] == pytest.approx(40.0), "on the slowest node"
     assert found["wait_before"] == pytest.approx(20 * 0.5)
@@ -71,10 +71,10 @@ def test_staging_pays_after_what_it_took_over_what_an_epoch_saves() -> None:
 @given(shared=st.floats(0.01, 10), staged=st.floats(0.01, 10))
 def test_it_never_pays_where_the_copy_is_read_slower(shared: float, staged: float) -> None:
     found = row(max(shared, staged) + 0.001, min(shared, staged))
-    assert found["verdict"] == PAYS
+    assert found["verdict"] == BreakEven.PAYS
     assert found["epochs"] > 0
     found = row(min(shared, staged), max(shared, staged) + 0.001)
-    assert found["verdict"] == NEVER
+    assert found["verdict"] == BreakEven.NEVER
     assert np.isnan(found["epochs"])
 
 
@@ -83,7 +83,7 @@ def test_it_is_undecided_where_the_difference_may_be_none() -> None:
     (found,) = feeding.break_even(
         points, runs(**{"shared-storage": "", "staged": "/disk"}), staging(30.0), NO_CONVERSION, seed=0
     )
-    assert found["verdict"] == UNDECIDED
+    assert found["verdict"] == BreakEven.UNDECIDED
     assert np.isnan(found["epochs"])
 
 
@@ -116,5 +116,10 @@ def test_packing_pays_over_what_it_was_made_of_alone() -> None:
     )
     points = [point("jpeg", 0.5), point("packed", 0.2), point("other", 0.9)]
     (found,) = feeding.break_even(points, known, staging().reindex(columns=staging(1.0).columns), made, seed=0)
-    assert (found["storage"], found["before"], found["remedy"], found["verdict"]) == ("packed", "jpeg", "packing", PAYS)
+    assert (found["storage"], found["before"], found["remedy"], found["verdict"]) == (
+        "packed",
+        "jpeg",
+        "packing",
+        BreakEven.PAYS,
+    )
     assert found["epochs"] == pytest.approx(60.0 / (20 * 0.3), rel=1e-3)

@@ -15,11 +15,8 @@ from stallpoint.base.statistics import estimate
 from stallpoint.models.convergence import noise_scale
 from stallpoint.models.convergence.steps import (
     ANY,
-    DIMINISHING,
-    NO_GAIN,
-    PERFECT,
-    UNDECIDED,
     USUAL_MISFIT,
+    Regime,
     steps_of,
     table,
 )
@@ -64,9 +61,9 @@ def test_the_planted_law_is_found_again() -> None:
 def test_regimes_are_those_of_the_planted_law() -> None:
     rows = pd.DataFrame(table(steps_of(runs(critical=128, noise=0.01), PRESETS_KNOWN, seed=0), 0.1)).set_index("batch")
     # Doubling B gains (1 + x) / (1 + x / 2) with x = 128 / B: 1.8 at x = 8, and 1.1 at x = 0.22.
-    assert rows["regime"][8] == PERFECT
-    assert (rows["regime"][[32, 64, 128, 256]] == DIMINISHING).all()
-    assert rows["regime"][1024] == NO_GAIN
+    assert rows["regime"][8] == Regime.PERFECT
+    assert (rows["regime"][[32, 64, 128, 256]] == Regime.DIMINISHING).all()
+    assert rows["regime"][1024] == Regime.NO_GAIN
 
 
 def test_a_batch_is_predicted_from_the_others() -> None:
@@ -160,7 +157,7 @@ def test_two_batches_do_not_say_how_sure_the_critical_one_is() -> None:
     value, low, high = estimate(steps.critical)
     assert value == pytest.approx(100, rel=0.05)
     assert np.isnan([low, high]).all()
-    assert {steps.regime(batch, 0.1) for batch in (16, 1024)} == {UNDECIDED}
+    assert {steps.regime(batch, 0.1) for batch in (16, 1024)} == {Regime.UNDECIDED}
 
 
 def by_workers(sync: str) -> pd.DataFrame:
@@ -186,7 +183,7 @@ def test_one_batch_tells_no_law() -> None:
     (steps,) = steps_of(runs(batches=[64]), PRESETS_KNOWN, seed=0)
     assert np.isnan(steps.critical).all()
     assert steps.at(64)[0] == pytest.approx(400 * (1 + 100 / 64), rel=0.1)
-    assert steps.regime(64, 0.1) == UNDECIDED
+    assert steps.regime(64, 0.1) == Regime.UNDECIDED
 
 
 @fewer_examples(5)

@@ -34,7 +34,7 @@ from stallpoint.measure import constants
 from stallpoint.measure.jobs.sgemm import settled
 from stallpoint.measure.synchronisation.fusion import calibrated
 from stallpoint.models.answers import next_cells
-from stallpoint.models.answers.causes import DOMINANT
+from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.models.answers.stalling import tables as stalling
 from stallpoint.models.fitting import fit
 from stallpoint.models.scaling import extrapolation, laws, posterior
@@ -193,7 +193,7 @@ def test_dominant_causes_stay(other: Other, monkeypatch: pytest.MonkeyPatch) -> 
         lost = {cause: truth_causes.LOST, following: truth_causes.NEXT}
         curve = truth_causes.planted_curve(lost, QUIET, np.random.default_rng([2017, place]), 0)
         found = truth_causes.judged(curve)
-        assert [name for name, said in found.items() if said == DOMINANT] == [cause]
+        assert [name for name, said in found.items() if said == LossVerdict.DOMINANT] == [cause]
 
 
 # --- all-reduces at node counts nobody ran -------------------------------------------------------

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from enum import StrEnum
 
 import numpy as np
 
@@ -146,7 +147,13 @@ def critical_path(curves: Iterable[ScalingCurve]) -> Iterator[dict[str, object]]
                 }
 
 
-DOMINANT, MINOR, NOT_DISTINGUISHABLE = "dominant", "minor", "not distinguishable"
+class LossVerdict(StrEnum):
+    """Whether a cause stands out among those of a loss."""
+
+    DOMINANT = "dominant"
+    MINOR = "minor"
+    NOT_DISTINGUISHABLE = "not distinguishable"
+    """From the largest."""
 
 
 _RARELY = 0.02
@@ -168,7 +175,7 @@ def losses(curve: ScalingCurve, ranks: int) -> dict[str, Ensemble]:
     return {cause: seconds - base.get(cause, 0.0) / ideal for cause, seconds in here.items()}
 
 
-def verdicts(lost: Mapping[str, Ensemble], iteration_time: float) -> dict[str, str]:
+def verdicts(lost: Mapping[str, Ensemble], iteration_time: float) -> dict[str, LossVerdict]:
     """Return which cause stands out: ``dominant`` where its loss lies above zero and above each other one.
 
     Losses are compared by their difference, in which what changes both cancels; differences below
@@ -182,14 +189,16 @@ def verdicts(lost: Mapping[str, Ensemble], iteration_time: float) -> dict[str, s
         cause: bool(np.quantile(apart[1:], _RARELY) > 0 and apart[0] > same) for cause, apart in differences.items()
     }
     named = all(below.values()) and estimate(lost[largest])[1] > 0
-    found = {cause: MINOR if below.get(cause) else NOT_DISTINGUISHABLE for cause in lost}
-    return found | {largest: DOMINANT if named else NOT_DISTINGUISHABLE}
+    found = {cause: LossVerdict.MINOR if below.get(cause) else LossVerdict.NOT_DISTINGUISHABLE for cause in lost}
+    return found | {largest: LossVerdict.DOMINANT if named else LossVerdict.NOT_DISTINGUISHABLE}
 
 
 def dominant(curve: ScalingCurve, ranks: int) -> str:
     """Return the dominant cause at `ranks`, or ``not distinguishable``."""
     found = verdicts(losses(curve, ranks), float(curve.at(ranks).parts.iteration_time[0]))
-    return next((cause for cause, verdict in found.items() if verdict == DOMINANT), NOT_DISTINGUISHABLE)
+    return next(
+        (cause for cause, verdict in found.items() if verdict == LossVerdict.DOMINANT), LossVerdict.NOT_DISTINGUISHABLE
+    )
 
 
 def causes(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import chain
 from typing import Any
 
@@ -37,11 +38,19 @@ POWER, PRICE = "power", "price"
 """Ratings of hardware: W that a node draws, and what it costs for an hour."""
 EPOCH = "epoch"
 DEADLINE, BUDGET = "cheapest for the deadline", "fastest for the budget"
-DECIDED, UNDECIDED, NONE = "decided", "undecided", "none"
 KNOWN = "known"
 """Basis of a choice among measured and predicted points."""
 RATED = "node_watts"
 """Source of a power that was not measured."""
+
+
+class Choosing(StrEnum):
+    """Whether one number of nodes is the best within a limit."""
+
+    DECIDED = "decided"
+    UNDECIDED = "undecided"
+    NONE = "none"
+    """None keeps the limit."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +172,7 @@ def _chosen(
         wins = likely(probabilities)
         none = best == len(options)
         at = options[min(best, len(options) - 1)]
-        decided = NONE if none else DECIDED
+        decided = Choosing.NONE if none else Choosing.DECIDED
         unknown = np.full(seconds.shape[1], np.nan)
         yield {
             **{name: getattr(at.point, name) for name in SERIES},
@@ -171,7 +180,7 @@ def _chosen(
             "question": question,
             "limit": limit,
             "basis": basis,
-            "verdict": decided if len(wins) == 1 else UNDECIDED,
+            "verdict": decided if len(wins) == 1 else Choosing.UNDECIDED,
             "nodes": 0 if none else at.point.nodes,
             "ranks": 0 if none else at.point.ranks,
             "likely": ", ".join(str(options[n].point.ranks) if n < len(options) else "none" for n in wins),

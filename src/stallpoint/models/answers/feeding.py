@@ -16,13 +16,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
 from stallpoint.base.measured import Measured, Parts, trained
-from stallpoint.base.stall import Stall
+from stallpoint.base.stall import Stall, Verdict
 from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
@@ -74,7 +75,6 @@ def utilisation(parts: Parts) -> Ensemble:
 
 MIN_VISITS = 2
 """Visits to a placement below which no verdict is given: one visit has no scatter between visits."""
-UNDECIDED = "undecided"
 
 
 def saturation(fitted: FittedStudy) -> list[dict[str, object]]:
@@ -94,7 +94,7 @@ def _saturating(reading: ConcurrentReads, nodes: Collection[int], threshold: flo
         ranks = sorted({*counts(nodes, per_node), *measured})
         rates = {n: n / reading.slowdown(placement_at(n, per_node)) for n in ranks}
         stall = Stall.of({n: np.log(rate[1:]) for n, rate in rates.items()}, threshold)
-        verdict, where = (UNDECIDED, 0) if seldom else stall.verdict
+        verdict, where = (Verdict.UNDECIDED, 0) if seldom else stall.verdict
         ends = (stall.columns[f"stall_ranks{end}"] for end in ("", "_low", "_high"))
         yield {
             "hardware": reading.hardware,
@@ -103,7 +103,7 @@ def _saturating(reading: ConcurrentReads, nodes: Collection[int], threshold: flo
             "workers_per_node": per_node,
             **dict(zip(("saturation_ranks", "saturation_ranks_low", "saturation_ranks_high"), ends, strict=True)),
             "reached": stall.reached,
-            "verdict": {"stalls": "saturates", "scales": "keeps pace"}.get(verdict, verdict),
+            "verdict": {Verdict.STALLS: "saturates", Verdict.SCALES: "keeps pace"}.get(verdict, verdict),
             "verdict_ranks": where,
             "deciding": _deciding(verdict, seldom or stall.deciding),
             "largest_measured": max(measured),
@@ -111,14 +111,21 @@ def _saturating(reading: ConcurrentReads, nodes: Collection[int], threshold: flo
         }
 
 
-def _deciding(verdict: str, ranks: Sequence[int]) -> str:
+def _deciding(verdict: Verdict, ranks: Sequence[int]) -> str:
     """Return which visits would decide; empty if the verdict is decided."""
-    if verdict != UNDECIDED:
+    if verdict != Verdict.UNDECIDED:
         return ""
     return f"more visits to {', '.join(map(str, ranks))} workers" if ranks else "a number of workers and its double"
 
 
-PAYS, NEVER, UNDECIDED = "pays", "never pays", "undecided"
+class BreakEven(StrEnum):
+    """Whether staging or packing saves time in each epoch."""
+
+    PAYS = "pays"
+    NEVER = "never pays"
+    UNDECIDED = "undecided"
+
+
 STAGING, PACKING = "staging", "packing"
 
 
@@ -187,7 +194,7 @@ def _break_even(remedy: _Remedy, measured: Measured, other: Measured) -> dict[st
     after, before = (iterations * one.parts.data_wait for one in (measured, other))
     gain = before - after
     verdict = verdict_of(gain)
-    epochs = remedy.seconds / gain if verdict == PAYS else unknown_ensemble()
+    epochs = remedy.seconds / gain if verdict == BreakEven.PAYS else unknown_ensemble()
     return {
         **measured.point.labels(),
         "remedy": remedy.name,
@@ -196,14 +203,14 @@ def _break_even(remedy: _Remedy, measured: Measured, other: Measured) -> dict[st
         **columns("wait_before", before),
         **columns("wait_after", after),
         "verdict": verdict,
-        **columns("epochs", np.where(epochs > 0, epochs, np.inf) if verdict == PAYS else epochs),
+        **columns("epochs", np.where(epochs > 0, epochs, np.inf) if verdict == BreakEven.PAYS else epochs),
     }
 
 
-def verdict_of(gain: Ensemble) -> str:
+def verdict_of(gain: Ensemble) -> BreakEven:
     """Return whether an epoch surely waits less (`gain` > 0, s), surely more, or neither."""
     _, low, high = estimate(gain)
-    return PAYS if low > 0 else NEVER if high < 0 else UNDECIDED
+    return BreakEven.PAYS if low > 0 else BreakEven.NEVER if high < 0 else BreakEven.UNDECIDED
 
 
 QUESTIONS = (

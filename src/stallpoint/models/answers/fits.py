@@ -29,6 +29,7 @@ one that ran out of memory does not, whatever the line says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
 
@@ -132,7 +133,16 @@ def _largest(tried: _Tried, basis: str, by_line: Ensemble) -> dict[str, float]:
     return columns("largest_batch", np.clip(by_line, tried.ran, tried.failed - 1))
 
 
-YES, NO, UNDECIDED, UNKNOWN = "yes", "no", "undecided", "unknown"
+class Fits(StrEnum):
+    """Whether training fits into a worker's memory."""
+
+    YES = "yes"
+    NO = "no"
+    UNDECIDED = "undecided"
+    """The interval holds what is available."""
+    UNKNOWN = "unknown"
+
+
 _ISOLATED_AXES = ("network", "hardware", "prefetch", "memory")
 """What the memory of an isolated worker depends on, apart from b."""
 
@@ -146,8 +156,7 @@ class MemoryUse(NamedTuple):
     """Peak use, bytes; NaN if unknown."""
     available: float
     """Bytes; NaN if not recorded."""
-    fits: str
-    """`YES`, `NO`, `UNDECIDED` (the interval contains the available memory) or `UNKNOWN`."""
+    fits: Fits
 
 
 class _Base(NamedTuple):
@@ -252,16 +261,16 @@ def fits(curves: Iterable[ScalingCurve], memory: MemoryModel) -> Iterator[dict[s
             }
 
 
-def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: float) -> str:
+def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: float) -> Fits:
     """Decide by what was tried; otherwise by the predicted peak and the available memory."""
     if tried and b <= float(str(tried["largest_measured"])):
-        return YES
+        return Fits.YES
     if tried and b >= float(str(tried["smallest_failed"])):
-        return NO
+        return Fits.NO
     _, low, high = estimate(peak)
     if np.isnan([low, high, available]).any():
-        return UNKNOWN
-    return YES if high <= available else NO if low > available else UNDECIDED
+        return Fits.UNKNOWN
+    return Fits.YES if high <= available else Fits.NO if low > available else Fits.UNDECIDED
 
 
 def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None, cuts: Cuts | None) -> Ensemble:

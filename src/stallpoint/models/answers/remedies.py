@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from stallpoint.base.statistics import (
     generator,
     unknown_ensemble,
 )
-from stallpoint.models.answers.fits import NO, MemoryModel, memory
+from stallpoint.models.answers.fits import Fits, MemoryModel, memory
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.next_cells import Jobs, jobs, train_seconds
 from stallpoint.models.answers.stalling import throughput
@@ -52,9 +53,16 @@ SCRIPT_PLACEHOLDERS = {
     "readers": "{prefetch}", "storage": "{storage_path}", "staging": "{storage_path}",
 }  # fmt: skip
 """Remedies that a cell with a user's script can confirm, and the placeholder its command needs for that."""
-HELPS, UNDECIDED, NO_GAIN, TOO_LARGE, UNKNOWN = "helps", "undecided", "no gain", "does not fit", "unknown"
-VERDICTS = (HELPS, UNDECIDED, TOO_LARGE, NO_GAIN, UNKNOWN)
-"""In the order of the ranking."""
+
+
+class RemedyVerdict(StrEnum):
+    """What is said of a remedy, in the order of the ranking."""
+
+    HELPS = "helps"
+    UNDECIDED = "undecided"
+    TOO_LARGE = "does not fit"
+    NO_GAIN = "no gain"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -229,7 +237,8 @@ def _rows(study: _Study, curve: ScalingCurve) -> list[dict[str, object]]:
     few = replace(curve, points={n: curve.points[n] for n in (curve.base, max_ranks)})
     found = [_confirmed(remedy, cell) for remedy in _remedies(study, here, cell)]
     rows = [_row(study, few, here, remedy, before[max_ranks], cell) for remedy in found]
-    rows.sort(key=lambda row: (VERDICTS.index(str(row["verdict"])), -np.nan_to_num(float(str(row["gain"])))))
+    ranking = [str(verdict) for verdict in RemedyVerdict]
+    rows.sort(key=lambda row: (ranking.index(str(row["verdict"])), -np.nan_to_num(float(str(row["gain"])))))
     return [row | {"rank_in_curve": rank} for rank, row in enumerate(rows, start=1)]
 
 
@@ -248,7 +257,7 @@ def _row(
         "upper_bound": remedy.upper_bound,
         **columns("memory", fit.peak),
         "fits": fit.fits,
-        "verdict": TOO_LARGE if fit.fits == NO else _verdict(gain),
+        "verdict": RemedyVerdict.TOO_LARGE if fit.fits == Fits.NO else _verdict(gain),
         "cell": cell_in_yaml(point, remedy, cell.workers_per_node) if remedy.runs else "",
         "node_hours": hours if remedy.runs else np.nan,
     }
@@ -281,13 +290,13 @@ def over_measured(curve: ScalingCurve, ranks: int, gain: Ensemble) -> Ensemble:
     return np.asarray(np.exp(curve.error(ranks) * np.append(0.0, drawn)) / (1 - modelled * (1 - 1 / gain)))
 
 
-def _verdict(gain: Ensemble) -> str:
+def _verdict(gain: Ensemble) -> RemedyVerdict:
     _, low, high = estimate(gain)
     if np.isnan(low):
-        return UNKNOWN
+        return RemedyVerdict.UNKNOWN
     if high <= 1 + SAME_WITHIN:
-        return NO_GAIN
-    return HELPS if low > 1 + SAME_WITHIN else UNDECIDED
+        return RemedyVerdict.NO_GAIN
+    return RemedyVerdict.HELPS if low > 1 + SAME_WITHIN else RemedyVerdict.UNDECIDED
 
 
 # --- the cell that would confirm it ------------------------------------------------------------

@@ -21,7 +21,7 @@ from stallpoint.base.statistics import (
     columns,
     unknown_ensemble,
 )
-from stallpoint.models.answers.causes import NOT_DISTINGUISHABLE, dominant
+from stallpoint.models.answers.causes import LossVerdict, dominant
 from stallpoint.models.answers.controls import checked, withheld
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.scaling_curve import Basis, Predicted, ScalingCurve
@@ -168,7 +168,7 @@ def _row(
         **columns("best_speedup", np.asarray(_speedups(curve, known).max(-1)) if known else unknown),
         "largest_measured": max(curve.measured, default=0),
         "largest_considered": max(known, default=curve.base),
-        "dominant_cause": dominant(curve, decisive) if decisive > curve.base else NOT_DISTINGUISHABLE,
+        "dominant_cause": dominant(curve, decisive) if decisive > curve.base else LossVerdict.NOT_DISTINGUISHABLE,
         "withheld": curve.withheld,
         "note": _note(curve, known) or mistrust,
     }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,7 +145,18 @@ _PLACEMENT = ("nodes", "workers_per_node", "ranks")
 CONFIGURATION = ("sync", "recipe", "batch")
 _LABELS = (*TARGET, *_PLACEMENT, *CONFIGURATION)
 _AT_POINT = ("hardware", "storage", "sync", *_PLACEMENT, "batch")
-FASTEST, SLOWER, NOT_DISTINGUISHABLE, NOT_REACHED = "fastest", "slower", "not distinguishable", "not reached"
+
+
+class TargetVerdict(StrEnum):
+    """How soon a configuration reached a target, of those at its placement."""
+
+    FASTEST = "fastest"
+    SLOWER = "slower"
+    NOT_DISTINGUISHABLE = "not distinguishable"
+    """From the fastest."""
+    NOT_REACHED = "not reached"
+
+
 _QUANTITIES = ("time", "steps", "step_time")
 
 
@@ -254,12 +266,12 @@ def _target_time(one: TargetRuns, fastest: TargetRuns | None) -> dict[str, objec
     }
 
 
-def _verdict(one: TargetRuns, fastest: TargetRuns | None, low: float) -> str:
+def _verdict(one: TargetRuns, fastest: TargetRuns | None, low: float) -> TargetVerdict:
     if np.isnan(one.time[0]):
-        return NOT_REACHED
+        return TargetVerdict.NOT_REACHED
     if one is fastest:
-        return FASTEST
-    return SLOWER if low > 1 else NOT_DISTINGUISHABLE
+        return TargetVerdict.FASTEST
+    return TargetVerdict.SLOWER if low > 1 else TargetVerdict.NOT_DISTINGUISHABLE
 
 
 def target_stalling(found: Sequence[TargetRuns], threshold: float) -> list[dict[str, object]]:

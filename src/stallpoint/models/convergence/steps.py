@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from statistics import NormalDist
 from typing import Any
 
@@ -45,7 +46,6 @@ TO_TARGET = (*TRAINED, "target")
 """Identifies steps to a target, together with the workers; hardware only changes their time."""
 ANY = 0
 """Worker count of steps that do not depend on it."""
-PERFECT, DIMINISHING, NO_GAIN, UNDECIDED = "perfect scaling", "diminishing returns", "no gain", "undecided"
 MIN_BATCHES = 2
 """B needed to identify S_min and E_min."""
 MIN_BATCHES_FOR_CRITICAL = 3
@@ -62,6 +62,15 @@ _LITTLE = 0.04
 """Prior precision of log S_min and log E_min: within a factor of about 100."""
 _MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)  # of a normal quantity, in standard deviations
 _REFITS = 8  # rounds of a fit whose weights are what it finds
+
+
+class Regime(StrEnum):
+    """What doubling B does."""
+
+    PERFECT = "perfect scaling"
+    DIMINISHING = "diminishing returns"
+    NO_GAIN = "no gain"
+    UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True)
@@ -160,17 +169,21 @@ class Steps:
         power = gain**self.bend
         return self.critical * ((1 - power / 2**self.bend) / (power - 1)) ** (1 / self.bend)
 
-    def regime(self, batch: int, threshold: float) -> str:
+    def regime(self, batch: int, threshold: float) -> Regime:
         """Return the fitted regime of doubling B, if nine of ten replicates agree.
 
         Perfect scaling saves at least 1 - `threshold` of half the steps; no gain is less than `threshold` in speed.
         """
         if not self.sure:
-            return UNDECIDED
+            return Regime.UNDECIDED
         gain = (self.fitted(batch) / self.fitted(2 * batch))[1:]
         perfect, none = gain >= 2 * (1 - threshold), gain < 1 + threshold
-        regimes = {PERFECT: perfect, NO_GAIN: none, DIMINISHING: ~perfect & ~none & np.isfinite(gain)}
-        return next((name for name, draws in regimes.items() if draws.mean() >= INTERVAL), UNDECIDED)
+        regimes = {
+            Regime.PERFECT: perfect,
+            Regime.NO_GAIN: none,
+            Regime.DIMINISHING: ~perfect & ~none & np.isfinite(gain),
+        }
+        return next((name for name, draws in regimes.items() if draws.mean() >= INTERVAL), Regime.UNDECIDED)
 
 
 def steps_of(runs: pd.DataFrame, presets: Mapping[str, Preset], seed: int) -> list[Steps]:

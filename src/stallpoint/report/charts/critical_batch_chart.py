@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.models.convergence.noise_scale import PARTS
-from stallpoint.models.convergence.steps import DIMINISHING, NO_GAIN, PERFECT, TO_TARGET, TRAINED, law
+from stallpoint.models.convergence.steps import TO_TARGET, TRAINED, Regime, law
 from stallpoint.report.charts import Drawing, NoData, Tables, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import estimate, largest_row, rows, with_interval
 from stallpoint.report.charts.shapes import Line
@@ -21,6 +21,8 @@ KEY = [*TO_TARGET, "ranks"]
 GRID = 40
 """Points of a fitted line."""
 LINES = (replace(shapes.MEASURED, dash=None), Line("fitted", theme.DASHED, hover=False))
+
+REGIMES = [str(Regime.PERFECT), str(Regime.DIMINISHING), str(Regime.NO_GAIN)]
 
 
 def _draw_steps(tables: Tables) -> alt.FacetChart:
@@ -38,7 +40,7 @@ def _draw_steps(tables: Tables) -> alt.FacetChart:
     ideal = measured[["panel", "batch"]].assign(basis="ideal", start=fewest)
     ideal["value"] = measured["value"].where(measured["batch"] == fewest).groupby(measured["panel"]).transform("max")
     ideal["value"] *= fewest / ideal["batch"]
-    colours = alt.Scale(domain=[PERFECT, DIMINISHING, NO_GAIN], range=[theme.GREEN, theme.ORANGE, theme.VERMILION])
+    colours = alt.Scale(domain=REGIMES, range=[theme.GREEN, theme.ORANGE, theme.VERMILION])
     colour = alt.Color("regime:N", scale=colours, legend=alt.Legend(title="doubling B", symbolOpacity=0.4))
     regimes = marks.only("regime").mark_rect(opacity=0.13).encode(x=x, x2="until:Q", color=colour)
     tips = {"batch": "B", "shown": "steps (90 % interval)", "runs": "of them"}
@@ -95,9 +97,9 @@ def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
     trained = measured.groupby("panel")["batch"].agg(["min", "max"]).loc[list(named)].set_index(sure.index)
     smallest, largest = trained["min"], trained["max"]
     ends = [
-        (PERFECT, smallest, sure["perfect_to"]),
-        (DIMINISHING, sure["perfect_to"], sure["no_gain_from"]),
-        (NO_GAIN, sure["no_gain_from"], largest),
+        (Regime.PERFECT, smallest, sure["perfect_to"]),
+        (Regime.DIMINISHING, sure["perfect_to"], sure["no_gain_from"]),
+        (Regime.NO_GAIN, sure["no_gain_from"], largest),
     ]
     found = pd.concat([
         pd.DataFrame({

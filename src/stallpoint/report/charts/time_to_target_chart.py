@@ -7,7 +7,7 @@ from dataclasses import replace
 import altair as alt
 import pandas as pd
 
-from stallpoint.models.answers.time_to_accuracy import FASTEST, NOT_REACHED
+from stallpoint.models.answers.time_to_accuracy import TargetVerdict
 from stallpoint.report.charts import Drawing, NoData, Tables, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import (
     AXES,
@@ -39,13 +39,13 @@ def _draw_times(tables: Tables) -> alt.FacetChart:
 def best(tables: Tables) -> pd.DataFrame:
     """Return of each preset at each placement the recipe and B that reached the target first."""
     frame = rows(tables, "target_times", CELLS)
-    frame = frame[frame["verdict"] != NOT_REACHED]
+    frame = frame[frame["verdict"] != TargetVerdict.NOT_REACHED]
     if frame.empty:
         raise NoData(f"no {CELLS}")
     order = [*RACE, *PLACEMENT, "sync"]
     frame = frame.sort_values([*order, "time"], kind="stable").drop_duplicates(order)
     why = [
-        row["verdict"] if row["verdict"] == FASTEST else
+        row["verdict"] if row["verdict"] == TargetVerdict.FASTEST else
         f"{number(row['slower'], 3)} times the fastest: {number(row['more_steps'], 3)} times the steps, each "
         f"{number(row['longer_steps'], 3)} times as long"
         for row in frame.to_dict("records")
@@ -61,7 +61,7 @@ def best(tables: Tables) -> pd.DataFrame:
 def _fastest(tables: Tables) -> str:
     """Return the fastest at each number of workers."""
     frame = best(tables)
-    first = frame[(frame[RACE] == frame.iloc[0][RACE]).all(axis=1) & (frame["verdict"] == FASTEST)]
+    first = frame[(frame[RACE] == frame.iloc[0][RACE]).all(axis=1) & (frame["verdict"] == TargetVerdict.FASTEST)]
     winners = [
         f"{row['series']} on {placement_in_words(row)} ({number(row['time'], 2)} s)"
         for row in first.sort_values("ranks").to_dict("records")
