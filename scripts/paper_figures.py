@@ -5,9 +5,9 @@ from pathlib import Path
 import yaml
 
 from stallpoint.errors import program
-from stallpoint.models.answers.paper_figures import figures
 from stallpoint.records.parquet import write
 from stallpoint.records.tables import PAPER_FIGURES
+from stallpoint_papers.paper_figures import figures
 
 with program(Path(snakemake.log[0])):
     paper = yaml.safe_load(Path(snakemake.input.paper).read_text())

@@ -17,7 +17,6 @@ import yaml
 from checkout import ROOT
 
 from stallpoint.models import fitting
-from stallpoint.models.answers.paper_figures import figures
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.networks import find
 from stallpoint.networks.description import describe
@@ -30,6 +29,7 @@ from stallpoint.report.charts import NoData
 from stallpoint.study.study import Study, expand
 from stallpoint_papers.exhibits import PAPERS, Material, Missing
 from stallpoint_papers.make import published
+from stallpoint_papers.paper_figures import figures
 
 SCHEMA = ROOT / "workflow/schemas/study.schema.yaml"
 FEWER = {"warmup": 0, "visits": 1}

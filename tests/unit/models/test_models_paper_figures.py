@@ -10,9 +10,9 @@ import yaml
 
 from stallpoint.errors import InputError
 from stallpoint.models.answers.amdahl import speedup_limit
-from stallpoint.models.answers.paper_figures import figures
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import PAPER_FIGURES
+from stallpoint_papers.paper_figures import figures
 
 PAPER: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[3] / "resources/published/keuper-2016.yaml").read_text(encoding="utf-8")

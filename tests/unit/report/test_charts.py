@@ -26,7 +26,6 @@ from hypothesis import strategies as st
 from once import Once
 
 from stallpoint.models import fitting
-from stallpoint.models.answers.paper_figures import figures
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.scaling.extrapolation import MEASURED, extrapolated
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, TABLES
@@ -36,6 +35,7 @@ from stallpoint.report.charts import render as rendering
 from stallpoint.report.charts.render import FORMATS, Spec, missing, render, spec
 from stallpoint.report.charts.web_page import VEGA_LITE
 from stallpoint.strategies.presets import PRESETS
+from stallpoint_papers.paper_figures import figures
 
 Tables: TypeAlias = dict[str, pd.DataFrame]
 

@@ -19,7 +19,6 @@ import synthetic
 from once import Once
 
 from stallpoint.models import fitting
-from stallpoint.models.answers.paper_figures import figures
 from stallpoint.records.tables import NETWORK_LAYERS, TABLES
 from stallpoint.report.charts import NoData
 from stallpoint.report.charts.render import Spec, to_spec
@@ -29,6 +28,7 @@ from stallpoint_papers.exhibits import PAPERS, Exhibit, Made, Material, Missing
 from stallpoint_papers.exhibits.job_graph_exhibit import numbered
 from stallpoint_papers.exhibits.study_material import GUIDE_NETWORKS
 from stallpoint_papers.make import make, published
+from stallpoint_papers.paper_figures import figures
 from stallpoint_papers.papers_section import papers_section
 
 ROOT = Path(__file__).parents[3]

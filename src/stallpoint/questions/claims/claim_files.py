@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from stallpoint.errors import InputError
-from stallpoint.questions.claims.language import Claim, claim_from
+from stallpoint.questions.claims.language import Claim, Entry, claim_from
 from stallpoint.study.configuration import check, load_yaml
 from stallpoint.study.paths import is_file
 
@@ -31,9 +31,7 @@ def _schema() -> dict[str, Any]:
     return schema
 
 
-def read_claims(
-    paths: Iterable[str | Path], own: Sequence[Mapping[str, Any]] = (), charts: Collection[str] = ()
-) -> list[Claim]:
+def read_claims(paths: Iterable[str | Path], own: Sequence[Entry] = (), charts: Collection[str] = ()) -> list[Claim]:
     """Return the claims of files and the study's `own` entries; raise `InputError` naming the file and entry.
 
     `charts` are the names that a claim may use; any, where none are given.
@@ -52,7 +50,7 @@ def read_claims(
     return claims
 
 
-def own_claims(entries: Sequence[Mapping[str, Any]], charts: Collection[str] = ()) -> list[Claim]:
+def own_claims(entries: Sequence[Entry], charts: Collection[str] = ()) -> list[Claim]:
     """Return the claims in a study's configuration, ``claims``; entries that name files are excluded."""
     return [
         claim

@@ -61,7 +61,7 @@ def is_end(wanted: object) -> bool:
     return isinstance(wanted, str) and wanted in ENDS
 
 
-def chosen(rows: pd.DataFrame, where: Mapping[str, Any], known: Facts) -> pd.DataFrame:
+def chosen(rows: pd.DataFrame, where: Mapping[str, object], known: Facts) -> pd.DataFrame:
     """Return the rows that meet every condition; of those, the ones at the wanted ends."""
     for column, wanted in where.items():
         if not is_end(wanted):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from stallpoint.errors import InputError
 from stallpoint.records.tables import (
@@ -49,7 +49,9 @@ LIKE = "like"
 RESAMPLED = ("median", "mean")
 """Reductions of rows without an interval of their own: rows are drawn again."""
 
-Where = Mapping[str, Any]
+Entry: TypeAlias = Mapping[str, Any]
+"""What a file of claims says, as YAML has it."""
+Where: TypeAlias = Entry
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Claim:
     """Whether the claim is about ``all`` of its combinations or ``any``."""
 
 
-def claim_from(entry: Mapping[str, Any], paper: str, where: str, charts: Collection[str] = ()) -> Claim:
+def claim_from(entry: Entry, paper: str, where: str, charts: Collection[str] = ()) -> Claim:
     """Return the claim of an entry that matches the schema; raise `InputError` beginning with `where`.
 
     `charts` are the known names; without them any name is valid.
@@ -159,7 +161,7 @@ def claim_from(entry: Mapping[str, Any], paper: str, where: str, charts: Collect
     )
 
 
-def _quantity(entry: Mapping[str, Any], where: str) -> Quantity:
+def _quantity(entry: Entry, where: str) -> Quantity:
     relations = [name for name in ("over", "minus") if name in entry]
     if len(relations) > 1:
         raise InputError(f"{where}: over and minus exclude each other")
@@ -192,7 +194,7 @@ def _quantity(entry: Mapping[str, Any], where: str) -> Quantity:
     )
 
 
-def _selection(entry: Mapping[str, Any], where: str) -> Selection:
+def _selection(entry: Entry, where: str) -> Selection:
     known(entry["table"], list(JUDGED_TABLES), f"{where}.table", "table")
     table = entry["table"]
     numbers = [column.name for column in JUDGED_TABLES[table].columns if column.type in (INT, REAL, FLAG)]
@@ -305,7 +307,7 @@ def wanted_in_words(wanted: Any) -> str:
     return " or ".join(map(str, wanted)) if isinstance(wanted, list) else str(wanted)
 
 
-def _condition(entry: Mapping[str, Any], where: str, percent: bool) -> Condition:
+def _condition(entry: Entry, where: str, percent: bool) -> Condition:
     kinds = [name for name in entry if name != "within"]
     choices = f"{', '.join((*COMPARISONS, 'between'))}, or near with within"
     if len(kinds) != 1 or ("within" in entry) != (kinds == ["near"]):

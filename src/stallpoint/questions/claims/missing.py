@@ -48,7 +48,7 @@ MAX_VALUES = 8
 """Largest number of values in a message."""
 
 
-def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any], known: Facts) -> str:
+def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, object], known: Facts) -> str:
     """Return why no row of the combination `labels` is chosen: the first condition without a match, and the values that
     exist."""
     cells = CELLS.get(selection.table, _CURVE)

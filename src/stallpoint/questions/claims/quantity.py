@@ -35,7 +35,7 @@ class Number:
     Only the ends are not a number where the interval is unknown.
     """
 
-    labels: Mapping[str, Any]
+    labels: Mapping[str, object]
     value: float = math.nan
     low: float = math.nan
     high: float = math.nan
@@ -96,7 +96,7 @@ class _Side:
             self._places.setdefault(key, []).append(place)
         self._rows = rows
 
-    def number(self, labels: dict[str, Any]) -> Number:
+    def number(self, labels: dict[str, object]) -> Number:
         """Return the number of one combination."""
         selection, evidence = self._selection, self._evidence
         rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
@@ -124,7 +124,7 @@ class _Side:
             to_itself=to_itself,
         )
 
-    def end(self, column: str, labels: Mapping[str, Any]) -> Any:
+    def end(self, column: str, labels: Mapping[str, object]) -> Any:
         """Return the largest or smallest value of a column, as `wanted`, among the rows of one combination."""
         rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
         return column_of(chosen(rows, self._ends, self._evidence.facts), column, self._evidence.facts).iloc[0]
@@ -136,7 +136,7 @@ def _to_itself(selection: Selection, rows: pd.DataFrame) -> pd.Series[bool]:
     return (rows[[name for name in names if name in rows]] == 1).all(axis=1)
 
 
-def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) -> Number:
+def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_Side]) -> Number:
     """Return the number of one combination, from both sides."""
     found = [side.number(labels) for side in sides]
     missing = next((number.missing for number in found if number.missing), "")
@@ -161,7 +161,7 @@ def _number(quantity: Quantity, labels: dict[str, Any], sides: Sequence[_Side]) 
     )
 
 
-def _equal_axes(quantity: Quantity, labels: Mapping[str, Any], sides: Sequence[_Side], same_rows: bool) -> list[str]:
+def _equal_axes(quantity: Quantity, labels: Mapping[str, object], sides: Sequence[_Side], same_rows: bool) -> list[str]:
     """Return the columns in which the two sides should differ and do not, so that cells are compared with themselves.
 
     All of them where the sides are the `same_rows`; else those whose largest and smallest values are equal.
@@ -176,7 +176,7 @@ def _equal_axes(quantity: Quantity, labels: Mapping[str, Any], sides: Sequence[_
     return [column for column in ends if sides[0].end(column, labels) == sides[1].end(column, labels)]
 
 
-def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, Any]) -> tuple[float, float, float]:
+def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, object]) -> tuple[float, float, float]:
     """Return value and interval of the rows' column, reduced."""
     values = rows[selection.column].to_numpy(dtype=np.float64)
     aggregate = AGGREGATES[selection.aggregate]
