@@ -4,6 +4,7 @@ from pathlib import Path
 
 from stallpoint.errors import program
 from stallpoint.questions.proposal import of_study
+from stallpoint.questions.study_tables import StudyTables
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import read_frames
 from stallpoint.records.tables import COSTS, PREDICTIONS, STALLING
@@ -11,9 +12,6 @@ from stallpoint_files.proposal_page import to_html
 
 with program(Path(snakemake.log[0])):
     tables = read_frames([PREDICTIONS, COSTS, STALLING], snakemake.input)
-    proposed = of_study(
-        tables["predictions"], tables["costs"], tables["stalling"], snakemake.params.rated,
-        snakemake.params.samples, snakemake.params.min_efficiency,
-    )  # fmt: skip
+    proposed = of_study(StudyTables(tables), snakemake.params.samples, snakemake.params.min_efficiency)
     with atomic(Path(snakemake.output[0])) as scratch:
         scratch.write_text(to_html(proposed))

@@ -133,7 +133,6 @@ rule proposal:
     log:
         f"{LOGS}/proposal.log",
     params:
-        rated=STUDY.rated,
         samples=STUDY.config["epoch_samples"] * STUDY.config["models"]["training_epochs"],
         min_efficiency=STUDY.config["models"]["efficiency"],
     script:

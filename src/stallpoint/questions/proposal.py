@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
-import pandas as pd
 
-from stallpoint.base.frames import records
-from stallpoint.base.measured import SERIES
+from stallpoint.base.row import TableRow
 from stallpoint.base.stall import Verdict
-from stallpoint.base.statistics import Estimate, groups
-from stallpoint.models.answers.costs import PRICE
-from stallpoint.strategies.presets import NONE
+from stallpoint.base.statistics import Estimate
+from stallpoint.questions.answers import leading
+from stallpoint.questions.study_tables import CurveRows, StudyTables
 from stallpoint.text import listed, number
 
 MIN_EFFICIENCY = 0.5
@@ -178,41 +177,32 @@ def _counts(of: Sequence[Rate]) -> str:
     return workers if nodes != nodes else f"{workers}, up to {number(nodes)} node{'s' if nodes != 1 else ''}"
 
 
-def of_study(
-    predictions: pd.DataFrame,
-    costs: pd.DataFrame,
-    stalling: pd.DataFrame,
-    rated: Mapping[str, Mapping[str, float]],
-    samples: float,
-    min_efficiency: float,
-) -> Iterator[tuple[ScalingRates, Training]]:
-    """Yield the fastest measured curve of each network, hardware entry and scaling, with the training asked for.
-
-    `predictions`, `costs` and `stalling` are the tables of these names, `rated` as in `QuestionSettings`.
-    """
-    known = predictions[(predictions["sync"] != NONE) & predictions["measured_iteration"].notna()]
-    fastest = known.assign(rate=known["global_batch"] / known["measured_iteration"])
-    for (network, hardware, scaling), curves in groups(fastest, ["network", "hardware", "scaling"]):
-        best = curves.sort_values("rate", kind="stable").iloc[-1]
-        of_curve = (predictions[list(SERIES)] == [best[name] for name in SERIES]).all(axis=1)
-        found = records(predictions[of_curve].sort_values("ranks"))
+def of_study(study: StudyTables, samples: float, min_efficiency: float) -> Iterator[tuple[ScalingRates, Training]]:
+    """Yield the fastest measured curve of each network, hardware entry and scaling, with the training asked for, by the
+    tables ``predictions``, ``costs`` and ``stalling``."""
+    rivals: dict[tuple[str, str, str], list[CurveRows]] = {}
+    for curve in study.curves:
+        if curve.measured:
+            rivals.setdefault((curve["network"], curve["hardware"], curve["scaling"]), []).append(curve)
+    for (network, hardware, scaling), curves in sorted(rivals.items()):
+        best = leading(curves)
+        known = sorted(best.of("predictions"), key=lambda row: int(row["ranks"]))
+        rates = [rate for row in known if (rate := _rate(row))]
+        metered = [row for row in best.of("costs") if row["energy"] == row["energy"]]
+        watts = fmean(1000 * row["energy"] / row["node_hours"] for row in metered) if metered else None
+        price = next(
+            (row["price"] / row["node_hours"] for row in best.of("costs") if row["price"] == row["price"]), None
+        )
+        by = ", ".join(dict.fromkeys(row["energy_from"] for row in metered))
         subject = f"{network} on {hardware} ({best['sync']}, {best['storage']})"
-        rates = [rate for row in found if (rate := _rate(row))]
-        spent = costs[(costs[list(SERIES)] == [best[name] for name in SERIES]).all(axis=1) & costs["energy"].notna()]
-        watts = 1000 * (spent["energy"] / spent["node_hours"]).mean() if len(spent) else None
-        price = rated.get(hardware, {}).get(PRICE)
-        training = Training(samples, watts, price, min_efficiency, ", ".join(spent["energy_from"].unique()))
-        (judged,) = records(stalling[(stalling[list(SERIES)] == [best[name] for name in SERIES]).all(axis=1)])
-        verdict = str(judged["verdict"]), int(judged["verdict_ranks"])
+        verdict = str(best["verdict"]), int(best["verdict_ranks"])
+        training = Training(samples, watts, price, min_efficiency, by)
         yield ScalingRates(subject, scaling, "samples/s", rates, verdict), training
 
 
-def _rate(row: Mapping[str, float]) -> Rate | None:
-    measured = row["measured_iteration"] == row["measured_iteration"]
-    basis = "measured" if measured else "predicted"
-    seconds, speedup = (
-        Estimate(*(row[f"{basis}_{name}{end}"] for end in ("", "_low", "_high"))) for name in ("iteration", "speedup")
-    )
-    if not seconds.value > 0:
+def _rate(row: TableRow) -> Rate | None:
+    basis = "measured" if row.estimate("measured_iteration") else "predicted"
+    seconds, speedup = row.estimate(f"{basis}_iteration"), row.estimate(f"{basis}_speedup")
+    if not seconds or not speedup or not seconds.value > 0:
         return None
     return Rate(int(row["ranks"]), float(row["nodes"]), seconds.under(row["global_batch"]), speedup, basis)

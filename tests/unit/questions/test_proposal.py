@@ -11,6 +11,7 @@ from stallpoint.base.statistics import Estimate
 from stallpoint.cli import main
 from stallpoint.models.fitting import fit
 from stallpoint.questions.proposal import HEAD, ScalingRates, Training, of_study, paragraph, requested, rows
+from stallpoint.questions.study_tables import StudyTables
 from stallpoint_files.file_options import Options
 from stallpoint_files.proposal_page import curves, to_html
 
@@ -97,10 +98,9 @@ def test_the_program_writes_a_page_that_loads_nothing(tmp_path: Path, monkeypatc
 def test_a_study_has_its_fastest_curve_of_each_scaling() -> None:
     tables = study(Truth(NETWORK, noise=0.01), storages=("local",), prefetches=(0,))
     (hardware,) = tables["iterations"]["hardware"].unique()
-    rated = {hardware: {"power": 500.0}}
-    fitted = fit(tables, nodes=[8], rated=rated)
+    fitted = fit(tables, nodes=[8], rated={hardware: {"power": 500.0, "price": 2.0}})
     predictions = fitted["predictions"]
-    found = list(of_study(predictions, fitted["costs"], fitted["stalling"], rated, 1e6, 0.5))
+    found = list(of_study(StudyTables(fitted), 1e6, 0.5))
     assert [curve.scaling for curve, _ in found] == ["strong", "weak"]
     for curve, training in found:
         assert [at.basis for at in curve.rates] == ["measured"] * 3 + ["predicted"]
@@ -108,6 +108,7 @@ def test_a_study_has_its_fastest_curve_of_each_scaling() -> None:
         fastest = (same["global_batch"] / same["measured_iteration"]).max()
         assert curve.rates[2].rate.value == pytest.approx(fastest)
         assert training.energy(curve.rates[2]).value == pytest.approx(4 * 0.5e6 / fastest / 3600)
+        assert training.cost(curve.rates[2]).value == pytest.approx(2 * 4 * 1e6 / fastest / 3600)
         assert "8 nodes" in paragraph(curve, training)
         assert "kWh (by node_watts)" in re.sub(r" \([0-9.]+–[0-9.]+\)", "", paragraph(curve, training))
     assert to_html(found).count("We ask for") == 2
