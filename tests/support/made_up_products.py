@@ -3,7 +3,7 @@
 import pandas as pd
 
 from stallpoint.models.terms import matrix_products
-from stallpoint.models.terms.batch_law import BatchCurve, Kernel
+from stallpoint.models.terms.batch_law import BatchTimes, Kernel
 
 PEAK, BANDWIDTH = 100e9, 25e9
 CALIBRATED = (1, 2, 4, 16, 64, 256)
@@ -39,6 +39,6 @@ def changing(m: int, k: int, n: int) -> float:
     return read * (1 + 0.1 * m) if m < 192 else 2 * read + m * 2 * k * n / PEAK
 
 
-def curves(sgemm: pd.DataFrame) -> dict[str, BatchCurve]:
+def curves(sgemm: pd.DataFrame) -> dict[str, BatchTimes]:
     library = matrix_products.libraries(sgemm, seed=0)["cpu"]
     return {shape.name: shape.curve(library) for shape in matrix_products.shapes(sgemm, seed=0)}

@@ -13,10 +13,10 @@ from stallpoint.base.row import TableRow
 from stallpoint.base.section import NOTE, WARNING, Absence, Finding, Section, TextTable, interval_of
 from stallpoint.base.statistics import estimate, generator, groups, resampled
 from stallpoint.questions.study_tables import StudyTables, unique
-from stallpoint.questions.study_words import count, series, trained
+from stallpoint.questions.study_words import count
 from stallpoint.strategies.presets import Preset, preset_from
 from stallpoint.study.dry_run import nodes_and_workers
-from stallpoint.text import interval, listed, number
+from stallpoint.text import listed, number
 
 TITLE, KIND = "How sure this is", "trust"
 SLOW_NODE = 1.2
@@ -41,7 +41,7 @@ def section(study: StudyTables) -> Section:
     findings = tuple(_findings(study, ended, disturbed, slow))
     controls = study.rows("controls")
     grids = (
-        _visits(ended), _planned(study), _speedups(study), _disturbances(disturbed), _slow(slow),
+        _visits(ended), _planned(study), _disturbances(disturbed), _slow(slow),
         _controls(controls),
     )  # fmt: skip
     shown = tuple(grid for grid in grids if grid.rows)
@@ -154,20 +154,6 @@ def _widths(study: StudyTables) -> Iterator[Finding]:
             several = f" in the median, ± {100 * max(widths):.2g} % at most" if len(widths) > 1 else ""
             what = "speedups" if len(widths) > 1 else "speedup"
             yield _finding(hardware, f"measured {what} known to ± {100 * median(widths):.2g} %{several}")
-
-
-def _speedups(study: StudyTables) -> TextTable:
-    rows = [
-        TableRow({**curve, "ranks": at.ranks, "speedup": interval(at.speedup), "half_width": at.half_width})
-        for curve in study.curves
-        for at in curve.measured[1:]
-    ]
-    return TextTable.of({
-        "curve": lambda row: f"{trained(row)}, {series(row)}", "workers": "ranks", "speedup": "speedup",
-        "half-width": lambda row: (
-            "∞" if row["half_width"] == float("inf") else f"± {100 * row['half_width']:.2g} %"
-        ),
-    }, rows, "Measured speedups", file="models/predictions.parquet")  # fmt: skip
 
 
 def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:

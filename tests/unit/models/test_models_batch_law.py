@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models.terms import batch_law
-from stallpoint.models.terms.batch_law import LINEAR, BatchCurve, Bend, Kernel, choose_kernel
+from stallpoint.models.terms.batch_law import LINEAR, BatchTimes, Bend, Kernel, choose_kernel
 
 POWERS = [1, 2, 4, 16, 64, 256]
 SECONDS = st.floats(1e-7, 10.0)
@@ -46,7 +46,7 @@ def test_the_law_is_never_negative_and_never_falls(floor: float, each: float, no
 @given(st.lists(SECONDS, min_size=6, max_size=6), st.integers(1, 1000))
 def test_a_curve_through_rising_times_lies_between_its_neighbours(seconds: list[float], batch: int) -> None:
     rising = np.sort(seconds)
-    curve = BatchCurve(POWERS, rising[None, :, None])
+    curve = BatchTimes(POWERS, rising[None, :, None])
     value = float(curve(batch)[0, 0])
     assert value >= 0
     if batch in POWERS:
@@ -64,7 +64,7 @@ def test_left_out_mini_batches_of_a_blocked_kernel() -> None:
     kernel = choose_kernel([(POWERS, measured(POWERS))], [LINEAR, Kernel(block=4), Kernel(sharpness=4.0), true])
     assert kernel == true
     asked = [3, 5, 6, 8, 12, 24, 33, 96, 128, 384, 512]
-    curve = BatchCurve(POWERS, measured(POWERS), kernel)
+    curve = BatchTimes(POWERS, measured(POWERS), kernel)
     assert [float(curve(b)[0, 0]) for b in asked] == pytest.approx(measured(asked)[0, :, 0], rel=1e-6)
 
 
@@ -77,13 +77,13 @@ def test_a_richer_kernel_needs_more_than_chance(seed: int) -> None:
 
 
 def test_interpolated_and_extrapolated_are_told_apart() -> None:
-    curve = BatchCurve([2, 8], times([2, 8], 3.0, 1.0))
+    curve = BatchTimes([2, 8], times([2, 8], 3.0, 1.0))
     assert [curve.source(b) for b in (2, 4, 1, 16)] == ["measured", "interpolated", "extrapolated", "extrapolated"]
     assert [float(curve(b)[0, 0]) for b in (2, 4, 1, 16)] == pytest.approx([5, 7, 4, 19])
 
 
 def test_one_mini_batch_tells_nothing_about_others() -> None:
-    curve = BatchCurve([4], np.full((3, 1, 2), 7.0))
+    curve = BatchTimes([4], np.full((3, 1, 2), 7.0))
     assert (curve(4) == 7.0).all()
     assert np.isnan(curve(2)).all()
     assert np.isnan(curve(8)).all()
@@ -92,7 +92,7 @@ def test_one_mini_batch_tells_nothing_about_others() -> None:
 @pytest.mark.parametrize("kernel", [LINEAR, Kernel(sharpness=4.0)])
 def test_what_takes_no_time_never_does_and_what_is_unknown_stays_unknown(kernel: Kernel) -> None:
     seconds = np.stack([np.zeros((2, 6)), np.full((2, 6), np.nan), np.full((2, 6), 3.0)], axis=-1)
-    at = BatchCurve(POWERS, seconds, kernel)
+    at = BatchTimes(POWERS, seconds, kernel)
     for b in (3, 1000):
         none, unknown, equal = at(b)[0]
         assert none == 0

@@ -9,7 +9,7 @@ from stallpoint.base.measured import Measured, measured, over_ranks
 from stallpoint.base.statistics import estimate
 from stallpoint.errors import InputError
 from stallpoint.models.terms import data
-from stallpoint.models.terms.batch_law import BatchCurve, choose_kernel
+from stallpoint.models.terms.batch_law import BatchTimes, choose_kernel
 from stallpoint.models.terms.data import Traffic, TrainingData, data_share
 
 TRUTH = Truth()
@@ -177,6 +177,6 @@ def test_reads_that_took_no_time_slow_nothing(tables: dict[str, pd.DataFrame], p
 def test_a_storage_that_keeps_pace_until_it_is_saturated() -> None:
     ranks = [1, 2, 4, 8, 16]
     seconds = np.maximum(1e-3, 0.2e-3 * np.array(ranks))[None, :, None]
-    curve = BatchCurve(ranks, seconds, choose_kernel([(ranks, seconds)], data.SLOWING))
+    curve = BatchTimes(ranks, seconds, choose_kernel([(ranks, seconds)], data.SLOWING))
     assert curve.kernel.sharpness > 1
     assert float(curve(64)[0, 0]) == pytest.approx(0.2e-3 * 64, rel=0.02)

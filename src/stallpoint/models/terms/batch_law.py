@@ -100,7 +100,7 @@ def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> B
 
 
 @dataclass(frozen=True)
-class BatchCurve:
+class BatchTimes:
     """Times measured at some b: exact there, elsewhere the law with the correction of its neighbours.
 
     Between two measured b the correction passes from one to the other in log b, outside it stays as at the end. What
@@ -158,7 +158,7 @@ def held_out_errors(batches: Sequence[int], seconds: Ensemble, kernel: Kernel) -
     errors = []
     for index, b in enumerate(batches):
         others = [other for other in range(len(batches)) if other != index]
-        curve = BatchCurve([batches[other] for other in others], seconds[:1, others], kernel)
+        curve = BatchTimes([batches[other] for other in others], seconds[:1, others], kernel)
         with np.errstate(divide="ignore", invalid="ignore"):
             error = np.abs(np.log(curve(b)[0] / seconds[0, index]))
         errors.append(float(np.nan_to_num(error, nan=WORST, posinf=WORST).clip(max=WORST).mean()))

@@ -24,7 +24,7 @@ from stallpoint.base.statistics import (
     groups,
     scatter,
 )
-from stallpoint.models.terms.batch_law import BatchCurve, Kernel
+from stallpoint.models.terms.batch_law import BatchTimes, Kernel
 from stallpoint.models.terms.training_cells import TOTALS, MeasuredBatch, TrainingCells
 from stallpoint.records.disturbances import OF_ONE_WORKER
 
@@ -172,7 +172,7 @@ class Compute:
         self._seed = seed
         self._kernels = kernels or {}
         self._pools: dict[tuple[str, ...], Ensemble] = {}
-        self._curves: dict[tuple[tuple[str, ...], ...], BatchCurve] = {}
+        self._curves: dict[tuple[tuple[str, ...], ...], BatchTimes] = {}
         self.layers = training_cells.networks
         self.cells: dict[tuple[str, str], list[MeasuredBatch]] = {}
         isolated = training_cells.steps[training_cells.steps["ranks"] == 1]
@@ -197,7 +197,7 @@ class Compute:
         seconds = curve(batch)
         for_rows = self._products(network)
         if hardware in self._kernels and for_rows.any():
-            by_rows = BatchCurve(curve.batches, curve.seconds[..., for_rows], self._kernels[hardware])
+            by_rows = BatchTimes(curve.batches, curve.seconds[..., for_rows], self._kernels[hardware])
             seconds = seconds.copy()
             seconds[:, for_rows] = by_rows(batch)
         if np.isnan(seconds).any():
@@ -230,12 +230,12 @@ class Compute:
         types = {str(kind): seconds[..., layers.types == kind].sum(-1) for kind in np.unique(layers.types)}
         return list(curve.batches), {ALL: seconds.sum(-1), **types}
 
-    def _curve(self, pools: list[list[MeasuredBatch]]) -> BatchCurve:
-        return BatchCurve(
+    def _curve(self, pools: list[list[MeasuredBatch]]) -> BatchTimes:
+        return BatchTimes(
             [pool[0].worker_batch for pool in pools], np.stack([self._pool(pool) for pool in pools], axis=1)
         )
 
-    def _possible(self, network: str, pools: list[list[MeasuredBatch]]) -> BatchCurve:
+    def _possible(self, network: str, pools: list[list[MeasuredBatch]]) -> BatchTimes:
         """Return the curve with all times at a b multiplied by the correction of its passes."""
         key = tuple(tuple(cell.name for cell in pool) for pool in pools)
         if key not in self._curves:

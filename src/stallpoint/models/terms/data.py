@@ -22,7 +22,7 @@ from stallpoint.base.statistics import (
     scatter,
     visits_of,
 )
-from stallpoint.models.terms.batch_law import BatchCurve, Kernel, choose_kernel
+from stallpoint.models.terms.batch_law import BatchTimes, Kernel, choose_kernel
 from stallpoint.study.workers import Placement
 
 _CURVE = ("storage", "hardware", "readers", "order", "cache")
@@ -59,7 +59,7 @@ class TrainingData:
         self._readers = {path: cell.readers for path, cell in trained(runs).items()}
         isolated = steps[steps["ranks"] == 1]
         self._trained = dict(groups(steps, ("hardware", "storage")))
-        self._growths: dict[tuple[str, str, str, frozenset[str]], BatchCurve | None] = {}
+        self._growths: dict[tuple[str, str, str, frozenset[str]], BatchTimes | None] = {}
         reading = isolated.assign(ready=isolated["read"] + isolated["decode"])
         self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
         self._isolated = {at: (rows, frozenset(rows["cell"])) for at, rows in groups(isolated, ("hardware", "storage"))}
@@ -148,7 +148,7 @@ class TrainingData:
 
     def _growth_in_training(
         self, hardware: str, storage: str, ahead: bool, without: Collection[str]
-    ) -> BatchCurve | None:
+    ) -> BatchTimes | None:
         """Return the time to read and decode a sample against the ranks that train, from cells that read ahead
         likewise; None without two numbers of ranks."""
         rows = self._trained[hardware, storage]
@@ -198,9 +198,9 @@ class _ReadTimeGrowth:
 
     visits: Mapping[Placement, int]
     """Number of visits by placement."""
-    inside: BatchCurve | None
+    inside: BatchTimes | None
     """By the workers of one node; None without two numbers of them."""
-    over_nodes: Mapping[int, BatchCurve]
+    over_nodes: Mapping[int, BatchTimes]
     """By nodes, for each number of workers that read on a node."""
 
     @property
@@ -222,7 +222,7 @@ class _ReadTimeGrowth:
         return of_node * _growth(self.over_nodes[likest], nodes)
 
 
-def _growth(curve: BatchCurve, count: float) -> Ensemble:
+def _growth(curve: BatchTimes, count: float) -> Ensemble:
     """Return the seconds at `count` over those at 1."""
     one = curve(1)[:, 0]
     return np.divide(curve(count)[:, 0], one, out=np.ones_like(one), where=one > 0)
@@ -252,7 +252,7 @@ def _distance(seconds: float, other: float) -> float:
     return float(abs(np.log(seconds / other))) if seconds > 0 and other > 0 else np.inf
 
 
-def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[object, ...], seed: int) -> BatchCurve:
+def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[object, ...], seed: int) -> BatchTimes:
     """Return the mean time to read a sample against the ranks, or the nodes, that read."""
     at_once = dict(groups(rows, counted))
     usual = scatter(rows, [counted], "seconds")
@@ -261,7 +261,7 @@ def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[object, ...], seed:
         for count, reads in at_once.items()
     ]
     counts, seconds = [int(count) for count in at_once], np.stack(means, axis=1)
-    return BatchCurve(counts, seconds, choose_kernel([(counts, seconds)], SLOWING))
+    return BatchTimes(counts, seconds, choose_kernel([(counts, seconds)], SLOWING))
 
 
 def data_share(points: Iterable[Measured]) -> Iterator[dict[str, object]]:

@@ -19,7 +19,7 @@ from stallpoint.base.statistics import Ensemble, bootstrap, columns_of, generato
 from stallpoint.models.terms.batch_law import (
     LINEAR,
     MIN_TO_CHOOSE,
-    BatchCurve,
+    BatchTimes,
     Bend,
     Kernel,
     choose_kernel,
@@ -80,17 +80,17 @@ class ShapeTimes:
     degenerate: bool
     """b is the number of rows, as in fully-connected layers; else each sample has its own products."""
 
-    def curve(self, library: MachineProducts) -> BatchCurve:
+    def curve(self, library: MachineProducts) -> BatchTimes:
         """Return the times at any b; the library's kernel applies where b is the number of rows.
 
         Small matrices, which stay in a cache, do not bend like ``rows``: this shape's own held-out b decide.
         """
         if not self.degenerate:
-            return BatchCurve(self.batches, self.seconds)
+            return BatchTimes(self.batches, self.seconds)
         kernel = library.kernel
         if library.bent and len(self.batches) >= MIN_TO_CHOOSE:
             kernel = min(kernel, library.bent, key=self._held_out_error)
-        return BatchCurve(self.batches, self.seconds, kernel)
+        return BatchTimes(self.batches, self.seconds, kernel)
 
     def _held_out_error(self, kernel: Kernel) -> float:
         return float(np.mean(held_out_errors(self.batches, self.seconds, kernel)))
