@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from stallpoint.measure.world import World
 from stallpoint.records.tables import PEAK_MEMORY
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.strategies.presets import Preset
+from stallpoint.strategies.presets import Preset, to_values
 from stallpoint.study.kinds.train_kind import TrainCell
 
 CELLS = (
@@ -81,7 +80,7 @@ def _visit(images: Path, network: str, b: int) -> dict[str, Any]:
         hardware="cpu", nodes=1, repeat=1, workers_per_node=1, device="cpu", threads_per_worker=1, seed=5,
         precision="float32", anonymise=False, network=network, batch=b, storage="local", scaling="compute", sync="none",
         prefetch=2, worker_batch=b, iterations=ITERATIONS, warmup=1, readers=1, storage_path=str(images),
-        storage_format="files", preset=asdict(Preset()), own_network=None,
+        storage_format="files", preset=to_values(Preset()), own_network=None,
     )  # fmt: skip
     keep = Recorder(cell, 0)
     times, faults = [], []

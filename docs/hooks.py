@@ -7,7 +7,6 @@ between ``<!-- generated: NAME WORDS -->`` and ``<!-- end -->``; `PARTS` says wh
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from stallpoint.networks import NETWORKS
 from stallpoint.records import tables as records
 from stallpoint.records.tables import Column, Table
 from stallpoint.storage import FORMATS
-from stallpoint.strategies.presets import CHOICES, PRESETS, Preset
+from stallpoint.strategies.presets import CHOICES, PRESETS, Preset, all_values, default_of
 from stallpoint.study.catalogue import REGISTRIES
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.recipes import RECIPES
@@ -78,12 +77,11 @@ def pages() -> Iterator[Path]:
 
 def presets() -> Iterator[str]:
     """What each preset does, and how it differs from wait-free back-propagation layer by layer."""
-    plain = Preset()
     yield "| preset | what it does | differs from `wfbp` in | source |"
     yield "| --- | --- | --- | --- |"
     for name, known in PRESETS.items():
-        of = {field.name: getattr(known.preset, field.name) for field in fields(Preset)}
-        changed = [f"`{key}: {str(value).lower()}`" for key, value in of.items() if value != getattr(plain, key)]
+        of = all_values(known.preset)
+        changed = [f"`{key}: {str(value).lower()}`" for key, value in of.items() if value != default_of(key)]
         differs = f"another name of `{known.alias_of}`" if known.alias_of else ", ".join(changed) or "nothing"
         yield f"| `{name}` | {known.description} | {differs} | {known.source} |"
 

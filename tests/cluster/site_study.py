@@ -15,7 +15,9 @@ from stallpoint.strategies.presets import PRESETS
 TIMED = [
     name
     for name, one in PRESETS.items()
-    if one.preset.rounds == 1 and not one.preset.synchronous_steps and one.preset.sharding != "node"
+    if one.preset.own.rounds == 1
+    and not getattr(one.preset.own, "synchronous_steps", 0)
+    and one.preset.sharding != "node"
 ]
 """Presets that do the same in each iteration; the others train to a target, or need several workers on a node."""
 ALGORITHMS = [name for name, one in PRESETS.items() if one.preset.communicates and not one.preset.exact]

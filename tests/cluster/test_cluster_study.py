@@ -165,7 +165,7 @@ def test_algorithms_trained_on_four_nodes_and_servers_say_how_stale_gradients_we
     assert dict(zip(ended["sync"], ended["ended"], strict=True)) == dict.fromkeys(names, "max steps")
     servers = table(study, STALENESS).query("nodes == 4").groupby("sync")["server"].nunique().to_dict()
     expected = {name: PRESETS[name].preset for name in names if isinstance(PRESETS[name].preset.strategy, Served)}
-    assert servers == {name: preset.servers_among(4) for name, preset in expected.items() if preset.rounds <= 4}
+    assert servers == {name: preset.servers_among(4) for name, preset in expected.items() if preset.own.rounds <= 4}
 
 
 def test_every_kind_of_storage_is_read_and_trained_from_on_one_and_four_nodes(finished: Checkout) -> None:

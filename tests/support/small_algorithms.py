@@ -1,7 +1,6 @@
 """Training of the small network by algorithms other than synchronous SGD, on four ranks."""
 
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,14 +14,24 @@ from stallpoint.measure.synchronisation.interface import Replica
 from stallpoint.measure.training.optimisers import RecipeOptimiser
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import layers
-from stallpoint.strategies.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset, preset_from, with_options
 from stallpoint.study.recipes import Recipe
 
 WORKERS = 4
 Weights = dict[str, torch.Tensor]
-averaging = partial(Preset, start="after-backward", algorithm="averaging")
-served = partial(Preset, reduction="parameter-server", start="after-backward")
-DOWNPOUR_WITH_LOSS = replace(PRESETS["downpour-with-loss"].preset, period=2, pull_period=2, lost_after=6)
+
+
+def averaging(**options: float) -> Preset:
+    return preset_from({"start": "after-backward", "algorithm": "averaging", **options})
+
+
+def served(**options: Any) -> Preset:
+    return preset_from({"reduction": "parameter-server", "start": "after-backward", **options})
+
+
+DOWNPOUR_WITH_LOSS = with_options(
+    PRESETS["downpour-with-loss"].preset, {"period": 2, "pull_period": 2, "lost_after": 6}
+)
 CASES: dict[str, tuple[Preset, str]] = {
     "sgd, averaged each time": (averaging(period=1), "sgd"),
     "momentum, averaged each time": (averaging(period=1), "momentum"),
@@ -31,9 +40,7 @@ CASES: dict[str, tuple[Preset, str]] = {
     "outer steps of the whole way": (averaging(period=5, outer_step=1.0, outer_momentum=0.0), "sgd"),
     "bound 0": (served(algorithm="asynchronous", staleness_bound=0), "sgd"),
     "bound 0, three servers": (
-        Preset(
-            reduction="sharded-servers", servers=3, start="after-backward", algorithm="asynchronous", staleness_bound=0
-        ),
+        served(reduction="sharded-servers", servers=3, algorithm="asynchronous", staleness_bound=0),
         "sgd",
     ),
     "bound 2": (served(algorithm="asynchronous", staleness_bound=2), "sgd"),
@@ -47,8 +54,11 @@ CASES: dict[str, tuple[Preset, str]] = {
 RESUMED: dict[str, tuple[Preset, str]] = {
     "averaging": (averaging(period=3, outer_step=0.7, outer_momentum=0.9), "momentum"),
     "bound 0": CASES["bound 0"],
-    "delayed": (Preset(blocks=2), "momentum"),
-    "a replica is lost": (replace(DOWNPOUR_WITH_LOSS, period=ITERATIONS + 1, pull_period=ITERATIONS + 1), "sgd"),
+    "delayed": (preset_from({"blocks": 2}), "momentum"),
+    "a replica is lost": (
+        with_options(DOWNPOUR_WITH_LOSS, dict.fromkeys(("period", "pull_period"), ITERATIONS + 1)),
+        "sgd",
+    ),
     "a server beside momenta": (served(algorithm="elastic", period=ITERATIONS + 1), "momentum"),
 }
 """Preset and optimiser, whose numbers do not depend on who is first."""
@@ -99,7 +109,7 @@ def train(world: World, preset: Preset, optimiser: str, *, stop: int = ITERATION
 def mixed(world: World) -> list[float]:
     """A worker's only weight, its rank at first, after each of three mixes with its neighbours."""
     one = nn.Linear(1, 1, bias=False)
-    gossip = Gossip(Replica(one, layers(nn.Sequential(one)), world, HostClock()), Preset())
+    gossip = Gossip(Replica(one, layers(nn.Sequential(one)), world, HostClock()), PRESETS["gossip"].preset)
     nn.init.constant_(one.weight, world.rank)
     found = []
     for _ in range(3):

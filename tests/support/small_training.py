@@ -17,7 +17,7 @@ from stallpoint.measure.jobs.train import Iteration, Trainer
 from stallpoint.measure.training.input_pipeline import MiniBatch
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Classifier, initialise
-from stallpoint.strategies.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset, preset_from, with_options
 
 ITERATIONS = 12
 SAMPLES = 8
@@ -31,7 +31,7 @@ EXAMPLES: dict[str, Preset] = {
         for name, known in PRESETS.items()
         if known.preset.communicates
         and known.preset.synchronous
-        and known.preset.blocks == 1
+        and not known.preset.own.delays
         and known.preset.strategy.independent
     },
     "recursive-doubling": Preset(reduction="recursive-doubling", start="after-backward"),
@@ -52,8 +52,8 @@ EXAMPLES: dict[str, Preset] = {
     "ddp-static": replace(DDP, static_graph=True),
     "ddp-accumulate": replace(DDP, bucket_view=True, fusion_bytes=2000, accumulate=2),
     "zero-1-accumulate": replace(DDP, sharding="optimiser", accumulate=2),
-    "fsdp-plain": Preset(backend="fsdp", grouping="block", sharding="full", reshard=False),
-    "fsdp-accumulate": Preset(backend="fsdp", grouping="block", sharding="full", gather_ahead=2, accumulate=2),
+    "fsdp-plain": preset_from({"backend": "fsdp", "grouping": "block", "sharding": "full", "reshard": False}),
+    "fsdp-accumulate": with_options(PRESETS["fsdp"].preset, {"gather_ahead": 2, "accumulate": 2}),
     "fsdp-checkpointing": replace(PRESETS["fsdp"].preset, activation_checkpointing=True),
     "top-k": Preset(top_k=0.25, grouping="merged"),
     "top-k-torch": Preset(backend="torch", top_k=0.25, gradient_bits=16),

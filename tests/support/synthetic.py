@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import product
 from pathlib import Path
@@ -22,6 +22,7 @@ from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import TABLES, TIDY_TABLES
 from stallpoint.strategies.families.servers_family import Served
 from stallpoint.strategies.presets import PRESETS, Preset, preset_from
+from stallpoint.strategies.presets import to_values as preset_values
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
@@ -211,7 +212,7 @@ def study(
             **common(n, repeat, workers), network=network, worker_batch=b, iterations=iterations, warmup=1, readers=2,
             visits=visits,
             storage_path=f"data/{axes['storage']}", storage_format="images",
-            preset=asdict(Preset() if axes["scaling"] == "compute" else PRESETS[axes["sync"]].preset),
+            preset=preset_values(Preset() if axes["scaling"] == "compute" else PRESETS[axes["sync"]].preset),
             own_network=None, **axes,
         )  # fmt: skip
 
@@ -248,7 +249,8 @@ def study(
             **{**common(1, 1, 2), "seed": seed + run}, network=network, batch=b, storage=storage, sync=syncs[0],
             recipe=recipe, trial=1, prefetch=0, readers=1, storage_path="data", storage_format="files",
             validation_storage=storage, validation_path="data", validation_format="files", validation_share=0.1,
-            preset=asdict(PRESETS[syncs[0]].preset), settings=to_values(RECIPES[recipe].recipe), own_network=None,
+            preset=preset_values(PRESETS[syncs[0]].preset), settings=to_values(RECIPES[recipe].recipe),
+            own_network=None,
             target=targets[recipe], max_epochs=2.0, evaluation_epochs=0.5, patience=None, max_minutes=None,
             noise_steps=4,
         )  # fmt: skip

@@ -1,11 +1,11 @@
 """Cells that take next to no time, for tests of taking turns."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import Measurement, round_folder
-from stallpoint.strategies.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS, to_values
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
@@ -27,7 +27,7 @@ def train(nodes: int = 1, *, visits: int = 2, network: str = "alexnet", scaling:
     return TrainCell(
         **{**COMMON, "nodes": nodes}, visits=visits, network=network, batch=2, storage="local", scaling=scaling,
         sync="wfbp", prefetch=0, worker_batch=2 // nodes, iterations=1, warmup=0, readers=1, storage_path="images",
-        storage_format="files", preset=asdict(PRESETS["wfbp"].preset), own_network=None,
+        storage_format="files", preset=to_values(PRESETS["wfbp"].preset), own_network=None,
     )  # fmt: skip
 
 

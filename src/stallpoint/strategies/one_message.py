@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
 from stallpoint.errors import InputError
-from stallpoint.strategies.strategy import Strategy, at_least
+from stallpoint.strategies.options import FamilyOptions, at_least
+from stallpoint.strategies.strategy import Strategy
 
 if TYPE_CHECKING:
     from stallpoint.strategies.buckets import Reals
+
+
+@dataclass(frozen=True)
+class PeriodOptions(FamilyOptions):
+    """Options of strategies that exchange every few iterations."""
+
+    period: int = 1
+    """Iterations from one exchange to the next; of downpour, from push to push."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "period")
+
+    @property
+    @override
+    def rounds(self) -> int:
+        return self.period
 
 
 class OneMessage(Strategy):
     """Base of strategies that a preset names by its algorithm."""
 
     choice = "algorithm"
+    own: ClassVar[type[FamilyOptions]] = PeriodOptions
     synchronous = False
+
+    @property
+    @override
+    def frequency(self) -> float:
+        return 1 / self.options.family(PeriodOptions).period
 
     @property
     @override
@@ -28,7 +52,6 @@ class OneMessage(Strategy):
     @override
     def check(self) -> None:
         super().check()
-        at_least(self.options, 1, "period")
         if self.options.start != "after-backward" or self.options.grouping != "layer":
             raise InputError(
                 f"start: algorithm {self.value} sends all weights or gradients in one message, so it goes with "

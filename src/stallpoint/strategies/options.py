@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeVar
+
+from typing_extensions import override
+
+from stallpoint.errors import InputError
 
 SYNCHRONOUS = "synchronous"
 MIB = 1024 * 1024
@@ -40,9 +43,50 @@ OPERATIONS = {
 """Collective operations whose times are measured, by the size of the complete message."""
 
 
+@dataclass(frozen=True)
+class FamilyOptions:
+    """Options of one family of strategies: none. Raises `InputError` for values out of range."""
+
+    @property
+    def rounds(self) -> int:
+        """Period of the iterations, of which any multiple takes equally long on average."""
+        return 1
+
+    @property
+    def delays(self) -> bool:
+        """Whether some gradients are applied in a later iteration."""
+        return False
+
+
+Family = TypeVar("Family", bound=FamilyOptions)
+
+
+def at_least(options: FamilyOptions | StepOptions, least: int, *names: str) -> None:
+    """Raise `InputError` for an option below its minimum."""
+    for name in names:
+        if getattr(options, name) < least:
+            raise InputError(f"{name}: {getattr(options, name)} is not a number from {least} on")
+
+
+@dataclass(frozen=True)
+class DelayOptions(FamilyOptions):
+    """Options of synchronous strategies whose workers have all layers."""
+
+    blocks: int = 1
+    """Blocks of layers; the gradients of each are applied an iteration later than those of the next."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "blocks")
+
+    @property
+    @override
+    def delays(self) -> bool:
+        return self.blocks > 1
+
+
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """Options of the distribution of a step; see `presets.CHOICES`."""
+    """Options of the distribution of a step that all strategies have; see `presets.CHOICES`."""
 
     backend: str = "mpi"
     reduction: str = "library"
@@ -61,10 +105,6 @@ class StepOptions:
     top_k: float = 1.0
     """Share of each message's values that is sent, the largest ones; the residual is added next time."""
     sharding: str = "none"
-    gather_ahead: int = 0
-    """Blocks whose weights are gathered while others compute; 0: each is gathered when needed. Only for fsdp."""
-    reshard: bool = True
-    """Whether gathered weights of a block are freed after its forward pass, and gathered again; only for fsdp."""
     bucket_view: bool = False
     """Whether gradients lie in the buckets, which saves a copy; only for ddp."""
     static_graph: bool = False
@@ -76,30 +116,9 @@ class StepOptions:
     """Parts of a worker's mini-batch, computed one after the other; gradients are sent after the last."""
     activation_checkpointing: bool = False
     """Whether blocks free their activations, and compute them again before their backward pass."""
-    micro_batches: int = 1
-    """Parts of the global mini-batch that go through the stages one after the other; only for sharding: stages."""
     algorithm: str = SYNCHRONOUS
-    period: int = 1
-    """Iterations from one exchange to the next; of downpour, from push to push."""
-    pull_period: int = 1
-    """Of downpour: iterations from pull to pull."""
-    lost_after: int = 0
-    """Of downpour: iterations after which the last worker is lost to the servers; 0: never."""
-    synchronous_steps: int = 0
-    """Of averaging: iterations at the beginning after each of which weights are averaged."""
-    outer_step: float = 1.0
-    """Of averaging: step of the outer optimiser; without momentum the part of the distance to the mean."""
-    outer_momentum: float = 0.0
-    """Of averaging: Nesterov momentum of the outer optimiser, whose gradient is start minus mean."""
-    gradients_per_update: int = 1
-    """Of asynchronous: gradients that the server collects for an update; 0 for as many as workers."""
-    staleness_bound: int | None = None
-    """Of asynchronous: iterations by which a worker may be ahead of the slowest one; None: any number."""
-    server_optimiser: str = "recipe"
-    elasticity: float = 0.9
-    """Of elastic: n times the part of their distance by which weights and centre move in each exchange of n workers."""
-    blocks: int = 1
-    """Of synchronous: blocks of layers; the gradients of each are applied an iteration later than those of the next."""
+    own: FamilyOptions = FamilyOptions()
+    """Options that only the strategy's family has; its defaults unless given."""
 
     @property
     def communicator(self) -> str:
@@ -127,10 +146,11 @@ class StepOptions:
         """Whether gradients are synchronised; if not, the ranks' weights differ after the first update."""
         return self.start != "never"
 
-    @property
-    def rounds(self) -> int:
-        """Period of the iterations, of which any multiple takes equally long on average."""
-        return math.lcm(self.period, self.pull_period)
+    def family(self, kind: type[Family]) -> Family:
+        """Return the strategy's own options, which are of this `kind`."""
+        if not isinstance(self.own, kind):
+            raise TypeError(f"{type(self.own).__name__} instead of {kind.__name__}")
+        return self.own
 
     def on(self, device: str) -> Self:
         """Return the options for `device`: a CPU has no device memory to prefetch into."""

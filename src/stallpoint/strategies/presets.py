@@ -8,15 +8,15 @@ library, so that a study can be checked in an instant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from math import isfinite
 from typing import Any, get_args, get_type_hints
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.families import STRATEGIES
-from stallpoint.strategies.options import SHARDED, SYNCHRONOUS, StepOptions
-from stallpoint.strategies.strategy import Strategy, at_least
+from stallpoint.strategies.options import SHARDED, SYNCHRONOUS, FamilyOptions, StepOptions, at_least
+from stallpoint.strategies.strategy import Strategy
 
 CHOICES: dict[str, dict[str, str]] = {
     "backend": {
@@ -66,13 +66,19 @@ CHOICES: dict[str, dict[str, str]] = {
 """Values of a preset's choices, and their meaning."""
 
 _BY_NAME = {(one.choice, one.value): one for one in STRATEGIES}
-_LATER = (
-    "sharding", "gather_ahead", "reshard", "bucket_view", "static_graph", "hook", "hook_rank", "accumulate",
-    "activation_checkpointing", "micro_batches", "algorithm", "blocks", "period", "synchronous_steps", "outer_step",
-    "outer_momentum", "elasticity", "gradients_per_update", "staleness_bound", "server_optimiser", "pull_period",
-    "lost_after",
+_FIRST = (
+    "backend", "reduction", "servers", "start", "grouping", "fusion_bytes", "segment_bytes", "device_prefetch",
+    "gradient_bits", "top_k",
 )  # fmt: skip
-"""Options that were added later: cells have them only where they differ from the default."""
+"""Options that all cells have; others were added later, and are left out where they have their default."""
+COMMON = tuple(option.name for option in fields(StepOptions) if option.name != "own")
+"""Options of all strategies; others belong to families."""
+_OWNED = {option.name: option for one in STRATEGIES for option in fields(one.own)}
+
+
+def default_of(option: str) -> Any:
+    """Return the default of an option of any family."""
+    return _OWNED[option].default if option in _OWNED else getattr(StepOptions(), option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +86,10 @@ class Preset(StepOptions):
     """Distribution of a step; see `CHOICES`. Raises `InputError` naming the option that does not fit."""
 
     def __post_init__(self) -> None:
-        for choice, values in CHOICES.items():
-            if getattr(self, choice) not in values:
-                raise InputError(f"{choice}: {getattr(self, choice)!r} is not one of {', '.join(values)}")
+        _check_choices({name: getattr(self, name) for name in COMMON})
+        if self.own == FamilyOptions():
+            object.__setattr__(self, "own", type(self.strategy).own())
+        self.family(type(self.strategy).own)
         if self.gradient_bits not in (8, 16, 32):
             raise InputError(f"gradient_bits: {self.gradient_bits} is not one of 8, 16, 32")
         if not 0 < self.top_k <= 1:
@@ -93,9 +100,7 @@ class Preset(StepOptions):
             raise InputError(f"reduction: backend {self.backend} has only library, not {self.reduction}")
         if self.backend == "ddp" and (self.start, self.grouping, self.uncompressed) != ("layer-ready", "fused", True):
             raise InputError("backend: ddp goes with start: layer-ready, grouping: fused and uncompressed gradients")
-        self._check_foreign()
-        at_least(self, 0, "gather_ahead")
-        at_least(self, 1, "accumulate", "micro_batches", "blocks")
+        at_least(self, 1, "accumulate")
         self.strategy.check()
         if not self.communicates and replace(self, start="layer-ready", device_prefetch=False) != Preset():
             raise InputError("start: never goes only with device_prefetch, as nothing is sent")
@@ -111,18 +116,9 @@ class Preset(StepOptions):
                 "all-to-all and all-gather, so they go with library"
             )
 
-    def _check_foreign(self) -> None:
-        """Raise `InputError` for an option of other strategies."""
-        for option in fields(self):
-            owners = [one for one in STRATEGIES if option.name in one.own]
-            if owners and type(self.strategy) not in owners and getattr(self, option.name) != option.default:
-                choice = owners[0].choice
-                known = " and ".join(one.value for one in owners)
-                raise InputError(f"{option.name}: applies to {choice} {known}, not to {getattr(self, choice)}")
-
     @property
     def strategy(self) -> Strategy:
-        return _BY_NAME.get(("algorithm", self.algorithm), _BY_NAME["sharding", self.sharding])(self)
+        return _strategy(self.algorithm, self.sharding)(self)
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -142,12 +138,38 @@ class Preset(StepOptions):
     @property
     def exact(self) -> bool:
         """Whether the weights equal those of one worker with the global mini-batch."""
-        return self.shares_batches and self.blocks == 1
+        return self.shares_batches and not self.own.delays
 
     @property
     def exact_on_one(self) -> bool:
         """Whether that holds for a single worker, which waits for no other."""
-        return self.lossless and self.blocks == 1
+        return self.lossless and not self.own.delays
+
+
+def _check_choices(values: Mapping[str, Any]) -> None:
+    for choice, known in CHOICES.items():
+        if choice in values and values[choice] not in known:
+            raise InputError(f"{choice}: {values[choice]!r} is not one of {', '.join(known)}")
+
+
+def _strategy(algorithm: str, sharding: str) -> type[Strategy]:
+    return _BY_NAME.get(("algorithm", algorithm), _BY_NAME["sharding", sharding])
+
+
+def _preset_of(values: Mapping[str, Any]) -> Preset:
+    """Return the preset of these options; raises `InputError` for one that its strategy does not have."""
+    _check_choices(values)
+    common = {name: value for name, value in values.items() if name in COMMON}
+    chosen = {"algorithm": SYNCHRONOUS, "sharding": "none"} | common
+    strategy = _strategy(chosen["algorithm"], chosen["sharding"])
+    having = {option.name for option in fields(strategy.own)}
+    own = {name: value for name, value in values.items() if name in having}
+    for name, value in values.items():
+        if name not in common and name not in own and value != default_of(name):
+            owners = [one for one in STRATEGIES if name in {option.name for option in fields(one.own)}]
+            choice, known = owners[0].choice, " and ".join(one.value for one in owners)
+            raise InputError(f"{name}: applies to {choice} {known}, not to {chosen[choice]}")
+    return Preset(**common, own=strategy.own(**own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +194,7 @@ def _known() -> dict[str, KnownPreset]:
     for one in STRATEGIES:
         of_strategy: dict[str, Any] = {} if one.value == getattr(StepOptions(), one.choice) else {one.choice: one.value}
         for name, entry in one.presets.items():
-            preset = found[entry.alias_of].preset if entry.alias_of else Preset(**of_strategy, **entry.choices)
+            preset = found[entry.alias_of].preset if entry.alias_of else _preset_of({**of_strategy, **entry.choices})
             found[name] = KnownPreset(preset, entry.description, entry.source, entry.look, entry.alias_of)
     return found
 
@@ -196,7 +218,7 @@ def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
         if entry["like"] not in presets:
             raise InputError(f"{where}.like: no preset {entry['like']!r}; known so far: {', '.join(presets)}")
         try:
-            presets[name] = replace(presets[entry["like"]], **changes)
+            presets[name] = with_options(presets[entry["like"]], changes)
         except InputError as error:
             raise InputError(f"{where}.{error}") from None
     return presets
@@ -213,21 +235,36 @@ def check_types(values: Mapping[str, Any], where: str) -> None:
 
 
 _TYPES = get_type_hints(StepOptions)
+for _family in STRATEGIES:
+    _TYPES |= get_type_hints(_family.own)
+del _TYPES["own"]
+
+
+def all_values(preset: Preset) -> dict[str, Any]:
+    """Return all options of a preset: those of all strategies, and those of its family."""
+    return {name: getattr(preset, name) for name in COMMON} | asdict(preset.own)
+
+
+def with_options(preset: Preset, changes: Mapping[str, Any]) -> Preset:
+    """Return `preset` with other options; raises `InputError` naming the one that does not fit."""
+    return preset_from({**all_values(preset), **changes})
 
 
 def to_values(preset: Preset) -> dict[str, Any]:
-    """Return the fields of a preset for a cell; those of `_LATER` only where they differ from the default."""
-    values = {field.name: (getattr(preset, field.name), field.default) for field in fields(preset)}
-    return {name: value for name, (value, default) in values.items() if name not in _LATER or value != default}
+    """Return the options of a preset for a cell; those that are not of `_FIRST` only where they differ from the
+    default."""
+    return {name: value for name, value in all_values(preset).items() if name in _FIRST or value != default_of(name)}
 
 
 def preset_from(values: Mapping[str, Any]) -> Preset:
     """Return the preset of a cell's fields; raises `InputError` for an unknown field."""
-    names = [field.name for field in fields(Preset)]
+    names = (*COMMON, *_OWNED)
     if unknown := sorted(set(values) - set(names)):
         raise InputError(f"preset: unknown {', '.join(unknown)}; known: {', '.join(names)}")
-    return _preset(**values)
+    return _cached(**values)
 
 
-_preset = lru_cache(maxsize=None, typed=True)(Preset)
-"""Cells of a study share few presets, and to check one takes longer than anything else that is asked of a cell."""
+@lru_cache(maxsize=None, typed=True)
+def _cached(**values: Any) -> Preset:
+    """Cells of a study share few presets, and to check one takes longer than anything else that is asked of a cell."""
+    return _preset_of(values)

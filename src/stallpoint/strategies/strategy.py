@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from stallpoint.errors import InputError
 from stallpoint.strategies.buckets import blocks
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.options import ALL_REDUCE, StepOptions
+from stallpoint.strategies.options import ALL_REDUCE, DelayOptions, FamilyOptions, StepOptions
 
 if TYPE_CHECKING:  # strategies are imported without numpy
     from stallpoint.strategies.buckets import Reals
@@ -83,8 +83,8 @@ class Strategy:
     value: ClassVar[str] = "none"
     """Value of this choice that selects it."""
     meaning: ClassVar[str] = "every rank has all weights, gradients and the whole state of the optimiser"
-    own: ClassVar[tuple[str, ...]] = ("blocks",)
-    """Choices that only some strategies have."""
+    own: ClassVar[type[FamilyOptions]] = DelayOptions
+    """Options that only its family has."""
     presets: ClassVar[Mapping[str, PresetEntry]] = {}
     """Built-in presets by name."""
     training: ClassVar[str] = "measure.synchronisation.assembly:replicas"
@@ -123,8 +123,11 @@ class Strategy:
             raise InputError("hook_rank: a rank of 1 or more, only for hook: powersgd")
 
     def goes_with(self, words: str, *free: str, **fixed: Any) -> None:
-        """Raise `InputError` if options other than `free` ones differ from their defaults, or from `fixed`."""
+        """Raise `InputError` if options other than `free` ones differ from their defaults, or from `fixed`; its
+        family's own are free."""
         for option in fields(self.options):
+            if option.name == "own":
+                continue
             wanted = fixed.get(option.name, option.default)
             if option.name not in (self.choice, *free) and getattr(self.options, option.name) != wanted:
                 raise InputError(f"{self.choice}: {self.value} goes only with {words}")
@@ -183,7 +186,7 @@ class Strategy:
     @property
     def frequency(self) -> float:
         """Exchanges per iteration."""
-        return 1 / self.options.period
+        return 1.0
 
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
         """Return latency and transfer time of an iteration's exchange, from those of an all-reduce and `computing`,
@@ -249,10 +252,3 @@ class Strategy:
 def largest_block(names: Sequence[str], sizes: Sequence[int]) -> float:
     """Return the bytes of the largest block of layers (`buckets.blocks`)."""
     return max((float(sum(sizes[layer] for layer in members)) for members in blocks(names, sizes)), default=0.0)
-
-
-def at_least(options: StepOptions, least: int, *names: str) -> None:
-    """Raise `InputError` for an option below its minimum."""
-    for name in names:
-        if getattr(options, name) < least:
-            raise InputError(f"{name}: {getattr(options, name)} is not a number from {least} on")

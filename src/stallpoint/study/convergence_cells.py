@@ -9,6 +9,7 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.storage import FORMATS
+from stallpoint.strategies.families.servers_family import server_optimiser
 from stallpoint.strategies.presets import to_values as preset_values
 from stallpoint.study.catalogue import Catalogue
 from stallpoint.study.configuration import known
@@ -79,7 +80,7 @@ def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, whe
     """Raise `InputError` if the servers of a preset cannot use the optimiser."""
     preset = catalogue.presets[sync]
     by_servers = not preset.synchronous and preset.strategy.updates_on_server
-    if not by_servers or preset.server_optimiser != "recipe":
+    if not by_servers or server_optimiser(preset) != "recipe":
         return
     for recipe in as_list(block["recipe"]):
         optimiser = catalogue.recipes[recipe].recipe.optimiser

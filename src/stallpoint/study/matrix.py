@@ -10,6 +10,7 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
+from stallpoint.strategies.families.averaging_family import AveragingOptions
 from stallpoint.strategies.presets import NONE, PRESETS, Preset, preset_from, to_values
 from stallpoint.strategies.strategy import RequestedTraining
 from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue
@@ -200,14 +201,14 @@ def _check_rounds(combination: Mapping[str, Any], catalogue: Catalogue) -> None:
     """Raise `InputError` if the iterations of a visit are no multiple of the preset's period."""
     sync, iterations = combination["sync"], combination["iterations"]
     preset = catalogue.presets[sync]
-    if preset.synchronous_steps:
+    if isinstance(preset.own, AveragingOptions) and preset.own.synchronous_steps:
         raise InputError(
             f"sync: preset {sync} changes in the course of training, so that it has no throughput of its own: measure "
             "one without synchronous_steps, and train to a target (convergence) with this one"
         )
-    if iterations % preset.rounds:
+    if iterations % preset.own.rounds:
         raise InputError(
-            f"iterations: {iterations}, but preset {sync} does the same again after {preset.rounds} iterations; a "
+            f"iterations: {iterations}, but preset {sync} does the same again after {preset.own.rounds} iterations; a "
             "multiple of that is needed for its mean"
         )
 

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from stallpoint.measure.world import World
 from stallpoint.records import parquet
 from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, RUNS, STALENESS, Table
 from stallpoint.schedule.ledger import Measurement
-from stallpoint.strategies.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS, with_options
 from stallpoint.strategies.presets import to_values as preset_values
 from stallpoint.study.completeness import Record
 from stallpoint.study.kinds import cell_from_json
@@ -67,7 +67,7 @@ def cell(images: Path) -> ConvergenceCell:
     return replace(
         TO_TARGET, visits=1, seed=3, storage="made-up", recipe="mine", prefetch=1, storage_path=str(images),
         storage_format="idx", validation_storage="made-up", validation_path=str(images), validation_format="idx",
-        validation_share=0.36, preset=asdict(PRESETS["wfbp"].preset), settings=to_values(recipe), target=None,
+        validation_share=0.36, preset=preset_values(PRESETS["wfbp"].preset), settings=to_values(recipe), target=None,
         evaluation_epochs=0.25, noise_steps=4, sharpness_samples=100,
     )  # fmt: skip
 
@@ -156,7 +156,7 @@ def test_workers_with_a_server_go_on_where_they_were_killed_and_every_update_has
     tmp_path: Path, run: Run, cell: ConvergenceCell
 ) -> None:
     """With a bound of 0 and plain steps, whose weights do not depend on who is first."""
-    preset = replace(PRESETS["stale-synchronous"].preset, staleness_bound=0)
+    preset = with_options(PRESETS["stale-synchronous"].preset, {"staleness_bound": 0})
     settings = {**cell.settings, "optimiser": "sgd"}
     served = replace(cell, nodes=2, sync="mine", preset=preset_values(preset), settings=settings)
     whole = run(served)

@@ -1,6 +1,6 @@
 """Interventions, from the study to the table: sleeps that were planted into training are found, under their names."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from stallpoint.questions.study_tables import StudyTables
 from stallpoint.schedule.next_visit import series_of
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.strategies.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS, to_values
 from stallpoint.study.interventions import INTERVENTIONS
 from stallpoint.study.kinds.intervention_kind import InterventionCell
 from stallpoint.study.kinds.train_kind import TrainCell
@@ -85,7 +85,7 @@ def cell(place: str, *, nodes: int = 2, scaling: str = "strong") -> TrainCell:
     )  # fmt: skip
     if scaling == "compute":
         return replace(one, sync="none", batch=1, worker_batch=1)
-    return replace(one, sync="naive", preset=asdict(PRESETS["naive"].preset))
+    return replace(one, sync="naive", preset=to_values(PRESETS["naive"].preset))
 
 
 def interventions(one: TrainCell, *names: str) -> list[TrainCell]:
@@ -161,7 +161,7 @@ def test_interventions_are_no_points_of_any_curve(fitted: dict[str, pd.DataFrame
 
 def test_each_cell_gets_the_interventions_that_are_possible_there() -> None:
     def found(preset: str, nodes: int = 2) -> set[str]:
-        one = replace(cell("update", nodes=nodes), sync=preset, preset=asdict(PRESETS[preset].preset))
+        one = replace(cell("update", nodes=nodes), sync=preset, preset=to_values(PRESETS[preset].preset))
         cells = intervention_cells(one, INTERVENTIONS)
         return {each.intervention if isinstance(each, InterventionCell) else each.sync for each in cells}
 

@@ -6,7 +6,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from stallpoint.records.tables import COLLECTIVES, RUNS
 from stallpoint.schedule.ends import End
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
-from stallpoint.strategies.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS, to_values
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
 from stallpoint.study.kinds.train_kind import TrainCell
@@ -364,7 +364,7 @@ def training(sync: str, folder: Path) -> TrainCell:
     return replace(
         TRAIN, nodes=2, visits=1, seed=5, network="small", batch=1, worker_batch=1, scaling="weak", iterations=200,
         storage="local", storage_path=str(images), storage_format="files", sync=sync,
-        preset=asdict(PRESETS[sync].preset), own_network={"build": f"{network}:build", "image_size": 8},
+        preset=to_values(PRESETS[sync].preset), own_network={"build": f"{network}:build", "image_size": 8},
     )  # fmt: skip
 
 

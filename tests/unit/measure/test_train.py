@@ -1,5 +1,5 @@
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,9 @@ from stallpoint.records.parquet import read
 from stallpoint.records.tables import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
+from stallpoint.strategies.families.sharded_family import ShardedOptions
 from stallpoint.strategies.options import forced
-from stallpoint.strategies.presets import PRESETS, Preset, to_values
+from stallpoint.strategies.presets import PRESETS, Preset, to_values, with_options
 from stallpoint.study.kinds.train_kind import TrainCell
 
 pytestmark = pytest.mark.ranks
@@ -117,7 +118,9 @@ def check_messages(preset: Preset, ranks: int, columns: dict[str, Sequence[Any]]
         for side in ("gather", "gather_again")
     }
     assert all(at is not None for at in gathers["gather"]) == (preset.sharding != "none")
-    assert all(at is not None for at in gathers["gather_again"]) == (preset.strategy.in_blocks and preset.reshard)
+    assert all(at is not None for at in gathers["gather_again"]) == (
+        preset.strategy.in_blocks and preset.family(ShardedOptions).reshard
+    )
     if preset.strategy.in_blocks:
         assert gathers["gather"] == sorted(gathers["gather"]), "the first block goes first"
     expected = {layer: sent_bytes(preset, ranks, size) for layer, size in sizes.items()}
@@ -221,7 +224,7 @@ def test_one_worker_has_nothing_to_communicate(ranks: Ranks, cell: TrainCell, tm
 def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
     ranks: Ranks, two_workers: TrainCell, sync: str, tmp_path: Path
 ) -> None:
-    cell = replace(two_workers, sync=sync, preset=asdict(PRESETS[sync].preset))
+    cell = replace(two_workers, sync=sync, preset=to_values(PRESETS[sync].preset))
     iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     learning = per_layer[per_layer["gradient_bytes"] > 0]
@@ -249,7 +252,7 @@ def test_two_workers_all_reduce_each_layer_after_its_gradients_are_ready(
 def test_workers_with_weights_of_their_own_exchange_them_after_the_update(
     ranks: Ranks, two_workers: TrainCell, tmp_path: Path
 ) -> None:
-    preset = replace(PRESETS["elastic-averaging"].preset, period=2)
+    preset = with_options(PRESETS["elastic-averaging"].preset, {"period": 2})
     cell = replace(two_workers, sync="elastic", preset=to_values(preset))
     iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
@@ -266,7 +269,7 @@ def test_workers_with_weights_of_their_own_exchange_them_after_the_update(
 def test_workers_that_do_not_communicate_train_on_their_own(
     ranks: Ranks, two_workers: TrainCell, tmp_path: Path
 ) -> None:
-    cell = replace(two_workers, sync="none", preset=asdict(PRESETS["none"].preset))
+    cell = replace(two_workers, sync="none", preset=to_values(PRESETS["none"].preset))
     iterations, per_layer = measured(ranks, cell, tmp_path / "cell")
     check_consistency(cell, iterations, per_layer)
     assert (iterations[["communication"]] == 0).all(axis=None)

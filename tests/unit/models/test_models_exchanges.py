@@ -11,7 +11,7 @@ from stallpoint.models.answers import staleness
 from stallpoint.models.iteration.replicas import per_iteration
 from stallpoint.models.terms.communication import all_reduce_parts, nominal
 from stallpoint.models.terms.effects import CollectiveTimes
-from stallpoint.strategies.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset, with_options
 
 ALPHA, BETA = 1e-3, 1e-8
 SIZE = 1e6
@@ -76,7 +76,7 @@ def test_exchanging_less_often_never_takes_longer_and_computing_more_never_less(
     ranks: int, period: int, computing: float
 ) -> None:
     def of(period: int, computing: float = computing) -> float:
-        elastic = Preset(reduction="parameter-server", start="after-backward", algorithm="elastic", period=period)
+        elastic = with_options(PRESETS["elastic-averaging"].preset, {"period": period})
         return seconds(elastic, ranks, computing)
 
     assert of(period + 1) <= of(period) * (1 + 1e-9)

@@ -18,7 +18,7 @@ from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, OPERATIONS
-from stallpoint.strategies.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset, with_options
 
 NAMES = ("block1.fc", "block2.fc", "block3.fc", "block4.fc")
 BYTES, HANDED_ON = 4_000_000, 100_000
@@ -184,7 +184,7 @@ def test_a_message_has_the_rounds_of_those_who_send_it(workers: int) -> None:
 def test_equal_stages_have_the_bubble_of_gpipe_and_wait_for_each_message_on_the_way(
     stages: int, micro_batches: int
 ) -> None:
-    one = predicted(replace(PRESETS["pipeline"].preset, micro_batches=micro_batches), stages)
+    one = predicted(with_options(PRESETS["pipeline"].preset, {"micro_batches": micro_batches}), stages)
     size = 8 * stages // micro_batches
     message = ALPHA + HANDED_ON * size / SPEED
     computing = size * 4 * (FORWARD + BACKWARD) / stages

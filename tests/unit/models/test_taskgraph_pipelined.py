@@ -1,20 +1,18 @@
 """Iterations through the stages of pipelines against what GPipe says of them, and what can be said in one line."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models.taskgraph import StageCosts, pipeline_tasks, schedule
-from stallpoint.strategies.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS, with_options
 
 SECONDS = st.floats(0.1, 5)
 
 
 def iteration(stages: list[StageCosts], micro_batches: int, read: float = 0.0, name: str = "pipeline") -> float:
     """Seconds of an iteration in the long run."""
-    preset = replace(PRESETS[name].preset, micro_batches=micro_batches)
+    preset = with_options(PRESETS[name].preset, {"micro_batches": micro_batches})
     ends = schedule(pipeline_tasks(read, 0.0, stages, preset, prefetch=True, iterations=4)).end
     assert ends["update of 3"] - ends["update of 2"] == pytest.approx(ends["update of 2"] - ends["update of 1"])
     assert ends["update of 2"] - ends["update of 1"] == pytest.approx(ends["update of 1"] - ends["update of 0"])

@@ -1,13 +1,11 @@
 """Iterations of sharded weights against what can be said of them in one line."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.models.taskgraph import MessageTimes, ShardedCosts, runs_of, schedule, sharded_tasks
-from stallpoint.strategies.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset, with_options
 
 FSDP = PRESETS["fsdp"].preset
 UPDATE = 0.5
@@ -28,7 +26,7 @@ def test_a_block_is_gathered_while_the_one_before_computes() -> None:
     #  worker        [f1  ][f2  ][f3  ]    [b3      ]    [b2      ]    [b1      ]   [u ]
     #  network   [g1][g2]  [g3]        [g3][g2]      [r3][g1]      [r2]         [r1]
     assert iteration(FSDP, [(0,), (1,), (2,)], f=2, b=3, g=1, r=1) == 20.5
-    assert iteration(replace(FSDP, gather_ahead=0), [(0,), (1,), (2,)], f=2, b=3, g=1, r=1) == 24.5
+    assert iteration(with_options(FSDP, {"gather_ahead": 0}), [(0,), (1,), (2,)], f=2, b=3, g=1, r=1) == 24.5
 
 
 @given(
@@ -41,10 +39,10 @@ def test_gathers_that_are_shorter_than_a_block_are_hidden_but_for_the_first(
     each = [(layer,) for layer in range(blocks)]
     exposed = {0: blocks * g}.get(ahead, g)
     computing, sent = parts * blocks * (f + b), blocks * r
-    preset = replace(FSDP, gather_ahead=ahead, accumulate=parts)
+    preset = with_options(FSDP, {"gather_ahead": ahead, "accumulate": parts})
     if ahead <= 1:
         assert iteration(preset, each, f, b, g, r) == pytest.approx(parts * 2 * exposed + computing + sent + UPDATE)
-    kept = replace(preset, reshard=False)
+    kept = with_options(preset, {"reshard": False})
     if ahead <= 1:
         assert iteration(kept, each, f, b, g, r) == pytest.approx(parts * exposed + computing + sent + UPDATE)
     assert iteration(preset, each, f, b, g, r) >= iteration(kept, each, f, b, g, r) - 1e-9

@@ -3,7 +3,7 @@
 import json
 from collections import ChainMap
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from stallpoint.questions.trust_question import equal_presets, planned, slow_nod
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.html import part
 from stallpoint.report.slides import slide
-from stallpoint.strategies.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS, to_values
 from stallpoint_files.answering import explain_files
 from stallpoint_files.external_tables import external_answers
 from stallpoint_files.file_options import Options
@@ -490,7 +490,7 @@ def test_nodes_alike_and_single_visits_and_nodes_name_none() -> None:
 def test_presets_that_do_the_same_are_named(device: str, expected: list[list[str]]) -> None:
     """Reading ahead into a device's memory tells Caffe-MPI from MXNet on a GPU alone."""
     names = ["wfbp", "caffe-mpi", "mxnet", "cntk", "naive", "ddp"]
-    cells = [replace(TRAIN, device=device, sync=name, preset=asdict(PRESETS[name].preset)) for name in names]
+    cells = [replace(TRAIN, device=device, sync=name, preset=to_values(PRESETS[name].preset)) for name in names]
     runs = pd.DataFrame({"kind": "train", "source": "", "settings": [cell.to_json() for cell in cells]})
     assert sorted(presets for _, presets in equal_presets(runs)) == expected
 

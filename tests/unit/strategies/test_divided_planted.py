@@ -11,7 +11,7 @@ from visiting_cells import collectives, train
 
 from stallpoint.models.fitting import fit
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, SEND_RECEIVE
-from stallpoint.strategies.presets import PRESETS, to_values
+from stallpoint.strategies.presets import PRESETS, to_values, with_options
 from stallpoint.study.kinds.train_kind import TrainCell
 
 pytestmark = pytest.mark.ranks
@@ -89,7 +89,7 @@ def own(network: str) -> dict[str, Any]:
 
 
 def divided(network: str, sync: str, workers: int = WORKERS) -> TrainCell:
-    preset = replace(PRESETS[sync].preset, **({"micro_batches": MICRO_BATCHES} if sync in PIPELINES else {}))
+    preset = with_options(PRESETS[sync].preset, {"micro_batches": MICRO_BATCHES} if sync in PIPELINES else {})
     return replace(
         train(network=network), own_network=own(network), iterations=2, warmup=1, batch=SAMPLES, nodes=workers,
         worker_batch=SAMPLES // workers, sync=sync, preset=to_values(preset),

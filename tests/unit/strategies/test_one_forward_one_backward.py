@@ -1,6 +1,5 @@
 """The 1F1B pipeline beside GPipe's: in which order stages compute, what they wait for and what they keep."""
 
-from dataclasses import replace
 from graphlib import TopologicalSorter
 
 import numpy as np
@@ -16,14 +15,14 @@ from stallpoint.models.terms.peaks import Peaks
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.families.one_forward_one_backward_family import OneForwardOneBackward
 from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD
-from stallpoint.strategies.presets import PRESETS, Preset
+from stallpoint.strategies.presets import PRESETS, Preset, with_options
 
 NAME = "pipeline-1f1b"
 COUNTS = st.integers(1, 8)
 
 
 def preset(micro_batches: int, name: str = NAME) -> Preset:
-    return replace(PRESETS[name].preset, micro_batches=micro_batches)
+    return with_options(PRESETS[name].preset, {"micro_batches": micro_batches})
 
 
 def orders(stages: int, micro_batches: int) -> list[list[tuple[str, int]]]:

@@ -1,4 +1,4 @@
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.buckets import blocks, buckets, fused, message_bytes
-from stallpoint.strategies.presets import PRESETS, Preset, preset_from, presets_of, to_values
+from stallpoint.strategies.families import STRATEGIES
+from stallpoint.strategies.presets import COMMON, PRESETS, Preset, all_values, preset_from, presets_of, to_values
 
 ROOT = Path(__file__).parents[3]
 
@@ -87,9 +88,17 @@ def test_a_name_stallpoint_uses_is_not_taken_again() -> None:
         presets_of({"ddp": {"like": "wfbp"}})
 
 
+def test_like_may_change_the_family() -> None:
+    """Options that the other family does not have must be back at their defaults."""
+    changes = {"like": "local-sgd", "algorithm": "synchronous"}
+    assert presets_of({"mine": {**changes, "period": 1}})["mine"] == PRESETS["naive"].preset
+    with pytest.raises(InputError, match=r"presets\.mine\.period: applies to algorithm averaging and gossip"):
+        presets_of({"mine": changes})
+
+
 def test_a_cell_s_preset_comes_back() -> None:
     for known in PRESETS.values():
-        assert preset_from(asdict(known.preset)) == preset_from(to_values(known.preset)) == known.preset
+        assert preset_from(all_values(known.preset)) == preset_from(to_values(known.preset)) == known.preset
     told = to_values(PRESETS["wfbp"].preset)
     assert not {"algorithm", "sharding", "accumulate"} & set(told), "records made before there were any say the same"
     with pytest.raises(InputError, match="preset: unknown speed"):
@@ -99,7 +108,7 @@ def test_a_cell_s_preset_comes_back() -> None:
 def test_the_schema_knows_the_same_fields() -> None:
     schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
     entry = schema["properties"]["presets"]["additionalProperties"]["properties"]
-    assert set(entry) == {"like", *(field.name for field in fields(Preset))}
+    assert set(entry) == {"like", *COMMON, *(option.name for one in STRATEGIES for option in fields(one.own))}
 
 
 @given(st.lists(st.integers(1, 100)), st.integers(1, 150))

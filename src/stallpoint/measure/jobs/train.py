@@ -41,6 +41,8 @@ from stallpoint.networks.layers import layers
 from stallpoint.records.tables import INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.storage.tensors import OneBatch
+from stallpoint.strategies.families.servers_family import server_optimiser
+from stallpoint.strategies.options import DelayOptions
 from stallpoint.strategies.presets import Preset, preset_from
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.text import Progress
@@ -100,7 +102,7 @@ class Trainer:
         scale = loss_scale(precision)
 
         def for_server(parameters: Sequence[nn.Parameter]) -> Optimiser:
-            if preset.server_optimiser == "adagrad":
+            if server_optimiser(preset) == "adagrad":
                 # Workers push as soon as the server listens: it waits for nothing that is made later here.
                 return Adagrad(parameters, optimiser([], loss_scale=scale).step_size, loss_scale=scale)
             return optimiser(parameters, loss_scale=scale)
@@ -112,7 +114,8 @@ class Trainer:
         self._part = part = synchronisation.begin(preset, worker)
         self._synchronisation, self._network, self._layers = part.synchronisation, part.network, part.layers
         self._parameters = parameters(part.trained)
-        self._delays = Delays(self._layers, preset.blocks) if preset.blocks > 1 else None
+        own = preset.own
+        self._delays = Delays(self._layers, own.blocks) if isinstance(own, DelayOptions) and own.delays else None
         # Wrapped before layers are timed, so that recomputation counts as their backward pass.
         self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
         self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=scale)

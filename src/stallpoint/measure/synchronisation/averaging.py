@@ -17,6 +17,8 @@ from typing_extensions import override
 from stallpoint.measure.synchronisation.communicator import Communicator, communicator
 from stallpoint.measure.synchronisation.exchanging import Apart
 from stallpoint.measure.synchronisation.interface import Replica, Worker, WorkerPart, unsharded
+from stallpoint.strategies.families.averaging_family import AveragingOptions
+from stallpoint.strategies.one_message import PeriodOptions
 from stallpoint.strategies.presets import Preset
 
 
@@ -31,7 +33,8 @@ class Averaging(Apart):
     def __init__(self, replica: Replica, preset: Preset, sums: Communicator) -> None:
         super().__init__(replica, preset)
         self._communicator = sums
-        self._outer = Outer(self._flat.weights(), preset.outer_step, preset.outer_momentum)
+        self._own = own = preset.family(AveragingOptions)
+        self._outer = Outer(self._flat.weights(), own.outer_step, own.outer_momentum)
 
     @override
     def state(self) -> dict[str, Any]:
@@ -50,7 +53,7 @@ class Averaging(Apart):
 
     @override
     def _iteration_ended(self) -> None:
-        if self._iterations <= self._preset.synchronous_steps or self._is_due(self._preset.period):
+        if self._iterations <= self._own.synchronous_steps or self._is_due(self._own.period):
             self._exchange(self._average)
 
     def _average(self) -> int:
@@ -94,7 +97,7 @@ class Gossip(Apart):
 
     @override
     def _iteration_ended(self) -> None:
-        if self._is_due(self._preset.period):
+        if self._is_due(self._preset.family(PeriodOptions).period):
             self._exchange(self._mix)
 
     def _mix(self) -> int:

@@ -40,6 +40,7 @@ from stallpoint.measure.training.optimisers import local
 from stallpoint.measure.world import World
 from stallpoint.networks.layers import Layer, layers
 from stallpoint.strategies.buckets import block_paths
+from stallpoint.strategies.families.sharded_family import ShardedOptions
 from stallpoint.strategies.presets import Preset
 
 
@@ -154,7 +155,7 @@ class FullySharded(Synchronisation):
         wrapped = [sharded.get_submodule(path) for path in block_paths(*known)]
         for module in wrapped:
             if module is not sharded:
-                fully_shard(module, mesh=mesh, reshard_after_forward=self._preset.reshard)
+                fully_shard(module, mesh=mesh, reshard_after_forward=self._preset.family(ShardedOptions).reshard)
         self._root = fully_shard(sharded, mesh=mesh)
         sharded.to_empty(device=self._device)
         self._fill(sharded, network, mesh.get_local_rank())
@@ -166,7 +167,7 @@ class FullySharded(Synchronisation):
 
     def _look_ahead(self, wrapped: Sequence[nn.Module]) -> None:
         """Set which blocks are gathered ahead, in forward and in backward order."""
-        ahead = self._preset.gather_ahead
+        ahead = self._preset.family(ShardedOptions).gather_ahead
         of: list[FSDPModule] = [module for module in wrapped if isinstance(module, FSDPModule)]
         for index, module in enumerate(of):
             module.set_modules_to_forward_prefetch(of[index + 1 : index + 1 + ahead])

@@ -30,7 +30,7 @@ from stallpoint.measure.synchronisation.interface import Synchronisation, Worker
 from stallpoint.measure.training.passes import Ends, Passes
 from stallpoint.measure.training.transfers import Received
 from stallpoint.networks.cutting import Cutting
-from stallpoint.strategies.families.pipeline_family import FORWARD, Pipeline
+from stallpoint.strategies.families.pipeline_family import FORWARD, Pipeline, PipelineOptions
 from stallpoint.strategies.presets import Preset
 
 _MAX_DIMENSIONS = 8
@@ -56,7 +56,7 @@ class Stage(Synchronisation):
         pipeline = preset.strategy
         assert isinstance(pipeline, Pipeline)
         self._schedule = pipeline.schedule(world.rank + 1, world.size)
-        self._micro_batches = preset.micro_batches
+        self._micro_batches = preset.family(PipelineOptions).micro_batches
         self.shards = world.size
         cutting = Cutting(network)
         self.layers = range(starts[world.rank], [*starts[1:], len(cutting)][world.rank])

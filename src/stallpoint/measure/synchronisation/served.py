@@ -32,6 +32,7 @@ from stallpoint.measure.synchronisation.server import (
     fill,
     share,
 )
+from stallpoint.strategies.families.servers_family import AsynchronousOptions, DownpourOptions, ElasticOptions
 from stallpoint.strategies.presets import Preset
 
 Address = tuple[str, int]
@@ -156,7 +157,7 @@ class Served(Exchanging):
         """Return the servers' weights; a lost worker evaluates them, too."""
         self._settle()
         weights = torch.empty(self._flat.values) if self._lost else self._servers.ask(Ask.LOOK)
-        if self._preset.lost_after:
+        if self._lost_after:
             self._world.comm.Bcast(weights.numpy())
         return weights
 
@@ -167,9 +168,14 @@ class Served(Exchanging):
         self._world.comm.Barrier()
 
     @property
+    def _lost_after(self) -> int:
+        own = self._preset.own
+        return own.lost_after if isinstance(own, DownpourOptions) else 0
+
+    @property
     def _lost(self) -> bool:
         """Whether the servers have lost this worker: the last one of several, after so many iterations."""
-        world, after = self._world, self._preset.lost_after
+        world, after = self._world, self._lost_after
         return bool(after) and 0 < world.rank == world.size - 1 and self._iterations >= after
 
     def _exchanged(self, asks: Callable[[], int]) -> None:
@@ -178,11 +184,13 @@ class Served(Exchanging):
 
 
 def _rules(preset: Preset, workers: int) -> Rules:
+    own = preset.own
+    asynchronous = own if isinstance(own, AsynchronousOptions) else AsynchronousOptions()
     return Rules(
         workers=workers,
-        gradients_per_update=preset.gradients_per_update or workers,
-        bound=preset.staleness_bound,
-        rate=preset.elasticity / workers,
+        gradients_per_update=asynchronous.gradients_per_update or workers,
+        bound=asynchronous.staleness_bound,
+        rate=own.elasticity / workers if isinstance(own, ElasticOptions) else 0.0,
     )
 
 
@@ -210,13 +218,13 @@ class Elastic(Served):
 
     @override
     def _iteration_ended(self) -> None:
-        if self._is_due(self._preset.period):
+        if self._is_due(self._preset.family(ElasticOptions).period):
             self._exchanged(self._meet)
 
     def _meet(self) -> int:
         own = self._flat.weights().cpu()
         centre = self._servers.ask(Ask.MEET, own)
-        self._flat.write(own.lerp(centre, self._preset.elasticity / self._world.size))
+        self._flat.write(own.lerp(centre, self._preset.family(ElasticOptions).elasticity / self._world.size))
         return 1
 
 
@@ -249,10 +257,11 @@ class Downpour(Served):
     @override
     def _iteration_ended(self) -> None:
         if self._lost:
-            if self._iterations == self._preset.lost_after:
+            if self._iterations == self._lost_after:
                 self._servers.break_off(Ask.PUSH, self._accrued)
             return
-        push, pull = self._is_due(self._preset.period), self._is_due(self._preset.pull_period)
+        own = self._preset.family(DownpourOptions)
+        push, pull = self._is_due(own.period), self._is_due(own.pull_period)
         if push or pull:
             self._exchanged(lambda: self._talk(push, pull))
 

@@ -36,6 +36,7 @@ from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.iteration.scenarios import Scenario, changed_point, predict
 from stallpoint.models.terms.communication import scheme_of
 from stallpoint.records.tables import REMEDIES
+from stallpoint.strategies.families.pipeline_family import PipelineOptions
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.interventions import EMPTY_MESSAGES, NO_COMMUNICATION, possible
 from stallpoint.study.kinds.command_kind import CommandCell
@@ -138,8 +139,13 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
             also = "" if preset.lossless else LOSSY
             yield Remedy("preset", f"preset {name}", Scenario(sync=name), also)
     for name, variant in study.variants.items():
-        if variant.like == point.sync and point.global_batch % variant.preset.micro_batches == 0:
+        if variant.like == point.sync and _divides(variant, point.global_batch):
             yield _of_variant(name, variant, known=point.hardware in study.cluster.memory_rates)
+
+
+def _divides(variant: Variant, batch: int) -> bool:
+    own = variant.preset.own
+    return not isinstance(own, PipelineOptions) or batch % own.micro_batches == 0
 
 
 def _of_variant(name: str, variant: Variant, *, known: bool) -> Remedy:
@@ -152,7 +158,7 @@ def _of_variant(name: str, variant: Variant, *, known: bool) -> Remedy:
             replace(scenario, batch=RAISED), LARGER if known else f"{LARGER}; {UNKNOWN_ADDING}", defines=defines,
         )  # fmt: skip
     if "micro_batches" in changes:
-        return Remedy("micro-batches", f"{variant.preset.micro_batches} micro-batches", scenario, defines=defines)
+        return Remedy("micro-batches", f"{changes['micro_batches']} micro-batches", scenario, defines=defines)
     if "gradient_bits" in changes:
         return Remedy("gradients", "gradients sent in 16 bits", scenario, LOSSY, defines=defines)
     return Remedy("bucket size", f"messages of {changes['fusion_bytes'] / 2**20:g} MiB", scenario, defines=defines)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from stallpoint.errors import InputError
-from stallpoint.strategies.presets import Preset
+from stallpoint.strategies.presets import Preset, with_options
 
 RAISED = 4
 """Factor on settings that remedies raise: mini-batch, accumulated mini-batches, readers, bucket size."""
@@ -53,6 +53,6 @@ def _suffix(option: str, value: Any) -> str:
 
 def _varied(preset: Preset, changes: Mapping[str, Any]) -> Preset | None:
     try:
-        return replace(preset, **changes)
+        return with_options(preset, changes)
     except InputError:
         return None

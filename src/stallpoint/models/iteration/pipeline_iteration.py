@@ -15,6 +15,7 @@ from stallpoint.models.iteration.replicas import Replicas, fully_connected_secon
 from stallpoint.models.iteration.scaling_curve import Predicted
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects, IsolatedComputing
+from stallpoint.strategies.families.pipeline_family import PipelineOptions
 from stallpoint.strategies.options import SEND_RECEIVE
 from stallpoint.study.workers import Placement
 
@@ -26,7 +27,7 @@ class PipelineIteration(Replicas):
     @override
     def batch(self) -> tuple[int, int]:
         """Return all samples, in micro-batches."""
-        return self.point.global_batch, self.preset.micro_batches
+        return self.point.global_batch, self.preset.family(PipelineOptions).micro_batches
 
     @property
     @override
@@ -41,7 +42,7 @@ class PipelineIteration(Replicas):
         Exposed are, as in measurements, those of the stage that receives least.
         """
         assert self.cuts, "where it is not known how to cut, nothing is predicted"
-        layers, stage_count, count = self.layers, self.point.ranks, self.preset.micro_batches
+        layers, stage_count, count = self.layers, self.point.ranks, self.preset.family(PipelineOptions).micro_batches
         starts = self.cuts.starts(stage_count)
         sizes = [
             self.point.global_batch // count * (self.cuts.activation_bytes[start - 1] or 0) for start in starts[1:]

@@ -40,7 +40,7 @@ def pipeline_tasks(
     prefetch: bool,
     iterations: int = 2,
 ) -> list[Task]:
-    """Tasks of iterations whose mini-batch the first of the `pipeline_stages` reads, in ``preset.micro_batches`` parts.
+    """Tasks of iterations whose mini-batch the first of the `pipeline_stages` reads, in micro-batches.
 
     Names: ``read of 0``, ``activations 3 of 0 on 2`` and ``forward 3 of 0 on 2`` of the third micro-batch on the second
     stage, ``gradients 3 of 0 on 1`` and ``backward 3 of 0 on 1``, ``update of 0`` on the first stage and ``update of 0

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from stallpoint.base.statistics import Reals
 from stallpoint.models.taskgraph.builders import MessageTimes, inputs
 from stallpoint.models.taskgraph.tasks import Kind, Task
+from stallpoint.strategies.families.sharded_family import ShardedOptions
 from stallpoint.strategies.presets import Preset
 
 
@@ -109,7 +110,7 @@ class _ShardedPass:
 
     def backward(self, suffix: str) -> Iterator[Task]:
         """Return the tasks; `suffix` ends the names of messages; empty: gradients are not sent."""
-        again = self._blocks[::-1] if self._preset.reshard else []
+        again = self._blocks[::-1] if self._preset.family(ShardedOptions).reshard else []
         for position, run in reversed(list(enumerate(self._runs))):
             need: tuple[str, ...] = ()
             if run.block in again:
@@ -126,7 +127,7 @@ class _ShardedPass:
 
     def _ahead(self, what: str, order: Sequence[int], block: int) -> Iterator[Task]:
         """Return the gathers issued when the pass reaches `block`, of blocks in this `order`."""
-        ahead, position = self._preset.gather_ahead, order.index(block)
+        ahead, position = self._preset.family(ShardedOptions).gather_ahead, order.index(block)
         if position == 0 or not ahead:
             yield self._gather(what, block, self.ended)
         begin = position + max(ahead, 1) if position else 1

@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
 from stallpoint.errors import InputError
-from stallpoint.strategies.one_message import OneMessage
+from stallpoint.strategies.one_message import OneMessage, PeriodOptions
 from stallpoint.strategies.strategy import PresetEntry
 
 if TYPE_CHECKING:
     from stallpoint.strategies.buckets import Reals
+
+
+@dataclass(frozen=True)
+class AveragingOptions(PeriodOptions):
+    """Options of averaging over all workers."""
+
+    synchronous_steps: int = 0
+    """Iterations at the beginning after each of which weights are averaged."""
+    outer_step: float = 1.0
+    """Step of the outer optimiser; without momentum the part of the distance to the mean."""
+    outer_momentum: float = 0.0
+    """Nesterov momentum of the outer optimiser, whose gradient is start minus mean."""
+
+    @override
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.synchronous_steps < 0:
+            raise InputError(f"synchronous_steps: {self.synchronous_steps} is below 0; 0 stands for none")
+        if not 0 < self.outer_step < math.inf:
+            raise InputError(f"outer_step: {self.outer_step} is not above 0")
+        if not 0 <= self.outer_momentum < 1:
+            raise InputError(f"outer_momentum: {self.outer_momentum} is not from 0 to below 1")
 
 
 class Averaging(OneMessage):
@@ -21,7 +44,7 @@ class Averaging(OneMessage):
 
     value = "averaging"
     meaning = "each worker updates its own weights; every period iterations all get their mean"
-    own = ("period", "synchronous_steps", "outer_step", "outer_momentum")
+    own = AveragingOptions
     training = "measure.synchronisation.averaging:Averaging.begin"
     presets: ClassVar[Mapping[str, PresetEntry]] = {
         "parameter-averaging": PresetEntry(
@@ -52,17 +75,6 @@ class Averaging(OneMessage):
         ),
     }
 
-    @override
-    def check(self) -> None:
-        options = self.options
-        if options.synchronous_steps < 0:
-            raise InputError(f"synchronous_steps: {options.synchronous_steps} is below 0; 0 stands for none")
-        if not 0 < options.outer_step < math.inf:
-            raise InputError(f"outer_step: {options.outer_step} is not above 0")
-        if not 0 <= options.outer_momentum < 1:
-            raise InputError(f"outer_momentum: {options.outer_momentum} is not from 0 to below 1")
-        super().check()
-
 
 class Gossip(OneMessage):
     """Mean over neighbours."""
@@ -72,7 +84,6 @@ class Gossip(OneMessage):
         "each worker updates its own weights; every period iterations it takes the mean of them and its two "
         "neighbours' around a ring"
     )
-    own = ("period",)
     training = "measure.synchronisation.averaging:Gossip.begin"
     presets: ClassVar[Mapping[str, PresetEntry]] = {
         "gossip": PresetEntry(

@@ -38,7 +38,7 @@ class OneForwardOneBackward(Pipeline):
     def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
         """Return a stage's passes: first as many forward passes as there are stages behind, then one of each kind in
         alternation."""
-        count = self.options.micro_batches
+        count = self.micro_batches
         ahead = min(depth - stage, count)
         fill = [(FORWARD, part) for part in range(1, ahead + 1)]
         steady = [turn for part in range(1, count - ahead + 1) for turn in ((FORWARD, part + ahead), (BACKWARD, part))]
@@ -47,7 +47,7 @@ class OneForwardOneBackward(Pipeline):
     @override
     def kept(self, placement: Placement) -> float:
         """Return the share on the first stage, which keeps most."""
-        depth, count = placement[0] * placement[1], self.options.micro_batches
+        depth, count = placement[0] * placement[1], self.micro_batches
         return min(depth, count) / count if depth > 1 else 1.0
 
     @override

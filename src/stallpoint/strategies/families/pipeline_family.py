@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from stallpoint import load
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.options import SEND_RECEIVE
+from stallpoint.strategies.options import SEND_RECEIVE, FamilyOptions, at_least
 from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy
 
 FORWARD, BACKWARD = "forward", "backward"
 Turn = tuple[str, int]
 """A pass of a micro-batch, counted from 1, through a stage."""
+
+
+@dataclass(frozen=True)
+class PipelineOptions(FamilyOptions):
+    """Options of pipelines."""
+
+    micro_batches: int = 1
+    """Parts of the global mini-batch that go through the stages one after the other."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "micro_batches")
 
 
 class Pipeline(Strategy):
@@ -25,7 +37,7 @@ class Pipeline(Strategy):
         "each rank has a stage: layers that follow one another, with about the same multiply-adds in each; "
         "it hands on what they compute, micro-batch by micro-batch, and gets the gradients of that (a pipeline)"
     )
-    own = ("micro_batches",)
+    own = PipelineOptions
     training = "measure.synchronisation.pipeline_stages:Stage.begin"
     iteration = "models.iteration.pipeline_iteration:PipelineIteration"
     independent = False
@@ -45,20 +57,24 @@ class Pipeline(Strategy):
         ),
     }
 
+    @property
+    def micro_batches(self) -> int:
+        return self.options.family(PipelineOptions).micro_batches
+
     def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
         """Return the passes of a stage, counted from 1, in their order."""
-        parts = range(1, self.options.micro_batches + 1)
+        parts = range(1, self.micro_batches + 1)
         return [(FORWARD, part) for part in parts] + [(BACKWARD, part) for part in reversed(parts)]
 
     @override
     def check(self) -> None:
         super().check()
-        self.goes_with("backend: mpi, start: after-backward and micro_batches", "micro_batches", start="after-backward")
+        self.goes_with("backend: mpi, start: after-backward and micro_batches", start="after-backward")
 
     @override
     def variants(self, raised: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
         """Yield more micro-batches, for a shorter bubble."""
-        yield {"micro_batches": self.options.micro_batches * raised}
+        yield {"micro_batches": self.micro_batches * raised}
 
     @override
     def division(self, network: Any, ranks: int) -> Sequence[int]:
@@ -70,7 +86,7 @@ class Pipeline(Strategy):
     def impossible(self, asked: RequestedTraining) -> str:
         if asked.ranks == 1:
             return ""
-        batch, count = asked.worker_batch * asked.ranks, self.options.micro_batches
+        batch, count = asked.worker_batch * asked.ranks, self.micro_batches
         if batch % count:
             return f"B = {batch} is not divisible by the {count} micro_batches of preset {asked.preset}"
         if asked.command:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
 from stallpoint.errors import InputError
-from stallpoint.strategies.one_message import OneMessage
-from stallpoint.strategies.strategy import PresetEntry, at_least
+from stallpoint.strategies.one_message import OneMessage, PeriodOptions
+from stallpoint.strategies.options import FamilyOptions, StepOptions, at_least
+from stallpoint.strategies.strategy import PresetEntry
 
 if TYPE_CHECKING:
     from stallpoint.strategies.buckets import Reals
@@ -37,8 +40,8 @@ class Served(OneMessage):
     @property
     @override
     def waits(self) -> bool:
-        """Whether staleness is bounded, so that workers wait for each other."""
-        return self.options.staleness_bound is not None
+        """Whether workers wait for each other; not unless a strategy says so."""
+        return False
 
     @override
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
@@ -57,6 +60,20 @@ class Served(OneMessage):
         return super().exchanged(latency * part, rest * part, ranks, computing)
 
 
+@dataclass(frozen=True)
+class ElasticOptions(PeriodOptions):
+    """Options of elastic averaging."""
+
+    elasticity: float = 0.9
+    """n times the part of their distance by which weights and centre move in each exchange of n workers."""
+
+    @override
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.elasticity <= 1:
+            raise InputError(f"elasticity: {self.elasticity} is not above 0 and at most 1")
+
+
 class Elastic(Served):
     """Elastic averaging."""
 
@@ -65,7 +82,7 @@ class Elastic(Served):
         "each worker updates its own weights; every period iterations these and the server's centre move "
         "towards each other"
     )
-    own = ("period", "elasticity")
+    own = ElasticOptions
     training = "measure.synchronisation.served:Elastic.begin"
     presets: ClassVar[Mapping[str, PresetEntry]] = {
         "elastic-averaging": PresetEntry(
@@ -77,11 +94,25 @@ class Elastic(Served):
         ),
     }
 
-    @override
-    def check(self) -> None:
-        if not 0 < self.options.elasticity <= 1:
-            raise InputError(f"elasticity: {self.options.elasticity} is not above 0 and at most 1")
-        super().check()
+
+@dataclass(frozen=True)
+class AsynchronousOptions(FamilyOptions):
+    """Options of asynchronous SGD."""
+
+    gradients_per_update: int = 1
+    """Gradients that the server collects for an update; 0 for as many as workers."""
+    staleness_bound: int | None = None
+    """Iterations by which a worker may be ahead of the slowest one; None: any number."""
+    server_optimiser: str = "recipe"
+
+    def __post_init__(self) -> None:
+        gradients, bound = self.gradients_per_update, self.staleness_bound
+        if gradients < 0:
+            raise InputError(f"gradients_per_update: {gradients} is below 0; 0 is as many as workers")
+        if bound is not None and bound < 0:
+            raise InputError(f"staleness_bound: {bound} is below 0; 0 is synchronous, and without it there is none")
+        if bound is not None and gradients != 1:
+            raise InputError("staleness_bound: counts updates of single gradients, so gradients_per_update is 1")
 
 
 class Asynchronous(Served):
@@ -89,7 +120,7 @@ class Asynchronous(Served):
 
     value = "asynchronous"
     meaning = "each worker sends its gradient to a server, which updates, and gets the server's weights"
-    own = ("gradients_per_update", "staleness_bound", "server_optimiser")
+    own = AsynchronousOptions
     updates_on_server = True
     training = "measure.synchronisation.served:Asynchronous.begin"
     presets: ClassVar[Mapping[str, PresetEntry]] = {
@@ -121,22 +152,44 @@ class Asynchronous(Served):
         ),
     }
 
+    @property
     @override
-    def check(self) -> None:
-        gradients, bound = self.options.gradients_per_update, self.options.staleness_bound
-        if gradients < 0:
-            raise InputError(f"gradients_per_update: {gradients} is below 0; 0 is as many as workers")
-        if bound is not None and bound < 0:
-            raise InputError(f"staleness_bound: {bound} is below 0; 0 is synchronous, and without it there is none")
-        if bound is not None and gradients != 1:
-            raise InputError("staleness_bound: counts updates of single gradients, so gradients_per_update is 1")
-        super().check()
+    def frequency(self) -> float:
+        return 1.0
+
+    @property
+    @override
+    def waits(self) -> bool:
+        """Whether staleness is bounded, so that workers wait for each other."""
+        return self.options.family(AsynchronousOptions).staleness_bound is not None
 
 
 _DOWNPOUR = {
     "reduction": "sharded-servers", "servers": 2, "start": "after-backward", "period": 5, "pull_period": 5,
     "server_optimiser": "adagrad",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DownpourOptions(PeriodOptions):
+    """Options of Downpour SGD."""
+
+    pull_period: int = 1
+    """Iterations from pull to pull."""
+    lost_after: int = 0
+    """Iterations after which the last worker is lost to the servers; 0: never."""
+    server_optimiser: str = "recipe"
+
+    @override
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, 1, "pull_period")
+        at_least(self, 0, "lost_after")
+
+    @property
+    @override
+    def rounds(self) -> int:
+        return math.lcm(self.period, self.pull_period)
 
 
 class Downpour(Served):
@@ -147,7 +200,7 @@ class Downpour(Served):
         "each worker updates its own weights; every period iterations it sends the sum of its gradients to the "
         "servers, and every pull_period it takes their weights"
     )
-    own = ("period", "pull_period", "server_optimiser", "lost_after")
+    own = DownpourOptions
     updates_on_server = True
     training = "measure.synchronisation.served:Downpour.begin"
     presets: ClassVar[Mapping[str, PresetEntry]] = {
@@ -167,14 +220,15 @@ class Downpour(Served):
         ),
     }
 
-    @override
-    def check(self) -> None:
-        at_least(self.options, 1, "pull_period")
-        at_least(self.options, 0, "lost_after")
-        super().check()
-
     @property
     @override
     def frequency(self) -> float:
         """Mean frequency of pushes and pulls."""
-        return (1 / self.options.period + 1 / self.options.pull_period) / 2
+        own = self.options.family(DownpourOptions)
+        return (1 / own.period + 1 / own.pull_period) / 2
+
+
+def server_optimiser(options: StepOptions) -> str:
+    """Return the optimiser of the servers, of `presets.CHOICES`."""
+    own = options.own
+    return own.server_optimiser if isinstance(own, AsynchronousOptions | DownpourOptions) else "recipe"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, MIB, REDUCE_SCATTER
+from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, MIB, REDUCE_SCATTER, DelayOptions, at_least
 from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy, largest_block
 
 _NO_TARGET = "shards weights or the optimiser, and runs to a target evaluate and save whole ones; ddp learns the same"
@@ -53,6 +54,21 @@ class ShardedOptimiser(Strategy):
         return buckets + float(sum(sizes)) * (1 + 1 / self.shards(placement))
 
 
+@dataclass(frozen=True)
+class ShardedOptions(DelayOptions):
+    """Options of fsdp."""
+
+    gather_ahead: int = 0
+    """Blocks whose weights are gathered while others compute; 0: each is gathered when needed."""
+    reshard: bool = True
+    """Whether gathered weights of a block are freed after its forward pass, and gathered again."""
+
+    @override
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, 0, "gather_ahead")
+
+
 class Sharded(Strategy):
     """FSDP."""
 
@@ -61,7 +77,7 @@ class Sharded(Strategy):
         "each rank keeps its share of weights, gradients and the optimiser's state; blocks are gathered for "
         "their forward and for their backward pass (ZeRO-3); for fsdp alone"
     )
-    own = ("blocks", "gather_ahead", "reshard")
+    own = ShardedOptions
     training = "measure.synchronisation.fsdp:FullySharded.begin"
     iteration = "models.iteration.sharded_iteration:ShardedIteration"
     in_blocks = True
@@ -89,7 +105,7 @@ class Sharded(Strategy):
     @override
     def gathers(self) -> int:
         """Gathers for each forward pass, and again for each backward pass if weights were freed."""
-        return self.options.accumulate * (2 if self.options.reshard else 1)
+        return self.options.accumulate * (2 if self.options.family(ShardedOptions).reshard else 1)
 
     @override
     def shards(self, placement: Placement) -> int:
@@ -116,7 +132,7 @@ class Sharded(Strategy):
         """Return the bytes of a gathered block and those gathered ahead, of its gradients, and of the send buffer; with
         several parts of a mini-batch also of unsharded gradients."""
         total = float(sum(sizes)) if self.options.accumulate > 1 else 0.0
-        return (3 + self.options.gather_ahead) * largest_block(names, sizes) + total
+        return (3 + self.options.family(ShardedOptions).gather_ahead) * largest_block(names, sizes) + total
 
     @override
     def equation(self, *, prefetch: bool) -> str:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from stallpoint import load
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, FamilyOptions
 from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy
 
 
@@ -22,7 +22,7 @@ class SplitOutputs(Strategy):
         "each rank has a share of the outputs of the last fully-connected layers and computes them for all "
         "samples, which are gathered; every rank has the other layers, whose gradients are summed"
     )
-    own = ()
+    own = FamilyOptions
     training = "measure.synchronisation.outputs:SplitLayers.begin"
     iteration = "models.iteration.tensor_parallel_iteration:TensorParallelIteration"
     independent = False
