@@ -487,6 +487,13 @@ def test_the_exit_status_says_how_it_is(tmp_path: Path, capsys: pytest.CaptureFi
         told = json.loads(capsys.readouterr().out)
         assert told["inputs"] == [{"file": str(path), "recognised": ["rates"]}]
         assert told["answers"][0]["verdict"] == {0: "scales", 1: "stalls", 3: "undecided"}[status]
+    decided = "a,1,,10\na,2,,20\na,4,,39\n"
+    for other, status in (("b,1,,10\n", 3), ("b,1,,10\nb,2,,20\nb,4,,20\nb,8,,20\n", 1)):
+        path.write_text(f"series,gpus,gpus_per_node,tok/s\n{decided}{other}")
+        assert main(["explain", str(path)]) == status
+        path.write_text(f"series,gpus,gpus_per_node,tok/s\n{other}{decided}")
+        assert main(["explain", str(path)]) == status
+    capsys.readouterr()
     path.write_text("gpus,img/s\n1,fast\n")
     with pytest.raises(SystemExit) as ended:
         main(["explain", str(path)])
