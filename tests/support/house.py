@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[2]
 ROOMS = {
     "errors": "how a step ends early, and how programs say so",
     "text": "how numbers, durations, lists and progress are written",
+    "extras": "packages beside the core, found by entry points",
     "records": "tables, columns and files; what disturbed a measurement",
     "strategies": "how a step is distributed: one class for each strategy, the presets, what they send",
     "networks": "what is trained: one file for each network, and the registry",
     "storage": "what is read: one file for each format, and the registry",
-    "extras": "packages beside the core, found by entry points",
     "inputs": "what a study imports: texts, logs of all-reduces, traces of layers",
     "study": "configuration to cells: names, kinds of job, blocks multiplied out",
     "base": "curve, stall, verdict, estimates and their noise: what all that is judged is made of",

@@ -1,4 +1,4 @@
-"""Batch scripts in the forms that people publish, each with its mistakes (`data/strangers/scripts.yaml`)."""
+"""Batch scripts in the forms that people publish, each with its mistakes (`data/batch_scripts.yaml`)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ SCRIPTS = tuple(
         one["body"] if "body" in one else form["body"] % tuple(one.get("with", ())),
         tuple(one.get("mistakes", ())),
     )
-    for form in yaml.safe_load((Path(__file__).parent / "data/strangers/scripts.yaml").read_text(encoding="utf-8"))
+    for form in yaml.safe_load((Path(__file__).parent / "data/batch_scripts.yaml").read_text(encoding="utf-8"))
     for one in form["scripts"]
 )
