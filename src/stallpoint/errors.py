@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, redirect_stderr, suppress
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from typing_extensions import override
+
+from stallpoint.text import for_terminal
 
 EXIT_BAD_INPUT = 2
 """Exit status of a program with invalid input."""
@@ -38,7 +41,7 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(shortened(message))
+        super().__init__(shortened(for_terminal(message)))
 
 
 class Unavailable(InputError):
@@ -66,6 +69,32 @@ def _shortened(line: str) -> str:
     between = " ... "
     part = (MAX_LINE_LENGTH - len(between)) // 2
     return f"{line[:part]}{between}{line[-part:]}"
+
+
+MAX_SEARCH = 20.0
+"""Time that a user's own regular expression may take on what a program printed, s."""
+
+
+@contextmanager
+def within(seconds: float, what: str) -> Iterator[None]:
+    """Run the block; `InputError` where it takes longer, as a user's regular expression may for ever.
+
+    Only the main thread is interrupted: elsewhere there is no limit.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(*_: object) -> None:
+        raise InputError(f"{what} took more than {seconds:g} s: no repeated group in a repeated one")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class CannotRun(RuntimeError):
@@ -203,5 +232,5 @@ def _why(error: Exception) -> tuple[int, str]:
     if isinstance(error, InputError):
         return EXIT_BAD_INPUT, f"error: {error}\n"
     if isinstance(error, OSError) and (refused := refusal(error)):
-        return EXIT_BAD_INPUT, f"error: {f'{error.filename}: ' if error.filename else ''}{refused}\n"
+        return EXIT_BAD_INPUT, for_terminal(f"error: {f'{error.filename}: ' if error.filename else ''}{refused}") + "\n"
     return EXIT_DEFECT, "".join(traceback.format_exception(error))

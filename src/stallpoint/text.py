@@ -120,6 +120,15 @@ def plain(text: str) -> str:
     return _HTML.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], marked)
 
 
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys: control characters but for tab and line end, and those that turn the direction."""
+
+
+def for_terminal(text: str) -> str:
+    """Return `text` with all that a terminal would obey replaced by a mark."""
+    return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 PROGRESS_INTERVAL = 10.0
 """Least time between two lines, s."""
 

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from stallpoint.base.stall import Verdict
 from stallpoint.errors import EXIT_BAD_NEWS, EXIT_UNDECIDED, InputError
+from stallpoint.inputs.documents import MAX_BYTES
 from stallpoint_files.answering import explain_files
 from stallpoint_files.file_options import Options
 
@@ -97,12 +98,38 @@ def explain(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _with_input(names: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the names of files, with one that holds the standard input for ``-``."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder, "input")
-        if "-" in names:
-            file.write_bytes(sys.stdin.buffer.read())
-        yield [str(file) if name == "-" else name for name in names]
+    """Yield the names of files, with one that holds what came for each stream: ``-``, a pipe, a device."""
+    with TemporaryDirectory(prefix="stallpoint-") as folder:
+        given = [
+            _copied(name, Path(folder, str(place))) if _is_stream(name) else name for place, name in enumerate(names)
+        ]
+        try:
+            yield given
+        except InputError as error:
+            text = str(error)
+            for name, file in zip(names, given, strict=True):
+                text = text if name == "-" or name == file else text.replace(file, name)
+            raise InputError(text) from None
+
+
+def _is_stream(name: str) -> bool:
+    return name == "-" or (Path(name).exists() and not Path(name).is_file() and not Path(name).is_dir())
+
+
+def _copied(name: str, folder: Path) -> str:
+    """Return the file with what a stream gave, at most `MAX_BYTES`."""
+    file = folder / "input"
+    folder.mkdir()
+    if name != "-" and Path(name).is_fifo():
+        print(f"{name}: waiting for what is written to it ...", file=sys.stderr)
+    left = MAX_BYTES
+    with sys.stdin.buffer if name == "-" else Path(name).open("rb") as stream, file.open("wb") as copy:
+        while part := stream.read(min(2**20, left + 1)):
+            left -= len(part)
+            if left < 0:
+                raise InputError(f"{name}: more than {MAX_BYTES // 2**20} MiB from a stream; name a file")
+            copy.write(part)
+    return str(file)
 
 
 def _explained(files: Sequence[str], given: argparse.Namespace, options: Options) -> int:

@@ -14,8 +14,8 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 ROOMS = {
-    "errors": "how a step ends early, and how programs say so",
     "text": "how numbers, durations, lists and progress are written",
+    "errors": "how a step ends early, and how programs say so",
     "extras": "packages beside the core, found by entry points",
     "records": "tables, columns and files; what disturbed a measurement",
     "strategies": "how a step is distributed: one class for each strategy, the presets, what they send",

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 from stallpoint.base.section import Absence, Cause, Finding, Section, TextTable, first
 from stallpoint.base.stall import Verdict
-from stallpoint.text import plain
+from stallpoint.text import for_terminal, plain
 
 SCHEMA_VERSION = 1
 """Of `sections_to_json`: one more for each change that a reader of the last one would not understand."""
@@ -42,7 +42,7 @@ def in_terminal(findings: Sequence[Finding]) -> str:
         lines = [line for one in sorted(findings, key=lambda one: not one.bad) for line in _written(one, detail)]
         more = len(lines) - MAX_LINES + 1
         lines = [*lines[: MAX_LINES - 1], f"... and {more} more: --json has all {len(findings)} answers"]
-    return "\n".join(lines) + "\n"
+    return for_terminal("\n".join(lines)) + "\n"
 
 
 def headline(one: Finding) -> str:
@@ -69,7 +69,7 @@ def _written(one: Finding, detail: int) -> Iterator[str]:
 def summary(sections: Iterable[Section]) -> Iterator[str]:
     """Yield the lines that end a run in the terminal: what is read first, and why a curve does not gain."""
     for one in first(sections):
-        yield one.sentence
+        yield for_terminal(one.sentence)
         if one.verdict in (Verdict.STALLS, Verdict.SCALES, Verdict.UNDECIDED) and one.causes:
             yield f"  why: {one.causes[0].words}"
 

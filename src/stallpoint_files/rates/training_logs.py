@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from statistics import median, quantiles
 
-from stallpoint.errors import InputError
+from stallpoint.errors import MAX_SEARCH, InputError, within
 from stallpoint.inputs.documents import Document
 from stallpoint_files.rates.rate_tables import ALL, EACH
 from stallpoint_files.texts.grids import separated
@@ -275,7 +276,12 @@ def _programs(pattern: str) -> Sequence[Program]:
 def _found(document: Document) -> tuple[Program, Found] | None:
     """Return the first program that has lines in the log, with these."""
     for program in _programs(document.pattern):
-        if found := _lines(document, program):
+        limit = (
+            within(MAX_SEARCH, f"{document.path}: --pattern {document.pattern}") if document.pattern else nullcontext()
+        )
+        with limit:
+            found = _lines(document, program)
+        if found:
             return program, found
     if not document.pattern and len(headings := _headings(document)) > 1:
         found = _lines(document, _BELOW_HEADINGS)
@@ -286,6 +292,8 @@ def _found(document: Document) -> tuple[Program, Found] | None:
 
 def _lines(document: Document, program: Program) -> Found:
     """Return the lines of a program, of those of evaluation none beside those of training."""
+    if program.words and not _has(document.text, program.words):
+        return []
     found = [(number, match) for number, line in enumerate(document.lines, start=1) if (match := program.search(line))]
     train = [one for one in found if not _EVALUATION.search(document.lines[one[0] - 1])]
     return train or found

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 
 from stallpoint.base.section import Section
 from stallpoint.base.section_texts import sections_from_json
@@ -20,7 +21,8 @@ from stallpoint.records.tables import PROBES
 
 FILE = "conclusions.json"
 MAX_BYTES = 64 * 2**20
-MAX_UNPACKED = 16 * 2**30
+MAX_UNPACKED, LEAST_UNPACKED, MAX_RATIO = 16 * 2**30, 2**30, 50
+"""Bytes of a zip when it is unpacked: at most, always taken, and for each byte of the zip."""
 _MEMBER = re.compile(rf"results/([^/]+)/{re.escape(FILE)}")
 _ZIP = b"PK\x03\x04"
 _HIDDEN = re.compile(r"(^|/)(\.|__MACOSX/)")
@@ -85,9 +87,13 @@ def unpack(path: Path, folder: Path) -> list[Path]:
         names = file.namelist()
         if any(_MEMBER.fullmatch(name) or name.endswith(_OTHERS) for name in names):
             return []
-        if (size := sum(member.file_size for member in file.infolist())) > MAX_UNPACKED:
-            raise InputError(f"{path}: {size / 2**30:.0f} GiB when unpacked; name the files that are to be read")
-        file.extractall(folder, [name for name in names if not _HIDDEN.search(name)])
+        size = sum(member.file_size for member in file.infolist())
+        if size > min(MAX_UNPACKED, max(MAX_RATIO * path.stat().st_size, LEAST_UNPACKED)):
+            raise InputError(f"{path}: {size / 2**30:.1f} GiB when unpacked; name the files that are to be read")
+        try:
+            file.extractall(folder, [name for name in names if not _HIDDEN.search(name)])
+        except OSError as error:
+            raise InputError(f"{path}: cannot be unpacked in {gettempdir()} (TMPDIR): {reason(error)}") from None
     return sorted(file for file in folder.rglob("*") if file.is_file())
 
 

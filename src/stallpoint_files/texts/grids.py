@@ -13,8 +13,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import takewhile
 
+from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint_files.texts.headings import BRACKETS, COUNTS, ColumnKind, kind_of
 from stallpoint_files.texts.sentences import COUNT_ALONE, COUNTED, in_sentences
@@ -22,6 +24,8 @@ from stallpoint_files.texts.sentences import COUNT_ALONE, COUNTED, in_sentences
 MAX_ROWS = 200_000
 _SEARCHED_ROWS = 40
 """Rows among which the first headings are."""
+_PREFIX = 1000
+"""Lines of a long text that say whether it is a table whose columns are apart by blanks."""
 PRODUCT = re.compile(r"(\d+)\s*[x×*]\s*(\d+)\b.*")
 """Counts such as ``2x8``: nodes by workers of each."""
 _OF_CHIP = re.compile(
@@ -54,6 +58,12 @@ def tables(document: Document, is_head: IsHead) -> list[Grid]:
     """Return the tables of the text, each from its headings on; none where no way of writing gives one."""
     best: list[Grid] = []
     most = 0
+    if len(document.raw_lines) > MAX_ROWS + _PREFIX:
+        # Too long to be read as a table: its beginning says whether it is one.
+        begin = replace(document, text="\n".join(document.raw_lines[:_PREFIX]))
+        if tables(begin, is_head):
+            raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
+        return best
     for grids in _ways(document):
         found = [table for grid in grids for table in _found(document, grid, is_head)]
         readable = sum(map(_readable, found))
@@ -78,6 +88,10 @@ def _readable(table: Grid) -> int:
 def _found(document: Document, grid: Grid, is_head: IsHead) -> Iterator[Grid]:
     """Yield the tables in cells, as they are or else turned."""
     grid = _joined_headings(grid, is_head)
+    if len(grid.rows) > _PREFIX and not grid.separator.strip():
+        forms = _forms(document, replace(grid, rows=grid.rows[:_PREFIX]))
+        if not any(is_head(cells) for one in forms for _, cells in one.rows[:_SEARCHED_ROWS]):
+            return
     for form in _forms(document, grid):
         heads = [place for place, (_, cells) in enumerate(form.rows[:_SEARCHED_ROWS]) if is_head(cells)][:1]
         if not heads:
@@ -105,7 +119,13 @@ def _above(document: Document, line: int) -> str:
 # --- ways of writing ------------------------------------------------------------------------------
 
 
-def _ways(document: Document) -> Iterator[list[Grid]]:
+@lru_cache(maxsize=2)
+def _ways(document: Document) -> list[list[Grid]]:
+    """Return the text as tables in each way of writing, which the readers of all kinds of tables share."""
+    return list(_written(document))
+
+
+def _written(document: Document) -> Iterator[list[Grid]]:
     if objects := _objects(document):
         heads = list(dict.fromkeys(head for _, one in objects for head in one))
         rows = [(line, [str(one.get(head, "")) for head in heads]) for line, one in objects]
@@ -256,9 +276,10 @@ def _with_chips(grid: Grid) -> Iterator[Grid]:
 def _with_pairs(grid: Grid) -> Grid:
     """Return a table with cells ``1.0 / 1.3`` below a heading ``(a / b)`` as one with a column for each."""
     for place, head in enumerate(grid.rows[0][1] if grid.rows else ()):
-        names = re.search(r"[(\[]([^()/\[\]]+)/([^()/\[\]]+)[)\]]", head)
+        if not (names := re.search(r"[(\[]([^()/\[\]]+)/([^()/\[\]]+)[)\]]", head)):
+            continue
         pairs = [_PAIR.fullmatch(row[place]) if place < len(row) else None for _, row in grid.rows[1:]]
-        if names and pairs and all(pairs):
+        if pairs and all(pairs):
             plain = head.replace(names[0], "").strip()
             cells = [[one[1], one[2]] for one in pairs if one]
             return _with_pairs(

@@ -76,6 +76,8 @@ def recognised(head: bytes) -> bool:
     return offset + size <= len(head)
 
 
+MAX_BYTES = 2**30
+"""The whole trace is in memory."""
 _JSON = re.compile(
     rb'\s*\{\s*"schema"\s*:\s*"|\s*\{(?=.*"(?:ctrlDeps|dataDeps|durationMicros|stringVal)"\s*:)(?!.*"traceEvents")',
     re.DOTALL,
@@ -119,7 +121,9 @@ def read(path: Path) -> list[Trace]:
     """Return the trace in the file; `InputError` if it is invalid or incomplete."""
     try:
         with opened(path) as file:
-            data = file.read()
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise InputError(f"{path}: more than {MAX_BYTES // 2**20} MiB; trace fewer iterations")
         listed = _in_json(data.decode()) if _JSON.match(data[:HEAD]) else _in_protobuf(data)
         nodes = {node.id: node for node in listed}
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, struct.error) as error:

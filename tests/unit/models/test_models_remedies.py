@@ -66,7 +66,7 @@ def test_verdicts_follow_intervals_and_rank_remedies(table: pd.DataFrame) -> Non
     for _, rows in table.groupby(["scaling", "sync", "storage", "prefetch", "batch", "workers_per_node"]):
         ordered = rows.sort_values("rank_in_curve")
         assert list(ordered["rank_in_curve"]) == list(range(1, 1 + len(rows)))
-        places = ordered["verdict"].map(remedies.VERDICTS.index)
+        places = ordered["verdict"].map(list(remedies.RemedyVerdict).index)
         assert places.is_monotonic_increasing
         helping = ordered.loc[ordered["verdict"] == "helps", "gain"]
         assert helping.is_monotonic_decreasing

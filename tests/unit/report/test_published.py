@@ -14,7 +14,7 @@ from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.networks.products import products
 from stallpoint.records.parquet import to_arrow
-from stallpoint.records.tables import CONVERGENCE_RUNS, NETWORK_LAYERS, PUBLISHED
+from stallpoint.records.tables import CONVERGENCE_RUNS, NETWORK_LAYERS
 from stallpoint_papers.published import PASSES, PROPERTIES, UNEXPLAINED, compare
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +34,8 @@ NO_RUNS = CONVERGENCE_RUNS.schema.empty_table().to_pandas()
 
 
 def comparison(layers: pd.DataFrame, batches: dict[str, list[int]], runs: pd.DataFrame = NO_RUNS) -> pd.DataFrame:
-    return to_arrow(PUBLISHED, compare(TABLE_II, layers, batches, runs)).to_pandas()
+    found = pd.DataFrame(compare(TABLE_II, layers, batches, runs))
+    return found.assign(ours=found["ours"].astype(float))
 
 
 def test_every_cell_of_the_table_is_there(layers: pd.DataFrame) -> None:
@@ -60,7 +61,7 @@ def test_every_difference_from_table_iv_of_shi_et_al_is_explained(layers: pd.Dat
     theirs = {"alexnet": [1024], "googlenet": [64], "resnet50": [32]}
     differing = set()
     for batches in (theirs, {network: [8] for network in theirs}):
-        found = to_arrow(PUBLISHED, compare(TABLE_IV, layers, batches, NO_RUNS)).to_pandas()
+        found = pd.DataFrame(compare(TABLE_IV, layers, batches, NO_RUNS))
         assert len(found) == 9
         assert UNEXPLAINED not in set(found["explanation"])
         differing |= set(found.loc[~found["agrees"], ["property", "network"]].itertuples(index=False, name=None))

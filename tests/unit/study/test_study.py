@@ -213,7 +213,6 @@ def test_a_network_and_a_storage_that_do_not_fit_are_left_out(network: str, stor
         ("gpt2-small", "text"),
     ]
     assert [cell.network for cell in of_kind(expanded, "sgemm")] == ["alexnet", "gpt2-small"]
-    assert (expanded.tokens["gpt2-small"], expanded.tokens["small"], expanded.tokens.get("alexnet")) == (1024, 16, None)
     assert len(expanded.excluded) == 3
     assert all(reason in text for text in reasons(expanded))
 

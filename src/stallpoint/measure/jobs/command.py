@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stallpoint.errors import CannotRun, InputError
+from stallpoint.errors import MAX_SEARCH, CannotRun, InputError, within
 from stallpoint.measure.job import all_arrive
 from stallpoint.measure.machine.node_addresses import GLOO
 from stallpoint.measure.machine.sensors import Reading, between, cpu_list
@@ -378,7 +378,11 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
 def _rates(printed: str, cell: CommandCell, folder: Path) -> list[float] | InputError:
     """Return the seconds of the iterations that the command printed, and what is wrong if it printed too few."""
     what, wanted = f"commands.{cell.network}.rate", cell.warmup + cell.iterations
-    found = [match.groupdict() for match in re.finditer(cell.rate, printed, re.MULTILINE)]
+    try:
+        with within(MAX_SEARCH, what):
+            found = [match.groupdict() for match in re.finditer(cell.rate, printed, re.MULTILINE)]
+    except InputError as late:
+        return late
     if len(found) < wanted:
         return InputError(
             f"{what}: {cell.rate!r} matches {len(found)} times in what rank 0 printed; warmup + iterations = {wanted} "
