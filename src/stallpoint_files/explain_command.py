@@ -120,7 +120,7 @@ def _copied(name: str, folder: Path) -> str:
     """Return the file with what a stream gave, at most `MAX_BYTES`."""
     file = folder / "input"
     folder.mkdir()
-    if name != "-" and Path(name).is_fifo():
+    if name != "-" and Path(name).is_fifo() and not name.startswith("/dev/"):
         print(f"{name}: waiting for what is written to it ...", file=sys.stderr)
     left = MAX_BYTES
     with sys.stdin.buffer if name == "-" else Path(name).open("rb") as stream, file.open("wb") as copy:
