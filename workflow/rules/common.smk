@@ -117,7 +117,9 @@ def publications():
     try:
         from stallpoint_papers.exhibits import PAPERS
     except ModuleNotFoundError:
-        logger.warning("! Figures and tables of the papers: not made, because stallpoint_papers is not installed.")
+        logger.warning(
+            "! Figures and tables of the papers: not made, because stallpoint_papers is not installed."
+        )
         return {}
     return PAPERS
 
