@@ -382,6 +382,10 @@ def measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
         doubt = "but not of the same settings"
     else:
         causes = tuple(sorted(_losses(curve), key=lambda cause: -(cause.share or 0)))
+    if verdict == Verdict.UNDECIDED:
+        causes = tuple(
+            replace(one, words=f"if it stops there: {one.words}") if one.name in _OF_A_STALL else one for one in causes
+        )
     if counts[-1] / counts[-2] > 2.5 or len(counts) == 2:
         asks.append(_gap(series, curve))
     effs = [f"{100 * curve.efficiency(count):.0f} % at {count}" for count in _shown(curve)]
@@ -526,6 +530,10 @@ def _losses(curve: Curve) -> Iterator[Cause]:
                 f"network, or something that all nodes share"
             )
             yield Cause("between_nodes", words, round(max(lost, 0), 3))
+
+
+_OF_A_STALL = ("contention", "shared_limit")
+"""Causes of `_saturated`, which explain a stall."""
 
 
 def _saturated(curve: Curve, stall: int) -> Cause:
