@@ -16,10 +16,10 @@ from stallpoint.measure.machine.usable_cores import usable_cores
 from stallpoint.schedule import requested
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.budget import check_budget
+from stallpoint.schedule.next_round import expanded
 from stallpoint.schedule.plan import planned
 from stallpoint.schedule.plan_text import text
 from stallpoint.study.configuration import load_file
-from stallpoint.study.study import expand
 
 with program():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -28,7 +28,7 @@ with program():
     parser.add_argument("--cluster", action="store_true")
     asked = parser.parse_args()
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
-    study = expand(load_file(asked.config), schema)
+    study = expanded(load_file(asked.config), schema)
     results = Path("results", study.name)
     plan = planned(
         study.name,

@@ -11,7 +11,6 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.utils import update_config
 
-from stallpoint.study import study as studies
 from stallpoint.study.cells import Cell
 from stallpoint.report.charts import CHARTS, PAPERS
 from stallpoint.questions.claims.claim_files import PAPERS_FILES, claim_files, read_claims
@@ -50,12 +49,6 @@ if SUBMIT not in (None, "tables"):
     raise WorkflowError(f"submit: {SUBMIT!r} is not known; --config submit=tables makes tables in jobs")
 
 
-def expanded(more=()):
-    """The study with the cells that `snakemake next` added before, and `more`."""
-    added = [*next_round.added(Path("results", str(config.get("study")))), *more]
-    return studies.expand(next_round.with_cells(config, added), SCHEMA)
-
-
 def with_next_round(study):
     """The study with another round of cells, where `snakemake next` asks for it and it is measured so far."""
     told = command_line()
@@ -71,7 +64,7 @@ def with_next_round(study):
     logger.info(f"Next: {chosen.outcome}.")
     if not chosen.cells:
         return study
-    study = expanded(chosen.cells)
+    study = next_round.expanded(config, SCHEMA, chosen.cells)
     if not told.dryrun:
         next_round.write(results, [*next_round.added(results), *chosen.cells])
     return study
@@ -98,7 +91,7 @@ try:
     if workflow.is_main_process:
         for file in workflow.configfiles:
             check_keys(Path(file))
-    STUDY = with_next_round(expanded())
+    STUDY = with_next_round(next_round.expanded(config, SCHEMA))
     CLAIM_FILES = claim_files(STUDY.config["claims"], PAPERS_CLAIMS)
     # What is misspelt in a claim is found before anything is measured.
     if workflow.is_main_process:

@@ -20,6 +20,7 @@ from stallpoint.records.tables import NEXT_CELLS, SERIES
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.train_kind import TrainCell
+from stallpoint.study.study import Study, expand
 from stallpoint.text import number
 
 FILE = "next.yaml"
@@ -55,6 +56,14 @@ def added(results: Path) -> list[dict[str, Any]]:
         raise InputError(f"{file}: not a list of cells under include, as `snakemake next` writes it; remove the file")
     entries: list[dict[str, Any]] = found["include"]
     return entries
+
+
+def expanded(config: Any, schema: Mapping[str, Any], more: Sequence[Mapping[str, Any]] = ()) -> Study:
+    """Return the study with the cells that earlier rounds added, and `more`."""
+    if isinstance(config, Mapping):  # else its check says so
+        earlier = added(Path("results", str(config.get("study"))))
+        config = with_cells(config, [*earlier, *more])
+    return expand(config, schema)
 
 
 def with_cells(config: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from small_study import CONFIG, ROOT, study
+from small_study import BLOCK, CONFIG, ROOT, study
 
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import RUNS
+from stallpoint.schedule import next_round
 from stallpoint.schedule.ledger import RECORD
 from stallpoint.schedule.requested import by_block, mark_of, measurements
 from stallpoint.study.runs import run_row
+from stallpoint.study.study import expand
 
 
 @pytest.fixture
@@ -53,6 +55,20 @@ def test_nothing_is_left_of_a_finished_study_and_one_cell_without_its_record(
     assert json.loads(capsys.readouterr().out)["total"]["cells"] == 1
 
 
+def test_cells_that_next_added_are_planned_and_counted(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    say("plan.py", config, "--json")
+    before = json.loads(capsys.readouterr().out)["total"]["cells"]
+    cell = {**BLOCK, "nodes": 3, "batch": 12}
+    next_round.write(Path("results/small"), [cell])
+    say("plan.py", config, "--json")
+    assert json.loads(capsys.readouterr().out)["total"]["cells"] > before
+    say("progress.py", config)
+    trained = [line for line in capsys.readouterr().out.splitlines() if line.startswith("train: ")]
+    schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
+    wanted = expand({**CONFIG, "include": [cell]}, schema).of_kind("train")
+    assert trained == [f"train: {len(list(wanted))} to do"]
+
+
 def test_an_archived_study_measures_nothing(config: Path) -> None:
     assert measurements(study(archived=True), Path("results/small")) == {}
 
@@ -62,6 +78,8 @@ def test_an_archived_study_measures_nothing(config: Path) -> None:
     [
         (None, "small.yaml: No such file or directory"),
         ("study: small\nmatrix: [a\n", "small.yaml, line 3: no YAML: did not find expected ',' or ']'"),
+        ("", "the study: None should be of type object"),
+        ("- small\n", "the study: ['small'] should be of type object"),
         ("study: small\n", "the study has no cell to run: "),
         ("study: small\nmatrix: [{network: alexnet, nodes: 1, batch: 8, scaling: strong}]\n", "missing hardware"),
     ],
