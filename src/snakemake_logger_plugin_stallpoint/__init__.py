@@ -86,11 +86,13 @@ class LogHandler(LogHandlerBase):
         self.facts: dict[str, Any] = {}
         self.measuring = terminal.Measuring({})
         self.logs: dict[Path, int] = {}
+        self.begun: set[Path] = set()
         self.phases: set[str] = set()
         self.failed = self.interrupted = self.finished = self.idle = self.full = False
         self.rules: dict[int, str] = {}
         self.queue = slurm_queue.Queue()
         self.clusters: dict[int, str] = {}
+        self.nodes: dict[int, int] = {}
         self.slurm_ids: dict[int, str] = {}
         self.printed_at = 0.0
         self.measuring_since = 0.0
@@ -160,6 +162,7 @@ class LogHandler(LogHandlerBase):
         rule, logs = record.rule_name, record.log  # type: ignore[attr-defined]
         self.rules[record.jobid] = rule  # type: ignore[attr-defined]
         resources = record.resources  # type: ignore[attr-defined]
+        self.nodes[record.jobid] = resources.get("nodes", 1)  # type: ignore[attr-defined]
         named = (resources.get(name) for name in ("cluster", "clusters", "slurm_cluster"))
         self.clusters[record.jobid] = next((str(name) for name in named if name), "")  # type: ignore[attr-defined]
         if rule.startswith("measure_"):
@@ -185,7 +188,9 @@ class LogHandler(LogHandlerBase):
         elif submitted := _SUBMITTED.match(message):
             number, slurm_id = int(submitted[1]), submitted[2]
             self.slurm_ids[number] = slurm_id
-            self.queue.submitted(slurm_id, self.rules.get(number, "a job"), self.clusters.get(number, ""))
+            rule, nodes = self.rules.get(number, "a job"), self.nodes.get(number, 1)
+            self._print(f"job {slurm_id} ({rule}, {nodes} node{'' if nodes == 1 else 's'}) submitted")
+            self.queue.submitted(slurm_id, rule, self.clusters.get(number, ""))
         elif message.startswith("Complete log") and self.failed:
             self._print(message.replace("Complete log(s)", "Complete output of Snakemake"))
 
@@ -222,7 +227,7 @@ class LogHandler(LogHandlerBase):
         clusters = self.queue.clusters
         with self.busy:
             for line in self.queue.read(answer, now):
-                self._print(f"! {line}")
+                self._print(line)
             for job, reason in self.queue.hopeless(now, self.settings.patience).items():
                 self._print(f"! job {job} will never start ({reason}): cancelled")
                 self.queue.ended(job)
@@ -241,6 +246,11 @@ class LogHandler(LogHandlerBase):
         """Print the news of the measuring jobs' logs."""
         before = self.measuring.made.total()
         for log, read in self.logs.items():
+            if not self._is_of_this_run(log):
+                continue
+            if log not in self.begun:
+                self.begun.add(log)
+                self._print(f"Measuring on {log.stem} ...")
             for line in self._new_lines(log, read):
                 for words in self.measuring.read(line):
                     self._print(words)
@@ -249,10 +259,12 @@ class LogHandler(LogHandlerBase):
         if self.measuring.made.total() > before and not self.measuring.ended:
             self._draw()
 
+    def _is_of_this_run(self, log: Path) -> bool:
+        """Return whether the job has begun, which then empties its log, and no earlier run's is left."""
+        return log.exists() and log.stat().st_mtime >= self.measuring_since - LOOK
+
     def _new_lines(self, log: Path, read: int) -> list[str]:
-        """Return new complete lines; none of an earlier run's log, which the job empties when it starts."""
-        if not log.exists() or log.stat().st_mtime < self.measuring_since - LOOK:
-            return []
+        """Return new complete lines."""
         with log.open("rb") as file:
             file.seek(read if log.stat().st_size >= read else 0)
             new = file.read()

@@ -37,17 +37,19 @@ NEVER = {
     },
 }  # fmt: skip
 """Reasons of jobs that will never start, and their meaning."""
-STARTING = ("None", "Priority", "Prolog", "BeginTime", "Cleaning")
-"""Reasons of jobs that will start without anyone's action."""
+STARTING = ("None", "Prolog", "BeginTime", "Cleaning")
+"""Reasons of jobs that are about to start, which are not reported."""
+UNSTEADY = ("Priority", "Resources")
+"""Reasons that Slurm exchanges all the time while a job waits for others: the first one is reported."""
 
 
 def command(clusters: Collection[str] = ()) -> list[str]:
-    """Return the command that prints each job of this user: id, state, name, comment, and reason for waiting.
+    """Return the command that prints each job of this user: id, state, name, comment, reason for waiting, nodes.
 
     It asks the named clusters, ``all`` for those in Slurm's accounting, or the local one without a name. The user is
     given by number, as Slurm 20.02 and older lacks ``--me``.
     """
-    return ["squeue", f"--user={os.getuid()}", *on_clusters(clusters), "--noheader", "--format=%i|%T|%j|%k|%r"]
+    return ["squeue", f"--user={os.getuid()}", *on_clusters(clusters), "--noheader", "--format=%i|%T|%j|%k|%r|%N"]
 
 
 def all_clusters(ask: Ask) -> str | None:
@@ -69,6 +71,8 @@ class QueuedJob:
     """Reason for waiting."""
     cluster: str = ""
     """Cluster of the job; empty if only one was asked."""
+    nodes: str = ""
+    """List of its nodes as Slurm writes it; empty before it starts."""
 
     @override
     def __str__(self) -> str:
@@ -92,9 +96,9 @@ def jobs_in(answer: str) -> Iterator[QueuedJob]:
         if line.startswith("CLUSTER:"):
             cluster = line.partition(":")[2].strip()
         elif line.count("|") >= 4:
-            job, state, run, comment, reason = line.strip().split("|", 4)
+            job, state, run, comment, reason, *nodes = line.strip().split("|")
             rule = comment.removeprefix("rule_").partition("_wildcards_")[0] if comment.startswith("rule_") else ""
-            yield QueuedJob(job, state, run, rule, reason.split(",")[0], cluster)
+            yield QueuedJob(job, state, run, rule, reason.split(",")[0], cluster, "".join(nodes))
 
 
 def jobs_of_runs(answer: str) -> list[QueuedJob]:
@@ -137,31 +141,37 @@ class Queue:
         self._note(job, "", 0.0)
 
     def read(self, answer: str | None, now: float) -> Iterator[str]:
-        """Read an answer to `command` at time `now` [s], None if there was none; yield messages about it."""
+        """Read an answer to `command` at time `now` [s], None if there was none; yield messages about it.
+
+        Those that someone may have to act on begin with ``!``.
+        """
         self.answered = now if self.answered is None else self.answered
         if answer is None:
             if now - self.answered >= SILENT and self._reported.get("") != "silent":
                 self._reported[""] = "silent"
-                yield "Slurm's controller does not answer; jobs that run go on"
+                yield "! Slurm's controller does not answer; jobs that run go on"
             return
         if self._reported.pop("", ""):
             yield "Slurm's controller answers again"
         self.answered = now
-        found = {job.id: (job.state, job.reason) for job in jobs_in(answer)}
+        found = {job.id: job for job in jobs_in(answer)}
         self._shown |= found.keys() & self.jobs.keys()
         for job, rule in self.jobs.items():
-            state, reason = found.get(job, ("GONE" if job in self._shown else "UNSEEN", ""))
+            shown = found.get(job) or QueuedJob(job, "GONE" if job in self._shown else "UNSEEN", "", rule, "")
+            state, reason, before = shown.state, shown.reason, self._reported.get(job, "")
             self._note(job, state if state == "GONE" else reason if reason in NEVER else "", now)
             if state == "UNSEEN":
                 continue
-            if state == "GONE" and self._reported.get(job, state) != state:
-                yield f"job {job} ({rule}) has ended; Snakemake finds out how within 3 minutes"
+            if state == "GONE" and before not in ("", state):
+                yield f"! job {job} ({rule}) has ended; Snakemake finds out how within 3 minutes"
+            if state == "RUNNING" and before != state:
+                yield f"job {job} ({rule}) runs" + (f" on {shown.nodes}" if shown.nodes else "")
             if state != "PENDING":
                 self._reported[job] = state
-            if state == "PENDING" and reason not in STARTING and self._reported.get(job) != reason:
+            elif reason not in STARTING and before != reason and not {before, reason} <= set(UNSTEADY):
                 self._reported[job] = reason
-                why = f": {NEVER[reason]}" if reason in NEVER else ""
-                yield f"job {job} ({rule}) waits: {reason}{why}"
+                mark, why = ("! ", f": {NEVER[reason]}") if reason in NEVER else ("", "")
+                yield f"{mark}job {job} ({rule}) waits: {reason}{why}"
 
     def hopeless(self, now: float, patience: float) -> dict[str, str]:
         """Return jobs that will never start, with the reason, which lasted for `patience` s or ended a job before."""

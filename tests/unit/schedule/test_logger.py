@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from snakemake.settings.types import OutputSettings
+from snakemake_interface_logger_plugins.common import LogEvent
 
 import snakemake_logger_plugin_stallpoint as plugin
 from stallpoint.errors import CAUSES
@@ -68,6 +69,31 @@ def test_a_job_that_never_starts_is_cancelled_though_progress_cannot_be_drawn(
     until(lambda: ["scancel", "7"] in asked and not logger.queue.jobs)
     assert isinstance(logger.stream, io.StringIO)
     lines = logger.stream.getvalue().splitlines()
-    assert lines[0] == "! the progress is not shown (ZeroDivisionError: a planted defect); the run goes on"
+    assert lines[0] == "Measuring on cpu ..."
+    assert lines[1] == "! the progress is not shown (ZeroDivisionError: a planted defect); the run goes on"
     assert lines[-1] == "! job 7 will never start (PartitionTimeLimit): cancelled"
     assert sum("not shown" in line for line in lines) == 1
+
+
+def event(message: str = "", **facts: object) -> logging.LogRecord:
+    """An event as Snakemake logs it."""
+    return logging.makeLogRecord({"msg": message, "levelno": logging.INFO, **facts})
+
+
+def test_a_job_is_said_when_submitted_and_that_it_measures_only_once_it_does(
+    logger: plugin.LogHandler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "output_of", lambda *_: None)
+    log = tmp_path / "cpu.log"
+    for job, nodes, file in ((3, {"nodes": 4}, log), (5, {}, tmp_path / "gpu.log")):
+        facts = {"jobid": job, "log": [str(file)], "resources": nodes}
+        logger.emit(event(event=LogEvent.JOB_INFO, rule_name=f"measure_{file.stem}", **facts))
+        logger.emit(event(f"Job {job} has been submitted with SLURM jobid {40 + job} (log: slurm.log)."))
+    log.write_text("first line\n")
+    until(lambda: logger.logs[log] > 0)
+    assert isinstance(logger.stream, io.StringIO)
+    assert logger.stream.getvalue().splitlines() == [
+        "job 43 (measure_cpu, 4 nodes) submitted",
+        "job 45 (measure_gpu, 1 node) submitted",
+        "Measuring on cpu ...",
+    ]

@@ -14,18 +14,21 @@ def queue() -> Queue:
 
 def said(of: Queue, answer: str | None, now: float) -> list[str]:
     """Lines about an answer: short ones (id, state, reason), with the name and the comment of each job left out."""
-    full = answer and re.sub(r"^(\d+\|\w+)\|(?=[^|]*$)", r"\1|run|rule_measure_k80_wildcards_k80|", answer, flags=re.M)
+    full = answer and re.sub(
+        r"^(\d+\|\w+)\|(?=[^|]*(\|node\S*)?$)", r"\1|run|rule_measure_k80_wildcards_k80|", answer, flags=re.M
+    )
     return list(of.read(full, now))
 
 
 def test_what_a_job_waits_for_is_said_when_it_changes() -> None:
     jobs = queue()
-    assert said(jobs, "7|PENDING|Priority\n9|PENDING|Resources\n", 0) == []
+    assert said(jobs, "7|PENDING|None\n9|PENDING|Resources\n", 0) == []
     assert said(jobs, "7|PENDING|Resources\n", 20) == ["job 7 (measure_k80) waits: Resources"]
-    assert said(jobs, "7|PENDING|Resources\n", 40) == []
+    assert said(jobs, "7|PENDING|Priority\n", 40) == [], "Slurm exchanges the two with each look at its queue"
     unavailable = "7|PENDING|ReqNodeNotAvail, UnavailableNodes:node3\n"
     assert said(jobs, unavailable, 60) == ["job 7 (measure_k80) waits: ReqNodeNotAvail"]
-    assert said(jobs, "7|RUNNING|None\n", 80) == []
+    assert said(jobs, "7|RUNNING|None|node[1-4]\n", 80) == ["job 7 (measure_k80) runs on node[1-4]"]
+    assert said(jobs, "7|COMPLETING|None|node[1-4]\n", 90) == []
     assert jobs.hopeless(1000, 60) == {}
 
 
@@ -46,9 +49,9 @@ def test_a_job_that_can_never_start_is_hopeless_after_a_while() -> None:
 def test_the_end_of_a_job_is_said_before_snakemake_notices_it() -> None:
     jobs = queue()
     assert said(jobs, "", 0) == [], "Slurm does not show it yet"
-    assert said(jobs, "7|RUNNING|None\n", 20) == []
+    assert said(jobs, "7|RUNNING|None\n", 20) == ["job 7 (measure_k80) runs"]
     assert said(jobs, None, 30) == []
-    ended = ["job 7 (measure_k80) has ended; Snakemake finds out how within 3 minutes"]
+    ended = ["! job 7 (measure_k80) has ended; Snakemake finds out how within 3 minutes"]
     assert said(jobs, "", 40) == ended
     assert said(jobs, "", 60) == []
     assert said(jobs, "7|PENDING|Resources\n", 80) == ["job 7 (measure_k80) waits: Resources"], "it was put back"
@@ -74,7 +77,7 @@ def test_a_controller_that_is_away_is_named_once_and_nothing_is_gone_for_it() ->
     jobs = queue()
     said(jobs, "7|RUNNING|None\n", 0)
     assert said(jobs, None, SILENT / 2) == []
-    assert said(jobs, None, SILENT) == ["Slurm's controller does not answer; jobs that run go on"]
+    assert said(jobs, None, SILENT) == ["! Slurm's controller does not answer; jobs that run go on"]
     assert said(jobs, None, 10 * SILENT) == []
     assert jobs.gone(10 * SILENT) == []
     assert said(jobs, "7|RUNNING|None\n", 11 * SILENT) == ["Slurm's controller answers again"]
