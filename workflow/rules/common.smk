@@ -24,6 +24,7 @@ from stallpoint.schedule import earlier_run, memory_forecast, next_round
 from stallpoint.schedule import plan as plans
 from stallpoint.schedule.budget import check_budget
 from stallpoint.schedule.plan_text import text as plan_text
+from stallpoint.schedule.plan_text import warnings as plan_warnings
 from stallpoint.study.sources import sources_of
 from stallpoint.schedule import requested
 from stallpoint.schedule.agenda import Agenda, Limits
@@ -289,7 +290,12 @@ def planned(blocks):
         concurrent=on_cluster(),
         asks=scheduler_settings(),
     )
-    wanted = {"study": plan.study, "wanted": plan.wanted, "seconds": plan.seconds.values()}
+    wanted = {
+        "study": plan.study,
+        "wanted": plan.wanted,
+        "seconds": plan.seconds.values(),
+        "warnings": list(plan_warnings(plan)),
+    }
     logger.info(plan_text(plan), extra={"stallpoint": wanted})
     try:
         check_budget(plan)

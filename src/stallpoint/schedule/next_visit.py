@@ -70,6 +70,11 @@ class Visited:
         return self.cell.visits + (0 if self.fixed else min(self.disturbed, self.cell.visits))
 
     @property
+    def repeats_disturbed(self) -> bool:
+        """Whether its last disturbed visit is made again."""
+        return not self.fixed and self.disturbed <= self.cell.visits
+
+    @property
     def cost(self) -> float:
         """Node-seconds of a visit, by their median duration."""
         return statistics.median(self.durations) * self.cell.nodes if self.durations else 0.0

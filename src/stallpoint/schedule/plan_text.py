@@ -62,14 +62,19 @@ def _totals(plan: Plan) -> Iterator[str]:
     if plan.asks:
         yield "    " + ", ".join(f"{name}: {value}" for name, value in plan.asks.items())
     yield f"  expected from {rests_on(plan.basis)}"
+    yield from (f"  {line}" for line in warnings(plan))
+
+
+def warnings(plan: Plan) -> Iterator[str]:
+    """Yield what is expected to go wrong: more threads than cores, mini-batches that may not fit into memory."""
     for name, threads in plan.crowded.items():
         yield (
-            f"  cores: job {name} computes with {threads} threads at once and may use {count('core', plan.cores or 0)} "
+            f"cores: job {name} computes with {threads} threads at once and may use {count('core', plan.cores or 0)} "
             "(affinity mask, cgroup, --cores): its workers share them, and more workers gain nothing"
         )
-    yield from (f"  memory: {line}" for line in plan.memory[:LINES])
+    yield from (f"memory: {line}" for line in plan.memory[:LINES])
     if len(plan.memory) > LINES:
-        yield f"  memory: and {len(plan.memory) - LINES} more"
+        yield f"memory: and {len(plan.memory) - LINES} more"
 
 
 def rests_on(basis: Mapping[str, int]) -> str:

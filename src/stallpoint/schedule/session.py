@@ -24,7 +24,7 @@ from stallpoint.schedule.ledger import Measurement, Seconds
 from stallpoint.schedule.next_visit import FEWEST, Visited, choose, speedups
 from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE, Processes, VisitRequest
 from stallpoint.schedule.side_by_side import SideBySide
-from stallpoint.schedule.terminal import CANNOT_RUN, DISTURBED, SO_FAR
+from stallpoint.schedule.terminal import AGAIN, CANNOT_RUN, DISTURBED, LOST, SO_FAR
 from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import kind_of
@@ -161,7 +161,9 @@ class WantedCell:
             median = _log_median(self.measurement.table(of_training, visit).to_pandas(), self.made)
             if median is None:
                 self.visited.disturbed += 1
-                self.message = f"{DISTURBED}{self.measurement.cell.path}"
+                self.message = (
+                    f"{DISTURBED}{self.measurement.cell.path}: {AGAIN if self.visited.repeats_disturbed else LOST}"
+                )
             else:
                 self.visited.medians.append(median)
 

@@ -27,6 +27,8 @@ MAX_LOG_LINES = 6
 
 DISTURBED, CANNOT_RUN = "disturbed: ", "cannot run: "
 """Prefixes of warnings in the log of a measuring job; a cell's path follows."""
+AGAIN, LOST = "visited again", "not visited again"
+"""Endings of a warning that a visit was disturbed: what becomes of it."""
 SO_FAR = "so far: "
 """Prefix of a result before the end; a cell's path and words follow."""
 _VISIT = re.compile(r"^visit \d+: (\S+) in (.+)$")
@@ -64,7 +66,10 @@ class Measuring:
     """Path of the cell visited last."""
     ended: str = ""
     """Line of the log with the reason why visits ended."""
-    warned: Counter[str] = field(default_factory=Counter)
+    disturbed: dict[str, str] = field(default_factory=dict)
+    """What became of the last disturbed visit (`AGAIN`, `LOST`), by the cell's path."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Reason of each cell that cannot run, by its path."""
 
     @property
     def total(self) -> int:
@@ -107,12 +112,14 @@ class Measuring:
         elif _ENDED.match(line):
             self.ended = line
         elif line.startswith(DISTURBED):
-            path = line.removeprefix(DISTURBED)
-            yield from self._warn(path, f"{cell_in_words(path)}: most iterations of a visit were disturbed")
+            path, _, what = line.removeprefix(DISTURBED).partition(": ")
+            self.disturbed[path] = what
         elif line.startswith(CANNOT_RUN):
             path, _, why = line.removeprefix(CANNOT_RUN).partition(": ")
             self._leave_out(path)
-            yield from self._warn(path, f"{cell_in_words(path)} cannot run here: {why}")
+            if why not in self.failed.values() and len(set(self.failed.values())) < MAX_WARNINGS:
+                yield f"! {cell_in_words(path)} cannot run here: {why}"
+            self.failed[path] = why
         elif line.startswith(SO_FAR):
             path, _, what = line.removeprefix(SO_FAR).partition(": ")
             yield f"{SO_FAR}{cell_in_words(path)}: {what}"
@@ -146,15 +153,15 @@ class Measuring:
         bar = f"[{'#' * filled}{'-' * (WIDTH - filled)}] {made} of {total} visits, {rest}"
         return f"{bar}: {cell_in_words(self.last)}" if self.last else bar
 
-    def _warn(self, path: str, words: str) -> Iterator[str]:
-        self.warned[path] += 1
-        if self.warned[path] == 1 and len(self.warned) <= MAX_WARNINGS:
-            yield f"! {words}"
-
     def more_warnings(self) -> Iterator[str]:
-        """Yield the number of cells with warnings that were not printed."""
-        if (more := len(self.warned) - MAX_WARNINGS) > 0:
-            yield f"! {more} more {'cell was' if more == 1 else 'cells were'} disturbed or cannot run"
+        """Yield the numbers of cells that were disturbed, and of those that cannot run or whose visits were lost."""
+        for mark, what in (("", AGAIN), ("! ", LOST)):
+            if cells := [path for path, outcome in self.disturbed.items() if outcome == what]:
+                first = cell_in_words(cells[0])
+                more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+                yield f"{mark}disturbed in most iterations of a visit, {what}: {first}{more}"
+        if more_failed := len(self.failed) - min(MAX_WARNINGS, len(set(self.failed.values()))):
+            yield f"! {more_failed} more cell{' cannot' if more_failed == 1 else 's cannot'} run here"
 
 
 def opening(
@@ -163,14 +170,16 @@ def opening(
     seconds: tuple[float, float, float],
     excluded: Sequence[str] = (),
     results: str = "",
+    warnings: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yield what will be measured, its expected duration (low, typical, high), and the reasons of exclusions."""
+    """Yield what will be measured, its expected duration (low, typical, high), reasons of exclusions, and warnings."""
     low, typical, high = map(in_round_words, seconds)
     what = f"{len(wanted)} cell{'' if len(wanted) == 1 else 's'}"
     yield f"Study {study}: {what} to measure, about {typical} ({low} to {high})."
     yield from (f"! excluded: {reason}" for reason in excluded[:MAX_WARNINGS])
     if (more := len(excluded) - MAX_WARNINGS) > 0:
         yield f"! excluded for {more} more reason{'' if more == 1 else 's'}: see snakemake -n"
+    yield from (f"! {warning}" for warning in warnings)
     yield f"Ctrl-C is safe: finished visits are kept, and the same command goes on with them. Results: {results}"
 
 

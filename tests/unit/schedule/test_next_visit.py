@@ -126,6 +126,13 @@ def test_disturbed_visits_are_made_up_for_but_not_for_ever() -> None:
     assert one.wanted == 6
 
 
+def test_a_disturbed_visit_is_lost_where_the_number_is_fixed_or_as_many_were_made_again() -> None:
+    one, fixed = (Visited(train(1, visits=3), disturbed=1, fixed=fixed) for fixed in (False, True))
+    assert (one.repeats_disturbed, fixed.repeats_disturbed) == (True, False)
+    one.disturbed = 4
+    assert not one.repeats_disturbed
+
+
 def test_intervals_of_few_visits_are_wide() -> None:
     assert half_width([]) == half_width([1.0]) == math.inf
     assert half_width([1.0, 1.0]) == 0

@@ -28,7 +28,7 @@ from stallpoint.schedule.expected import DEFAULTS, Expectations, Expected, Inter
 from stallpoint.schedule.ledger import Measurement
 from stallpoint.schedule.next_visit import _student, visits_needed
 from stallpoint.schedule.plan import FILE, LEAST_MINUTES, Plan, planned, read
-from stallpoint.schedule.plan_text import text
+from stallpoint.schedule.plan_text import text, warnings
 from stallpoint.schedule.requested import block_of
 from stallpoint.schedule.visit_durations import Durations, Sitting, Took
 from stallpoint.study import work
@@ -305,6 +305,7 @@ def test_fewer_cores_than_threads_are_said(tmp_path: Path) -> None:
     cells: list[Cell] = [replace(TRAIN, nodes=2), replace(TRAIN, hardware="gpu", threads_per_worker=1)]
     (line,) = [line for line in text(a_plan(cells, tmp_path, cores=1)).splitlines() if line.startswith("  cores: ")]
     assert line.startswith("  cores: job cpu computes with 2 threads at once and may use 1 core (affinity mask, cgroup")
+    assert [line[2:]] == list(warnings(a_plan(cells, tmp_path, cores=1))), "the run says so, too"
     assert "cores:" not in text(a_plan(cells, tmp_path, cores=2))
     assert "cores:" not in text(a_plan(cells, tmp_path)), "on a cluster each job has its own"
 

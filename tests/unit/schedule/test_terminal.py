@@ -77,13 +77,28 @@ def test_nothing_to_measure_has_no_time_left() -> None:
     assert (Measuring({}).done, Measuring({}).seconds_to_go) == (1, 0)
 
 
-def test_a_cell_is_warned_of_once_and_many_by_number() -> None:
+CELLS = [NAIVE.replace("batch~16", f"batch~{batch}") for batch in range(1, 10)]
+
+
+def test_disturbed_cells_are_one_line_and_lost_visits_another() -> None:
     found = Measuring({})
-    cells = [NAIVE.replace("batch~16", f"batch~{batch}") for batch in range(1, 8)]
-    said = [words for path in cells * 2 for words in found.read(f"disturbed: {path}")]
-    assert said[0] == "! alexnet naive, B = 1, 2 nodes: most iterations of a visit were disturbed"
-    assert len(said) == terminal.MAX_WARNINGS
-    assert list(found.more_warnings()) == ["! 2 more cells were disturbed or cannot run"]
+    lines = [f"disturbed: {path}: visited again" for path in CELLS] + [f"disturbed: {CELLS[2]}: not visited again"]
+    assert [words for line in lines for words in found.read(line)] == []
+    again, lost = found.more_warnings()
+    assert again.endswith(", visited again: alexnet naive, B = 1, 2 nodes and 7 more")
+    assert lost.endswith(", not visited again: alexnet naive, B = 3, 2 nodes")
+    assert (again.startswith("!"), lost.startswith("!")) == (False, True)
+
+
+def test_a_reason_why_cells_cannot_run_is_said_once_and_others_by_number() -> None:
+    found = Measuring({})
+    said = [words for path in CELLS for words in found.read(f"cannot run: {path}: no CUDA device")]
+    assert said == ["! alexnet naive, B = 1, 2 nodes cannot run here: no CUDA device"]
+    assert list(found.more_warnings()) == ["! 8 more cells cannot run here"]
+    found = Measuring({})
+    many = [words for number, path in enumerate(CELLS) for words in found.read(f"cannot run: {path}: reason {number}")]
+    assert len(many) == terminal.MAX_WARNINGS
+    assert list(found.more_warnings()) == ["! 4 more cells cannot run here"]
 
 
 def test_a_cell_that_cannot_run_says_why() -> None:
@@ -151,6 +166,11 @@ def test_the_opening_says_what_is_measured_how_long_and_that_it_can_be_stopped()
     assert first == "Study mine: 2 cells to measure, about 8 min (4 min to 15 min)."
     assert "Ctrl-C is safe" in last
     assert last.endswith("results/mine")
+
+
+def test_the_warnings_of_the_plan_are_said_as_the_run_begins() -> None:
+    _, *warned, _ = opening("mine", measuring().wanted, (1, 2, 3), warnings=["cores: 4 threads on 2"])
+    assert warned == ["! cores: 4 threads on 2"]
 
 
 def test_what_is_left_out_is_said_but_not_at_any_length() -> None:
