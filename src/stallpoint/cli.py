@@ -40,9 +40,8 @@ def check(arguments: Sequence[str]) -> int:
     """Say what the node or allocation at hand gives a training job, and what to do where that is less than expected."""
     parser = argparse.ArgumentParser(
         prog="stallpoint check",
-        description="Ten lines about this node: cores, memory, MPI, Slurm, network, GPUs, a two-second all-reduce, "
-        "/dev/shm and home; "
-        "started by srun or mpirun on several nodes, about all of them.",
+        description="Eleven lines about this node: cores, memory, MPI, Slurm, network, GPUs, NCCL, "
+        "a two-second all-reduce, /dev/shm and home; started by srun or mpirun on several nodes, about all of them.",
         epilog="exit status: 0 nothing wrong, 1 something is to mend, 70 a defect of stallpoint",
     )
     parser.add_argument("--json", action="store_true", help="name, state, got, expected and advice of each")

@@ -6,14 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 
 from stallpoint.base.section import Cause, Finding
+from stallpoint.measure.machine.node_addresses import NCCL_PATHS
 from stallpoint_files.jobs.batch_scripts import BatchScript, Command, Start
 
 _DATA = re.compile(r"(?<![\w/])(?:~|\$\{?HOME\}?|/home/[\w.-]+|/users?/[\w.-]+)(?:/[\w./-]*)?", re.IGNORECASE)
-_PATHS = {
-    "NCCL_IB_DISABLE": "InfiniBand and RoCE: all that crosses nodes goes by IP sockets",
-    "NCCL_P2P_DISABLE": "NVLink and PCIe between GPUs of a node",
-    "NCCL_SHM_DISABLE": "shared memory between processes of a node",
-}
 _DATA_OPTION = re.compile(r"(data|dataset|train|imagenet|input|corpus|shards|root)", re.IGNORECASE)
 
 
@@ -149,7 +145,7 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
 
 def switched_off(script: BatchScript) -> Iterator[Cause]:
     """Find paths between GPUs that the environment keeps NCCL from using."""
-    for name, path in _PATHS.items():
+    for name, path in NCCL_PATHS.items():
         value, line = script.set.get(name, ("", 0))
         if value not in ("", "0"):
             yield Cause(

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Interface
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from launching import ENVIRONMENT, MPIRUN, copied
 from stallpoint.measure.machine import node_check
 from stallpoint.measure.machine.node_check import OK, UNKNOWN, WRONG, Check, LocalNode
 
-NAMES = ["cores", "page cache", "MPI", "Slurm", "meet on", "NICs", "GPUs", "all-reduce", "/dev/shm", "home"]
+NAMES = ["cores", "page cache", "MPI", "Slurm", "meet on", "NICs", "GPUs", "NCCL", "all-reduce", "/dev/shm", "home"]
 OPEN_MPI = "Open MPI v5.0.11, package: Open MPI"
 ADDRESSES = {
     "eth0": IPv4Interface("10.0.0.1/24"),
@@ -211,12 +211,50 @@ def test_gpus_of_the_driver_of_the_job_and_of_pytorch_are_compared(tmp_path: Pat
     assert node_check.gpus(node(tmp_path / "without"), None).got == "none"
 
 
+@pytest.mark.parametrize("usable", [None, lambda: (0, "CUDA 12.8")], ids=["no PyTorch", "PyTorch"])
+def test_gpus_that_were_asked_for_without_a_driver_are_said(
+    usable: Callable[[], tuple[int, str]] | None, tmp_path: Path
+) -> None:
+    found = node_check.gpus(node(tmp_path, SLURM_GPUS_ON_NODE="4"), usable)
+    assert (found.state, found.expected) == (WRONG, "4 (this job's)")
+    assert found.got.startswith("no driver")
+    hidden = node_check.gpus(node(tmp_path, SLURM_GPUS_ON_NODE="4"), lambda: (4, "CUDA 12.8"))
+    assert hidden.state == OK, "a container may not see the driver's files"
+
+
+@pytest.mark.parametrize(
+    ("files", "variables", "unset"),
+    [
+        ({}, {}, ""),
+        ({}, {"NCCL_IB_DISABLE": "1"}, ""),
+        ({"sys/class/infiniband/mlx5_0/node_type": "1: CA"}, {"NCCL_IB_DISABLE": "0", "NCCL_DEBUG": "INFO"}, ""),
+        ({"sys/class/infiniband/mlx5_0/node_type": "1: CA"}, {"NCCL_IB_DISABLE": "1"}, "unset NCCL_IB_DISABLE"),
+        (
+            {f"proc/driver/nvidia/gpus/0000:0{number}:00.0/information": "Model: H100" for number in range(2)},
+            {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"},
+            "unset NCCL_P2P_DISABLE NCCL_SHM_DISABLE",
+        ),
+    ],
+)
+def test_paths_of_nccl_that_the_node_has_and_the_environment_switches_off_are_said(
+    files: dict[str, str], variables: dict[str, str], unset: str, tmp_path: Path
+) -> None:
+    found = node_check.nccl(node(tmp_path, files, **variables))
+    assert (found.state, found.advice) == (WRONG if unset else OK, unset)
+    assert all(f"{name}={value}" in found.got for name, value in variables.items())
+
+
 def test_an_all_reduce_is_held_against_the_interface(tmp_path: Path) -> None:
     assert node_check.all_reduce(1e9, "2 processes").state == OK
     assert node_check.all_reduce(0.05e9, "2 processes").state == WRONG
     assert node_check.all_reduce(0.1e9, "4 ranks on 2 nodes", 1.25e8).state == OK
     slow = node_check.all_reduce(0.1e9, "4 ranks on 2 nodes", 25e9)
-    assert (slow.state, slow.expected) == (WRONG, "at least 0.417; the interface carries 25")
+    assert (slow.state, slow.expected) == (
+        WRONG,
+        "at least 0.417; the interface carries 25, one connection of TCP 1.25 of it",
+    )
+    unknown = node_check.all_reduce(0.2e9, "4 ranks on 2 nodes", None, across=True)
+    assert (unknown.state, unknown.expected) == (UNKNOWN, "")
     assert node_check.all_reduce(None, "2 processes").state == WRONG
 
 

@@ -22,7 +22,15 @@ from stallpoint.errors import CannotRun, reason
 from stallpoint.measure.launched import first_process, ranks_on_node, ranks_started
 from stallpoint.measure.machine import trial_all_reduce
 from stallpoint.measure.machine.available_memory import limits
-from stallpoint.measure.machine.node_addresses import GLOO, NCCL, Interface, addresses, chosen, common_network
+from stallpoint.measure.machine.node_addresses import (
+    GLOO,
+    NCCL,
+    NCCL_PATHS,
+    Interface,
+    addresses,
+    chosen,
+    common_network,
+)
 from stallpoint.measure.machine.sensors import cpu_list
 from stallpoint.measure.machine.usable_cores import quota_of_cgroups
 from stallpoint.records.disturbances import members
@@ -289,11 +297,11 @@ def _narrow(folder: Path) -> list[str]:
 
 def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check:
     """Compare the GPUs that PyTorch can use (`usable`: how many, and its build) with the driver's and the job's."""
-    driver = len(list((node.root / "proc/driver/nvidia/gpus").glob("*")))
+    driver = _nvidia_gpus(node)
     amd = (file.read_text() for file in (node.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"))
     there = driver or sum(re.search(r"^simd_count [1-9]", text, re.MULTILINE) is not None for text in amd)
     visible = node.variables.get("CUDA_VISIBLE_DEVICES")
-    given = node.count("SLURM_GPUS_ON_NODE")
+    given = node.count("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
     if visible is not None:
         shown = len([one for one in visible.split(",") if one.strip() and one.strip() != "-1"])
         given = shown if given is None else min(given, shown)
@@ -301,6 +309,9 @@ def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check
         return Check("GPUs", "none")
     expected = there if given is None else given
     by = "the driver's" if given is None else "this job's"
+    if not there and (usable is None or usable()[0] < expected):
+        advice = "load it, or give the container its GPUs (docker --gpus all, apptainer --nv)"
+        return Check("GPUs", "no driver: neither NVIDIA's nor AMD's names a GPU", f"{expected} ({by})", advice, WRONG)
     if usable is None:
         return Check("GPUs", f"{there} by the driver", f"{expected} ({by})", f"needs PyTorch: {_MEASURE}", UNKNOWN)
     count, build = usable()
@@ -315,6 +326,26 @@ def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check
     return Check("GPUs", got, f"{expected} ({by})", advice, WRONG)
 
 
+def _nvidia_gpus(node: LocalNode) -> int:
+    return len(list((node.root / "proc/driver/nvidia/gpus").glob("*")))
+
+
+def nccl(node: LocalNode) -> Check:
+    """Tell which variables of NCCL's are set, and which of them switch off a path that this node has."""
+    given = ", ".join(f"{name}={value}" for name, value in sorted(node.variables.items()) if name.startswith("NCCL_"))
+    adapters = (node.root / "sys/class/infiniband").glob("*")
+    several = _nvidia_gpus(node) > 1
+    off = [
+        name
+        for name in NCCL_PATHS
+        if node.variables.get(name, "0") not in ("0", "") and (any(adapters) if name == "NCCL_IB_DISABLE" else several)
+    ]
+    if not off:
+        return Check("NCCL", given or "no variables of its own")
+    paths = "; ".join(NCCL_PATHS[name] for name in off)
+    return Check("NCCL", given, f"what they switch off ({paths})", f"unset {' '.join(off)}", WRONG)
+
+
 def usable_gpus() -> tuple[int, str]:
     """Return how many GPUs PyTorch can use, and what it is built for."""
     import torch
@@ -324,15 +355,22 @@ def usable_gpus() -> tuple[int, str]:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0, build
 
 
-def all_reduce(rate: float | None, where: str, link: float | None = None) -> Check:
-    """Judge what an all-reduce gave, bytes/s (None: it failed), by what the nodes' interface (`link`) carries."""
+def all_reduce(rate: float | None, where: str, link: float | None = None, *, across: bool = False) -> Check:
+    """Judge what an all-reduce gave, bytes/s (None: it failed), by what the nodes' interface (`link`) carries.
+
+    `across`: it went from node to node, where nothing is expected of an interface of unknown rate.
+    """
     name = "all-reduce"
     if rate is None:
         advice = "GLOO_SOCKET_IFNAME names the interface; a firewall may close ports between processes"
         return Check(name, f"{where}: it failed", "an answer", advice, WRONG)
     got = f"{number(rate / GB)} GB/s, {where}, 16 MiB by Gloo"
+    if across and not link:
+        return Check(name, got, "", "the interface does not say its rate: compare with what its vendor says", UNKNOWN)
     least = LEAST_LOCAL_RATE if link is None else LEAST_SHARE * min(link, MAX_EXPECTED)
     expected = f"at least {number(least / GB)}" + (f"; the interface carries {number(link / GB)}" if link else "")
+    if link and link > MAX_EXPECTED:
+        expected += f", one connection of TCP {number(MAX_EXPECTED / GB)} of it"
     if rate >= least:
         return Check(name, got, expected)
     slow = "another interface, or wait for others' traffic" if link else "end what holds the cores, or ask for more"
@@ -403,6 +441,7 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
         meeting(node, allowed),
         nics(node),
         gpus(node, usable_gpus if _installed("torch") else None),
+        nccl(node),
         _all_reduced(node, world, allowed),
         shared_memory(),
         home(),
@@ -443,7 +482,7 @@ def _all_reduced(node: LocalNode, world: World | None, allowed: Sequence[Mapping
     where = f"{world.size} ranks on {len(allowed)} node{'s' * several}"
     names = common_network(allowed, same_node=False) if several else []
     link = _rate_of(node, names[0]) if names else None
-    return all_reduce(trial_all_reduce.between_ranks(world), where, link)
+    return all_reduce(trial_all_reduce.between_ranks(world), where, link, across=several)
 
 
 def merged(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:
