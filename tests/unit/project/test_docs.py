@@ -51,6 +51,12 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     assert not found
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
+def test_the_first_page_says_first_where_it_runs(name: str) -> None:
+    title, _, first = (ROOT / name).read_text().splitlines()[:3]
+    assert (title, first.split(",")[0].rstrip(".")) == ("# stallpoint", "Linux only")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_links_lead_to_files_and_headings_that_exist(name: str) -> None:
     page = ROOT / name
