@@ -106,12 +106,25 @@ class BlockJob:
         )
 
     @cached_property
+    def budget_left(self) -> float:
+        """Maximum duration of its further visits, s: without what earlier jobs used."""
+        return max(0.0, self.budget - sum(order.done * order.expected.visit.typical for order in self.orders))
+
+    @cached_property
+    def first_visits(self) -> Interval:
+        """Duration of the first visits, which cells get whatever the budget is, s."""
+        return total(order.expected.visit for order in self.orders if not order.done and order.visits)
+
+    @cached_property
+    def _between_visits(self) -> Interval:
+        return self.start + self.between.times(sum(order.visits for order in self.orders))
+
+    @cached_property
     def seconds(self) -> Interval:
         """Wall time of the job, s."""
         visits = total(order.seconds for order in self.orders)
-        first = sum(order.expected.visit.high for order in self.orders if not order.done and order.visits)
-        count = sum(order.visits for order in self.orders)
-        return self.start + visits.capped(max(self.budget, first)) + self.between.times(count)
+        ends = zip(visits.values(), self.first_visits.values(), strict=True)
+        return self._between_visits + Interval(*(min(value, max(self.budget_left, first)) for value, first in ends))
 
     @property
     def node_hours(self) -> Interval:
@@ -135,8 +148,13 @@ class BlockJob:
 
     @property
     def runtime(self) -> int:
-        """Wall time to request from a scheduler, min: the upper end and a margin."""
-        return max(LEAST_MINUTES, math.ceil(MARGIN * self.seconds.high / 60))
+        """Wall time to request from a scheduler, min: the upper end and a margin.
+
+        Where first visits may exceed the budget, it is requested for their typical duration: a job that needs more is
+        submitted again, with more time.
+        """
+        allowed = self._between_visits.high + max(self.budget_left, self.first_visits.typical)
+        return max(LEAST_MINUTES, math.ceil(MARGIN * min(self.seconds.high, allowed) / 60))
 
 
 @dataclass(frozen=True)

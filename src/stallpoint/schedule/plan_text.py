@@ -66,7 +66,13 @@ def _totals(plan: Plan) -> Iterator[str]:
 
 
 def warnings(plan: Plan) -> Iterator[str]:
-    """Yield what is expected to go wrong: more threads than cores, mini-batches that may not fit into memory."""
+    """Yield what may go wrong: first visits over the budget, more threads than cores, mini-batches over the memory."""
+    for job in plan.jobs[:JOBS]:
+        if job.first_visits.high > job.budget_left:
+            yield (
+                f"budget: job {job.name} has {in_words(job.budget_left)}, but each cell's first visit comes first: "
+                f"{in_time(job.first_visits)} in all"
+            )
     for name, threads in plan.crowded.items():
         yield (
             f"cores: job {name} computes with {threads} threads at once and may use {count('core', plan.cores or 0)} "

@@ -253,6 +253,28 @@ def test_a_job_asks_for_some_minutes_at_least_and_no_more_than_its_budget_lets_i
     assert bound.seconds.high < free.seconds.high
 
 
+def test_a_job_asks_for_no_time_that_earlier_ones_used_of_its_budget(tmp_path: Path) -> None:
+    knows(tmp_path, *(Took(cell, [300.0], []) for cell in ALL))
+    limits = Limits(minutes=30)
+    (fresh,) = a_plan(ALL, tmp_path, limits).jobs
+    for visit in (1, 2):
+        folder = tmp_path / "visits" / TRAIN.path / "0~1" / f"visit~{visit}"
+        write_cell(folder, {RUNS.name: [{**run_row(TRAIN, datetime.now(UTC)), "duration": 300.0}]})
+    (begun,) = a_plan(ALL, tmp_path, limits).jobs
+    saved = 600 + 2 * begun.between.high
+    assert fresh.seconds.high - begun.seconds.high == pytest.approx(saved, rel=0.01)
+    assert begun.runtime < fresh.runtime
+
+
+def test_first_visits_over_the_budget_are_said_and_asked_for_by_their_typical_time(tmp_path: Path) -> None:
+    cells: list[Cell] = [on(nodes, worker_batch=1024) for nodes in (1, 2)]
+    plan, free = a_plan(cells, tmp_path, Limits(minutes=1)), a_plan(cells, tmp_path)
+    ((job,), (line,)) = plan.jobs, warnings(plan)
+    assert line.startswith("budget: job cpu has 1 min 0 s, but each cell's first visit comes first: ")
+    assert job.first_visits.high / 60 > job.runtime > job.first_visits.typical / 60
+    assert list(warnings(free)) == []
+
+
 def test_jobs_of_a_cluster_run_at_once_and_those_of_a_machine_one_after_the_other(tmp_path: Path) -> None:
     cells = [TRAIN, replace(TRAIN, hardware="gpu", device="cuda"), replace(TRAIN, repeat=2)]
     one_by_one, concurrent = a_plan(cells, tmp_path), a_plan(cells, tmp_path, concurrent=True)
