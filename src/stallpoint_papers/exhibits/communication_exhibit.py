@@ -47,7 +47,9 @@ def _by_nodes(tables: Tables) -> alt.FacetChart:
     times = pd.concat([_times(predictions, basis) for basis in ("measured", "predicted")])
     # A single worker does not communicate; a logarithmic axis has no zero.
     times = times[times["value"] > 0]
-    if not (times["time"] == "communication").any():
+    curves = times[[*CURVE]].apply(tuple, axis=1)
+    times = times[curves.isin(curves[times["time"] == "communication"])]
+    if times.empty:
         raise NoData(f"no {SEVERAL}")
     # Communication hidden all but completely would stretch the axis over many empty decades.
     times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]

@@ -14,14 +14,16 @@ from stallpoint.base.statistics import INTERVAL
 from stallpoint.models.convergence.early_stopping import compared
 from stallpoint.report.charts import convergence_chart, marks, theme
 from stallpoint.report.typeset import Typeset
+from stallpoint.study.outcome import DIVERGED
 from stallpoint_papers.exhibits import Made, Material, Missing
 
 FILE = "keuper-2016-exhibits"
 CELLS = "convergence cells at two mini-batches or more"
 OF_PAPER = "alexnet"
-MINIMUM = ("accuracy_gap", "sharpness")
-"""Columns of runs with `sharpness_samples`."""
-GAP = "Accuracy gap (training less validation) and sharpness at the end: means; Keskar et al. (2017), metric 2.1."
+MINIMUM = {"accuracy_gap": 100, "sharpness": 1}
+"""Columns of runs with `sharpness_samples`; their factors to per cent."""
+ENDS = ("", "_low", "_high")
+GAP = "Accuracy gap (training less validation) and sharpness at the end, as means: Keskar et al. (2017), metric 2.1."
 CURVE = ["network", "hardware", "storage", "sync", "recipe", "nodes", "ranks"]
 
 
@@ -55,19 +57,24 @@ def table(material: Material) -> Made:
         network=OF_PAPER, hardware="KNL", storage="ImageNet", recipe="larger steps", runs=1, **{"from": "published"},
         accuracy=published["value"], difference=published["value"] - published["value"].iloc[0], verdict="",
     )  # fmt: skip
-    known = [name for name in MINIMUM if ours[name].notna().any()]
+    known = [f"{name}{end}" for name in MINIMUM if ours[name].notna().any() for end in ENDS]
     columns = [
         "from", "network", "hardware", "storage", "recipe", "batch", "speedup", "step_size", "runs",
-        *(f"accuracy{end}" for end in ("", "_low", "_high")),
-        *(f"difference{end}" for end in ("", "_low", "_high")), "verdict", *known,
+        "ended", *(f"accuracy{end}" for end in ENDS), *(f"difference{end}" for end in ENDS), "verdict", *known,
     ]  # fmt: skip
     both = pd.concat([theirs, ours]).reindex(columns=columns)
-    names = {"batch": "B", "speedup": "speedup in iterations", "difference": "against the smallest B"}
+    names = {
+        "batch": "B",
+        "speedup": "speedup in iterations",
+        "difference": "against the smallest B",
+        "ended": "runs ended",
+    }
     units = {"batch": "samples", "accuracy": "%", "difference": "%", **dict.fromkeys(MINIMUM, "%")}
     notes = (
         "Published: Keuper & Pfreundt (2016), Table IV; one run each. Ours: best validation accuracy, mean over seeds "
         "with its 90 % interval (Student's t), and the difference with that of Welch's t; of several trials the best "
-        "one; a run with a target ended there. The speedup is that of iterations alone: so many times fewer.",
+        "one; a run with a target ended there, and one that diverged has no accuracy. The speedup is that of "
+        "iterations alone: so many times fewer.",
         *([GAP] if known else []),
     )
     caption = "Accuracy with larger steps and mini-batches."
@@ -86,7 +93,10 @@ def _chosen(material: Material, name: str, value: str) -> tuple[pd.DataFrame, tu
     several = frame.groupby(CURVE)["batch"].transform("nunique") > 1
     if not several.any():
         raise Missing(f"no {CELLS}, of {OF_PAPER}")
-    frame = convergence_chart.tuned(frame[several], value)
+    frame = frame[several]
+    if "ended" in frame:
+        frame = frame.assign(**{value: frame[value].where(frame["ended"] != DIVERGED)})
+    frame = convergence_chart.tuned(frame, value)
     if (frame["network"] == OF_PAPER).any():
         return frame[frame["network"] == OF_PAPER], (), ""
     others = ", ".join(sorted(frame["network"].unique()))
@@ -107,30 +117,37 @@ def _published(material: Material) -> pd.DataFrame:
 def _ours(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for key, curve in runs.groupby(CURVE):
         first: pd.DataFrame | None = None
-        for batch, of_batch in curve.groupby("batch"):
+        for batch, started in curve.groupby("batch"):
+            ends = started["ended"].value_counts(sort=False)
+            row = {
+                **dict(zip(CURVE, key, strict=True)), "from": "this study", "batch": batch, "runs": len(started),
+                "ended": ", ".join(f"{count} {end}" if len(started) > 1 else str(end) for end, count in ends.items()),
+                "step_size": started["step_size"].iloc[0],
+            }  # fmt: skip
+            of_batch = started[started["ended"] != DIVERGED]
+            if of_batch.empty:
+                yield row
+                continue
             first = of_batch if first is None else first
-            mean, error, freedom = _mean(of_batch)
-            base, base_error, base_freedom = _mean(first)
+            mean, error, freedom = _mean(of_batch["best_accuracy"], 100)
+            base, base_error, base_freedom = _mean(first["best_accuracy"], 100)
             both = math.hypot(error, base_error)
             parts = [(one, of) for one, of in ((error, freedom), (base_error, base_freedom)) if of > 0 and one > 0]
             welch = both**4 / sum(one**4 / of for one, of in parts) if parts else 0.0  # Welch-Satterthwaite
             low, high = _interval(mean - base, both, welch if len(of_batch) > 1 and len(first) > 1 else 0.0)
-            row = {
-                **dict(zip(CURVE, key, strict=True)), "from": "this study", "batch": batch, "runs": len(of_batch),
-                "speedup": first["steps"].mean() / of_batch["steps"].mean(),
-                "step_size": of_batch["step_size"].iloc[0], "accuracy": mean,
-                "accuracy_gap": 100 * of_batch["accuracy_gap"].mean(), "sharpness": of_batch["sharpness"].mean(),
-            }  # fmt: skip
-            row["accuracy_low"], row["accuracy_high"] = _interval(mean, error, freedom)
+            row["speedup"] = first["steps"].mean() / of_batch["steps"].mean()
+            for name, column, factor in (("accuracy", "best_accuracy", 100), *((n, n, f) for n, f in MINIMUM.items())):
+                of_runs = _mean(of_batch[column], factor)
+                row |= dict(zip((f"{name}{end}" for end in ENDS), (of_runs[0], *_interval(*of_runs)), strict=True))
             if of_batch is not first:
                 row |= {"difference": mean - base, "difference_low": low, "difference_high": high}
                 row["verdict"] = compared(low, high)
             yield row
 
 
-def _mean(runs: pd.DataFrame) -> tuple[float, float, int]:
-    """Return mean accuracy in per cent, its standard error and degrees of freedom."""
-    values = 100 * runs["best_accuracy"]
+def _mean(of_runs: pd.Series[float], factor: float) -> tuple[float, float, int]:
+    """Return the mean over runs in per cent, its standard error and degrees of freedom."""
+    values = factor * of_runs
     error = float(values.std() / math.sqrt(len(values))) if len(values) > 1 else math.nan
     return float(values.mean()), error, len(values) - 1
 

@@ -14,7 +14,7 @@ from stallpoint.records.origins import in_words
 from stallpoint.records.tables import SERIES
 from stallpoint.report.typeset import Typeset
 from stallpoint_papers.exhibits import Made, Material, Missing
-from stallpoint_papers.exhibits.study_material import SHI_NETWORKS, lacking, rows
+from stallpoint_papers.exhibits.study_material import SHI_NETWORKS, communicates, lacking, rows
 
 SYMBOLS = "shi-2018-exhibits"
 CELLS = "train cells on two workers or more that communicate"
@@ -50,8 +50,7 @@ def notation(material: Material) -> Made:
 def inputs(material: Material) -> Made:
     """Return a row for each curve, at the fewest workers that communicate."""
     frame = rows(material, "predictions", SHI_NETWORKS, CELLS)
-    communicates = (frame["predicted_communication"] > 0) | (frame["measured_communication"] > 0)
-    frame = frame[(frame["ranks"] > 1) & ~frame["extrapolated"].astype(bool) & communicates]
+    frame = frame[(frame["ranks"] > 1) & ~frame["extrapolated"].astype(bool) & communicates(frame)]
     if frame.empty:
         raise Missing(f"no {CELLS} of {' or '.join(SHI_NETWORKS)}")
     first = frame.sort_values(POINT, kind="stable").drop_duplicates(KEY)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import altair as alt
 import pandas as pd
 
+from stallpoint.questions.study_words import count
 from stallpoint.report.charts import axes, marks, shapes, speedup_chart
 from stallpoint.report.charts.labels import AXES, arrange, estimate
 from stallpoint.report.charts.shapes import Line
@@ -18,6 +19,7 @@ from stallpoint_papers.exhibits.study_material import (
     GUIDE_NETWORKS,
     KEUPER_NETWORKS,
     SHI_NETWORKS,
+    communicates,
     lacking,
     rows,
     statements,
@@ -64,6 +66,7 @@ def predicted(material: Material) -> Made:
     """Return Fig. 4: points with both prediction and measurement."""
     cells = f"{WEAK} (or strong) on several nodes, of layers, all-reduce and storage that were measured"
     frame = rows(material, "predictions", SHI_NETWORKS, cells)
+    frame = frame[frame["sync"] != NONE]
     known = frame[frame["measured_speedup"].notna() & frame["predicted_speedup"].notna()]
     weak, strong = (known[known["scaling"] == scaling] for scaling in ("weak", "strong"))
     curves = _with_several(_speedups(weak, ["measured", "predicted"]))
@@ -74,7 +77,7 @@ def predicted(material: Material) -> Made:
     return Made(
         _chart(arrange(curves), LINES),
         lacking(curves, SHI_NETWORKS, cells),
-        _errors(known, material),
+        _errors(known[communicates(known)], material),
     )
 
 
@@ -101,11 +104,14 @@ def ideal(material: Material) -> Made:
 
 
 def _errors(frame: pd.DataFrame, material: Material) -> str:
-    """Return our mean errors of the iteration time and the published ones."""
+    """Return our mean errors of the iteration time with their numbers of points, and the published ones."""
     theirs = {entry["network"]: entry["error"] for entry in statements(material, FILE, "fig-04")}
-    ours = frame["error"].abs().groupby(frame["network"]).mean().dropna()
-    texts = [f"{network} {100 * error:.1f} % (theirs {100 * theirs[network]:.1f} %)" for network, error in ours.items()]
-    return f"mean error of predicted iteration times, all presets: {', '.join(texts)}" if texts else ""
+    errors = frame.dropna(subset="error").assign(size=frame["error"].abs()).groupby("network")["size"]
+    texts = [
+        f"{network} {100 * error:.1f} % over {count(points, 'point')} (theirs {100 * theirs[network]:.1f} %)"
+        for network, error, points in zip(errors.groups, errors.mean(), errors.count(), strict=True)
+    ]
+    return f"mean error of predicted iteration times that communicate, all presets: {', '.join(texts)}" if texts else ""
 
 
 def _speedups(frame: pd.DataFrame, bases: Sequence[str]) -> pd.DataFrame:

@@ -75,6 +75,11 @@ def rows(
     return frame[chosen].copy()
 
 
+def communicates(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Return whether each placement of ``predictions`` exchanges anything; one worker, and preset none, do not."""
+    return (frame["predicted_communication"] > 0) | (frame["measured_communication"] > 0)
+
+
 def lacking(frame: pd.DataFrame, networks: Iterable[str], cells: str) -> tuple[str, ...]:
     """Return a text for each of the paper's networks missing from the frame."""
     present = set(frame["network"])

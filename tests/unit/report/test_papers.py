@@ -366,8 +366,48 @@ def test_gap_and_sharpness_stand_beside_the_accuracy_where_runs_have_them(materi
     known = ours(runs)
     assert known["sharpness"].tolist() == pytest.approx(4 * np.log2(known["batch"].astype(float)).to_numpy())
     assert (known["accuracy_gap"].round(9) == 2).all()
+    assert (known["sharpness_low"] <= known["sharpness"]).all(), "an interval over seeds"
     unknown = runs.assign(accuracy_gap=np.nan, sharpness=np.nan)
-    assert list(ours(unknown)) == [name for name in known if name not in ("accuracy_gap", "sharpness")]
+    assert list(ours(unknown)) == [name for name in known if not name.startswith(("accuracy_gap", "sharpness"))]
+
+
+def test_a_run_that_diverged_is_no_accuracy_and_no_speedup(material: Material) -> None:
+    runs, evaluated = material.tables["convergence_runs"], material.tables["convergence"]
+    large = runs["batch"] == runs["batch"].max()
+    one = large & (runs["seed"] == runs.loc[large, "seed"].min())
+    made = []
+    for diverged in (pd.Series(False, index=runs.index), one, large):
+        ended = runs.assign(ended=runs["ended"].mask(diverged, "diverged"))
+        ended["best_accuracy"] = ended["best_accuracy"].mask(diverged, 0.1)
+        early = evaluated["cell"].isin(runs.loc[diverged, "cell"]) & (evaluated["step"] > 0)
+        tables = {**material.tables, "convergence_runs": ended, "convergence": evaluated[~early]}
+        rows = table(of(KEUPER, "table-4").make(Material(tables, PUBLISHED)))
+        made.append(rows[(rows["from"] == "this study") & (rows["batch"] == runs["batch"].max())].iloc[0])
+    whole, few, none = made
+    assert few["ended"] == f"1 diverged, {whole['runs'] - 1} max steps"
+    assert few["speedup"] == pytest.approx(whole["speedup"])
+    assert few["accuracy"] == pytest.approx(whole["accuracy"], abs=1)
+    assert none[["accuracy", "speedup", "difference"]].isna().all()
+    assert none["ended"] == f"{whole['runs']} diverged"
+
+
+def test_what_does_not_communicate_is_no_point_of_a_mean_and_no_panel(material: Material) -> None:
+    """Keuper & Pfreundt, Fig. 3; Shi et al., Fig. 4."""
+    predictions = material.tables["predictions"]
+    silent = {f"{basis}_communication": 0.0 for basis in ("measured", "predicted")}
+    alone = predictions.assign(sync="none", error=0.0, **silent)
+    several = (predictions["ranks"] > 1) & predictions["error"].notna()
+    predictions = predictions.assign(error=predictions["error"].where(several, 0.0))
+    both = Material({**material.tables, "predictions": pd.concat([predictions, alone])}, PUBLISHED)
+    made = of(SHI, "fig-04").make(both)
+    assert "none" not in set(drawn(made)[1]["series"])
+    errors = predictions[several & (predictions["sync"] != "none") & predictions["measured_speedup"].notna()]
+    for network, of_network in errors.groupby("network"):
+        mean, points = 100 * of_network["error"].abs().mean(), len(of_network)
+        assert f"{network} {mean:.1f} % over {points} points" in made.shown
+    _, rows = drawn(of(KEUPER, "fig-03").make(both))
+    rows = rows[rows["panel"].notna() & rows["basis"].isin(["measured", "predicted"])]
+    assert all("communication" in set(panel["time"]) for _, panel in rows.groupby("panel"))
 
 
 def test_the_trace_stands_beside_theirs_by_layer(material: Material) -> None:
