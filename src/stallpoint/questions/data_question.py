@@ -11,7 +11,7 @@ from stallpoint.base.statistics import Estimate, groups
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.questions.study_tables import CurveRows, StudyTables
 from stallpoint.questions.study_words import at_count, count, percent, series, trained
-from stallpoint.records.origins import BEYOND_CACHE, DEVICE, NETWORK, in_words
+from stallpoint.records.origins import BEYOND_CACHE, in_words
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import interval, number
 
@@ -74,8 +74,8 @@ def _fastest(rates: Sequence[TableRow]) -> Iterator[Finding]:
 def _rates(rows: list[TableRow]) -> TextTable:
     text = (
         "Samples per second read by all nodes together, at the largest node count. What came from a cache, or may "
-        "have, is not the storage's speed. Projected to 150 GB, ImageNet's size: one reading of a set that no cache "
-        "holds; a terabyte takes 6.7 times as long."
+        "have, is not the storage's speed, and is not projected to 150 GB, ImageNet's size: one reading of a set that "
+        "no cache holds; a terabyte takes 6.7 times as long."
     )
     if small := sorted({row["storage"] for row in rows if row["set_over_memory"] < BEYOND_CACHE}):
         text += (
@@ -94,7 +94,7 @@ def _rates(rows: list[TableRow]) -> TextTable:
 
 def _reading_large(row: TableRow) -> str:
     rate = row.estimate("bytes_per_second")
-    if row["origin"] not in (DEVICE, NETWORK) or not rate:
+    if not row["uncached"] or not rate:
         return "–"
     seconds = (LARGE / end if end else float("inf") for end in (rate.value, rate.high, rate.low))
     return interval(Estimate(*seconds), 1 / 60)

@@ -325,10 +325,10 @@ def test_what_storages_answer_has_a_table_each(planted: StudyTables, found: dict
     ]  # fmt: skip
     rates = planted.tables["storage_rates"].iloc[:2].assign(
         bytes_per_second=25e6, bytes_per_second_low=20e6, bytes_per_second_high=30e6, storage=["a", "b"],
-        origin=["network", "page cache"],
+        origin="local device", uncached=[True, False],
     )  # fmt: skip
     large = grid(QUESTIONS["storages"](StudyTables({**planted.tables, "storage_rates": rates})), "Storages")
-    assert {row[-1] for row in large.rows} == {"100 (83–125)", "–"}, "150 GB at 25 MB/s take 100 minutes"
+    assert {row[-1] for row in large.rows} == {"100 (83–125)", "–"}, "150 GB at 25 MB/s, if no cache gave them"
     shares = planted.tables["data_share"].query("ranks == 4")["share"]
     longest = found["storages"].findings[0]
     assert f"takes {100 * shares.max():.1f} % (" in longest.words
