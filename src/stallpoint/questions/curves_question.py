@@ -133,6 +133,8 @@ def next_in_words(curve: CurveRows) -> str:
         return f"not known: {curve['note'] or 'no doubling of the workers is known'}"
     factor, expected = (number(2 ** cell[name], 2) for name in ("width", "expected_width"))
     if cell["narrowing"] <= 0 or factor == expected:
+        if Verdict.UNDECIDED in (curve["verdict"], curve.predicted[0]):
+            return _beyond_this_hardware(curve)
         return f"no cell would tell more; the stalling point is known within a factor of {factor}"
     what = {
         "train": f"training on {at_count(curve, int(cell['ranks']))}",
@@ -143,6 +145,15 @@ def next_in_words(curve: CurveRows) -> str:
         f"{what} ({number(cell['node_hours'], 2)} node-hours); the stalling point would then be known within a factor "
         f"of {expected} instead of {factor}"
     )
+
+
+def _beyond_this_hardware(curve: CurveRows) -> str:
+    """Return what would decide an undecided curve of which no cell of its hardware entry tells more."""
+    measured = max(curve["largest_measured"], 1)
+    wanted = min((n for n in curve.deciding_ranks if n > measured), default=2 * measured)
+    if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks and wanted not in curve.deciding_ranks:
+        return deciding_in_words(curve)
+    return f"training on {at_count(curve, wanted)} would decide, on a hardware entry that has them"
 
 
 def _next(curves: list[CurveRows]) -> list[Finding]:

@@ -43,6 +43,14 @@ def test_a_single_visit_decides_nothing_and_more_of_them_would() -> None:
     assert set(rows["deciding"]) == {"more visits to 1, 2, 4, 8 workers"}
 
 
+def test_visits_that_would_decide_are_those_that_the_hardware_can_do() -> None:
+    few = study(Truth(NETWORK, noise=0.3, contention=0.5), nodes=(1, 2))
+    for available, said in ((2, "a hardware entry of 8"), (8, "more visits to 8 workers and a hardware entry of 16")):
+        rows = fit(few, nodes=NODES, available={"cpu": available})["saturation"]
+        (found,) = rows.query("verdict == 'undecided'")["deciding"]
+        assert found == f"{said} workers"
+
+
 def test_what_is_undecided_says_which_visits_would_decide_it(rows: pd.DataFrame) -> None:
     """Doubling n nodes gains (1 + 1/(n + 1)) times, less than the threshold by chance only: noise decides at n = 8."""
     noisy = study(Truth(NETWORK, noise=0.3, contention=0.5), nodes=(1, 2, 4, 8))

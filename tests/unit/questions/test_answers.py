@@ -128,6 +128,21 @@ def test_a_cell_that_would_tell_no_more_than_is_said_already_is_not_named(expect
     assert next_in_words(curve(next_cells=[cell])).endswith(words)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "probabilities", "words"),
+    [
+        ("scales", {"known_stall": {1: 0.0, 2: 0.47, 4: 0.53}, "largest_considered": 4}, "training on n = 4 would"),
+        ("undecided", {"measured_stall": {1: 0.3, 2: 0.7}}, "visits to n = 1, 2"),
+    ],
+)
+def test_what_is_undecided_is_never_said_to_gain_nothing_by_any_cell(
+    verdict: str, probabilities: dict[str, Any], words: str
+) -> None:
+    cell = {"kind": "train", "narrowing": 0.0, "node_hours": 0.1, "width": 0.38, "expected_width": 0.38,
+            "rank_in_curve": 1}  # fmt: skip
+    assert next_in_words(curve(verdict, 1, next_cells=[cell], **probabilities)).startswith(words)
+
+
 def test_what_may_be_as_fast_is_said() -> None:
     fast, near, slow = (curve(measured=[at(1, 1.0), at(2, speedup)]) for speedup in (2.0, 1.95, 1.6))
     assert rivals_in_words(answer(fast)) == ""

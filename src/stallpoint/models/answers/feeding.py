@@ -83,11 +83,17 @@ def saturation(fitted: FittedStudy) -> list[dict[str, object]]:
     A storage saturates where twice the workers read less than `threshold` more samples in the same time, all workers
     summed. No verdict is given where a placement was visited once.
     """
-    nodes, threshold = fitted.asked.nodes, fitted.asked.threshold
-    return [row for reading in fitted.reading.concurrent_reads() for row in _saturating(reading, nodes, threshold)]
+    asked = fitted.asked
+    return [
+        row
+        for reading in fitted.reading.concurrent_reads()
+        for row in _saturating(reading, asked.nodes, asked.threshold, asked.available.get(reading.hardware, 0))
+    ]
 
 
-def _saturating(reading: ConcurrentReads, nodes: Collection[int], threshold: float) -> Iterator[dict[str, object]]:
+def _saturating(
+    reading: ConcurrentReads, nodes: Collection[int], threshold: float, available: int
+) -> Iterator[dict[str, object]]:
     for per_node, placements in curves_of(reading.visits).items():
         measured = [n * workers for n, workers in placements]
         seldom = [n * workers for n, workers in placements if reading.visits[n, workers] < MIN_VISITS]
@@ -105,17 +111,21 @@ def _saturating(reading: ConcurrentReads, nodes: Collection[int], threshold: flo
             "reached": stall.reached,
             "verdict": {Verdict.STALLS: "saturates", Verdict.SCALES: "keeps pace"}.get(verdict, verdict),
             "verdict_ranks": where,
-            "deciding": _deciding(verdict, seldom or stall.deciding),
+            "deciding": _deciding(verdict, seldom or stall.deciding, max(*measured, available * per_node)),
             "largest_measured": max(measured),
             "largest_considered": max(ranks),
         }
 
 
-def _deciding(verdict: Verdict, ranks: Sequence[int]) -> str:
-    """Return which visits would decide; empty if the verdict is decided."""
+def _deciding(verdict: Verdict, ranks: Sequence[int], largest: int) -> str:
+    """Return which visits would decide, to at most `largest` workers of this hardware, and which count it lacks; empty
+    if the verdict is decided."""
     if verdict != Verdict.UNDECIDED:
         return ""
-    return f"more visits to {', '.join(map(str, ranks))} workers" if ranks else "a number of workers and its double"
+    here, beyond = [n for n in ranks if n <= largest], [n for n in ranks if n > largest]
+    visits = [f"more visits to {', '.join(map(str, here))} workers"] if here else []
+    lacking = [f"a hardware entry of {beyond[0]} workers"] if beyond else []
+    return " and ".join(visits + lacking) or "a number of workers and its double"
 
 
 class BreakEven(StrEnum):
