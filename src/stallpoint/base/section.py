@@ -46,7 +46,7 @@ class Finding:
     kind: str
     """Which question it answers, in a word or two: rates, time to target, trust; of a file link, trace."""
     subject: str
-    """What it is about, as readers call it: ``alexnet on cpu, strong scaling, B = 64, local``."""
+    """What it is about, as readers call it: ``alexnet on cpu, strong scaling, mini-batch 64, local``."""
     words: str
     """A sentence without its full stop."""
     verdict: str = ""

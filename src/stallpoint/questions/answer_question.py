@@ -11,7 +11,6 @@ from stallpoint.questions.answers import Answer, LargestLoss, answers
 from stallpoint.questions.remedies_question import helps_in_words
 from stallpoint.questions.study_tables import CurveRows, MeasuredCount, MeasuredMachine, StudyTables
 from stallpoint.questions.study_words import (
-    batch_in_words,
     count,
     deciding_in_words,
     prefetch_in_words,
@@ -28,10 +27,13 @@ KIND = "rates"
 COMMON = {
     "workers slow each other down: cores, caches, memory or clock": {"interference", "straggling"},
     "sending, and what it takes from computing": {"communication", "interference"},
-    "a smaller b takes less work, but not as much less time": {"matrix shapes", "non-scaling layers", "model update"},
+    "a smaller mini-batch takes less work, but not as much less time": {
+        "matrix shapes",
+        "non-scaling layers",
+        "model update",
+    },
 }
 """What causes that are not distinguishable have in common."""
-_NAMED_CAUSES = 2
 
 
 def section(study: StudyTables) -> Section:
@@ -82,18 +84,23 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
 
 
 def _card(answer: Answer) -> dict[str, str]:
-    """Return the title of an answer's card, ``alexnet on cpu``; where another B's verdict differs ``alexnet at B = 2 on
-    cpu``, and B."""
+    """Return the title of an answer's card, ``alexnet on cpu``; where another B's verdict differs ``alexnet at
+    mini-batch 2 on cpu``, and B."""
     curve, batch = answer.curve, answer.of_batch
-    title = f"{curve['network']}{f' at B = {batch}' if batch else ''} on {curve['hardware']}"
+    title = f"{curve['network']}{f' at mini-batch {batch}' if batch else ''} on {curve['hardware']}"
     return {"card": title} | ({"batch": str(batch)} if batch else {})
 
 
 def placement(answer: Answer) -> str:
-    """Return ``alexnet on cpu, strong scaling, B = 64, local``."""
+    """Return ``alexnet on cpu, strong scaling, mini-batch 64, local``."""
     curve = answer.curve
     on = f"{curve['network']} on {curve['hardware']}"
-    return f"{on}, {curve['scaling']} scaling, {batch_in_words(curve)}, {curve['storage']}"
+    return f"{on}, {curve['scaling']} scaling, {_mini_batch(curve)}, {curve['storage']}"
+
+
+def _mini_batch(curve: CurveRows) -> str:
+    """Return the constant mini-batch in the words of a first screen."""
+    return f"mini-batch {curve['batch']}{'' if curve['scaling'] == 'strong' else ' for each worker'}"
 
 
 def _notes(answer: Answer) -> Iterator[str]:
@@ -178,10 +185,8 @@ def loss_in_words(loss: LargestLoss, answer: Answer) -> str:
         return f"{named[0]}, not distinguishable from no loss"
     if common := [words for words, causes in COMMON.items() if lost.keys() <= causes]:
         return f"undecided: {' or '.join(lost)}; {common[0]}"
-    shown = named[:_NAMED_CAUSES]
-    if others := len(lost) - len(shown):
-        return f"undecided: {', '.join(shown)} or {count(others, 'other')}"
-    return f"undecided: {' or '.join(shown)}"
+    *first, last = [*named, *(name for name in lost if name not in named)]
+    return f"undecided: {', '.join(first)} or {last}"
 
 
 def _key(loss: LargestLoss) -> str:
@@ -219,7 +224,7 @@ def _which(answer: Answer) -> str:
     one = answer.curve
     per_node = f"{one['workers_per_node']} workers per node" if one["workers_per_node"] > 1 else ""
     ahead = prefetch_in_words(one) if "prefetch" in answer.differ else ""
-    texts = (f"{one['scaling']} scaling", batch_in_words(one), one["sync"], per_node, ahead, one["storage"])
+    texts = (f"{one['scaling']} scaling", _mini_batch(one), f"preset {one['sync']}", per_node, ahead, one["storage"])
     return ", ".join(filter(None, texts)) + rivals_in_words(answer)
 
 

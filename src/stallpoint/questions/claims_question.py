@@ -28,6 +28,7 @@ SHOWN_ELSEWHERE = ("basis", "extrapolated")
 MAX_COMBINATIONS, MAX_UNTESTED = 4, 3
 """Largest number of combinations named of a claim, and of those that lack the same; claims.parquet has all."""
 PLURAL = {HOLDS: "hold", FAILS: "do not", UNCLEAR: str(UNCLEAR), UNTESTED: str(UNTESTED)}
+SINGULAR = PLURAL | {HOLDS: "holds", FAILS: "does not"}
 REST = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: "not tested"}
 """Words for the remaining combinations of a claim."""
 
@@ -50,8 +51,9 @@ def _counts(judged: Sequence[JudgedClaim]) -> Iterator[Finding]:
 
 
 def counted(counts: Counter[ClaimVerdict]) -> str:
-    """Return ``7 hold, 3 do not, 4 not distinguishable, 9 not tested``, without zeros."""
-    return ", ".join(f"{counts[verdict]} {PLURAL[verdict]}" for verdict in ClaimVerdict if counts[verdict])
+    """Return ``7 hold, 3 do not, 4 not distinguishable, 9 not tested``, without zeros; of one ``1 holds``."""
+    words = {many: SINGULAR if many == 1 else PLURAL for many in counts.values()}
+    return ", ".join(f"{many} {words[many][verdict]}" for verdict in ClaimVerdict if (many := counts[verdict]))
 
 
 def _grid(paper: str, judged: Sequence[JudgedClaim]) -> TextTable:

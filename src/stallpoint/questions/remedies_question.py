@@ -12,7 +12,7 @@ from stallpoint.models.answers.fits import Fits
 from stallpoint.models.answers.remedies import TRAINS_OTHERWISE, RemedyVerdict
 from stallpoint.questions.answers import answers
 from stallpoint.questions.study_tables import CurveRows, StudyTables
-from stallpoint.questions.study_words import at_count, series, trained
+from stallpoint.questions.study_words import at_count, count, series, trained
 from stallpoint.text import interval, listed, number
 
 TEXT = (
@@ -87,7 +87,7 @@ def helps_in_words(curve: CurveRows, limit: int = MAX_REMEDIES) -> str:
     sure = [f"{named_in_words(row)}: {gained_in_words(row)}" for row in helps if row["verdict"] == RemedyVerdict.HELPS]
     open_ = [named_in_words(row) for row in helps if row["verdict"] == RemedyVerdict.UNDECIDED]
     named = sure[:limit] or ([f"undecided whether {' or '.join(open_[:limit])}"] if open_ else [])
-    return f"{'; '.join(named)} (predicted, {at_count(curve, int(helps[0]['ranks']))})" if named else ""
+    return f"{'; '.join(named)} (predicted, {count(int(helps[0]['ranks']), 'worker')})" if named else ""
 
 
 def named_in_words(remedy: TableRow) -> str:

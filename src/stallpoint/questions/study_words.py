@@ -68,8 +68,8 @@ def verdict_in_short(row: TableRow) -> str:
     ranks = int(row["verdict_ranks"])
     here = at_count(row, ranks)
     return {
-        Verdict.STALLS: f"stalls at {here}",
-        Verdict.SCALES: f"scales to {here}",
+        Verdict.STALLS: f"stops getting faster at {here}",
+        Verdict.SCALES: f"still gets faster at {here}",
         Verdict.UNDECIDED: f"undecided beyond {here}" if ranks else "undecided",
         Verdict.WITHHELD: "withheld",
     }[row["verdict"]]
@@ -98,8 +98,8 @@ def probabilities_in_words(curve: CurveRows, limit: int | None = None) -> str:
 
 
 def deciding_in_words(curve: CurveRows) -> str:
-    """Return ``some 4 min of visits to n = 1, 2``; without minutes where no visits can be counted."""
-    visits = f"visits to {at_count(curve, ', '.join(map(str, curve.deciding_ranks)))}"
+    """Return ``some 4 min of visits to 1, 2 workers``; without minutes where no visits can be counted."""
+    visits = f"visits to {', '.join(map(str, curve.deciding_ranks))} workers"
     seconds = float(curve["deciding_time"])
     if seconds != seconds:
         return visits

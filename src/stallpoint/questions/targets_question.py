@@ -113,7 +113,7 @@ def lead(target: Target) -> str:
     """
     best = min(target.places, key=lambda at: float(at.best[0]["time"]))
     first, where = best.best[0], at_count(target.stall, best.ranks)
-    stalls = "" if len(target.places) < 2 else f"; time to it {verdict_in_short(target.stall)}"
+    stalls = "" if len(target.places) < 2 else f"; reaching it {verdict_in_short(target.stall)}"
     if best.alike:
         configurations = listed([first["sync"], *best.alike_in_words])
         known = f"{first['sync']} in {number(first['time'], 2)} s with {_settings(first)}"

@@ -151,9 +151,9 @@ def _widths(study: StudyTables) -> Iterator[Finding]:
     for hardware in unique(curve["hardware"] for curve in study.curves):
         points = [at for curve in study.curves if curve["hardware"] == hardware for at in curve.measured[1:]]
         if widths := [at.half_width for at in points if at.half_width < float("inf")]:
-            several = f" in the median, ± {100 * max(widths):.2g} % at most" if len(widths) > 1 else ""
+            several = f" in the median, ± {number(100 * max(widths), 2)} % at most" if len(widths) > 1 else ""
             what = "speedups" if len(widths) > 1 else "speedup"
-            yield _finding(hardware, f"measured {what} known to ± {100 * median(widths):.2g} %{several}")
+            yield _finding(hardware, f"measured {what} known to ± {number(100 * median(widths), 2)} %{several}")
 
 
 def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:

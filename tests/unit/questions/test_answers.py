@@ -35,22 +35,22 @@ def answer(*curves: CurveRows) -> Answer:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (curve(), "scales to n = 2, speedup 1.8 (1.7–1.9) on n = 2"),
-        (curve("stalls", 2), "stalls at n = 2, speedup 1.8 (1.7–1.9) on n = 2"),
-        (curve("stalls", 1), "stalls at n = 1, speedup 1.8 (1.7–1.9) on n = 2"),
+        (curve(), "still gets faster at n = 2, speedup 1.8 (1.7–1.9) on n = 2"),
+        (curve("stalls", 2), "stops getting faster at n = 2, speedup 1.8 (1.7–1.9) on n = 2"),
+        (curve("stalls", 1), "stops getting faster at n = 1, speedup 1.8 (1.7–1.9) on n = 2"),
         (
             curve("undecided", 1, measured_stall={1: 0.3, 2: 0.7}),
             "undecided beyond n = 1, speedup 1.8 (1.7–1.9) on n = 2; "
-            "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; visits to n = 1, 2 would decide",
+            "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; visits to 1, 2 workers would decide",
         ),
         (
             curve("undecided", 1, measured_stall={1: 0.3, 2: 0.7}, deciding_time=244.0),
             "undecided beyond n = 1, speedup 1.8 (1.7–1.9) on n = 2; "
-            "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; some 4 min of visits to n = 1, 2 would decide",
+            "no stall up to n = 2: 70 %, stalls at n = 1: 30 %; some 4 min of visits to 1, 2 workers would decide",
         ),
         (
             curve("stalls", 1, measured_stall={1: 0.996, 2: 0.004}),
-            "stalls at n = 1, speedup 1.8 (1.7–1.9) on n = 2, over 99 % sure",
+            "stops getting faster at n = 1, speedup 1.8 (1.7–1.9) on n = 2, over 99 % sure",
         ),
         (curve("undecided", 0, **ONE), "undecided: only n = 1 was measured"),
         (
@@ -73,7 +73,7 @@ def test_a_verdict_is_said_in_words(found: CurveRows, words: str) -> None:
         (curve("stalls", 1), "stops getting faster at 1 node"),
         (
             curve("undecided", 1, measured_stall={1: 0.3, 2: 0.7}, deciding_time=5000.0),
-            "undecided beyond 1 node; more than an hour of visits to n = 1, 2 would decide",
+            "undecided beyond 1 node; more than an hour of visits to 1, 2 workers would decide",
         ),
         (curve("undecided", 0, **ONE), "undecided, as only n = 1 was measured"),
         (curve("withheld", 2, note="cells differ"), "withheld, as cells differ"),
@@ -132,7 +132,7 @@ def test_a_cell_that_would_tell_no_more_than_is_said_already_is_not_named(expect
     ("verdict", "probabilities", "words"),
     [
         ("scales", {"known_stall": {1: 0.0, 2: 0.47, 4: 0.53}, "largest_considered": 4}, "training on n = 4 would"),
-        ("undecided", {"measured_stall": {1: 0.3, 2: 0.7}}, "visits to n = 1, 2"),
+        ("undecided", {"measured_stall": {1: 0.3, 2: 0.7}}, "visits to 1, 2 workers"),
     ],
 )
 def test_what_is_undecided_is_never_said_to_gain_nothing_by_any_cell(
@@ -219,15 +219,15 @@ def test_the_fastest_of_many_is_not_faster_for_having_been_chosen(apart: float) 
     [
         (causes("dominant", interference=0.05), "most is lost to interference: 50 ms (25–100) of 560 ms"),
         (causes("not distinguishable", straggling=0.05, update=0.05), "undecided: straggling or update"),
-        (causes("not distinguishable", a=0.05, b=0.05, c=0.05), "undecided: a, b or 1 other"),
-        (causes("not distinguishable", a=0.05, b=0.0, c=0.0), "undecided: a or 2 others"),
+        (causes("not distinguishable", a=0.05, b=0.05, c=0.05), "undecided: a, b or c"),
+        (causes("not distinguishable", a=0.05, b=0.0, c=0.0), "undecided: a, b or c"),
         (
             causes("not distinguishable", interference=0.05, straggling=0.0),
             "undecided: interference or straggling; workers slow each other down: cores, caches, memory or clock",
         ),
         (
             causes("not distinguishable", **{"matrix shapes": 0.05, "model update": 0.05}),
-            "undecided: matrix shapes or model update; a smaller b takes less work, but not as much less time",
+            "undecided: matrix shapes or model update; a smaller mini-batch takes less work, but not as much less time",
         ),
         (causes("not distinguishable", update=0.05), "update, not distinguishable from no loss"),
         (causes("not distinguishable", update=-0.05), "no loss beyond what visits differ by"),
@@ -248,7 +248,7 @@ def test_what_would_help_are_the_first_remedies_that_gain_for_sure() -> None:
         remedy("more readers", 1.3, 1.6), remedy("still more readers", 1.2, 1.5, changes="more readers"),
         remedy("no launches", 1.2, 1.4, upper_bound=True), remedy("faster links", 0.9, 1.5),
     ]  # fmt: skip
-    words = "more readers: +60 % (30–100); no launches: at most +40 % (20–100) (predicted, n = 2)"
+    words = "more readers: +60 % (30–100); no launches: at most +40 % (20–100) (predicted, 2 workers)"
     assert helps_in_words(curve(remedies=found)) == words
     assert helps_in_words(curve(remedies=found, withheld="the model is off")) == ""
     assert helps_in_words(curve(remedies=[])) == ""
@@ -270,13 +270,13 @@ def test_what_trains_something_else_says_so_by_its_name() -> None:
     sure, open_ = (remedy("4 × the mini-batch", low, 1.6, also=also) for low in (1.3, 0.9))
     more = remedy("more readers", 0.9, 1.5, also="as many more cores")
     assert helps_in_words(curve(remedies=[sure])).startswith(f"4 × the mini-batch ({also}): +60 %")
-    words = f"undecided whether 4 × the mini-batch ({also}) or more readers (predicted, n = 2)"
+    words = f"undecided whether 4 × the mini-batch ({also}) or more readers (predicted, 2 workers)"
     assert helps_in_words(curve(remedies=[open_, more])) == words
 
 
 def test_remedies_that_may_gain_nothing_are_undecided() -> None:
     found = [remedy("faster links", 0.9, 1.5), remedy("huge", 1.5, 1.6, verdict="does not fit")]
-    assert helps_in_words(curve(remedies=found)) == "undecided whether faster links (predicted, n = 2)"
+    assert helps_in_words(curve(remedies=found)) == "undecided whether faster links (predicted, 2 workers)"
 
 
 def test_outcomes_that_draws_do_not_resolve_are_not_named() -> None:

@@ -20,7 +20,7 @@ from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.questions.claims.claim_files import OWN, claim_files, read_claims
 from stallpoint.questions.claims.facts import Facts
-from stallpoint.questions.claims.judge import UNTESTED, JudgedClaim, judge
+from stallpoint.questions.claims.judge import HOLDS, UNTESTED, JudgedClaim, judge
 from stallpoint.questions.claims.language import Claim
 from stallpoint.questions.claims.quantity import Evidence
 from stallpoint.questions.claims_question import combinations, section
@@ -246,6 +246,8 @@ def test_claims_of_papers_and_of_the_study_are_counted_apart(judged: dict[str, J
     assert (papers.subject, this_study.subject) == ("claims of papers", "claims of this study")
     assert f"{len(NO_TABLE)} not tested" in papers.words
     assert said([one for one in claims if one.claim.paper == OWN]).findings == (this_study,)
+    (one,) = said([next(one for one in claims if one.verdict == HOLDS)]).findings
+    assert one.words == "1 holds"
 
 
 def test_an_untested_claim_stands_with_what_it_lacks(judged: dict[str, JudgedClaim]) -> None:

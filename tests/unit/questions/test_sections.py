@@ -232,7 +232,7 @@ def test_every_curve_says_where_it_stalls_and_why(planted: StudyTables, found: d
 def test_the_end_of_a_run_is_a_few_lines(found: dict[str, Section]) -> None:
     lines = list(summary(found.values()))
     assert [line.startswith("  why: ") for line in lines[:6]] == [False, True] * 3
-    assert lines[0] == "alexnet on cpu, strong scaling, B = 64, local: still gets faster at 4 nodes"
+    assert lines[0] == "alexnet on cpu, strong scaling, mini-batch 64, local: still gets faster at 4 nodes"
     assert sum("60 % on " in line for line in lines) == 2, "targets"
     assert lines[-1] == "1 cell could not run"
 
@@ -453,6 +453,7 @@ def test_how_sure_it_is_is_said_of_all_that_was_found(planted: StudyTables) -> N
     assert words["4 of 5 pairs of cells that do the same agree"] == ("", False)
     assert words["verdicts are withheld, as cells that do the same differ"] == ("warning", True)
     assert any(text.startswith("measured speedups known to ± ") for text in words)
+    assert not any("e+" in text for text in words)
     assert any(text.startswith("model ") and text.endswith("(median of 18 measured points)") for text in words)
 
 

@@ -40,7 +40,7 @@ def test_what_is_not_distinguishable_from_the_fastest_leads_with_it_and_others_s
     found = reached(TIMES)
     assert lead(found) == (
         "reached equally soon by wfbp and gossip at n = 2, as far as these runs tell "
-        "(wfbp in 1 s with sgd, B = 64); time to it stalls at n = 2"
+        "(wfbp in 1 s with sgd, B = 64); reaching it stops getting faster at n = 2"
     )
     one, two = lines(found)
     assert one == "n = 1: wfbp, sgd, B = 64 (2 s)"
@@ -52,7 +52,7 @@ def test_what_is_not_distinguishable_from_the_fastest_leads_with_it_and_others_s
 
 def test_the_fastest_of_all_is_soonest_where_all_others_are_slower() -> None:
     assert lead(reached(TIMES[TIMES["sync"] != "gossip"])) == (
-        "reached soonest by wfbp, sgd, B = 64 (1 s) at n = 2; time to it stalls at n = 2"
+        "reached soonest by wfbp, sgd, B = 64 (1 s) at n = 2; reaching it stops getting faster at n = 2"
     )
 
 
@@ -64,7 +64,7 @@ def test_another_mini_batch_of_the_same_preset_may_be_as_soon_and_each_other_pre
 
 
 def test_one_worker_count_says_nothing_of_more() -> None:
-    assert "time to it" not in lead(reached(TIMES[TIMES["ranks"] == 2]))
+    assert "reaching it" not in lead(reached(TIMES[TIMES["ranks"] == 2]))
 
 
 def test_what_was_trained_in_one_way_alone_is_not_called_soonest_and_said_once() -> None:

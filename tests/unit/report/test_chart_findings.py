@@ -78,14 +78,16 @@ def fed(ranks: list[int], utilisation: list[float], **columns: Any) -> pd.DataFr
 
 PLANTED: list[tuple[str, dict[str, pd.DataFrame], str]] = [
     ("speedup", {"stalling": STALLING},
-     "a stalls at 4 nodes; b scales to 8 workers (4 nodes); c undecided at 8 nodes; d withheld and 1 more"),
+     "a stops getting faster at 4 nodes; b still gets faster at 8 workers (4 nodes); c undecided at 8 nodes; "
+     "d withheld and 1 more"),
     ("speedup", {"stalling": STALLING.iloc[:4]},
-     "a stalls at 4 nodes; b scales to 8 workers (4 nodes); c undecided at 8 nodes; d withheld"),
+     "a stops getting faster at 4 nodes; b still gets faster at 8 workers (4 nodes); c undecided at 8 nodes; "
+     "d withheld"),
     ("costs", {"costs": planted(ranks=[1, 2], goal="epoch", time=[9.0, 3.0], node_hours=[3.0, 2.0], price=NO)},
      "alexnet: an epoch is fastest and cheapest on 2 nodes"),
     ("speedup", {"stalling": planted(sync=["naive", "wfbp"], verdict="stalls", verdict_ranks=[2, 4]),
      "predictions": predictions([4, 4, 2, 8], [2.0, 1.0, 3.0, NO], sync=["naive", "wfbp", "naive", "naive"])},
-     "alexnet stalls at 4 nodes"),
+     "alexnet stops getting faster at 4 nodes"),
     ("critical-path", {"critical_path": planted(ranks=[2, 8, 8, 8, 8], basis="predicted", share=[0.9, 0.2, 0.15, 0.3,
      0.35], cause=["communication", "communication", "communication", "training data", "computing"])},
      "alexnet: communication takes 35 % of each iteration at 8 nodes (predicted)"),
@@ -121,6 +123,9 @@ PLANTED: list[tuple[str, dict[str, pd.DataFrame], str]] = [
     ("overlap", {"median_iterations": planted(cell="c", ranks=2, rank=[0, 1], iteration=3, visit=1, wall=0.1,
      iterations=5, communication=[0.01, 0.03], exposed_communication=[0.002, 0.008])},
      "alexnet, wfbp on 2 nodes: of 20 ms of communication 25 % is exposed, the rest overlaps the backward pass"),
+    ("overlap", {"median_iterations": planted(cell="c", ranks=2, rank=[0, 1], iteration=3, visit=1, wall=0.1,
+     iterations=5, communication=[0.01, 0.03], exposed_communication=[0.01, 0.03])},
+     "alexnet, wfbp on 2 nodes: all 20 ms of communication are exposed"),
     ("free-communication", {"layer_scaling": planted(network=["googlenet"] * 3 + BOTH[:2], layer_type="all",
      worker_batch=[64, 16, 4, 64, 16], speedup=[1.0, 3.0, 4.0, 1.0, 2.0])},
      "googlenet: with free communication 16 workers reach 4 times"),

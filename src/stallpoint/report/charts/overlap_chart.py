@@ -181,7 +181,7 @@ def finding(tables: Tables) -> str:
     if not sending > 0:
         return ""
     run = first.iloc[0]
-    return (
-        f"{run['network']}, {run['sync']} on {placement_in_words(run)}: of {number(1e3 * sending, 2)} ms of "
-        f"communication {100 * exposed / sending:.0f} % is exposed, the rest overlaps the backward pass"
-    )
+    of_all, share = f"{number(1e3 * sending, 2)} ms of communication", f"{100 * exposed / sending:.0f}"
+    words = {"100": f"all {of_all} are exposed", "0": f"all {of_all} overlap the backward pass"}
+    some = f"of {of_all} {share} % is exposed, the rest overlaps the backward pass"
+    return f"{run['network']}, {run['sync']} on {placement_in_words(run)}: {words.get(share, some)}"

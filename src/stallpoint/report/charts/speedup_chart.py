@@ -32,10 +32,11 @@ def draw(tables: Tables) -> alt.FacetChart:
 def finding(tables: Tables) -> str:
     """Return the measured verdicts of the fastest curves: which stall, which scale, which are undecided."""
     curves = leading_first(rows(tables, "stalling", CELLS), tables).query("lead")
-    words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided at", "withheld": "withheld"}
+    words = {"stalls": "stops getting faster at", "scales": "still gets faster at", "undecided": "undecided at"}
     verdicts = [
-        f"{one['network']} {words[one['verdict']]}"
-        + ("" if one["verdict"] == "withheld" else f" {_verdict_placement(one)}")
+        f"{one['network']} {words[one['verdict']]} {_verdict_placement(one)}"
+        if one["verdict"] in words
+        else f"{one['network']} {one['verdict']}"
         for _, one in curves.iterrows()
     ]
     more = f" and {len(verdicts) - MAX_NAMED} more" if len(verdicts) > MAX_NAMED else ""
