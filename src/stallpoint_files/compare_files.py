@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,31 +17,77 @@ from stallpoint.errors import InputError
 from stallpoint.inputs import all_reduce_logs
 from stallpoint.inputs.documents import Document
 from stallpoint.records.tables import RUNS
+from stallpoint_files.log_comparison import MIN_ITERATIONS, LoggedRun, compare_logs
 from stallpoint_files.rates import rate_tables, training_logs
 
-BLOCKS = 10
-"""Successive iterations of a log are correlated: means of so many blocks of them are taken for repeats."""
-MIN_ITERATIONS = 2 * BLOCKS
-"""Iterations of a log needed for blocks."""
+
+def compare_files(old: Sequence[Path], new: Sequence[Path], *, pattern: str = "", between: float = 0.0) -> Comparison:
+    """Compare the repeats in the files of two states; `InputError` where they cannot be compared."""
+    documents = [[Document.read(file, pattern) for file in state] for state in (old, new)]
+    logs = [one for one in [*documents[0], *documents[1]] if training_logs.recognised(one)]
+    if len(logs) == len(old) + len(new):
+        return _of_logs(documents, (_named(old), _named(new)), between)
+    if logs and len(old) == len(new) == 1:
+        raise InputError(f"{old[0]} and {new[0]}: {logs[0].path} is a log of training, the other is none")
+    for state in documents:
+        if len(state) > 1:
+            raise InputError(f"{state[0].path} and {len(state) - 1} more: only logs of training are several to a state")
+    return _of_tables(documents[0][0], documents[1][0], between)
 
 
-def compare_files(old: Path, new: Path, *, pattern: str = "", between: float = 0.0) -> Comparison:
-    """Compare the repeats in two files; `InputError` where they cannot be compared."""
-    (first, unit), (second, other) = (_repeats(given, pattern) for given in (old, new))
+def _of_logs(documents: Sequence[Sequence[Document]], names: tuple[Results, Results], between: float) -> Comparison:
+    """Compare logs of training: each is a run."""
+    states = [[found for document in state for found in _runs(document)] for state in documents]
+    kinds = {(run.program, run.workers or 1): run for state in states for run in state}
+    if len(kinds) > 1:
+        texts = (f"{program} on {workers}" for program, workers in kinds)
+        raise InputError(f"{names[0].name} and {names[1].name} have nothing in common: {'; '.join(texts)}")
+    units = {"s" if run.seconds else run.unit for run in kinds.values()}
+    old, new = ([_logged(run) for run in state] for state in states)
+    first = states[0][0]
+    found = compare_logs(old, new, log_places(first.workers or 1), between)
+    return Comparison(
+        *names, between=found.between, rows=found.rows, verdicts=[], settings=[], unmatched={}, unit=units.pop(),
+        notes=found.notes,
+    )  # fmt: skip
+
+
+def _runs(document: Document) -> list[training_logs.LoggedRate]:
+    """Return the runs in a log: one, or those that its columns name."""
+    found = training_logs.read(document)
+    if len(found) > 1 and not all(one.run for one in found):
+        raise InputError(f"{document.path}: {len(found)} runs in one log; give a file for each")
+    for one in found:
+        if len(one.values) < MIN_ITERATIONS:
+            raise InputError(
+                f"{document.path}: {len(one.values)} iterations after the warm-up ({one.program}); {MIN_ITERATIONS} or "
+                "more are needed to estimate their scatter"
+            )
+    return found
+
+
+def _logged(run: training_logs.LoggedRate) -> LoggedRun:
+    values = np.asarray(run.values, dtype=float)
+    return LoggedRun(values if run.seconds else 1 / values, {name: np.asarray(one) for name, one in run.phases.items()})
+
+
+def _of_tables(old: Document, new: Document, between: float) -> Comparison:
+    """Compare tables of rates, or logs of all-reduces."""
+    (first, unit), (second, other) = (_repeats(given) for given in (old, new))
     if unit != other and ("s" in (unit, other) or "samples/s" not in (unit, other)):  # samples/s, where no word says it
-        raise InputError(f"{old} is in {unit}, {new} in {other}: give both in the same unit")
+        raise InputError(f"{old.path} is in {unit}, {new.path} in {other}: give both in the same unit")
     both = paired(first, second, POINT)
     if both.empty:
-        raise InputError(f"{old} and {new} have nothing in common: {_points(first)}; {_points(second)}")
+        raise InputError(f"{old.path} and {new.path} have nothing in common: {_points(first)}; {_points(second)}")
     if both.groupby([*POINT, "study"]).size().max() < 2:
         raise InputError(
-            f"{old} and {new} have one value of each kind, so that their scatter is unknown and no difference is "
-            "distinguishable from chance; give repeats, each on its own line"
+            f"{old.path} and {new.path} have one value of each kind, so that their scatter is unknown and no "
+            "difference is distinguishable from chance; give repeats, each on its own line"
         )
     known = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
     return Comparison(
-        old=_named(old),
-        new=_named(new),
+        old=_named([old.path]),
+        new=_named([new.path]),
         between=between,
         rows=rows_of(both, pd.DataFrame(columns=["hardware"]), between),
         verdicts=[],
@@ -51,10 +97,11 @@ def compare_files(old: Path, new: Path, *, pattern: str = "", between: float = 0
     )
 
 
-def _named(file: Path) -> Results:
-    """Return a file as a study: its name, and when it was written."""
-    written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-    return Results(file.name, {RUNS.name: pd.DataFrame({"started": [pd.Timestamp(written)]})})
+def _named(files: Sequence[Path]) -> Results:
+    """Return files as a study: their name, and when the first was written."""
+    written = datetime.fromtimestamp(min(file.stat().st_mtime for file in files), UTC)
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return Results(files[0].name + more, {RUNS.name: pd.DataFrame({"started": [pd.Timestamp(written)]})})
 
 
 def _points(visits: pd.DataFrame) -> str:
@@ -63,15 +110,10 @@ def _points(visits: pd.DataFrame) -> str:
     return ", ".join(texts[:5]) + (" and more" if len(texts) > 5 else "")
 
 
-def _repeats(file: Path, pattern: str) -> tuple[pd.DataFrame, str]:
-    """Return columns `POINT`, visit and seconds (of a sample for rates, of an iteration, or of an all-reduce), and the
-    unit of `Comparison`."""
-    document = Document.read(file, pattern)
-    if training_logs.recognised(document):
-        found, *others = training_logs.read(document)
-        if others:
-            raise InputError(f"{file}: {1 + len(others)} runs in one log; give a file for each")
-        return _visits(list(_logged(document, found))), "s" if found.seconds else found.unit
+def _repeats(document: Document) -> tuple[pd.DataFrame, str]:
+    """Return columns `POINT`, visit and seconds (of a sample for rates, or of an all-reduce), and the unit of
+    `Comparison`."""
+    file = document.path
     if format := all_reduce_logs.recognised(document):
         runs = all_reduce_logs.read_runs(document.raw_lines, str(file), format=format)
         rows = [(run.ranks or 1, one) for run in runs for one in run.rows]
@@ -98,22 +140,20 @@ def _repeats(file: Path, pattern: str) -> tuple[pd.DataFrame, str]:
     )
 
 
-def _logged(document: Document, found: training_logs.LoggedRate) -> Iterator[tuple[str, int, float]]:
-    """Return the mean times of blocks of iterations."""
-    if len(found.values) < MIN_ITERATIONS:
-        raise InputError(
-            f"{document.path}: {len(found.values)} iterations after the warm-up ({found.program}); {MIN_ITERATIONS} or "
-            "more are needed to estimate their scatter"
-        )
-    for block in np.array_split(found.values, BLOCKS):
-        seconds = block if found.seconds else 1 / block
-        yield found.program, found.workers or 1, float(seconds.mean())
-
-
 def _visits(rows: Sequence[tuple[str, int, float]]) -> pd.DataFrame:
     """Return columns `POINT`, visit and seconds of a measurement: its name, its workers and its time."""
     frame = pd.DataFrame(rows, columns=["network", "ranks", "seconds"])
-    texts = dict.fromkeys(("hardware", "storage", "scaling", "sync"), "given") | {"hardware": "all"}
-    frame = frame.assign(**texts, prefetch=0, batch=1, workers_per_node=1, nodes=frame["ranks"], global_batch=1)
-    frame["worker_batch"] = 1
+    frame = _places(frame)
     return frame.assign(visit=frame.groupby(list(POINT)).cumcount() + 1)
+
+
+def log_places(workers: int) -> pd.Series:
+    """Return the columns of `POINT` of logs of so many workers."""
+    return _places(pd.DataFrame({"network": [""], "ranks": [workers]})).iloc[0]
+
+
+def _places(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of network and ranks with the other columns of `POINT`, which files do not have."""
+    texts = dict.fromkeys(("hardware", "storage", "scaling", "sync"), "given") | {"hardware": "all"}
+    numbers = dict.fromkeys(("batch", "workers_per_node", "global_batch", "worker_batch"), 1)
+    return frame.assign(**texts, **numbers, prefetch=0, nodes=frame["ranks"])

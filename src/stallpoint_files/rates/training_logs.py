@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from statistics import median, quantiles
@@ -175,6 +175,12 @@ PROGRAMS = (
         words=_STEPS,
     ),
     Program("steps", re.compile(rf"\bms/batch[ :=]+(?P<ms>{_N})"), begin=_STEP, words=_STEPS),
+    Program(
+        "steps",
+        re.compile(rf"\b(?:step|iter|iteration)[_ ]time[ :=]+(?:(?P<ms>{_N}) ?ms|(?P<seconds>{_N}) ?s)\b"),
+        begin=_STEP,
+        words=_STEPS,
+    ),
 )
 """In the order in which they are tried; the last know any line with a step, a rate and its unit."""
 _BELOW_HEADINGS = Program("lines", re.compile(rf"{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE))
@@ -228,6 +234,8 @@ class LoggedRate:
     """Its layers and sizes, where the log lists them."""
     run: str = ""
     """The run's name, where a file has several."""
+    phases: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Seconds of the parts of an iteration, for each of `values`: those that every line has."""
 
     @property
     def spread(self) -> float | None:
@@ -250,6 +258,16 @@ _LONGEST_HEADING = 100
 
 Found = list[tuple[int, re.Match[str]]]
 """Lines of a program with their numbers."""
+
+
+_PHASE = re.compile(
+    r"\b(data|load|loader|loading|reader_cost|forward|fwd|backward|bwd|optimizer|update|comm|communication|all[-_]?reduce)"
+    rf"(?:[_ ](?:time|loading))?\b[ :=]*+({_N})(?: ?(ms|s)\b)?",
+    re.IGNORECASE,
+)
+"""Parts of an iteration as lines print them: ``data_time: 0.01``, ``forward 12 ms``."""
+_GROUPS = {"rate", "seconds", "ms", "its", "batch", "unit"}
+"""Groups of patterns that are no part of an iteration."""
 
 
 def recognised(document: Document) -> bool:
@@ -461,7 +479,27 @@ def _logged(document: Document, program: Program, found: Found, begin: _Begin | 
         tuple(notes),
         nodes,
         ", ".join(f"{name} {size}" for name, size in sorted(layers.items())),
+        phases=_phases(document, found[-len(kept) :]) if seconds else {},
     )
+
+
+def _phases(document: Document, found: Found) -> dict[str, list[float]]:
+    """Return the parts of an iteration that all lines have; further groups of the user's pattern are parts, too."""
+    lines = []
+    for number, match in found:
+        groups = match.groupdict()
+        in_ms = bool(groups.get("ms"))
+        parts = [(name, text, "") for name, text in groups.items() if text and name not in _GROUPS]
+        if not parts:
+            parts = [(one[1], one[2], one[3] or "") for one in _PHASE.finditer(document.lines[number - 1])]
+        lines.append(
+            {
+                name.lower(): number_in(text) / (1e3 if unit == "ms" or (in_ms and unit != "s") else 1)
+                for name, text, unit in parts
+            }
+        )
+    names = set.intersection(*map(set, lines))
+    return {name: [line[name] for line in lines] for name in sorted(names)}
 
 
 def _last_before(pattern: re.Pattern[str], document: Document, line: int) -> int | None:

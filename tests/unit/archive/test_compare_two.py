@@ -114,18 +114,21 @@ def test_values_without_repeats_are_refused(tmp_path: Path, capsys: pytest.Captu
     ("arguments", "message"),
     [
         ({"new": "nothing.csv"}, "nothing.csv: there is no such file, folder or study"),
-        ({"new": "."}, "a study or an archive is compared with another one"),
+        ({"new": "study"}, "a study or an archive is compared with another one"),
         ({"pattern": "(?P<speed>x)"}, "names no group"),
         ({"pattern": "step 1[0-9]: (?P<rate>[0-9.]+)"}, "iterations after the warm-up"),
+        ({"old": "seconds.csv", "new": "rates.csv"}, "is in s, .*rates.csv in images/s: give both in the same unit"),
         ({"old": "letter", "new": "letter"}, "neither a table of rates"),
-        ({"new": "times.csv"}, "is in images/s, .*times.csv in s: give both in the same unit"),
+        ({"new": "seconds.csv"}, "a.log is a log of training, the other is none"),
     ],
 )
 def test_what_cannot_be_compared_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("times.csv").write_text("gpus,s/iter\n1,1.0\n1,1.1\n")
+    Path("seconds.csv").write_text("gpus,s/iter\n1,1.0\n1,1.1\n")
+    Path("rates.csv").write_text("gpus,images/s\n1,1.0\n1,1.1\n")
+    Path("study", "tables").mkdir(parents=True)
     Path("letter").write_text("Dear sir,\nit is slow.\n")
     log(Path("a.log"), 1)
     files = {"old": "a.log", "new": "a.log", "pattern": ""} | arguments

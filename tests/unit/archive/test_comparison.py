@@ -22,6 +22,7 @@ from synthetic import Truth, study
 
 from stallpoint.archive.comparison.change import (
     BETTER,
+    FAMILIES,
     LEVEL,
     SAME,
     WORSE,
@@ -203,7 +204,7 @@ def test_what_lies_between_studies_widens_times_and_not_speedups() -> None:
 def test_a_family_raises_an_alarm_as_seldom_as_its_part_of_the_level() -> None:
     random = np.random.default_rng(0)
     found = [
-        judged(pd.DataFrame({"log": random.standard_normal(20), "error": 1.0, "freedom": 1e6}), "hardware")
+        judged(pd.DataFrame({"log": random.standard_normal(20), "error": 1.0, "freedom": 1e6}), FAMILIES["hardware"])
         for _ in range(600)
     ]
     alarms = np.mean([rows["change"].isin(MOVED).any() for rows in found])

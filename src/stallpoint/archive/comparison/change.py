@@ -142,16 +142,17 @@ def mean_of_points(rows: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) ->
     return MeanOfPoints(independent, float((rounds["residual"] ** 2).sum()) * count / (count - 1), count - 1)
 
 
-def judged(found: pd.DataFrame, family: str, between: float = 0.0) -> pd.DataFrame:
+def judged(found: pd.DataFrame, part: float, between: float = 0.0) -> pd.DataFrame:
     """Return the changes of a family with the columns of their answer: ratio, ratio_low, ratio_high, p, change.
 
+    `part` is the family's of `LEVEL`.
     `between` is the standard deviation of an equal study's logarithm beyond its visits' scatter.
     """
     log, error, freedom = (found[name].to_numpy() for name in ("log", "error", "freedom"))
     error = np.hypot(error, np.sqrt(2) * between)
     wide = student.ppf((1 + INTERVAL) / 2, freedom) * error
     p: Reals = np.asarray(2 * student.sf(np.abs(log) / error, freedom))
-    differs = holm(p.tolist(), LEVEL * FAMILIES[family])
+    differs = holm(p.tolist(), LEVEL * part)
     return found.assign(
         ratio=np.exp(log), ratio_low=np.exp(log - wide), ratio_high=np.exp(log + wide), p=p,
         change=_words(log, wide, np.array(differs)),

@@ -11,6 +11,7 @@ import pandas as pd
 from stallpoint.archive.comparison import visits
 from stallpoint.archive.comparison.change import (
     BETTER,
+    FAMILIES,
     WORSE,
     changes,
     judged,
@@ -53,6 +54,8 @@ class Comparison:
     """Points that only one study measured: old or new -> how many."""
     unit: str = "s"
     """In which people read the times of points: ``images/s`` where these were made from rates."""
+    notes: Sequence[str] = ()
+    """Sentences on how it was judged, for this comparison alone."""
 
     def of(self, family: str) -> pd.DataFrame:
         return self.rows[self.rows["subject"] == family]
@@ -100,8 +103,8 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
         of_layers.append(_one_cell(changes(relative_to_other_layers(here, visits.LAYER, POINT), visits.LAYER)))
     all_points = pd.concat(each, ignore_index=True)
     families = {
-        "hardware": judged(pd.DataFrame(pooled), "hardware", between),
-        "point": judged(all_points, "point", between),
+        "hardware": judged(pd.DataFrame(pooled), FAMILIES["hardware"], between),
+        "point": judged(all_points, FAMILIES["point"], between),
         "speedup": _speedups(all_points),
         "layer": _layers(of_layers),
     }
@@ -124,7 +127,7 @@ def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _layers(found: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    return judged(pd.concat(found, ignore_index=True), "layer") if found else pd.DataFrame()
+    return judged(pd.concat(found, ignore_index=True), FAMILIES["layer"]) if found else pd.DataFrame()
 
 
 def _speedups(points: pd.DataFrame) -> pd.DataFrame:
@@ -133,7 +136,7 @@ def _speedups(points: pd.DataFrame) -> pd.DataFrame:
     rows = list(_speedup_rows(points[points["scaling"] != "compute"]))
     if not rows:
         return pd.DataFrame()
-    found = judged(pd.DataFrame(rows), "speedup")
+    found = judged(pd.DataFrame(rows), FAMILIES["speedup"])
     return found.assign(change=found["change"].replace({WORSE: HIGHER, BETTER: LOWER}))
 
 

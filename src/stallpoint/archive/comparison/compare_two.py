@@ -88,7 +88,7 @@ def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
 
 def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) -> Comparison:
     """Compare the contents of two paths (or names of studies); raise `InputError` where they cannot be compared."""
-    files = [Path(given).is_file() and not given.endswith(ARCHIVE) for given in (old, new)]
+    files = [_files(given) for given in (old, new)]
     if not any(files):
         return compare(read_results(old, "OLD"), read_results(new, "NEW"), between)
     if not all(files):
@@ -96,8 +96,17 @@ def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) 
         if not (Path(other).exists() or Path("results", other).is_dir()):
             raise InputError(f"{other}: there is no such file, folder or study")
         raise InputError(f"{old} and {new}: a study or an archive is compared with another one, not with a file")
-    found: Comparison = load_named("comparisons", "files")(Path(old), Path(new), pattern=pattern, between=between)
+    found: Comparison = load_named("comparisons", "files")(*files, pattern=pattern, between=between)
     return found
+
+
+def _files(given: str) -> list[Path]:
+    """Return the files of a state: one, several with commas between them, or those of a folder of ``*.log``; none for a
+    study or an archive."""
+    paths = [Path(given)] if Path(given).exists() else [Path(part) for part in given.split(",")]
+    if paths[0].is_dir() and not (paths[0] / "tables").is_dir():
+        paths = sorted(paths[0].glob("*.log"))
+    return paths if all(path.is_file() and path.suffix != ARCHIVE for path in paths) else []
 
 
 def _text(found: Comparison) -> Iterator[str]:

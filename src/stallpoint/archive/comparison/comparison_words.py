@@ -30,6 +30,7 @@ def summary(comparison: Comparison) -> list[str]:
         *(_of_hardware(row, comparison.unit) for row in records(comparison.of("hardware"))),
         *(finding(comparison, family) + "." for family in NOUNS if len(comparison.of(family))),
         *(f"{curve(row)}: {row['old']} before, now {row['new']}." for row in comparison.verdicts if row["moved"]),
+        *comparison.notes,
     ]
 
 

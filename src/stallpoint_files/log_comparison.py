@@ -1,0 +1,204 @@
+"""Two states of a training beside each other by its logs: each log is one run, and runs differ by themselves.
+
+The iterations of one log cannot show what differs between runs. It is taken from the runs of a state where several are
+given, together with the prior unless they contradict it, and else from the prior alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from scipy.stats import f as fisher
+from scipy.stats import t as student
+
+from stallpoint.archive.comparison.change import BETTER, LEVEL, WORSE, judged
+from stallpoint.base.priors import PLACED, RUN, Noise
+from stallpoint.base.statistics import Reals
+from stallpoint.records.tables import COMPARISON
+from stallpoint.text import number
+
+BLOCKS = 10
+"""Successive iterations are correlated: the error of a log is that of leaving out each of so many blocks of them."""
+MIN_ITERATIONS = 2 * BLOCKS
+"""Iterations of a log needed for blocks."""
+BESIDE_REPEATS = 1.0
+"""How much the prior counts beside repeats, in degrees of freedom: the machine may be none of those that it is of. With
+four, equal groups of three that are 1 % apart would be called changed in 2 of 100 cases."""
+CONTRADICTED = 0.01
+"""Probability of repeats as far apart under the prior below which they count alone."""
+GIVEN = 30.0
+"""How much a deviation that the user gives counts, in degrees of freedom."""
+ASKED, WANTED = 0.03, 0.8
+"""The slowdown whose power is said, and the power whose slowdown is said."""
+MAIN = 0.5
+"""Share of a difference from which on a phase is named."""
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """A run as logged."""
+
+    seconds: Reals
+    """Iteration times after the warm-up; for rates, seconds for each of their unit."""
+    phases: Mapping[str, Reals]
+    """Seconds of each phase in these iterations, where lines have them."""
+
+
+def _usual(seconds: Reals) -> float:
+    """Return the mean without the shortest and the longest tenth."""
+    cut = len(seconds) // 10
+    return float(np.sort(seconds)[cut : len(seconds) - cut].mean())
+
+
+def _percentile(share: float, seconds: Reals) -> float:
+    """Return a percentile, as one of the values."""
+    return float(np.sort(seconds)[round(share * (len(seconds) - 1))])
+
+
+USUAL = "usual iteration (without the shortest and the longest tenth)"
+MEAN = "mean of all iterations"
+STATISTICS: Mapping[str, Callable[[Reals], float]] = {
+    USUAL: _usual,
+    MEAN: lambda seconds: float(seconds.mean()),
+    "short iterations (10th percentile)": partial(_percentile, 0.1),
+    "long iterations (90th percentile)": partial(_percentile, 0.9),
+}
+"""What is compared of a log: data-dependent iterations can have equal means and other extremes, and the reverse."""
+OF_USUAL = 0.75
+"""Part of `LEVEL` that the usual iteration has; the others share the rest."""
+
+
+@dataclass(frozen=True)
+class LogChanges:
+    """What changed between two states."""
+
+    rows: pd.DataFrame
+    """Columns of `tables.COMPARISON`."""
+    between: float
+    """Standard deviation of the logarithm between runs of a state, beside what their iterations show."""
+    notes: Sequence[str]
+    power: float
+    """Probability that a slowdown of `ASKED` is called one."""
+
+
+def compare_logs(old: Sequence[LoggedRun], new: Sequence[LoggedRun], where: pd.Series, between: float) -> LogChanges:
+    """Compare the runs of two states; `where` has the columns of a point, and `between` replaces the prior where it is
+    not 0."""
+    prior = Noise(between, GIVEN, "as given by --between") if between else RUN
+    changes = [_change(old, new, statistic, prior) for statistic in STATISTICS.values()]
+    frame = pd.DataFrame([{**where, "network": name, **one} for name, one in zip(STATISTICS, changes, strict=True)])
+    usual, others = judged(frame[:1], OF_USUAL), judged(frame[1:], 1 - OF_USUAL)
+    rows = pd.concat(
+        [usual.assign(subject="hardware", points=1), usual.assign(subject="point"), others.assign(subject="point")]
+    )
+    moved = rows[rows["change"].isin((WORSE, BETTER))]
+    contradicted = bool(frame["contradicted"].iloc[0])
+    notes = [_of_noise(prior, (len(old), len(new)), len(moved) > 0, contradicted), _of_power(usual.iloc[0])]
+    if {USUAL, MEAN} & set(moved["network"]):
+        notes += list(_of_phases(old, new))
+    return LogChanges(
+        rows.reindex(columns=COMPARISON.names).reset_index(drop=True),
+        0.0 if contradicted else prior.deviation,
+        notes,
+        power(usual.iloc[0]),
+    )
+
+
+def _change(
+    old: Sequence[LoggedRun], new: Sequence[LoggedRun], statistic: Callable[[Reals], float], prior: Noise
+) -> dict[str, float | bool]:
+    """Return the change of a statistic, in the columns of `change.changes`."""
+    values = [np.log([statistic(run.seconds) for run in state]) for state in (old, new)]
+    weight = 1 / len(old) + 1 / len(new)
+    inside = _variance_inside(old, new, statistic) / weight
+    expected = prior.deviation**2 + inside
+    known = sum(((one - one.mean()) ** 2).sum() for one in values)
+    repeats = len(old) + len(new) - 2
+    contradicted = False
+    if repeats:
+        contradicted = bool(known / repeats / expected > fisher.ppf(1 - CONTRADICTED, repeats, prior.freedom))
+        believed = 0.0 if contradicted else BESIDE_REPEATS if prior is RUN else prior.freedom
+    else:
+        believed = expected**2 / (prior.deviation**4 / prior.freedom + inside**2 / (BLOCKS - 1))
+    freedom = believed + repeats
+    variance = (believed * expected + known) / freedom
+    first, second = (float(one.mean()) for one in values)
+    return {
+        "old": np.exp(first), "new": np.exp(second), "old_visits": len(old), "new_visits": len(new),
+        "log": second - first, "error": float(np.sqrt(variance * weight)), "freedom": freedom,
+        "contradicted": contradicted,
+    }  # fmt: skip
+
+
+def _variance_inside(old: Sequence[LoggedRun], new: Sequence[LoggedRun], statistic: Callable[[Reals], float]) -> float:
+    """Return the variance of the change by the iterations alone (jackknife over blocks), and by rounding.
+
+    A block is left out of all logs at once: where both states read the same samples in the same order, their
+    iterations are long and short together, and that cancels.
+    """
+    without = [[_without_blocks(run.seconds, statistic) for run in state] for state in (old, new)]
+    changes = np.mean(without[1], axis=0) - np.mean(without[0], axis=0)
+    together = (BLOCKS - 1) / BLOCKS * float(((changes - changes.mean()) ** 2).sum())
+    values = np.unique(np.concatenate([run.seconds for run in (*old, *new)]))
+    step = float(np.diff(values).min() / np.median(values)) if len(values) > 1 else 0.0
+    return together + step**2 / 12 * (1 / len(old) + 1 / len(new))
+
+
+def _without_blocks(seconds: Reals, statistic: Callable[[Reals], float]) -> Reals:
+    blocks = np.array_split(seconds, BLOCKS)
+    return np.log([statistic(np.concatenate(blocks[:one] + blocks[one + 1 :])) for one in range(BLOCKS)])
+
+
+def _of_noise(prior: Noise, counts: tuple[int, int], moved: bool, contradicted: bool) -> str:
+    """Return where the scatter between runs is from."""
+    percents = f"{number(100 * prior.deviation)} % ({prior.words})"
+    if counts != (1, 1):
+        which = f", which is more than {percents}" if contradicted else f", together with {percents}"
+        return f"Between runs: as {counts[0]} and {counts[1]} logs scatter{which}."
+    text = f"Between runs, which one log of each cannot show: {percents} is taken."
+    if prior is RUN:
+        text += " On a shared machine or a laptop it is more: can you give several logs of each, or --between 0.05?"
+    if moved:
+        text += f" Another placement on nodes can be {number(100 * PLACED.deviation)} % by itself."
+    return text
+
+
+def power(usual: pd.Series, slower: float = ASKED) -> float:
+    """Return the probability that a state slower by a share is called slower in its usual iteration."""
+    return float(student.cdf(np.log1p(slower) / usual["error"] - _critical(usual), usual["freedom"]))
+
+
+def _critical(usual: pd.Series) -> float:
+    """Return the difference in standard errors from which on the usual iteration changed."""
+    return float(student.ppf(1 - LEVEL * OF_USUAL / 2, usual["freedom"]))
+
+
+def _of_power(usual: pd.Series) -> str:
+    """Return what would be seen."""
+    seen = np.expm1(usual["error"] * (_critical(usual) + student.ppf(WANTED, usual["freedom"])))
+    return (
+        f"Power: {number(100 * ASKED)} % slower would be called slower with {100 * power(usual):.0f} %; from "
+        f"{number(100 * float(seen), 2)} % on, with {100 * WANTED:.0f} %."
+    )
+
+
+def _of_phases(old: Sequence[LoggedRun], new: Sequence[LoggedRun]) -> Iterator[str]:
+    """Return the phase that moved, if all logs have phases."""
+    names = set.intersection(*(set(run.phases) for run in (*old, *new)))
+    if not names:
+        return
+    means = [
+        {name: float(np.mean([run.phases[name].mean() for run in state])) for name in names} for state in (old, new)
+    ]
+    first, second = (float(np.mean([run.seconds.mean() for run in state])) for state in (old, new))
+    name = max(names, key=lambda one: (means[1][one] - means[0][one]) / (second - first or 1))
+    share = (means[1][name] - means[0][name]) / (second - first or 1)
+    if share >= MAIN:
+        both = f"{number(means[0][name])} s before, {number(means[1][name])} s now"
+        yield f"The phase that moved is {name}: {both}, {100 * share:.0f} % of the difference of an iteration."
+    else:
+        yield f"None of the phases that the logs print ({', '.join(sorted(names))}) has half of the difference."
