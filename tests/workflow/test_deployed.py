@@ -30,9 +30,9 @@ use rule * from stallpoint
 """What ``snakedeploy deploy-workflow`` writes; of a repository on this machine it leaves the folder out."""
 
 
-REMADE = ("conclusions.*", "papers")
+REMADE = ("conclusions.*", "papers/shi-2018")
 """What the workflow makes there of the tables of a study that was finished elsewhere."""
-TARGETS = ("results/tiny/conclusions.md", "results/tiny/papers/shi-2018/index.md")
+TARGETS = ("results/tiny/conclusions.md", "results/tiny/papers/shi-2018")
 
 
 def snakemake(folder: Path, *arguments: str) -> None:
