@@ -20,10 +20,12 @@ from stallpoint.questions.study_words import (
     workers_in_words,
 )
 from stallpoint.questions.trust_question import model_errors
-from stallpoint.text import interval, number
+from stallpoint.text import interval, listed, number
 
 KIND = "rates"
 """Kind of an answer's finding: that of a curve, as files have them."""
+MAX_NAMED = 3
+"""Causes that are named where none is told from the others, the largest first."""
 COMMON = {
     "workers slow each other down: cores, caches, memory or clock": {"interference", "straggling"},
     "sending, and what it takes from computing": {"communication", "interference"},
@@ -185,7 +187,9 @@ def loss_in_words(loss: LargestLoss, answer: Answer) -> str:
         return f"{named[0]}, not distinguishable from no loss"
     if common := [words for words, causes in COMMON.items() if lost.keys() <= causes]:
         return f"undecided: {' or '.join(lost)}; {common[0]}"
-    *first, last = [*named, *(name for name in lost if name not in named)]
+    *first, last = every = [*named, *(name for name in lost if name not in named)]
+    if len(every) > MAX_NAMED:
+        return f"undecided among {len(every)}, first {listed(every[:MAX_NAMED])}"
     return f"undecided: {', '.join(first)} or {last}"
 
 

@@ -157,7 +157,7 @@ def test_a_kernel_waits_for_the_one_of_another_stream_that_fills_the_device(tmp_
 
 def test_the_page_shows_what_was_told(tmp_path: Path) -> None:
     found = explain_files([str(Planted().write(tmp_path / "rank-1.json"))], Options())
-    text, ranks = to_html(found), found.traced.ranks
+    text, ranks = to_html(found), found.details["traces"].ranks  # type: ignore[attr-defined]
     assert "rank-1.json: rank 1 of 4" in text
     for chart in ("Timeline of the iteration", "What an iteration", "Speedup at other worker counts", "What if, on 32"):
         assert chart in text

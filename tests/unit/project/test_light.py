@@ -25,10 +25,15 @@ sys.meta_path.insert(0, Refused())
 READING = """
 import stallpoint
 
-rooms = "errors text records strategies inputs study base slurm schedule models questions explain".split()
-for module in pkgutil.walk_packages(stallpoint.__path__, "stallpoint."):
+import stallpoint_files, stallpoint_traces
+
+rooms = "errors text records strategies inputs study base slurm schedule models questions".split()
+packages = (stallpoint, stallpoint_files, stallpoint_traces)
+pages = ("answer_page", "proposal_page", "rank_chart")
+for module in (one for of in packages for one in pkgutil.walk_packages(of.__path__, f"{of.__name__}.")):
     room = module.name.split(".")[1]
-    if room in rooms and module.name != "stallpoint.study.collect" or module.name.startswith((
+    beside = not module.name.startswith("stallpoint.") and room not in pages
+    if beside or room in rooms and module.name != "stallpoint.study.collect" or module.name.startswith((
         "stallpoint.archive.comparison", "stallpoint.report.charts.web_page", "stallpoint_traces.trace_page",
     )):
         importlib.import_module(module.name)
@@ -55,7 +60,12 @@ def modules(requirements: list[str]) -> set[str]:
 
 def of_extras() -> set[str]:
     extras = PROJECT["optional-dependencies"]
-    return modules([one for requirements in extras.values() for one in requirements]) - {"stallpoint"}
+    return modules([one for requirements in extras.values() for one in requirements]) - {
+        "stallpoint",
+        "stallpoint_files",
+        "stallpoint_traces",
+        "stallpoint_papers",
+    }
 
 
 def run_without(refused: set[str], code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -68,7 +78,7 @@ def test_reading_modelling_and_the_check_of_a_node_need_no_package_of_an_extra()
     assert {"torch", "mpi4py", "polars", "snakemake", "PIL", "vl_convert"} <= refused
     ended = run_without(refused, f"{READING}\nfrom stallpoint.cli import main\nmain(['check'])")
     lines = {line[6:17].strip(): line for line in ended.stdout.splitlines()}
-    assert len(lines) == 10, ended.stderr
+    assert len(lines) == 11, ended.stderr
     assert "needs PyTorch: pip install 'stallpoint[measure]'" in lines["all-reduce"]
     assert "mpi4py is not installed" in lines["MPI"]
 

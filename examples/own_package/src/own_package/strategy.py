@@ -26,5 +26,5 @@ class OneByOne(Pipeline):
     @override
     def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
         """Return both passes of one micro-batch, then of the next."""
-        parts = range(1, self.options.micro_batches + 1)
+        parts = range(1, self.micro_batches + 1)
         return [turn for part in parts for turn in ((FORWARD, part), (BACKWARD, part))]
