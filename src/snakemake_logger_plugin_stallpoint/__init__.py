@@ -260,7 +260,7 @@ class LogHandler(LogHandlerBase):
             self._draw()
 
     def _is_of_this_run(self, log: Path) -> bool:
-        """Return whether the job has begun, which then empties its log, and no earlier run's is left."""
+        """Return whether the log is of this run: a job empties an earlier run's log when it begins."""
         return log.exists() and log.stat().st_mtime >= self.measuring_since - LOOK
 
     def _new_lines(self, log: Path, read: int) -> list[str]:

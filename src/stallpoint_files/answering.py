@@ -16,7 +16,6 @@ from stallpoint_files import readers
 from stallpoint_files.file_options import Options
 from stallpoint_files.reader import Detail, FoundRecords
 from stallpoint_files.studies import study_results
-from stallpoint_files.targets import mlperf_logs
 
 MAX_FILES = 10_000
 
@@ -127,11 +126,8 @@ def _paths(names: Sequence[str], scratch: Path) -> tuple[list[Path], set[Path]]:
 
 def _in_folder(folder: Path) -> Sequence[Path]:
     """Return the files of one format in a folder and its subfolders, or where there are none all its files."""
-    if logs := mlperf_logs.in_folder(folder):
-        return logs
-    for reader in readers.path_readers().values():
-        if files := reader.in_folder(folder):
-            return files
+    if preferred := readers.in_folder(folder):
+        return preferred
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(".")]
     if not files:
         raise InputError(f"{folder}: a folder without files, in subfolders neither; {readers.known()}")

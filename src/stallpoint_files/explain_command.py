@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -98,7 +98,7 @@ def explain(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _with_input(names: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the names of files, with one that holds what came for each stream: ``-``, a pipe, a device."""
+    """Yield the names of files; for each stream (``-``, a pipe, a device) that of a file with what came from it."""
     with TemporaryDirectory(prefix="stallpoint-") as folder:
         given = [
             _copied(name, Path(folder, str(place))) if _is_stream(name) else name for place, name in enumerate(names)
@@ -108,8 +108,12 @@ def _with_input(names: Sequence[str]) -> Iterator[list[str]]:
         except InputError as error:
             text = str(error)
             for name, file in zip(names, given, strict=True):
-                text = text if name == "-" or name == file else text.replace(file, name)
+                text = text.replace(file, _shown(name))
             raise InputError(text) from None
+
+
+def _shown(name: str) -> str:
+    return "standard input" if name == "-" else name
 
 
 def _is_stream(name: str) -> bool:
@@ -123,11 +127,11 @@ def _copied(name: str, folder: Path) -> str:
     if name != "-" and Path(name).is_fifo() and not name.startswith("/dev/"):
         print(f"{name}: waiting for what is written to it ...", file=sys.stderr)
     left = MAX_BYTES
-    with sys.stdin.buffer if name == "-" else Path(name).open("rb") as stream, file.open("wb") as copy:
+    with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream, file.open("wb") as copy:
         while part := stream.read(min(2**20, left + 1)):
             left -= len(part)
             if left < 0:
-                raise InputError(f"{name}: more than {MAX_BYTES // 2**20} MiB from a stream; name a file")
+                raise InputError(f"{_shown(name)}: more than {MAX_BYTES // 2**20} MiB from a stream; name a file")
             copy.write(part)
     return str(file)
 

@@ -158,8 +158,8 @@ def _of_noise(prior: Noise, counts: tuple[int, int], moved: bool, contradicted: 
     percents = f"{number(100 * prior.deviation)} % ({prior.words})"
     if counts != (1, 1):
         which = f", which is more than {percents}" if contradicted else f", together with {percents}"
-        return f"Between runs: as {counts[0]} and {counts[1]} logs scatter{which}."
-    text = f"Between runs, which one log of each cannot show: {percents} is taken."
+        return f"How far equal runs differ: as {counts[0]} and {counts[1]} logs scatter{which}."
+    text = f"How far equal runs differ, one log of each cannot show: {percents} is taken."
     if prior is RUN:
         text += " On a shared machine or a laptop it is more: can you give several logs of each, or --between 0.05?"
     if moved:
@@ -178,11 +178,11 @@ def _critical(usual: pd.Series) -> float:
 
 
 def _of_power(usual: pd.Series) -> str:
-    """Return what would be seen."""
+    """Return which slowdown would be called one, and how often."""
     seen = np.expm1(usual["error"] * (_critical(usual) + student.ppf(WANTED, usual["freedom"])))
     return (
-        f"Power: {number(100 * ASKED)} % slower would be called slower with {100 * power(usual):.0f} %; from "
-        f"{number(100 * float(seen), 2)} % on, with {100 * WANTED:.0f} %."
+        f"Power: a state {number(100 * ASKED)} % slower would be called slower in {100 * power(usual):.0f} of 100 "
+        f"comparisons, one {number(100 * float(seen), 2)} % slower in {100 * WANTED:.0f}."
     )
 
 

@@ -47,10 +47,16 @@ class FoundRecords:
 
 Answers = Callable[[FoundRecords, Options], Iterator[Finding]]
 """What is said of the records of one format; nothing where there is none."""
+InFolder = Callable[[Path], Sequence[Path]]
+"""The files of a format in a folder, which are then all that is read of it; none where its files are not preferred."""
 
 
-def said_with_others(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield nothing: another format's answers take these records up."""
+def _all_alike(folder: Path) -> Sequence[Path]:
+    return ()
+
+
+def no_answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    """Yield nothing: there are no records, or another format's answers take them up."""
     yield from ()
 
 
@@ -66,6 +72,7 @@ class Reader:
     answers: Answers
     shares_file: bool = False
     """Whether others may stand in the same file."""
+    in_folder: InFolder = _all_alike
 
 
 @dataclass(frozen=True)
@@ -76,5 +83,4 @@ class PathReader:
     found: Callable[[Path], Any]
     """The record at a path, a file or a folder; None where it has another format."""
     answers: Answers
-    in_folder: Callable[[Path], Sequence[Path]] = lambda folder: ()
-    """The files of the format in a folder, which are then all that is read of it."""
+    in_folder: InFolder = _all_alike

@@ -7,7 +7,7 @@ Others' packages add theirs by the entry point ``stallpoint.readers`` (`stallpoi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from stallpoint_files.file_options import Options
 from stallpoint_files.jobs import batch_scripts, script_answers, slurm_account_answers, slurm_accounts
 from stallpoint_files.links import all_reduce_answers, all_reduce_json, nccl_answers, nccl_debug
 from stallpoint_files.rates import layout_tables, rate_answers, rate_tables, training_log_answers, training_logs
-from stallpoint_files.reader import FoundRecords, PathReader, Reader, said_with_others
+from stallpoint_files.reader import FoundRecords, PathReader, Reader, no_answers
 from stallpoint_files.studies import study_results
 from stallpoint_files.targets import mlperf_answers, mlperf_logs, target_answers, target_tables
 from stallpoint_files.texts import unread
@@ -79,10 +79,14 @@ def _probes(found: FoundRecords, _: Options) -> Iterator[Finding]:
 
 READERS: dict[str, Reader] = {
     "mlperf": Reader(
-        "a result log of MLPerf Training", mlperf_logs.recognised, mlperf_logs.read, mlperf_answers.answers
+        "a result log of MLPerf Training",
+        mlperf_logs.recognised,
+        mlperf_logs.read,
+        mlperf_answers.answers,
+        in_folder=mlperf_logs.in_folder,
     ),
     "batch-script": Reader("a batch script", batch_scripts.recognised, batch_scripts.read, _scripts),
-    "all-reduce-json": Reader("nccl-tests (JSON)", all_reduce_json.recognised, all_reduce_json.read, said_with_others),
+    "all-reduce-json": Reader("nccl-tests (JSON)", all_reduce_json.recognised, all_reduce_json.read, no_answers),
     "all-reduce": Reader(
         "nccl-tests, rccl-tests, OSU or Intel MPI Benchmarks",
         all_reduce_logs.recognised,
@@ -115,7 +119,7 @@ ORDER = (
 
 
 _TRACE_LIKE = re.compile(rb'"traceEvents"|"ph": ?"X"|\ASQLite format 3')
-"""Begins of what may be a trace of a profiler."""
+"""How a file begins that may be a trace of a profiler."""
 
 
 @cache
@@ -127,7 +131,7 @@ def _others() -> tuple[dict[str, Reader], dict[str, PathReader]]:
         try:
             reader = extras.load(point)
         except extras.NotInstalled as missing:
-            reader = PathReader(name, partial(_refused_as_missing, str(missing)), said_with_others)
+            reader = PathReader(name, partial(_refused_as_missing, str(missing)), no_answers)
         (texts if isinstance(reader, Reader) else paths)[name] = reader
     return texts, paths
 
@@ -140,6 +144,12 @@ def _refused_as_missing(why: str, path: Path) -> None:
 def path_readers() -> dict[str, PathReader]:
     """Return all readers of formats that are no texts, by their names."""
     return {**PATH_READERS, **_others()[1]}
+
+
+def in_folder(folder: Path) -> Sequence[Path]:
+    """Return the files in a folder of the first format that is preferred to all others; none where there is none."""
+    readers: tuple[Reader | PathReader, ...] = (*READERS.values(), *path_readers().values())
+    return next((files for reader in readers if (files := reader.in_folder(folder))), ())
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:

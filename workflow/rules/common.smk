@@ -352,15 +352,6 @@ def command_layers(wildcards):
     return [f"{RESULTS}/tables/layers.parquet"] if wildcards.network in STUDY.config["commands"] else []
 
 
-def global_batches(wildcards):
-    """The global mini-batches that each network is trained with."""
-    batches = {}
-    for cell in STUDY.cells.values():
-        if cell.kind in ("train", "command") and cell.scaling == "strong":
-            batches.setdefault(cell.network, set()).add(cell.batch)
-    return {network: sorted(values) for network, values in batches.items()}
-
-
 def folder_of_workflow(wildcards):
     """Where the workflow itself is, which goes into the archive too."""
     if not ROOT.is_dir():

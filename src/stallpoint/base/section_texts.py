@@ -71,7 +71,7 @@ def summary(sections: Iterable[Section]) -> Iterator[str]:
     for one in first(sections):
         yield for_terminal(one.sentence)
         if one.verdict in (Verdict.STALLS, Verdict.SCALES, Verdict.UNDECIDED) and one.causes:
-            yield f"  why: {one.causes[0].words}"
+            yield for_terminal(f"  why: {one.causes[0].words}")
 
 
 # --- Markdown ---------------------------------------------------------------------------------------

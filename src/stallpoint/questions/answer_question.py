@@ -189,7 +189,7 @@ def loss_in_words(loss: LargestLoss, answer: Answer) -> str:
         return f"undecided: {' or '.join(lost)}; {common[0]}"
     *first, last = every = [*named, *(name for name in lost if name not in named)]
     if len(every) > MAX_NAMED:
-        return f"undecided among {len(every)}, first {listed(every[:MAX_NAMED])}"
+        return f"undecided between {len(every)} causes; the largest are {listed(every[:MAX_NAMED])}"
     return f"undecided: {', '.join(first)} or {last}"
 
 

@@ -382,10 +382,6 @@ def measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
         doubt = "but not of the same settings"
     else:
         causes = tuple(sorted(_losses(curve), key=lambda cause: -(cause.share or 0)))
-    if verdict == Verdict.UNDECIDED:
-        causes = tuple(
-            replace(one, words=f"if it stops there: {one.words}") if one.name in _OF_A_STALL else one for one in causes
-        )
     if counts[-1] / counts[-2] > 2.5 or len(counts) == 2:
         asks.append(_gap(series, curve))
     effs = [f"{100 * curve.efficiency(count):.0f} % at {count}" for count in _shown(curve)]
@@ -532,27 +528,25 @@ def _losses(curve: Curve) -> Iterator[Cause]:
             yield Cause("between_nodes", words, round(max(lost, 0), 3))
 
 
-_OF_A_STALL = ("contention", "shared_limit")
-"""Causes of `_saturated`, which explain a stall."""
-
-
 def _saturated(curve: Curve, stall: int) -> Cause:
-    """Return the cause where every worker added takes as much as it gives."""
+    """Return the cause where every worker added takes as much as it gives; of an undecided curve, if it stops there."""
     node = curve.full_node
+    condition = "if it stops there: " if curve.verdict[0] == Verdict.UNDECIDED else ""
     nodes = "" if not node or stall <= node else f" ({math.ceil(stall / node)} nodes)"
     lost = round(1 - curve.efficiency(curve.counts[-1]), 3)
     last = curve.counts[-1]
     if curve.rate(last) < (1 - CLEAR) * curve.rate(stall):
         return Cause(
             "contention",
-            f"from {_count_of(stall, curve)}{nodes} on all together get slower: each one added costs the others time "
-            "(a link that gets fuller, or latency that grows)",
+            f"{condition}from {_count_of(stall, curve)}{nodes} on all together get slower: each one added costs the "
+            "others time (a link that gets fuller, or latency that grows)",
             lost,
         )
     where = "a server or link inside the node" if node and last <= node else "a shared server, file system or link"
     return Cause(
         "shared_limit",
-        f"after {_count_of(stall, curve)}{nodes} every one added takes as much as it gives: {where} (not told apart)",
+        f"{condition}after {_count_of(stall, curve)}{nodes} every one added takes as much as it gives: {where} "
+        "(not told apart)",
         lost,
     )
 

@@ -1,5 +1,6 @@
 """Streams, limits and what a terminal would obey: each is answered or refused in one line."""
 
+import io
 import os
 import threading
 import zipfile
@@ -37,6 +38,14 @@ def test_a_pipe_is_read_like_a_file(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert status == 1
     assert "stops getting faster at 4" in text
     assert f"{pipe}: waiting for what is written to it" in text
+
+
+def test_what_is_wrong_in_the_standard_input_is_said_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"gpus,img/s\n1,100\n2,fast\n")))
+    status, text = told(capsys, "-")
+    assert (status, text.partition(",")[0]) == (2, "error: standard input")
 
 
 def test_a_stream_without_end_is_refused_by_its_name(

@@ -221,7 +221,10 @@ def test_the_fastest_of_many_is_not_faster_for_having_been_chosen(apart: float) 
         (causes("not distinguishable", straggling=0.05, update=0.05), "undecided: straggling or update"),
         (causes("not distinguishable", a=0.05, b=0.05, c=0.05), "undecided: a, b or c"),
         (causes("not distinguishable", a=0.05, b=0.0, c=0.0), "undecided: a, b or c"),
-        (causes("not distinguishable", a=0.05, b=0.04, c=0.03, d=0.02), "undecided among 4, first a, b and c"),
+        (
+            causes("not distinguishable", a=0.05, b=0.04, c=0.03, d=0.02),
+            "undecided between 4 causes; the largest are a, b and c",
+        ),
         (
             causes("not distinguishable", interference=0.05, straggling=0.0),
             "undecided: interference or straggling; workers slow each other down: cores, caches, memory or clock",

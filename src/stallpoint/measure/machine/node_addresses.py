@@ -17,13 +17,13 @@ _IPV6 = Path("/proc/net/if_inet6")
 """Linux: a line for each IPv6 address: the address, index, length of the prefix, scope and flags in hex, the name."""
 Interface: TypeAlias = IPv4Interface | IPv6Interface
 GLOO, NCCL = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
+"""Variables in which a site names the interfaces for ranks to meet on."""
 NCCL_PATHS = {
     "NCCL_IB_DISABLE": "InfiniBand and RoCE: all that crosses nodes goes by IP sockets",
     "NCCL_P2P_DISABLE": "NVLink and PCIe between GPUs of a node",
     "NCCL_SHM_DISABLE": "shared memory between processes of a node",
 }
 """Variables that switch a path of NCCL off unless they are 0, and the path."""
-"""Variables in which a site names the interfaces for ranks to meet on."""
 
 
 def addresses() -> dict[str, Interface]:
