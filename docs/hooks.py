@@ -249,6 +249,9 @@ def _right(entry: Mapping[str, Any]) -> str:
     if "collective" in entry:
         ranks = f" of {entry['ranks']} ranks" if "ranks" in entry else ""
         return f"{entry['collective']}{ranks}, {entry['best']} GB/s"
+    if "subject" in entry:
+        best = f"{entry['best']} GB/s" if "best" in entry else ""
+        return ", ".join(filter(None, (best, entry.get("says", ""), *entry.get("causes", ()))))
     verdict = entry.get("verdict", "")
     words = verdict if isinstance(verdict, str) else " or ".join(verdict)
     at = f" at {entry['at']}" if "at" in entry else ""

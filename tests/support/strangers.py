@@ -21,7 +21,7 @@ KINDS = {
     "tables": "tables of rates and times",
     "sentences": "lines and sentences",
     "logs": "training logs",
-    "collectives": "collectives and links",
+    "collectives": "collectives, links and file systems",
     "unread": "recognised, not read",
 }
 
@@ -77,6 +77,8 @@ TOPICS = {
     "speedup": r"speedup of something else",
     "more": r"\bthe rates? on \d",
     "layouts": r"rates of \d+ layouts",
+    "another_node": r"between two nodes",
+    "page_cache": r"\s-C\b",
     "unread": r"begins nothing that is known|no heading of worker counts",
 }
 """What a question is recognised by; everything else is checked as data."""
@@ -117,7 +119,7 @@ def _refused_rightly(entry: Mapping[str, Any], said: str) -> bool:
 def _is_right(entry: Mapping[str, Any], one: Finding, answers: Sequence[Finding]) -> bool:
     if "question" in entry:
         asked = any(re.search(TOPICS[entry["question"]], text) for text in one.ask)
-        return asked and one.verdict == Verdict.UNDECIDED and _has_value(entry, one)
+        return asked and one.verdict in ("", Verdict.UNDECIDED) and not one.bad and _has_value(entry, one)
     if "counts" in entry and not _is_curve(entry, one):
         return False
     wanted = entry.get("verdict", [])
@@ -131,6 +133,8 @@ def _is_right(entry: Mapping[str, Any], one: Finding, answers: Sequence[Finding]
         and ("ranks" not in entry or f"of {entry['ranks']} ranks" in one.subject)
         and ("collective" not in entry or one.subject.startswith(f"{entry['collective']} of "))
         and ("best" not in entry or _near(entry["best"], re.findall(r"([\d.]+) GB/s", one.words + one.fits)))
+        and entry.get("subject", "") in one.subject
+        and entry.get("says", "") in f"{one.words} {one.fits}"
         and set(entry.get("causes", ())) <= {cause.name for cause in one.causes}
         and ("silent" not in entry or not any(entry["silent"] in cause.words for cause in one.causes))
     )
