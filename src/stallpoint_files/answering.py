@@ -135,13 +135,13 @@ def _in_folder(folder: Path) -> Sequence[Path]:
 
 
 def _joined(answers: list[Finding]) -> list[Finding]:
-    """Return the answers; rates take over what a log beside them says of the link that they may be limited by."""
-    links = [one for one in answers if one.kind in ("link", "transport")]
+    """Return the answers; rates take over what a log beside them says of the path that they may be limited by."""
+    links = [one for one in answers if one.kind in ("link", "transport", "storage")]
     slow = [cause for one in links for cause in one.causes if cause.name not in ("break",)]
     if not links:
         return answers
     words = slow[0].words if slow else f"{links[0].subject}: {links[0].words}"
-    which = "the log beside it names the link" if slow else "the log beside it"
+    which = "the log beside it names the path" if slow else "the log beside it"
     return [
         replace(one, causes=tuple(_with_link(cause, which, words) for cause in one.causes))
         if one.kind == "rates"

@@ -19,7 +19,7 @@ from stallpoint.inputs import all_reduce_logs
 from stallpoint.inputs.documents import Document, head
 from stallpoint_files.file_options import Options
 from stallpoint_files.jobs import batch_scripts, script_answers, slurm_account_answers, slurm_accounts
-from stallpoint_files.links import all_reduce_answers, all_reduce_json, nccl_answers, nccl_debug
+from stallpoint_files.links import all_reduce_answers, all_reduce_json, nccl_answers, nccl_debug, path_tests
 from stallpoint_files.rates import layout_tables, rate_answers, rate_tables, training_log_answers, training_logs
 from stallpoint_files.reader import FoundRecords, PathReader, Reader, no_answers
 from stallpoint_files.studies import study_results
@@ -97,6 +97,7 @@ READERS: dict[str, Reader] = {
     "nccl-debug": Reader(
         "NCCL_DEBUG=INFO", nccl_debug.recognised, nccl_debug.read, nccl_answers.answers, shares_file=True
     ),
+    "path-test": Reader("perftest, iperf3 or IOR", path_tests.recognised, path_tests.read, path_tests.answers),
     "training-log": Reader(
         "a training log", training_logs.recognised, training_logs.read, training_log_answers.answers, shares_file=True
     ),
@@ -113,7 +114,7 @@ PATH_READERS: dict[str, PathReader] = {
 """Formats that are no texts, in the order in which they are tried; those of other packages come after them."""
 ORDER = (
     "study", "probe", "rates", "targets", "mlperf", "layouts", "training-log", "batch-script", "slurm-accounts",
-    "nccl-debug", "all-reduce",
+    "nccl-debug", "all-reduce", "path-test",
 )  # fmt: skip
 """Whose answers come first; those of other packages come last."""
 

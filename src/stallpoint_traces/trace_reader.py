@@ -45,6 +45,10 @@ class Traced:
         yield from trace_page.parts(self.ranks, self.explained)
 
 
+_OTHERS = re.compile(rb'"(?:results|test_start|log_history)"')
+"""Keys of nccl-tests, iperf3 and transformers' trainer, which write no traces."""
+
+
 def trace(path: Path) -> Path | None:
     """Return the path of a file that is a trace of a profiler; None for others."""
     if path.is_dir():
@@ -56,7 +60,7 @@ def trace(path: Path) -> Path | None:
         flat = re.match(rb"\s*\[?\s*\{[^{}]*\}", begin)  # a log of steps, a table of rates, or results
         if flat and not re.search(rb'"(ph|traceEvents)"', flat[0]):
             return None
-        return path if b'"results"' not in begin or b'"traceEvents"' in begin else None
+        return path if b'"traceEvents"' in begin or not _OTHERS.search(begin) else None
     # Kineto's traces are recognised by their beginning above; other texts are NCCL's profiler's, or no traces.
     if begin.lstrip()[:1] in (b"{", b"[") or not (_BINARY.search(begin) or b'"cat":' in begin):
         return None

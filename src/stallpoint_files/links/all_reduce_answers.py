@@ -135,6 +135,11 @@ def duration(seconds: float) -> str:
     return f"{number(1e6 * seconds)} µs" if seconds < 1e-3 else f"{number(1e3 * seconds)} ms"
 
 
+def in_arrows_of(values: Sequence[float], unit: str, counts: Sequence[int]) -> str:
+    """Return ``1 -> 2 GB/s on 1, 2``."""
+    return f"{' -> '.join(map(number, values))} {unit} on {', '.join(map(str, counts))}"
+
+
 def measured(runs: Sequence[AllReduceRun]) -> list[MedianTimes]:
     """Return the runs of one collective on the same devices together, the fewest ranks and nodes first."""
     by_program: defaultdict[tuple[str, str, int, int, tuple[str, ...]], list[AllReduceRun]] = defaultdict(list)

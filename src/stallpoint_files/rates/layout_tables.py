@@ -64,8 +64,16 @@ class LayoutTable:
 
 
 def recognised(document: Document) -> bool:
-    """Return whether a heading has a rate and two parallel degrees, one of them that of pipelines or tensors."""
-    return bool(tables(document, _is_head))
+    """Return whether a heading has a rate and two parallel degrees, one of them that of pipelines or tensors.
+
+    Where every degree but that of data parallelism is 1 in all rows, the table is a curve, and one of rates.
+    """
+    return not all(map(_is_curve, tables(document, _is_head)))
+
+
+def _is_curve(grid: Grid) -> bool:
+    others = [index for index, cell in enumerate(grid.rows[0][1]) if _kind(cell) in _DEGREES[1:]]
+    return all(number_in(cells[index]) == 1 for _, cells in grid.rows[1:] for index in others if index < len(cells))
 
 
 def _kind(heading: str) -> str:

@@ -177,6 +177,7 @@ class RateTable:
             self.headings = ["", *self.headings]  # pandas writes no heading above its index
         self._check_widths()
         self.columns = [[self._cell(cells, index) for _, cells in self.body] for index in range(len(self.headings))]
+        self._take_units()
         self.comma = grid.separator != "," and decimal_comma(self.columns, grid.separator)
         self.kinds = list(map(self._kind, range(len(self.headings))))
         self._fill_down()
@@ -193,6 +194,16 @@ class RateTable:
                 raise self.document.error(
                     number, f"{len(cells)} cells for {len(self.headings)} columns ({', '.join(self.headings)}); {hint}"
                 )
+
+    def _take_units(self) -> None:
+        """Write the units that have a column of their own behind the numbers of the column before it."""
+        for index in range(1, len(self.headings)):
+            if self.headings[index].strip(" *`").lower() in ("unit", "units"):
+                pairs = zip(self.columns[index - 1], self.columns[index], strict=True)
+                self.columns[index - 1] = [
+                    f"{number} {unit}" if is_number(number) else number for number, unit in pairs
+                ]
+                self.columns[index] = [""] * len(self.body)
 
     @staticmethod
     def _cell(cells: Sequence[str], index: int) -> str:

@@ -30,8 +30,9 @@ class Program:
 
     name: str
     line: re.Pattern[str]
-    """With a group ``rate`` or ``seconds`` (of an iteration; ``ms`` where it is in milliseconds), perhaps ``batch`` (of
-    all workers) and ``unit`` (of the rate, with ``/gpu`` where it is a worker's)."""
+    """With a group ``rate`` or ``seconds`` (of an iteration; ``ms`` or ``us`` where it is in these), perhaps ``batch``
+    (of all workers), ``unit`` (of the rate, with ``/gpu`` where it is a worker's) and ``sample`` (where the time is one
+    of a sample)."""
     unit: str = "samples/s"
     of: str = ""
     """`EACH` where the rate is a worker's."""
@@ -88,7 +89,7 @@ PROGRAMS = (
     Program(
         "Lightning or tqdm",
         re.compile(
-            rf"(?:\|\s*\d+/\d+ \[[\d:]+<[\d:?]+,|• [-\d:]+)\s*"
+            rf"(?:(?<![\d/])\d++/\d++ \[[\d:]+<[\d:?]+,|(?<!\d)\d++it \[[\d:]+,|• [-\d:]+)\s*"
             rf"(?:(?P<seconds>{_N}) ?s/(?:it|step)|(?P<its>{_N}) ?(?:it|step)s?/s)"
         ),
         "iterations/s",
@@ -154,7 +155,16 @@ PROGRAMS = (
     Program("LitGPT", re.compile(rf"iter time: (?P<ms>{_N}) ms")),
     Program("fairseq", re.compile(rf"\bwps=(?P<rate>{_N}), ups="), "words/s", ALL, words=("wps=",)),
     Program("MXNet", re.compile(rf"Batch ?\[\d+\]\s+Speed: (?P<rate>{_N}) samples/sec")),
-    Program("Keras", re.compile(rf"(?<!\d)\d++/\d++ \S++ - \d++\w++ (?P<ms>{_N})ms/step"), words=("ms/step",)),
+    Program(
+        "Keras",
+        re.compile(rf"(?<!\d)\d++/\d++ \S++ - \d++\w++ (?:(?P<ms>{_N})ms|(?P<us>{_N})us|(?P<seconds>{_N})s)/step"),
+        words=("s/step",),
+    ),
+    Program(
+        "Keras",
+        re.compile(rf"(?<!\d)\d++/\d++ \S++ - \d++\w++ (?:(?P<ms>{_N})ms|(?P<us>{_N})us)/(?P<sample>sample)"),
+        words=("s/sample",),
+    ),
     Program(
         "steps",
         re.compile(rf"{_UNIT}(?:[\"']?\s*[:=]|\))\s*(?P<rate>{_N})", re.IGNORECASE),
@@ -183,14 +193,17 @@ PROGRAMS = (
     ),
 )
 """In the order in which they are tried; the last know any line with a step, a rate and its unit."""
+_REDRAWN = Program("Lightning or tqdm", re.compile(rf"(?P<its>{_N}) ?it/s"), "iterations/s")
+"""What is left of a progress bar whose format is one's own, where carriage returns redraw it."""
 _BELOW_HEADINGS = Program("lines", re.compile(rf"{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE))
 """Rates of programs of one's own, where headings say of how many workers they are."""
+_REDRAWS = re.compile(r"\r(?![\r\n])")
 _WORLD = (
     re.compile(r"\bworld[_ ]?size[\"']?(?:\s*[:=]\s*| )(\d+)", re.I),
     re.compile(r"\bMEMBER: \d+/(\d+)"),
     re.compile(r"\b(?:using|with|on) (\d+) (?:gpus|processes|ranks)\b", re.I),
     re.compile(r"\bnranks[ =](\d+)"),
-    re.compile(r"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|workers)\s*[:=]\s*(\d+)", re.I),
+    re.compile(r"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|workers|devices|replicas)\s*[:=]\s*(\d+)", re.I),
     re.compile(r"mesh with \[[^][]*\], \[(\d+)\]"),
     re.compile(r"^Total img/sec on (\d+) \w+\(s\): "),
 )
@@ -266,7 +279,9 @@ _PHASE = re.compile(
     re.IGNORECASE,
 )
 """Parts of an iteration as lines print them: ``data_time: 0.01``, ``forward 12 ms``."""
-_GROUPS = {"rate", "seconds", "ms", "its", "batch", "unit"}
+_SCALES = {"ms": 1e-3, "us": 1e-6}
+"""Groups of times in other units, and these in seconds."""
+_GROUPS = {"rate", "seconds", "its", "batch", "unit", "sample", *_SCALES}
 """Groups of patterns that are no part of an iteration."""
 
 
@@ -301,6 +316,8 @@ def _found(document: Document) -> tuple[Program, Found] | None:
             found = _lines(document, program)
         if found:
             return program, found
+    if not document.pattern and _REDRAWS.search(document.text) and (found := _lines(document, _REDRAWN)):
+        return _REDRAWN, found
     if not document.pattern and len(headings := _headings(document)) > 1:
         found = _lines(document, _BELOW_HEADINGS)
         if len({_before(headings, number) for number, _ in found} - {None}) > 1:
@@ -439,9 +456,10 @@ def _logged(document: Document, program: Program, found: Found, begin: _Begin | 
         notes.append(f"the mini-batch changes ({batches[0]:g} to {batches[-1]:g}); lines of the last one are taken")
         found = [(number, match) for number, match in found if match["batch"] and float(match["batch"]) == batches[-1]]
     values = [_value(document, number, match) for number, match in found]
-    seconds = not found[-1][1].groupdict().get("rate")
+    groups = found[-1][1].groupdict()
+    seconds = not (groups.get("rate") or groups.get("sample"))
     kept = values[-1:] if program.averages else _warm(values)
-    named = found[-1][1].groupdict().get("unit") or ""
+    named = groups.get("unit") or ""
     first, last = (found[0][0], found[-1][0]) if begin else (1, len(document.lines))
     lines = document.lines[max(first - 50, 0) if begin else 0 : last]
     ranks = _of_ranks(document, found, values)
@@ -509,13 +527,14 @@ def _last_before(pattern: re.Pattern[str], document: Document, line: int) -> int
 
 def _value(document: Document, number: int, match: re.Match[str]) -> float:
     groups = match.groupdict()
-    text = next((groups[name] for name in ("rate", "seconds", "ms", "its") if groups.get(name)), "")
+    text = next((groups[name] for name in ("rate", "seconds", "its", *_SCALES) if groups.get(name)), "")
     value = number_in(text)
     if not 1e-15 < value < 1e15:
         raise document.error(
             number, f"{text[:40] or 'nothing'} is no rate; the pattern's group has to be around a number above 0"
         )
-    return 1 / value if groups.get("its") else value / 1e3 if groups.get("ms") else value
+    value *= next((scale for name, scale in _SCALES.items() if groups.get(name)), 1.0)
+    return 1 / value if groups.get("its") or groups.get("sample") else value
 
 
 def _of_ranks(document: Document, found: Found, values: Sequence[float]) -> dict[int, list[float]]:

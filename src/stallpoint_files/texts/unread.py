@@ -36,17 +36,6 @@ UNREAD = (
         "its scalars as CSV (TensorBoard: Show data download links)",
     ),
     Unread(
-        "a log of perftest",
-        re.compile(rb"#bytes +#iterations +(?:BW peak|t_min)"),
-        "all_reduce_perf -b 64M -e 256M -f 2 on the same nodes, or its bandwidth as --link",
-    ),
-    Unread(
-        "a log of iperf3",
-        re.compile(rb"\[ ID\] Interval +Transfer +(?:Bitrate|Bandwidth)"),
-        "its Gbit/s as --link beside the rates",
-    ),
-    Unread("a log of IOR", re.compile(rb"access +bw\(MiB/s\)"), "the training's log with its waiting for data"),
-    Unread(
         "nvidia-smi topo",
         re.compile(rb"(?m)^\s*GPU0\s.*(?:CPU Affinity|NIC0|mlx)"),
         "the start of the run with NCCL_DEBUG=INFO",

@@ -263,7 +263,23 @@ def test_files_that_belong_together_are_put_together(tmp_path: Path) -> None:
     log = "n1:7:9 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\nn1:7:9 [0] NCCL INFO Using network Socket\n"
     rates, transport = answers(tmp_path, table({8: 80, 16: 120, 32: 121, 64: 120}), log)
     assert names(transport) == ["socket"]
-    assert "the log beside it names the link" in rates.causes[0].evidence
+    assert "the log beside it names the path" in rates.causes[0].evidence
+
+
+def test_a_test_of_the_link_is_judged_by_what_it_should_carry_and_stands_beside_rates(tmp_path: Path) -> None:
+    perftest = (
+        " #bytes #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n 65536  5000  9.81  9.70  0.1\n"
+    )
+    head = "[ ID] Interval           Transfer     Bitrate         Retr\n"
+    rows = "".join(f"[  5]  {at}.00-{at + 1}.00   sec  1.16 GBytes  10.0 Gbits/sec    0\n" for at in range(3))
+    (slow,) = answers(tmp_path, perftest, options=Options(link="100"))
+    assert names(slow) == ["slow_path"]
+    assert slow.causes[0].share == 0.903
+    (cut,) = answers(tmp_path, head + rows)
+    assert "as much as 10 GbE carries" in cut.words
+    rates, link = answers(tmp_path, table({8: 80, 16: 120, 32: 121, 64: 120}), head + rows)
+    assert "iperf3: 1.25 GB/s between two nodes" in rates.causes[0].evidence
+    assert link.kind == "link"
 
 
 # --- training logs and scripts --------------------------------------------------------------------
