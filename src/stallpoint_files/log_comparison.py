@@ -12,10 +12,9 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from scipy.stats import f as fisher
-from scipy.stats import t as student
 
 from stallpoint.archive.comparison.change import BETTER, LEVEL, WORSE, judged
+from stallpoint.base.distributions import fisher_quantile, student_cdf, student_quantile
 from stallpoint.base.priors import PLACED, RUN, Noise
 from stallpoint.base.statistics import Reals
 from stallpoint.records.tables import COMPARISON
@@ -120,7 +119,7 @@ def _change(
     repeats = len(old) + len(new) - 2
     contradicted = False
     if repeats:
-        contradicted = bool(known / repeats / expected > fisher.ppf(1 - CONTRADICTED, repeats, prior.freedom))
+        contradicted = known / repeats / expected > fisher_quantile(1 - CONTRADICTED, repeats, prior.freedom)
         believed = 0.0 if contradicted else BESIDE_REPEATS if prior is RUN else prior.freedom
     else:
         believed = expected**2 / (prior.deviation**4 / prior.freedom + inside**2 / (BLOCKS - 1))
@@ -169,17 +168,17 @@ def _of_noise(prior: Noise, counts: tuple[int, int], moved: bool, contradicted: 
 
 def power(usual: pd.Series, slower: float = ASKED) -> float:
     """Return the probability that a state slower by a share is called slower in its usual iteration."""
-    return float(student.cdf(np.log1p(slower) / usual["error"] - _critical(usual), usual["freedom"]))
+    return float(student_cdf(np.log1p(slower) / usual["error"] - _critical(usual), usual["freedom"]))
 
 
 def _critical(usual: pd.Series) -> float:
     """Return the difference in standard errors from which on the usual iteration changed."""
-    return float(student.ppf(1 - LEVEL * OF_USUAL / 2, usual["freedom"]))
+    return float(student_quantile(1 - LEVEL * OF_USUAL / 2, usual["freedom"]))
 
 
 def _of_power(usual: pd.Series) -> str:
     """Return which slowdown would be called one, and how often."""
-    seen = np.expm1(usual["error"] * (_critical(usual) + student.ppf(WANTED, usual["freedom"])))
+    seen = np.expm1(usual["error"] * (_critical(usual) + student_quantile(WANTED, usual["freedom"])))
     return (
         f"Power: a state {number(100 * ASKED)} % slower would be called slower in {100 * power(usual):.0f} of 100 "
         f"comparisons, one {number(100 * float(seen), 2)} % slower in {100 * WANTED:.0f}."

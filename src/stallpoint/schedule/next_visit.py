@@ -136,9 +136,9 @@ def half_width(medians: Sequence[float]) -> float:
 @cache
 def _quantile(freedom: int) -> float:
     """Return the upper end of the two-sided 90 % interval of Student's t."""
-    from scipy.stats import t as student_t  # imported late: a plan starts faster without scipy
+    from stallpoint.base.distributions import student_quantile  # imported late: a plan starts faster without scipy
 
-    return float(student_t.ppf((1 + INTERVAL) / 2, freedom))
+    return float(student_quantile((1 + INTERVAL) / 2, freedom))
 
 
 def trains(cell: Cell) -> TypeGuard[TrainCell]:

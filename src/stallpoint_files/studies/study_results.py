@@ -17,7 +17,6 @@ from stallpoint.base.section_texts import sections_from_json
 from stallpoint.errors import InputError, reason
 from stallpoint.inputs.documents import head
 from stallpoint.records.checksums import CHECKSUMS, verified
-from stallpoint.records.tables import PROBES
 
 FILE = "conclusions.json"
 MAX_BYTES = 64 * 2**20
@@ -145,7 +144,9 @@ _ABOVE = 3
 
 def probe_folder(path: Path) -> Path | None:
     """Return the folder with the records of all ranks that is `path` or contains it; None for others."""
-    for folder in [path, *path.absolute().parents[:_ABOVE]]:
-        if folder.is_dir() and any(folder.glob(f"rank~*/*/{PROBES.name}.parquet")):
-            return folder
-    return None
+    of_ranks = [one for one in [path, *path.absolute().parents[:_ABOVE]] if one.is_dir() and any(one.glob("rank~*"))]
+    if not of_ranks:
+        return None
+    from stallpoint.records.tables import PROBES  # loads what reads Parquet
+
+    return next((folder for folder in of_ranks if any(folder.glob(f"rank~*/*/{PROBES.name}.parquet"))), None)

@@ -8,8 +8,8 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
-from scipy.stats import t as student_t
 
+from stallpoint.base.distributions import student_quantile
 from stallpoint.base.statistics import INTERVAL
 from stallpoint.models.convergence.early_stopping import compared
 from stallpoint.report.charts import convergence_chart, marks, theme
@@ -155,5 +155,5 @@ def _mean(of_runs: pd.Series[float], factor: float) -> tuple[float, float, int]:
 def _interval(value: float, error: float, freedom: float) -> tuple[float, float]:
     if freedom <= 0:
         return math.nan, math.nan
-    half = float(student_t.ppf((1 + INTERVAL) / 2, freedom)) * error
+    half = float(student_quantile((1 + INTERVAL) / 2, freedom)) * error
     return value - half, value + half

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import t as student
 
+from stallpoint.base.distributions import student_cdf, student_quantile
 from stallpoint.base.measured import POINT
 from stallpoint.base.statistics import INTERVAL, SAME_WITHIN, Reals, Scatter, scatter
 from stallpoint.models.answers.controls import holm
@@ -150,8 +150,8 @@ def judged(found: pd.DataFrame, part: float, between: float = 0.0) -> pd.DataFra
     """
     log, error, freedom = (found[name].to_numpy() for name in ("log", "error", "freedom"))
     error = np.hypot(error, np.sqrt(2) * between)
-    wide = student.ppf((1 + INTERVAL) / 2, freedom) * error
-    p: Reals = np.asarray(2 * student.sf(np.abs(log) / error, freedom))
+    wide = student_quantile((1 + INTERVAL) / 2, freedom) * error
+    p: Reals = 2 * student_cdf(-np.abs(log) / error, freedom)
     differs = holm(p.tolist(), LEVEL * part)
     return found.assign(
         ratio=np.exp(log), ratio_low=np.exp(log - wide), ratio_high=np.exp(log + wide), p=p,

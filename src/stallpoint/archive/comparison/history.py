@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.optimize import brentq
-from scipy.stats import t as student
 
 from stallpoint.archive.comparison import visits
 from stallpoint.archive.comparison.change import BETTER, WORSE, mean_of_points, usual_scatter
 from stallpoint.archive.comparison.compared_results import Results
+from stallpoint.base.distributions import student_cdf, student_quantile
 from stallpoint.base.measured import POINT
 from stallpoint.base.statistics import INTERVAL, Reals, groups
 from stallpoint.errors import InputError
@@ -47,13 +47,13 @@ class Trend:
 
     @property
     def interval(self) -> tuple[float, float]:
-        wide = float(student.ppf((1 + INTERVAL) / 2, self.freedom)) * self.error
+        wide = float(student_quantile((1 + INTERVAL) / 2, self.freedom)) * self.error
         return self.value - wide, self.value + wide
 
     @property
     def p(self) -> float:
         """Return the probability of a value so far from 0 where there is none."""
-        return float(2 * student.sf(abs(self.value) / self.error, self.freedom))
+        return float(2 * student_cdf(-abs(self.value) / self.error, self.freedom))
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _rates(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
     means = rows.groupby([*POINT, "study", "name", "began"])["log"].agg(["mean", "count"]).reset_index()
     found = means.merge(each, on=list(POINT))
     freedom = len(rows) - len(means) + 1
-    wide = student.ppf((1 + INTERVAL) / 2, freedom) * np.sqrt(found["variance"] / found["count"])
+    wide = student_quantile((1 + INTERVAL) / 2, freedom) * np.sqrt(found["variance"] / found["count"])
     rate = found["global_batch"] / np.exp(found["mean"])
     return found.assign(value=rate, low=rate * np.exp(-wide), high=rate * np.exp(wide))
 

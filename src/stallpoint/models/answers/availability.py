@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import poisson
 
+from stallpoint.base.distributions import poisson_quantile
 from stallpoint.base.measured import SERIES
 from stallpoint.base.stall import Stall
 from stallpoint.base.statistics import (
@@ -124,7 +124,7 @@ class Failures:
         mean = float(nodes * self._broken[0])
         if not np.isfinite(mean):
             return 0
-        return int(poisson.ppf(SPARES_SUFFICE, mean))
+        return poisson_quantile(SPARES_SUFFICE, mean)
 
     def spare_share(self, nodes: int) -> Ensemble:
         """Return the share, of all nodes with the spares, where these take the place of nodes that failed."""

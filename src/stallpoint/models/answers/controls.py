@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-from scipy.stats import norm
 
+from stallpoint.base.distributions import normal_cdf
 from stallpoint.base.measured import Measured, point_key
 from stallpoint.base.statistics import Ensemble, columns, estimate, is_duration
 from stallpoint.models.answers.fitted import FittedStudy, Question
@@ -60,7 +60,7 @@ def chance(ratio: Ensemble) -> float:
     """Return the two-sided p-value of a ratio under the hypothesis of 1, by the scatter of its replicates."""
     logs = np.log(ratio)
     scatter = float(np.std(logs[1:]))
-    return float(2 * norm.sf(abs(logs[0]) / scatter)) if scatter > 0 else float(logs[0] == 0)
+    return float(2 * normal_cdf(-abs(logs[0]) / scatter)) if scatter > 0 else float(logs[0] == 0)
 
 
 def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:

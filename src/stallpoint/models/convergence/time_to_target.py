@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.stats import norm, qmc
 
+from stallpoint.base.distributions import normal_cdf, normal_quantile
+from stallpoint.base.quasi_random import sobol
 from stallpoint.base.statistics import Reals
 from stallpoint.models.convergence.steps import law
 from stallpoint.models.scaling.laws import Prior
@@ -101,7 +102,7 @@ def seconds_to_target(
     )
     growth = learned.growth * np.abs(z[:, [len(priors)]])
     known = bool(np.isfinite(b).all())
-    smaller = b[0] / b if known else np.exp(norm.cdf(z[:, [-1]]) * np.log(n / n[0]))
+    smaller = b[0] / b if known else np.exp(normal_cdf(z[:, [-1]]) * np.log(n / n[0]))
     step = np.log1p(overhead * smaller * (1 + growth) ** doublings) - doublings * np.log(2)
     batches = b * n / runs.batch[0] if known else np.ones(len(n))
     needed = np.log(law(np.ones_like(first), first * batches, bend))
@@ -151,4 +152,4 @@ def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise:
 @cache
 def _normal_points(count: int) -> Reals:
     """Return standard normal draws: of five coefficients, the growth, and the share of an unknown mini-batch."""
-    return np.asarray(norm.ppf(qmc.Sobol(7, seed=1).random(count)))
+    return normal_quantile(sobol(7, count, seed=1))

@@ -16,8 +16,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
-from scipy.stats import norm, qmc
 
+from stallpoint.base.distributions import normal_quantile
+from stallpoint.base.quasi_random import sobol
 from stallpoint.base.statistics import Reals
 from stallpoint.models.scaling.laws import Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
@@ -159,4 +160,4 @@ def _proposal(z: Reals, log_weight: Reals) -> Proposal:
 
 @cache
 def _normal_points(dimensions: int, count: int, seed: int) -> Reals:
-    return np.asarray(norm.ppf(qmc.Sobol(dimensions, seed=seed).random(count)))
+    return normal_quantile(sobol(dimensions, count, seed))

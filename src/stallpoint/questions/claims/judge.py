@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from scipy.stats import t as student_t
-
+from stallpoint.base.distributions import student_quantile
 from stallpoint.base.statistics import INTERVAL, UNKNOWN
 from stallpoint.questions.claims.language import Claim, Condition
 from stallpoint.questions.claims.quantity import Evidence, Number, numbers
@@ -146,7 +145,7 @@ def among(value: float, low: float, high: float, count: int) -> tuple[float, flo
     """
     if count < 2 or not math.isfinite(value):
         return low, high
-    longer = float(student_t.isf(_TAIL / count, UNKNOWN.freedom) / student_t.isf(_TAIL, UNKNOWN.freedom))
+    longer = float(student_quantile(_TAIL / count, UNKNOWN.freedom) / student_quantile(_TAIL, UNKNOWN.freedom))
     return value - longer * (value - low), value + longer * (high - value)
 
 

@@ -1,0 +1,42 @@
+"""Quantiles and tails of distributions, by `scipy.special`: importing `scipy.stats` takes longer than a whole answer.
+
+Arguments broadcast as numpy's do; probabilities are from 0 to 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import fdtri, ndtr, ndtri, pdtr, pdtrik, stdtr, stdtrit
+
+from stallpoint.base.statistics import Reals
+
+
+def normal_cdf(z: Reals | float) -> Reals:
+    """Return the probability that a standard normal draw is at most `z`."""
+    return np.asarray(ndtr(z), np.float64)
+
+
+def normal_quantile(p: Reals | float) -> Reals:
+    """Return what a standard normal draw is below with probability `p`."""
+    return np.asarray(ndtri(p), np.float64)
+
+
+def student_cdf(t: Reals | float, freedom: Reals | float) -> Reals:
+    """Return the probability that a draw of Student's t of `freedom` degrees is at most `t`."""
+    return np.asarray(stdtr(freedom, t), np.float64)
+
+
+def student_quantile(p: Reals | float, freedom: Reals | float) -> Reals:
+    """Return what a draw of Student's t of `freedom` degrees is below with probability `p`."""
+    return np.asarray(stdtrit(freedom, p), np.float64)
+
+
+def fisher_quantile(p: float, above: float, below: float) -> float:
+    """Return what a ratio of two variances, of so many degrees of freedom, is below with probability `p`."""
+    return float(fdtri(above, below, p))
+
+
+def poisson_quantile(p: float, mean: float) -> int:
+    """Return the smallest count that a Poisson draw of that mean exceeds with probability ≤ 1 - `p`."""
+    count = max(int(np.ceil(pdtrik(p, mean))), 0)
+    return count - 1 if count and pdtr(count - 1, mean) >= p else count
