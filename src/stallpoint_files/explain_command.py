@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from os.path import exists
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,7 +30,7 @@ def explain(arguments: Sequence[str]) -> int:
         epilog="examples:\n"
         "  stallpoint explain rates.csv                              gpus,img/s below each other\n"
         "  stallpoint explain 8.log 16.log 32.log --workers 8,16,32  logs that do not say their worker counts\n"
-        "  echo '8 GPUs: 1500 img/s, 16 GPUs: 1600 img/s' | stallpoint explain -\n\n"
+        "  stallpoint explain '8 GPUs: 1500 img/s, 16 GPUs: 1600 img/s'\n\n"
         "exit status: 0 nothing wrong, 1 it stalls or something is to mend, 2 cannot be read, 3 undecided, 70 a defect "
         "of\nstallpoint",
     )
@@ -36,7 +38,7 @@ def explain(arguments: Sequence[str]) -> int:
         "files",
         nargs="+",
         metavar="FILE",
-        help="recognised by what is in them; a folder of traces, logs or tables; -: standard input",
+        help="recognised by what is in them; a folder of traces, logs or tables; -: standard input; or a sentence",
     )
     parser.add_argument("--json", action="store_true", help="everything as JSON: inputs and answers")
     parser.add_argument("--html", type=Path, metavar="PATH", help="write a page with the curves to this file")
@@ -113,17 +115,29 @@ def _with_input(names: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _shown(name: str) -> str:
-    return "standard input" if name == "-" else name
+    return "standard input" if name == "-" else "the sentence" if _is_sentence(name) else name
+
+
+def _is_sentence(name: str) -> bool:
+    """Return whether an argument is no file but what would be in one: words with a number."""
+    return bool(re.search(r"\d", name) and re.search(r"\w\s+\S+\s", name)) and not exists(name)
 
 
 def _is_stream(name: str) -> bool:
-    return name == "-" or (Path(name).exists() and not Path(name).is_file() and not Path(name).is_dir())
+    return (
+        _is_sentence(name)
+        or name == "-"
+        or (Path(name).exists() and not Path(name).is_file() and not Path(name).is_dir())
+    )
 
 
 def _copied(name: str, folder: Path) -> str:
     """Return the file with what a stream gave, at most `MAX_BYTES`."""
-    file = folder / "input"
+    file = folder / ("sentence" if _is_sentence(name) else "input")
     folder.mkdir()
+    if _is_sentence(name):
+        file.write_text(name, encoding="utf-8")
+        return str(file)
     if name != "-" and Path(name).is_fifo() and not name.startswith("/dev/"):
         print(f"{name}: waiting for what is written to it ...", file=sys.stderr)
     left = MAX_BYTES

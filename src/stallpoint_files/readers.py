@@ -20,8 +20,9 @@ from stallpoint.inputs.documents import Document, head
 from stallpoint_files.file_options import Options
 from stallpoint_files.jobs import batch_scripts, script_answers, slurm_account_answers, slurm_accounts
 from stallpoint_files.links import all_reduce_answers, all_reduce_json, nccl_answers, nccl_debug, path_tests
-from stallpoint_files.rates import layout_tables, rate_answers, rate_tables, training_log_answers, training_logs
+from stallpoint_files.rates import layout_tables, rate_tables, training_log_answers, training_logs
 from stallpoint_files.reader import FoundRecords, PathReader, Reader, no_answers
+from stallpoint_files.setups import setup_answers
 from stallpoint_files.studies import study_results
 from stallpoint_files.targets import mlperf_answers, mlperf_logs, target_answers, target_tables
 from stallpoint_files.texts import unread
@@ -30,7 +31,7 @@ from stallpoint_files.texts import unread
 def _rates(found: FoundRecords, options: Options) -> Iterator[Finding]:
     for _, tables in found.of("rates"):
         for rates in tables:
-            yield from rate_answers.answers(rates, options)
+            yield from setup_answers.rate_findings(rates, options)
 
 
 def _targets(found: FoundRecords, options: Options) -> Iterator[Finding]:
@@ -105,6 +106,7 @@ READERS: dict[str, Reader] = {
     "layouts": Reader("a table of layouts", layout_tables.recognised, layout_tables.read, _layouts),
     "targets": Reader("a table of times to a target", target_tables.recognised, target_tables.read, _targets),
     "rates": Reader("a table of rates", rate_tables.recognised, rate_tables.read, _rates),
+    "setup": Reader("a training in words", setup_answers.recognised, setup_answers.read, setup_answers.answers),
 }
 """Formats of texts in the order in which they are tried, those of other packages before tables."""
 PATH_READERS: dict[str, PathReader] = {
@@ -114,7 +116,7 @@ PATH_READERS: dict[str, PathReader] = {
 """Formats that are no texts, in the order in which they are tried; those of other packages come after them."""
 ORDER = (
     "study", "probe", "rates", "targets", "mlperf", "layouts", "training-log", "batch-script", "slurm-accounts",
-    "nccl-debug", "all-reduce", "path-test",
+    "nccl-debug", "all-reduce", "path-test", "setup",
 )  # fmt: skip
 """Whose answers come first; those of other packages come last."""
 

@@ -617,7 +617,7 @@ def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Option
     at = predicted[predicted["workers"] == asked_at].to_dict("records")[0]
     law, _, asked = str(at["law"]).partition("; ")
     asks = list(found.ask)
-    if asked:
+    if asked and not options.scaling:
         _, _, both = asked.partition(": ")
         asks.append(f"{_ASKS[WEAK].partition(', or')[0]}: {both.replace('workers', series.counted)}")
     if math.isnan(at["predicted"]):

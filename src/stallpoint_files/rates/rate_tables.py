@@ -38,6 +38,8 @@ FASTER = 1.2
 FIRST_SPEEDUP = 0.03
 """How far a speedup of workers may be from 1 at the smallest count."""
 
+POSTED = 4000
+"""Characters of a text up to which it may be a sentence or two with its setup."""
 EACH, ALL = "each", "all"
 """Rates are those of each worker, or of all."""
 WEAK, STRONG = "weak", "strong"
@@ -72,6 +74,8 @@ class Rates:
     notes: Sequence[str] = field(default=())
     setup: str = ""
     """What the file says of model, precision and hardware."""
+    text: str = ""
+    """The text around them, where it is as short as people post it."""
     scaling: str = ""
     """`WEAK` or `STRONG`, where the text says it."""
     spread: float | None = None
@@ -96,7 +100,9 @@ _WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
 _STEPS = re.compile(r"iter|step|batch|\bit\b", re.IGNORECASE)
 _SAID = {
     STRONG: r"strong scaling|(global|total|effective)[ -]batch( size)? (is |was )?(the same|kept|fixed|constant)",
-    WEAK: r"weak scaling|batch( size)?( per |/)(gpu|device|worker) (is |was )?(the same|kept|fixed|constant)",
+    WEAK: r"weak scaling|batch( size)?( per |/)(gpu|device|worker) (is |was )?(the same|kept|fixed|constant)|"
+    r"batch( size)?( of)? \d+ (on|for|per) (each|every)? ?(gpu|device|worker)|"
+    r"(each|every) (gpu|device|worker) (has|keeps|gets) (a (mini-?)?batch|\d+ samples)",
 }
 """How texts say whether a mini-batch stays with each worker or is split."""
 
@@ -152,7 +158,8 @@ def read(document: Document) -> list[Rates]:
         raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
     scaling = [name for name, words in _SAID.items() if re.search(words, document.text[:100_000], re.IGNORECASE)]
     read = [RateTable(document, grid, grid.above if len(found) > 1 else "").rates() for grid in found]
-    return [replace(one, scaling=scaling[0]) if len(scaling) == 1 else one for one in read]
+    text = document.text if len(document.text) <= POSTED else ""
+    return [replace(one, text=text, scaling=scaling[0] if len(scaling) == 1 else "") for one in read]
 
 
 class NoRow(Exception):

@@ -17,13 +17,13 @@ from stallpoint_files.texts.headings import CHIP
 from stallpoint_files.texts.numbers import DIGITS, UNITS, unit_in
 
 _OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
-_NODES = r"(?:nodes?|hosts?|servers?|machines?)"
+NODES = r"(?:nodes?|hosts?|servers?|machines?|boxes|box)"
 COUNTED = re.compile(
     rf"\W*(?:on )?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\W*|\W*(?P<of_>{_OF})\W+(?P<count_>\d+)\W*", re.IGNORECASE
 )
 _COUNT = (
-    rf"(?<![\w.])(?:(?P<before>\d+) ?{_NODES} ?(?P<times>[x×*])? ?\(? ?)?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
-    rf"(?: ?[(,] ?(?:(?:on|over|across) )?(?P<nodes>\d+) ?{_NODES}\b\)?)?"
+    rf"(?<![\w.])(?:(?P<before>\d+) ?{NODES} ?(?P<times>[x×*])? ?\(? ?)?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
+    rf"(?:(?: ?[(,] ?(?:(?:in|on|over|across) )?| (?:in|on|over|across) )(?P<nodes>\d+) ?{NODES}\b\)?)?"
 )
 COUNT_ALONE = re.compile(_COUNT + r"\W*", re.IGNORECASE)
 COUNT_AHEAD = re.compile(rf"[\W_]*{_COUNT}", re.IGNORECASE)
@@ -49,6 +49,37 @@ _SETTING = re.compile(
     r"|\b(\d+(?:\.\d+)?[BM])\b(?!/)"
 )
 """Words that tell one setting from another."""
+
+
+_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
+_COUNTABLE = r"(?:GPUs?|nodes?|machines?|boxe?s?|servers?|hosts?|workers?|cards?|[AHVBL]\d{2,3})"
+_IN_DIGITS = (
+    *(
+        (re.compile(rf"\b{word}(?= {_COUNTABLE}\b)", re.IGNORECASE), str(count))
+        for count, word in enumerate(_NUMBERS, start=1)
+    ),
+    (re.compile(rf"\b(?:a )?single[- ](?={_COUNTABLE}\b)", re.IGNORECASE), "1 "),
+    (re.compile(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", re.IGNORECASE), " node"),
+    (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
+    (re.compile("单机"), "1 node "),
+    (re.compile("[双两]机"), "2 nodes "),
+    (re.compile(r"(?<=\d) ?个?(?:节点|台机器|机)"), " nodes "),
+    (re.compile(r"(?<=\d) ?(?:张?卡|张)"), " GPUs "),
+    (re.compile("每个(?=iter|step)|耗时"), " "),
+    (re.compile("万兆(?:网卡)?"), "10 GbE "),
+    (re.compile("千兆(?:网卡)?"), "1 GbE "),
+)
+"""Counts in words, and what replaces them."""
+
+
+def counted_in_digits(text: str) -> str:
+    """Return a text whose counts of nodes and workers are digits: ``one box`` and ``单机`` as ``1 node``."""
+    for pattern, digits in _IN_DIGITS:
+        text = pattern.sub(digits, text)
+    return text
+
+
+_OF_NODES = re.compile(rf"\b(\d{{1,6}}) nodes? (?:with|of) (\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -96,7 +127,8 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
 def _all(document: Document) -> Iterator[_Found]:
     context: frozenset[str] = frozenset()
     above = ""
-    for number, text in enumerate(document.lines, start=1):
+    for number, line in enumerate(document.lines, start=1):
+        text = _OF_NODES.sub(r"\1 nodes x \2 gpus", counted_in_digits(line))
         if above and _PLAIN.fullmatch(text):  # a number below a line that says its unit
             text = f"{text.strip()} {above}"
         elif alone := _UNIT_ALONE.search(text):

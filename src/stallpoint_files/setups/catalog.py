@@ -1,0 +1,111 @@
+"""Chips and models that words may name (``catalog.yaml``), with the data sheet or paper of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from stallpoint_files.links.links import LinkRate, inside_node
+
+TERA, GIGA = 1e12, 1e9
+DECODER, ENCODER, VISION = "decoder", "encoder", "vision"
+BYTES = {"fp8": 2, "half": 2, "tf32": 4, "fp32": 4}
+"""Bytes of a parameter, and of its gradient, by the precision of products; those in 8 bits are of 16-bit models."""
+
+
+@dataclass(frozen=True)
+class Chip:
+    """An accelerator."""
+
+    name: str
+    pattern: str
+    peaks: Mapping[str, float]
+    """Floating-point operations a second of dense products by precision, a name of `BYTES`."""
+    memory: float
+    """Bytes."""
+    device: str
+    """Its name as drivers say it."""
+    source: str
+
+    def peak(self, precision: str) -> float:
+        """Return the peak in a precision, or in the next one that the chip has."""
+        order = list(BYTES)
+        known = [name for name in order[order.index(precision) :] if name in self.peaks]
+        return self.peaks[known[0] if known else next(iter(self.peaks))]
+
+    @property
+    def inside(self) -> LinkRate | None:
+        """What links such chips in one node; None if that is not known."""
+        return inside_node(self.device)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network to train."""
+
+    name: str
+    parameters: float
+    flops: float
+    """Floating-point operations of training on one sample, or on one token where the unit is tokens."""
+    unit: str
+    kind: str
+    """`DECODER`, `ENCODER` or `VISION`."""
+    source: str
+    pattern: str = ""
+    lora: bool = False
+    tokens: int = 1
+    """Tokens of a sample."""
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, dict[str, Any]]]:
+    import yaml
+
+    found: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(
+        Path(__file__).with_name("catalog.yaml").read_text(encoding="utf-8")
+    )
+    return found
+
+
+@cache
+def chips() -> tuple[Chip, ...]:
+    """Return all chips; one whose pattern is in another's name comes after it."""
+    return tuple(
+        Chip(
+            name, one["pattern"], {kind: one[kind] * TERA for kind in BYTES if kind in one}, one["memory"] * GIGA,
+            one["device"], one["source"],
+        )
+        for name, one in _table()["chips"].items()
+    )  # fmt: skip
+
+
+@cache
+def models() -> tuple[Model, ...]:
+    """Return all models."""
+    return tuple(_model(name, **one) for name, one in _table()["models"].items())
+
+
+def decoder(name: str, parameters: float, *, lora: bool = False) -> Model:
+    """Return a decoder of so many parameters, which counts tokens."""
+    source = "Kaplan et al. 2020, section 2.1: 6 operations for each parameter and token, 4 where weights are frozen"
+    return _model(name, "", parameters, "tokens/s", DECODER, source, lora=lora)
+
+
+def _model(
+    name: str,
+    pattern: str,
+    parameters: float,
+    unit: str,
+    kind: str,
+    source: str,
+    *,
+    flops: float | None = None,
+    tokens: int = 1,
+    lora: bool = False,
+) -> Model:
+    parameters = float(parameters)
+    flops = float(flops or (4 if lora else 6) * parameters * tokens)
+    return Model(name, parameters, flops, unit, kind, source, pattern, lora, tokens)

@@ -1,0 +1,271 @@
+"""What a sentence or a configuration says: which wall it names, how long that takes, and what would tell more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from stallpoint.base.section import Cause, Finding
+from stallpoint.base.stall import Verdict
+from stallpoint.inputs.documents import Document
+from stallpoint.text import number
+from stallpoint_files.file_options import Options
+from stallpoint_files.links.links import link_named
+from stallpoint_files.rates import rate_answers
+from stallpoint_files.rates.rate_answers import RateSeries
+from stallpoint_files.rates.rate_tables import ALL, POSTED, STRONG, WEAK, Rates
+from stallpoint_files.reader import FoundRecords
+from stallpoint_files.setups import walls
+from stallpoint_files.setups.walls import traffic
+from stallpoint_files.setups.words import GATHERS, Setup, Strategy, read_setup
+from stallpoint_files.texts import unread
+
+KIND = "setup"
+EXPLAINS = 0.8
+"""Part of what a step takes longer from which on a wall explains it."""
+_ALIKE = 0.05
+_PROGRAM = re.compile(r"^\s*(?:import |from \w|def |class |#SBATCH|#!|[{\[<\"]|\d{4}-\d\d-\d\d|\[)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A text without rates that says a training's setup."""
+
+    setup: Setup
+
+
+def recognised(document: Document) -> bool:
+    """Return whether a text is a few sentences that name more than one part of a training, one of them a wall."""
+    text = document.text
+    if len(text) > POSTED or _PROGRAM.search(text) or unread.unread(document.path):
+        return False
+    setup = read_setup(text)
+    slow = setup.slow and re.search(r"train|tun(?:e|ing)|epoch|step|ddp", text, re.IGNORECASE)
+    named = setup.strategies or setup.gloo or setup.steps or slow or setup.links or len(setup.chips) > 1
+    return bool(named and (setup.nodes or setup.counts or setup.chips))
+
+
+def read(document: Document) -> Question:
+    """Return the setup."""
+    return Question(read_setup(document.text))
+
+
+def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    """Yield what the setups say for which no rates are there."""
+    for path, question in found.of("setup"):
+        yield _finding(path.stem, _with_options(question.setup, options))
+
+
+def _with_options(setup: Setup, options: Options) -> Setup:
+    links = [link_named(options.link)] if options.link else setup.links
+    return replace(setup, links=links, batch=options.batch or setup.batch)
+
+
+def subject(setup: Setup) -> str:
+    """Return the setup in few words."""
+    workers, chip = setup.workers, setup.chip.name if setup.chip else "GPUs"
+    count = f"{workers} {chip}" if workers else chip
+    where = f" ({setup.nodes} x {setup.per_node})" if setup.nodes and setup.per_node else ""
+    if not where and setup.nodes:
+        where = f" on {setup.nodes} node{'' if setup.nodes == 1 else 's'}"
+    link = setup.link.name if setup.link and setup.nodes != 1 else ""
+    parts = (setup.model.name if setup.model else "", str(setup.strategy or ""), count + where, link)
+    return ", ".join(filter(None, parts))
+
+
+def _finding(name: str, setup: Setup) -> Finding:
+    if setup.steps and (setup.alike or not setup.slow):
+        return _fixed_steps(setup, *_two_counts(setup))
+    causes, asks = tuple(walls.causes(setup)), tuple(_asks(setup))
+    if not causes:
+        words = "nothing in it is slow by itself: its rate is not said"
+        if setup.strategy == Strategy.HYBRID:
+            words = "sharded inside a node, which is as it should be: its rate is not said"
+        return Finding(KIND, subject(setup) or name, words, Verdict.UNDECIDED, evidence="no rate", ask=asks)
+    return Finding(
+        KIND, subject(setup) or name, _LEADS.get(causes[0].name, "something in it is slow by itself"), causes=causes,
+        evidence="calculated from what is said, not measured", ask=asks,
+    )  # fmt: skip
+
+
+_LEADS = {
+    walls.PARAMETERS: "all parameters go over the link between nodes in each pass",
+    walls.GRADIENTS: "the gradients go over the link between nodes in each step",
+    "several_chips": "GPUs of several models wait for the slowest",
+    "gloo": "gradients go through the host",
+}
+
+
+def _asks(setup: Setup) -> Iterator[str]:
+    """Yield what would tell how slow it is, and why."""
+    yield from _link_asked(setup)
+    if setup.nodes != 1 and not (setup.model and setup.strategies):
+        yield "model and strategy (DDP, ZeRO-3, FSDP), which say what goes over it"
+    several = setup.nodes if (setup.nodes or 0) > 1 else "two"
+    yield f"seconds of a step on one machine and on {several}, with the mini-batch"
+
+
+def _link_asked(setup: Setup) -> tuple[str, ...]:
+    if setup.links or setup.nodes == 1:
+        return ()
+    return ("the link between nodes (Gbit/s, or all_reduce_perf -b 64M -e 256M -f 2 on two nodes)",)
+
+
+def _two_counts(setup: Setup) -> tuple[int, int]:
+    counts = sorted({*setup.counts})
+    return (counts[0], counts[-1]) if len(counts) > 1 else (1, counts[0] if counts else 1)
+
+
+def _fixed_steps(setup: Setup, few: int, many: int) -> Finding:
+    steps = f"{setup.steps:,} steps" if setup.steps else "the steps"
+    batch = f"of {number(setup.batch)} for each GPU" if setup.batch else "for each GPU"
+    times = number(many / few)
+    cause = Cause(
+        "fixed_steps",
+        f"{steps} are fixed and the mini-batch is {batch}: {many} do {times} times the samples of {few} in that time; "
+        f"for equally many samples, {times} times fewer steps",
+    )
+    ask = () if setup.batch else ("whether each GPU keeps its mini-batch: if one is split, nothing is gained",)
+    words = f"nothing is slow: the same time does {times} times the samples"
+    return Finding(KIND, f"{few}-{many} GPUs", words, Verdict.SCALES, causes=(cause,), evidence="arithmetic", ask=ask)
+
+
+# --- rates with their setup -----------------------------------------------------------------------
+
+
+def rate_findings(rates: Rates, options: Options) -> Iterator[Finding]:
+    """Yield what a table of rates says, beside what the text around it says of the training."""
+    if not rates.text:
+        yield from rate_answers.answers(rates, options)
+        return
+    setup = _with_options(read_setup(rates.text), options)
+    if setup.steps and rates.seconds and (setup.batch or rates.scaling == WEAK) and _constant(rates):
+        counts = sorted({row.workers for row in rates.rows})
+        yield _fixed_steps(setup, counts[0], counts[-1])
+        return
+    per_node = setup.per_node if rates.counted != "nodes" else None
+    options = replace(
+        options,
+        of=options.of or _possible(rates, setup),
+        workers_per_node=options.workers_per_node or per_node,
+        batch=options.batch or (None if rates.counted == "nodes" else setup.batch),
+        scaling=options.scaling or rates.scaling or (WEAK if setup.batch else ""),
+    )
+    every = list(rate_answers.series_of(rates, options))
+    strategies = {one.name: read_setup(one.name).strategy for one in every}
+    for series, found in zip(every, rate_answers.answers(rates, options), strict=False):
+        own = replace(setup, strategies=[of] if (of := strategies[series.name]) else setup.strategies)
+        causes = (*_compared(series, every, strategies), *_explained(series, found, own, rates, options))
+        if causes:
+            asks = _link_asked(own) if any(one.name == walls.PARAMETERS for one in causes) else ()
+            found = replace(found, causes=(*causes, *found.causes), ask=(*asks, *found.ask))
+        yield found
+
+
+def _constant(rates: Rates) -> bool:
+    values = [row.value for row in rates.rows if row.value]
+    return len(values) > 1 and max(values) <= (1 + _ALIKE) * min(values)
+
+
+def _possible(rates: Rates, setup: Setup) -> str:
+    """Return `ALL` where rates of each worker would be more than the chip can compute; else nothing."""
+    if rates.of or rates.seconds or not setup.model or not setup.chip:
+        return ""
+    best = max((row.value or 0 for row in rates.rows), default=0)
+    alike = rates.unit in (setup.model.unit, "samples/s", "images/s")
+    return ALL if alike and best * setup.model.flops > max(setup.chip.peaks.values()) else ""
+
+
+def _compared(series: RateSeries, every: list[RateSeries], of: dict[str, Strategy | None]) -> Iterator[Cause]:
+    """Yield that parameters gathered from all nodes cost more than those of a node, where both were measured."""
+    if of[series.name] not in GATHERS or not series.readings:
+        return
+    for other in every:
+        if of[other.name] == Strategy.HYBRID and other.readings:
+            for count in set(series.first.counts) & set(other.first.counts):
+                part = series.first.rate(count) / other.first.rate(count)
+                if part < 1 - _ALIKE:
+                    yield Cause(
+                        walls.PARAMETERS,
+                        f"parameters gathered over all {count} {series.counted} cost {100 * (1 - part):.0f} %: "
+                        f"{number(part)} times the rate of sharding inside a node; keep it inside a node",
+                        round(1 - part, 3),
+                    )
+
+
+def _explained(series: RateSeries, found: Finding, setup: Setup, rates: Rates, options: Options) -> Iterator[Cause]:
+    """Yield what a step takes longer on more workers, and the wall that the setup names for it."""
+    if not series.readings or len(series.first.counts) < 2 or len({of.name for _, of in setup.chips}) > 1:
+        return
+    more = _more_seconds(series, setup, rates, options)
+    sent = traffic(
+        replace(setup, nodes=setup.nodes or (series.first.counts[-1] if series.counted == "nodes" else None))
+    )
+    beside = ""
+    if sent and setup.link and more and more.seconds:
+        takes = sent.seconds(setup.link)
+        what = "explains it" if takes >= EXPLAINS * more.seconds else f"is {100 * takes / more.seconds:.0f} % of it"
+        beside = f"a step takes {number(more.seconds)} s more: the link {what}"
+        if takes > more.step / EXPLAINS:
+            beside = f"but a step takes {number(more.step)} s: the link is faster, or less goes over it than is said"
+    slow = found.bad or found.verdict == Verdict.UNDECIDED
+    for cause in walls.causes(setup) if slow else ():
+        explains = beside if sent and cause.name == sent.name else ""
+        yield replace(cause, evidence="; ".join(filter(None, (cause.evidence, explains))))
+    if more:
+        yield from more.causes
+
+
+@dataclass(frozen=True)
+class _More:
+    """What a step takes longer on the last count than it should."""
+
+    seconds: float
+    step: float
+    """Seconds of a step there."""
+    causes: tuple[Cause, ...] = ()
+
+
+def _more_seconds(series: RateSeries, setup: Setup, rates: Rates, options: Options) -> _More | None:
+    """Return how much longer a step is on the last count than on the one before, less its share of the work."""
+    curve = series.first
+    few, many = list(pairwise(curve.counts))[-1]
+    in_steps = rates.seconds == "iteration" or rates.unit == "iterations/s"
+    if in_steps:
+        values = {count: _step(series, rates, count) for count in (few, many)}
+        strong = options.scaling == STRONG or next(iter(series.readings)) == STRONG
+    elif setup.batch and rates.unit in ("samples/s", "images/s") and not rates.seconds:
+        values = {count: setup.batch * _workers(series, setup, count) / curve.rate(count) for count in (few, many)}
+        strong = False
+    else:
+        return None
+    if not strong:
+        return _More(values[many] - values[few], values[many])
+    seconds, ideal = values[many], values[few] * few / many
+    lost = seconds - ideal
+    if lost <= _ALIKE * seconds:
+        return None
+    if seconds < values[few]:
+        fixed = (values[many] * many - values[few] * few) / (many - few)
+        words = (
+            f"{number(fixed)} s of a step do not get less with {series.counted}, if the rest does: what each step does "
+            "once (loading data, the host, communication)"
+        )
+    else:
+        words = (
+            f"{number(many / few)} times the {series.counted} should take a step from {number(values[few])} to "
+            f"{number(ideal)} s; it takes {number(seconds)}: {number(lost)} s are new, and in them workers wait (less "
+            "power at full utilisation says the same)"
+        )
+    return _More(lost, seconds, (Cause("added_seconds", words, round(lost / seconds, 3)),))
+
+
+def _step(series: RateSeries, rates: Rates, count: int) -> float:
+    value = next(row.value or 1.0 for row in series.rows if row.workers == count)
+    return value if rates.seconds else 1 / value
+
+
+def _workers(series: RateSeries, setup: Setup, count: int) -> int:
+    return count * (setup.per_node or 1) if series.counted == "nodes" else count

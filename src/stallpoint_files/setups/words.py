@@ -1,0 +1,305 @@
+"""A training in words: ``llama 3 8b bf16, zero 3, 2 x 8 a800, 10 GbE``.
+
+Each kind of term is found by its pattern and taken out of the text before the next; what is left over is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+
+from stallpoint.errors import InputError
+from stallpoint_files.links.links import LINKS, LinkRate, link_named
+from stallpoint_files.setups.catalog import Chip, Model, chips, decoder, models
+from stallpoint_files.texts.sentences import NODES, counted_in_digits
+
+MAX_COUNT = 10**6
+
+
+class Strategy(StrEnum):
+    """How ranks share parameters, gradients and states."""
+
+    DDP = "DDP"
+    ZERO_1 = "ZeRO-1"
+    ZERO_2 = "ZeRO-2"
+    ZERO_3 = "ZeRO-3"
+    FULL_SHARD = "FSDP"
+    HYBRID = "hybrid sharding"
+
+
+GATHERS = (Strategy.ZERO_3, Strategy.FULL_SHARD)
+"""Strategies that gather parameters from all ranks in each pass."""
+_STRATEGIES = {
+    Strategy.HYBRID: r"hsdp|hybrid[-_ ]?shard(?:ing)?|hpz|zero\+\+|shard(?:ed|ing)? inside (?:a|the) node",
+    Strategy.ZERO_3: r"(?:ds_?)?(?:zero[-_ ]?(?:stage[-_ ]?)?3|z3|stage[-_ ]?3)",
+    Strategy.ZERO_2: r"(?:ds_?)?(?:zero[-_ ]?(?:stage[-_ ]?)?2|z2|stage[-_ ]?2)|shard_grad_op",
+    Strategy.ZERO_1: r"(?:ds_?)?(?:zero[-_ ]?(?:stage[-_ ]?)?1|z1|stage[-_ ]?1)",
+    Strategy.FULL_SHARD: r"(?:fsdp2?[-_ ]*)?full[-_ ]?shard|fsdp2?",
+    Strategy.DDP: r"ddp|distributed ?data ?parallel|horovod|no_shard|data[- ]parallel",
+}
+_PRECISIONS = {
+    "fp8": r"fp8|float8",
+    "half": r"bf16|bfloat16|fp16|float16|amp|mixed[- ]precision|half[- ]precision|16[- ]bit",
+    "tf32": r"tf32",
+    "fp32": r"fp32|float32|single precision|32[- ]bit",
+}
+_CHIP = "|".join(f"(?:{chip.pattern})" for chip in chips())
+_AFTER_CHIP = r"(?:[- ]?(?:sxm\d?|pcie|nvl|\d+ ?gb?(?![a-z/])))*s?"
+_LINK = (
+    r"(?<![\w.])(?P<rate>\d+(?:\.\d+)?) ?(?P<unit>GbE|GigE|GE|G[Bb](?:it)?(?:/s|ps)|M[Bb](?:it)?(?:/s|ps)|MiB/s|"
+    r"gbe|ge|g[b](?:it)?(?:/s|ps)|mb/s|G(?= (?:ethernet|network|nic|link|infiniband|ib|roce)\b))(?!\w)"
+    r"(?! ?(?:nvlink|memory|hbm|disk|read))"
+)
+_DEFAULT_BATCHES = {"pytorch_synthetic_benchmark.py": 32, "tensorflow2_synthetic_benchmark.py": 32}
+"""Samples in a worker's mini-batch where Horovod's examples are started without --batch-size."""
+
+
+@dataclass
+class Setup:
+    """A training as far as words say it."""
+
+    chips: list[tuple[int | None, Chip]] = field(default_factory=list)
+    """Kinds of chips, each with its count where that is said."""
+    nodes: int | None = None
+    per_node: int | None = None
+    model: Model | None = None
+    precision: str = ""
+    strategies: list[Strategy] = field(default_factory=list)
+    lora: bool = False
+    links: list[LinkRate] = field(default_factory=list)
+    """Links between nodes."""
+    gloo: bool = False
+    batch: float | None = None
+    """Samples of a worker's mini-batch."""
+    global_batch: float | None = None
+    accumulation: int = 1
+    tokens: int | None = None
+    """Tokens of a sample."""
+    steps: int | None = None
+    """Number of steps that is fixed."""
+    alike: bool = False
+    """Whether it says that times are the same."""
+    slow: bool = False
+    counts: list[int] = field(default_factory=list)
+    """Counts of workers that are named."""
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def workers(self) -> int | None:
+        """Number of workers."""
+        if self.nodes and self.per_node:
+            return self.nodes * self.per_node
+        return max(self.counts, default=None)
+
+    @property
+    def chip(self) -> Chip | None:
+        """The one kind of chips; None where none or several are named."""
+        kinds = {chip.name: chip for _, chip in self.chips}
+        return next(iter(kinds.values())) if len(kinds) == 1 else None
+
+    @property
+    def link(self) -> LinkRate | None:
+        """The slowest link between nodes that is named."""
+        return min(self.links, key=lambda one: one.bytes_per_second, default=None)
+
+    @property
+    def strategy(self) -> Strategy | None:
+        """The one strategy; None where none or several are named."""
+        kinds = set(self.strategies)
+        return self.strategies[0] if len(kinds) == 1 else None
+
+
+_Taken = Callable[[Setup, re.Match[str]], None]
+
+
+def _layout(setup: Setup, found: re.Match[str]) -> None:
+    nodes, each = int(found["nodes"]), int(found["each"])
+    if found["total"] or (found["listed"] and each % nodes == 0):  # 2 nodes (16 GPUs)
+        each = max(each // nodes, 1)
+    if nodes * each > (setup.nodes or 0) * (setup.per_node or 0):
+        setup.nodes, setup.per_node = nodes, each
+    setup.counts.append(nodes * each)
+    if found["chip"]:
+        setup.chips.append((each, chip_named(found["chip"])))
+
+
+def _chips(setup: Setup, found: re.Match[str]) -> None:
+    count = found["count"] or found["count_"]
+    setup.chips.append((int(count) if count else None, chip_named(found["chip"])))
+    if count:
+        setup.counts.append(int(count))
+
+
+def _workers(setup: Setup, found: re.Match[str]) -> None:
+    setup.counts.append(int(found[1]))
+
+
+def _nodes(setup: Setup, found: re.Match[str]) -> None:
+    setup.nodes = max(setup.nodes or 0, int(found[1]))
+
+
+def _link(setup: Setup, found: re.Match[str]) -> None:
+    value, unit = float(found["rate"]), found["unit"]
+    bits = unit in ("GE", "ge", "G", "GigE") or "b" in unit.replace("mb/s", "MB/s").replace("GbE", "b")
+    scale = 1e9 if unit[0] in "Gg" else 1e6
+    name = f"{value:g} {unit}"
+    setup.links.append(LinkRate(name, value * scale / (8 if bits else 1), "as told"))
+
+
+def _named_link(setup: Setup, found: re.Match[str]) -> None:
+    setup.links.append(link_named(found[1].replace(" ", "")))
+
+
+def _named_model(model: Model) -> _Taken:
+    def take(setup: Setup, found: re.Match[str]) -> None:
+        setup.model = setup.model or model
+
+    return take
+
+
+def _sized(setup: Setup, found: re.Match[str]) -> None:
+    """Take a model by its number of parameters, of an unknown network a decoder."""
+    scale = 1e9 if found["scale"].lower().startswith("b") else 1e6
+    if setup.model is None:
+        name = " ".join((found["name"] or "").replace("_", " ").split()).strip(" -")
+        parameters = float(found["size"]) * scale
+        size = f"{found['size']}{found['scale'][0].upper()}"
+        setup.model = decoder(f"{name} {size}".strip(), parameters)
+
+
+def _set(name: str, value: object = None) -> _Taken:
+    def take(setup: Setup, found: re.Match[str]) -> None:
+        got = value if value is not None else int(next(filter(None, found.groups())).replace(",", ""))
+        setattr(setup, name, got)
+
+    return take
+
+
+def _strategy(one: Strategy) -> _Taken:
+    return lambda setup, _: setup.strategies.append(one)
+
+
+def _default_batch(setup: Setup, found: re.Match[str]) -> None:
+    setup.batch = setup.batch or _DEFAULT_BATCHES[found[0].lower()]
+
+
+def _terms() -> Iterator[tuple[str, _Taken]]:
+    """Yield the pattern of each kind of term and what it says, in the order in which they are taken."""
+    yield r"[-_\w]*trainable param\w*|\d[\d,]* trainable param\w*|\d[\d,.]* ?[MBK]? trainable", lambda *_: None
+    yield "|".join(map(re.escape, _DEFAULT_BATCHES)), _default_batch
+    yield r"(?:no|without|not?) (?:infiniband|ib|rdma|nvlink)\b|没有 ?ib", lambda *_: None
+    yield r"(?:max[-_]steps|num[-_]steps|train[-_]steps)[= ]+(\d+)|(\d+) steps(?= (?:take|took|need))", _set("steps")
+    yield r"per[-_]device(?:[-_]train)?[-_]batch[-_]size[= ]*(\d+)", _set("batch")
+    yield r"(?:gradient |grad[-_]?)?acc\w*(?:[-_ ]steps)?[= ]+(\d+)", _set("accumulation")
+    yield r"gradient[-_ ]accumulation[-_ ]steps[= ]+(\d+)", _set("accumulation")
+    yield r"(?:global|total|effective)[-_ ]batch(?:[-_ ]size)?[= ]*(?:of )?(\d+)", _set("global_batch")
+    yield (
+        r"(?:per[- ]gpu )?(?:mini[- ]?)?batch(?:[-_ ]size)?(?: per (?:device|gpu|worker))?[= ]+(?:of |is )?(\d+)"
+        r"|(\d+) (?:samples?|images?|sequences?)? ?(?:per|on each|for each) ?(?:gpu|device|worker)",
+        _set("batch"),
+    )
+    yield r"(?:seq(?:uence)?[-_ ]?len(?:gth)?|context|sequences of)[= ]*(?:of )?([\d,]+)", _set("tokens")
+    yield _LINK, _link
+    yield (
+        r"\b((?:\d+ ?x ?)?(?:" + "|".join(name for name in LINKS if re.match(r"edr|h[d]r|ndr|efa", name)) + r"))\b",
+        _named_link,
+    )
+    yield r"gigabit(?: ethernet)?", lambda setup, _: setup.links.append(link_named("1gbe"))
+    for model in models():
+        yield rf"(?<![a-z]){model.pattern}", _named_model(model)
+    yield (
+        r"(?P<name>(?<![\w-])[a-z][a-z]*[-_ ]?(?:v?\d+(?:\.\d+)?)?[-_ ])??(?<![\w.])(?P<size>\d+(?:\.\d+)?) ?"
+        r"(?P<scale>[bm]|billion|million)(?: param\w*)?(?:[-_ ]?(?:chat|instruct|base|model))*(?![\w/])",
+        _sized,
+    )
+    yield r"q?lora", _set("lora", True)
+    yield r"\bgloo\b", _set("gloo", True)
+    for strategy, pattern in _STRATEGIES.items():
+        yield rf"(?<![a-z])(?:{pattern})(?![a-z0-9])\w*", _strategy(strategy)
+    for precision, pattern in _PRECISIONS.items():
+        yield rf"\b(?:{pattern})\b", _set("precision", precision)
+    total = r"(?P<total>total(?: of)? |altogether |in total )?"
+    chip = rf"(?:(?P<chip>{_CHIP}){_AFTER_CHIP}(?: ?gpus?)?|gpus?|cards?|devices)"
+    yield (
+        rf"(?<![\w.])(?P<nodes>\d+) ?(?:{NODES}(?P<listed> ?[,(])? ?[x×*]? ?\(?(?:of |with |each )?|[x×*] ?\(?){total}"
+        rf"(?P<each>\d+) ?[x×*]? ?{chip}\)?(?: each)?(?!\w)",
+        _layout,
+    )
+    yield (
+        rf"(?<![\w.])(?:(?P<count>\d+) ?[x×*]? ?)?(?P<chip>{_CHIP}){_AFTER_CHIP}(?: ?[x×*] ?(?P<count_>\d+))?"
+        r"(?: ?gpus?)?(?!\w)",
+        _chips,
+    )
+    yield r"(?<![\w.])(\d+) ?x? ?(?:gpus?|cards?|devices|workers|ranks)\b", _workers
+    yield rf"(?<![\w.])(\d+) ?x? ?{NODES}\b", _nodes
+    yield r"(?<=on )(\d+)(?= and)", _workers
+    yield r"just as long|(?:the )?same (?:run ?)?time|(?:run ?)?time is the same|as long as", _set("alike", True)
+    yield r"slow\w*|too long|bad scaling", _set("slow", True)
+
+
+def chip_named(text: str) -> Chip:
+    """Return the chip that a text names; `InputError` where none is."""
+    for chip in sorted(chips(), key=lambda one: -len(one.pattern)):
+        if re.fullmatch(rf"(?:{chip.pattern})", text, re.IGNORECASE):
+            return chip
+    raise InputError(f"{text} is no chip that is known; did you mean {_near(text)}?")
+
+
+_COMPILED: list[tuple[re.Pattern[str], _Taken]] = []
+
+
+def read_setup(text: str) -> Setup:
+    """Return what a text says of a training; words that say nothing known are in `Setup.unknown`."""
+    if not _COMPILED:
+        _COMPILED.extend((re.compile(pattern, re.IGNORECASE), take) for pattern, take in _terms())
+    setup, left = Setup(), counted_in_digits(text)
+    for pattern, take in _COMPILED:
+        for found in pattern.finditer(left):
+            if not any(len(digits) > 9 for digits in re.findall(r"\d+", found[0])):
+                take(setup, found)
+        left = pattern.sub(lambda found: " " * len(found[0]), left)
+    setup.unknown = [word for word in re.findall(r"[\w.+/-]*\w", left) if not _KNOWN.fullmatch(word)]
+    _infer_nodes(setup)
+    if setup.model and (setup.lora or setup.model.lora):
+        setup.lora = True
+        if not setup.model.lora and setup.model.kind == "decoder":
+            setup.model = decoder(f"{setup.model.name} LoRA", setup.model.parameters, lora=True)
+    return setup
+
+
+def _infer_nodes(setup: Setup) -> None:
+    """Take a count of chips beside larger counts for that of a node."""
+    each = {count for count, _ in setup.chips if count}
+    most = max(setup.counts, default=0)
+    if setup.nodes is None and len(each) == 1 and (one := each.pop()) < most and most % one == 0:
+        setup.nodes, setup.per_node = most // one, one
+    elif setup.nodes and not setup.per_node and most and most % setup.nodes == 0:
+        setup.per_node = most // setup.nodes
+
+
+_KNOWN = re.compile(
+    r"(?:on|with|and|of|in|x|a|an|the|over|per|each|ethernet|infiniband|ib|roce|nvlink|network|link|train\w*|nodes?|gpus?|"
+    r"nvidia|amd|between|inside|deepspeed|pytorch|torch|nccl|model|full|fine-?tun\w*|pretrain\w*|tokens|s|at|by|using|"
+    r"speed|data|parallel|instinct|geforce)",
+    re.IGNORECASE,
+)
+"""Words that say nothing of a rate."""
+
+
+def did_you_mean(word: str) -> str:
+    """Return the sentence that a word is not known, with the nearest one that is."""
+    near = _near(word)
+    return f"{word} is not known{f'; did you mean {near}?' if near else ''}"
+
+
+def _near(word: str) -> str:
+    names = [one.name for one in chips()] + [one.name for one in models()]
+    known = [*names, *map(str, Strategy), *LINKS, *BARE]
+    lower = {one.lower(): one for one in known}
+    return " or ".join(lower[one] for one in get_close_matches(word.lower(), lower, 2, 0.6))
+
+
+BARE = ("bf16", "fp16", "fp32", "tf32", "fp8", "LoRA", "gloo")
