@@ -43,7 +43,7 @@ class Chip:
 
 
 @dataclass(frozen=True)
-class Model:
+class KnownModel:
     """A network to train."""
 
     name: str
@@ -83,12 +83,12 @@ def chips() -> tuple[Chip, ...]:
 
 
 @cache
-def models() -> tuple[Model, ...]:
+def models() -> tuple[KnownModel, ...]:
     """Return all models."""
     return tuple(_model(name, **one) for name, one in _table()["models"].items())
 
 
-def decoder(name: str, parameters: float, *, lora: bool = False) -> Model:
+def decoder(name: str, parameters: float, *, lora: bool = False) -> KnownModel:
     """Return a decoder of so many parameters, which counts tokens."""
     source = "Kaplan et al. 2020, section 2.1: 6 operations for each parameter and token, 4 where weights are frozen"
     return _model(name, "", parameters, "tokens/s", DECODER, source, lora=lora)
@@ -105,7 +105,7 @@ def _model(
     flops: float | None = None,
     tokens: int = 1,
     lora: bool = False,
-) -> Model:
+) -> KnownModel:
     parameters = float(parameters)
     flops = float(flops or (4 if lora else 6) * parameters * tokens)
-    return Model(name, parameters, flops, unit, kind, source, pattern, lora, tokens)
+    return KnownModel(name, parameters, flops, unit, kind, source, pattern, lora, tokens)

@@ -19,7 +19,7 @@ from stallpoint_files.rates.rate_tables import ALL, POSTED, STRONG, WEAK, Rates
 from stallpoint_files.reader import FoundRecords
 from stallpoint_files.setups import walls
 from stallpoint_files.setups.walls import traffic
-from stallpoint_files.setups.words import GATHERS, Setup, Strategy, read_setup
+from stallpoint_files.setups.words import GATHERS, Setup, Sharding, read_setup
 from stallpoint_files.texts import unread
 
 KIND = "setup"
@@ -30,7 +30,7 @@ _PROGRAM = re.compile(r"^\s*(?:import |from \w|def |class |#SBATCH|#!|[{\[<\"]|\
 
 
 @dataclass(frozen=True)
-class Question:
+class SetupInWords:
     """A text without rates that says a training's setup."""
 
     setup: Setup
@@ -47,9 +47,9 @@ def recognised(document: Document) -> bool:
     return bool(named and (setup.nodes or setup.counts or setup.chips))
 
 
-def read(document: Document) -> Question:
+def read(document: Document) -> SetupInWords:
     """Return the setup."""
-    return Question(read_setup(document.text))
+    return SetupInWords(read_setup(document.text))
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ def _finding(name: str, setup: Setup) -> Finding:
     causes, asks = tuple(walls.causes(setup)), tuple(_asks(setup))
     if not causes:
         words = "nothing in it is slow by itself: its rate is not said"
-        if setup.strategy == Strategy.HYBRID:
+        if setup.strategy == Sharding.HYBRID:
             words = "sharded inside a node, which is as it should be: its rate is not said"
         return Finding(KIND, subject(setup) or name, words, Verdict.UNDECIDED, evidence="no rate", ask=asks)
     return Finding(
@@ -178,12 +178,12 @@ def _possible(rates: Rates, setup: Setup) -> str:
     return ALL if alike and best * setup.model.flops > max(setup.chip.peaks.values()) else ""
 
 
-def _compared(series: RateSeries, every: list[RateSeries], of: dict[str, Strategy | None]) -> Iterator[Cause]:
+def _compared(series: RateSeries, every: list[RateSeries], of: dict[str, Sharding | None]) -> Iterator[Cause]:
     """Yield that parameters gathered from all nodes cost more than those of a node, where both were measured."""
     if of[series.name] not in GATHERS or not series.readings:
         return
     for other in every:
-        if of[other.name] == Strategy.HYBRID and other.readings:
+        if of[other.name] == Sharding.HYBRID and other.readings:
             for count in set(series.first.counts) & set(other.first.counts):
                 part = series.first.rate(count) / other.first.rate(count)
                 if part < 1 - _ALIKE:

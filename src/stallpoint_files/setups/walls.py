@@ -10,7 +10,7 @@ from stallpoint.text import in_words, number
 from stallpoint_files.links.all_reduce_answers import rate
 from stallpoint_files.links.links import LinkRate
 from stallpoint_files.setups.catalog import BYTES, GIGA
-from stallpoint_files.setups.words import GATHERS, Setup, Strategy
+from stallpoint_files.setups.words import GATHERS, Setup, Sharding
 
 PARAMETERS, GRADIENTS = "parameters_over_link", "gradients_over_link"
 ADAPTERS = 0.01
@@ -18,7 +18,7 @@ ADAPTERS = 0.01
 
 
 @dataclass(frozen=True)
-class Traffic:
+class LinkTraffic:
     """What a node's link carries for a step."""
 
     name: str
@@ -36,7 +36,7 @@ class Traffic:
         return self.passed * self.passes / link.bytes_per_second
 
 
-def traffic(setup: Setup) -> Traffic | None:
+def traffic(setup: Setup) -> LinkTraffic | None:
     """Return what a step sends between nodes; None where parameters, strategy or nodes are not known, or one node."""
     nodes = setup.nodes
     if not setup.model or not nodes or nodes < 2:
@@ -47,10 +47,10 @@ def traffic(setup: Setup) -> Traffic | None:
         passes = 2 * setup.accumulation + (0 if setup.lora else setup.accumulation)
         kinds = "forward and backward" + ("" if setup.lora else ", and gradients")
         several = f" of each of {setup.accumulation} mini-batches" if setup.accumulation > 1 else ""
-        return Traffic(PARAMETERS, total, total * (nodes - 1) / nodes, passes, kinds + several)
+        return LinkTraffic(PARAMETERS, total, total * (nodes - 1) / nodes, passes, kinds + several)
     workers = setup.workers or nodes
     trained = ADAPTERS * total if setup.lora else total
-    return Traffic(GRADIENTS, trained, 2 * trained * (workers - 1) / workers, 1, f"2 x {workers - 1}/{workers}")
+    return LinkTraffic(GRADIENTS, trained, 2 * trained * (workers - 1) / workers, 1, f"2 x {workers - 1}/{workers}")
 
 
 def causes(setup: Setup) -> Iterator[Cause]:
@@ -75,7 +75,7 @@ def causes(setup: Setup) -> Iterator[Cause]:
         )
 
 
-def _over_link(setup: Setup, sent: Traffic) -> Cause:
+def _over_link(setup: Setup, sent: LinkTraffic) -> Cause:
     link = setup.link
     amount = f"{number(sent.passed / GIGA)} GB"
     whole = f"{number(sent.total / GIGA)} GB"
@@ -91,12 +91,12 @@ def _over_link(setup: Setup, sent: Traffic) -> Cause:
     if link:
         words += f": {_seconds(sent.seconds(link))} at {link.name} ({rate(link.bytes_per_second)})"
     help_ = "gradients in 16 bits, fewer steps (accumulation, larger mini-batches), or a faster link"
-    if setup.strategy in (Strategy.ZERO_1, Strategy.ZERO_2):
+    if setup.strategy in (Sharding.ZERO_1, Sharding.ZERO_2):
         help_ += f"; {setup.strategy} sends as much as DDP"
     return Cause(GRADIENTS, f"{words}; {help_}")
 
 
-def _advice(setup: Setup, sent: Traffic) -> str:
+def _advice(setup: Setup, sent: LinkTraffic) -> str:
     chip = setup.chip
     if chip and sent.total > chip.memory:
         inside = setup.per_node and setup.per_node > 1 and sent.total / setup.per_node < chip.memory

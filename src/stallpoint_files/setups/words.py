@@ -13,13 +13,13 @@ from enum import StrEnum
 
 from stallpoint.errors import InputError
 from stallpoint_files.links.links import LINKS, LinkRate, link_named
-from stallpoint_files.setups.catalog import Chip, Model, chips, decoder, models
+from stallpoint_files.setups.catalog import Chip, KnownModel, chips, decoder, models
 from stallpoint_files.texts.sentences import NODES, counted_in_digits
 
 MAX_COUNT = 10**6
 
 
-class Strategy(StrEnum):
+class Sharding(StrEnum):
     """How ranks share parameters, gradients and states."""
 
     DDP = "DDP"
@@ -30,15 +30,15 @@ class Strategy(StrEnum):
     HYBRID = "hybrid sharding"
 
 
-GATHERS = (Strategy.ZERO_3, Strategy.FULL_SHARD)
+GATHERS = (Sharding.ZERO_3, Sharding.FULL_SHARD)
 """Strategies that gather parameters from all ranks in each pass."""
 _STRATEGIES = {
-    Strategy.HYBRID: r"hsdp|hybrid[-_ ]?shard(?:ing)?|hpz|zero\+\+|shard(?:ed|ing)? inside (?:a|the) node",
-    Strategy.ZERO_3: r"(?:ds_?)?(?:zero[-_ ]?(?:stage[-_ ]?)?3|z3|stage[-_ ]?3)",
-    Strategy.ZERO_2: r"(?:ds_?)?(?:zero[-_ ]?(?:stage[-_ ]?)?2|z2|stage[-_ ]?2)|shard_grad_op",
-    Strategy.ZERO_1: r"(?:ds_?)?(?:zero[-_ ]?(?:stage[-_ ]?)?1|z1|stage[-_ ]?1)",
-    Strategy.FULL_SHARD: r"(?:fsdp2?[-_ ]*)?full[-_ ]?shard|fsdp2?",
-    Strategy.DDP: r"ddp|distributed ?data ?parallel|horovod|no_shard|data[- ]parallel",
+    Sharding.HYBRID: r"hsdp|hybrid[-_ ]?shard(?:ing)?|hpz|zero\+\+|shard(?:ed|ing)? inside (?:a|the) node",
+    Sharding.ZERO_3: r"(?:ds_?)?(?:zero[-_ ]?(?:stage[-_ ]?)?3|z3|stage[-_ ]?3)",
+    Sharding.ZERO_2: r"(?:ds_?)?(?:zero[-_ ]?(?:stage[-_ ]?)?2|z2|stage[-_ ]?2)|shard_grad_op",
+    Sharding.ZERO_1: r"(?:ds_?)?(?:zero[-_ ]?(?:stage[-_ ]?)?1|z1|stage[-_ ]?1)",
+    Sharding.FULL_SHARD: r"(?:fsdp2?[-_ ]*)?full[-_ ]?shard|fsdp2?",
+    Sharding.DDP: r"ddp|distributed ?data ?parallel|horovod|no_shard|data[- ]parallel",
 }
 _PRECISIONS = {
     "fp8": r"fp8|float8",
@@ -65,9 +65,9 @@ class Setup:
     """Kinds of chips, each with its count where that is said."""
     nodes: int | None = None
     per_node: int | None = None
-    model: Model | None = None
+    model: KnownModel | None = None
     precision: str = ""
-    strategies: list[Strategy] = field(default_factory=list)
+    strategies: list[Sharding] = field(default_factory=list)
     lora: bool = False
     links: list[LinkRate] = field(default_factory=list)
     """Links between nodes."""
@@ -106,7 +106,7 @@ class Setup:
         return min(self.links, key=lambda one: one.bytes_per_second, default=None)
 
     @property
-    def strategy(self) -> Strategy | None:
+    def strategy(self) -> Sharding | None:
         """The one strategy; None where none or several are named."""
         kinds = set(self.strategies)
         return self.strategies[0] if len(kinds) == 1 else None
@@ -153,7 +153,7 @@ def _named_link(setup: Setup, found: re.Match[str]) -> None:
     setup.links.append(link_named(found[1].replace(" ", "")))
 
 
-def _named_model(model: Model) -> _Taken:
+def _named_model(model: KnownModel) -> _Taken:
     def take(setup: Setup, found: re.Match[str]) -> None:
         setup.model = setup.model or model
 
@@ -178,7 +178,7 @@ def _set(name: str, value: object = None) -> _Taken:
     return take
 
 
-def _strategy(one: Strategy) -> _Taken:
+def _strategy(one: Sharding) -> _Taken:
     return lambda setup, _: setup.strategies.append(one)
 
 
@@ -297,7 +297,7 @@ def did_you_mean(word: str) -> str:
 
 def _near(word: str) -> str:
     names = [one.name for one in chips()] + [one.name for one in models()]
-    known = [*names, *map(str, Strategy), *LINKS, *BARE]
+    known = [*names, *map(str, Sharding), *LINKS, *BARE]
     lower = {one.lower(): one for one in known}
     return " or ".join(lower[one] for one in get_close_matches(word.lower(), lower, 2, 0.6))
 
