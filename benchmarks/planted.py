@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.base.measured import TIMES, Measured
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 
 THRESHOLD = 0.1
 
@@ -91,7 +91,7 @@ def steps(
     return pd.concat(frames, ignore_index=True)
 
 
-def curves(points: Sequence[Measured]) -> Iterator[ScalingCurve]:
+def curves(points: Sequence[Measured]) -> Iterator[CurvePoints]:
     """The curve of each truth, in their order; nothing is predicted."""
     for sync in sorted({one.point.sync for one in points}):
         here = {one.point.nodes: one for one in points if one.point.sync == sync}
@@ -99,4 +99,4 @@ def curves(points: Sequence[Measured]) -> Iterator[ScalingCurve]:
             nodes: Predicted(one.point, "eq. 2", "measured at b", one.parts, latency_share=0 * one.parts.iteration_time)
             for nodes, one in here.items()
         }
-        yield ScalingCurve(here, none)
+        yield CurvePoints(here, none)

@@ -19,7 +19,7 @@ from planted import NOISES, Noise
 
 from stallpoint.base.measured import TIMES, Measured, measured, over_ranks
 from stallpoint.models.answers.causes import LossVerdict, losses, verdicts
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
 
 CAUSES = ("interference", "matrix shapes", "communication", "training data", "model update", "straggling")
@@ -57,12 +57,12 @@ def _study(noise: Noise) -> Iterator[Figure]:
     yield from shares(noise.name, {"cause wrong": wrong, "cause given": given}, {"cause wrong": "<= 0.05"}, len(wrong))
 
 
-def judged(curve: ScalingCurve) -> dict[str, str]:
+def judged(curve: CurvePoints) -> dict[str, str]:
     """The verdict on each cause at `WORKERS`."""
     return verdicts(losses(curve, WORKERS), float(curve.at(WORKERS).parts.iteration_time[0]))
 
 
-def planted_curve(lost: Mapping[str, float], noise: Noise, random: np.random.Generator, seed: int) -> ScalingCurve:
+def planted_curve(lost: Mapping[str, float], noise: Noise, random: np.random.Generator, seed: int) -> CurvePoints:
     """A curve on one worker and on `WORKERS`, which have `lost` so much to each cause, s."""
     computing = COMPUTE / WORKERS + lost.get("matrix shapes", 0.0)
     several = {
@@ -91,7 +91,7 @@ def _lagging(noise: Noise) -> Iterator[Figure]:
         yield from shares(noise.name, found, dict.fromkeys(found, COVERAGE), STUDIES)
 
 
-def lagging_curve(ranks: int, lag: float, noise: Noise, random: np.random.Generator, seed: int) -> ScalingCurve:
+def lagging_curve(ranks: int, lag: float, noise: Noise, random: np.random.Generator, seed: int) -> CurvePoints:
     """A curve on one worker and on several, of which the last computes `lag` s longer than the others."""
     one = {"compute": COMPUTE, "data_wait": DATA, "update": UPDATE}
     frames = [
@@ -127,7 +127,7 @@ def _ranks(ranks: int, lag: float, noise: Noise, random: np.random.Generator) ->
     return over_ranks(rows, rows.assign(layer_type="convolution"))
 
 
-def _curve(points: list[Measured], workers: int) -> ScalingCurve:
+def _curve(points: list[Measured], workers: int) -> CurvePoints:
     """Of points on one worker and on `workers`, and of computing alone."""
     known = {(point.point.nodes, point.point.scaling): point for point in points}
     alone = known[1, "compute"].parts
@@ -141,7 +141,7 @@ def _curve(points: list[Measured], workers: int) -> ScalingCurve:
         CollectiveTimes(nothing, nothing, 0),
     )
     there = {nodes: known[nodes, "strong"] for nodes in (1, workers)}
-    return ScalingCurve(there, {nodes: _predicted(point, isolated) for nodes, point in there.items()})
+    return CurvePoints(there, {nodes: _predicted(point, isolated) for nodes, point in there.items()})
 
 
 def _predicted(point: Measured, isolated: IsolatedTimes) -> Predicted:

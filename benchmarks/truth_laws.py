@@ -15,8 +15,8 @@ import pandas as pd
 from judging import Study, holds, shares
 from paired import Figure
 
+from stallpoint.base.curve import Curve
 from stallpoint.base.statistics import estimate
-from stallpoint.models.answers.stalling import predicted_stall
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.reductions import BySize
 
@@ -127,7 +127,7 @@ def _wrong(kind: Kind, links: communication.Communication, computing: float) -> 
         sent = communication.all_reduce_seconds(links.at(n), n, SIZES) @ SENT
         rates[n] = n / (computing + n * sent)
     stalls = (n for n in nodes[:-1] if truth[2 * n] < (1 + THRESHOLD) * truth[n])
-    said, ranks = predicted_stall(rates, THRESHOLD).verdict
+    said, ranks = Curve(rates, threshold=THRESHOLD).stall.verdict
     return said != "undecided" and ranks != next(stalls, nodes[-1])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from stallpoint.base.section import Finding
-from stallpoint.base.statistics import Estimate
+from stallpoint.base.statistics import Estimate, estimate
 from stallpoint.errors import InputError
 from stallpoint.questions.proposal import HEAD, Rate, ScalingRates, Training, paragraph, rows
 from stallpoint.report.charts.render import Spec
@@ -70,7 +70,7 @@ def _curve(series: RateSeries, answer: Finding, options: Options) -> ScalingRate
     curve = series.first
     per_node = 1.0 if series.counted == "nodes" else curve.per_node or float("nan")
     rates = [
-        Rate(count, max(count / per_node, 1.0), curve.estimate(count), curve.speedup(count), "measured")
+        Rate(count, max(count / per_node, 1.0), curve.estimate(count), estimate(curve.speedup(count)), "measured")
         for count in curve.counts
     ]
     for point in answer.points:

@@ -11,7 +11,7 @@ The same model and the same scenarios as for a measured cluster; only what the m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +20,10 @@ import numpy as np
 from stallpoint.base.measured import Measured, Parts, Point
 from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.errors import InputError
-from stallpoint.models.answers.stalling import communication_ratio, crossing, predicted_stall, throughput
+from stallpoint.models.answers.stalling import communication_ratio, crossing
 from stallpoint.models.iteration.cluster import Cluster
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.iteration.scenarios import PublishedLink, Scenario, predict
 from stallpoint.models.terms.communication import Communication, Scheme, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
@@ -64,7 +64,7 @@ def _figure(
 
 def _cluster(
     paper: Mapping[str, Any], network: str, hardware: str, figure: int, batch: int
-) -> tuple[Cluster, ScalingCurve, int]:
+) -> tuple[Cluster, CurvePoints, int]:
     """Return the published cluster, the curve from one of its nodes, and its mini-batch.
 
     The mini-batch is the network's default, except for Fig. 12: a serial fraction belongs to the mini-batch `batch`
@@ -147,10 +147,9 @@ class LocalData:
         return self
 
 
-def _rows(curve: ScalingCurve, threshold: float) -> Iterator[dict[str, object]]:
-    rates = throughput(curve)
-    stall = predicted_stall(rates, threshold)
-    known: Sequence[int] = sorted(rates)
+def _rows(curve: CurvePoints, threshold: float) -> Iterator[dict[str, object]]:
+    known = curve.model.counts
+    stall = replace(curve.model, threshold=threshold).stall
     ratio = np.stack([communication_ratio(curve.predicted[nodes]) for nodes in known], axis=-1)
     crossed = float(crossing(known, ratio)[0])
     for nodes in known:
@@ -162,7 +161,7 @@ def _rows(curve: ScalingCurve, threshold: float) -> Iterator[dict[str, object]]:
             "compute": float(point.parts.compute[0]),
             "communication": float(point.parts.communication[0]),
             "iteration_time": float(point.parts.iteration_time[0]),
-            "speedup": float((rates[nodes] / rates[known[0]])[0]),
+            "speedup": float(curve.model.speedup(nodes)[0]),
             "crossing_ranks": crossed,
             "stall_ranks": float(stall.ranks) if stall.reached else np.inf,
         }

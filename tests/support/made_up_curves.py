@@ -7,7 +7,7 @@ import numpy as np
 
 from stallpoint.base.measured import TIMES, Measured, Parts, Point
 from stallpoint.base.statistics import REPLICATES, Ensemble
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 
 
 def point(nodes: int, **axes: Any) -> Point:
@@ -26,10 +26,10 @@ def measured(at: Point, seconds: Ensemble, *cells: str, visits: int = 1, **parts
     return Measured(at, cells, whole, visits=visits)
 
 
-def curve(points: Mapping[int, Measured], largest_measured: int = 10**9) -> ScalingCurve:
+def curve(points: Mapping[int, Measured], largest_measured: int = 10**9) -> CurvePoints:
     """A curve whose predictions are these points; those up to `largest_measured` are measured, too."""
     predicted = {
         nodes: Predicted(one.point, "eq. 5", "measured at b", one.parts, latency_share=np.zeros(1 + REPLICATES))
         for nodes, one in points.items()
     }
-    return ScalingCurve({nodes: one for nodes, one in points.items() if nodes <= largest_measured}, predicted)
+    return CurvePoints({nodes: one for nodes, one in points.items() if nodes <= largest_measured}, predicted)

@@ -1,6 +1,6 @@
-"""A scaling curve as it was measured: rates by worker count with their noise, and the verdict on them.
+"""A scaling curve: rates by worker count with their noise, and the verdict on them.
 
-Studies make a curve of visits, readers of files one of rows; from there both are judged alike.
+Studies make a curve of visits, or of predicted points, readers of files one of rows; all are judged alike.
 """
 
 from __future__ import annotations
@@ -153,9 +153,9 @@ class Curve:
         """Return the rate of a count with its interval."""
         return estimate(self.rates[count])
 
-    def speedup(self, count: int) -> Estimate:
-        """Return the rate of a count over that of the smallest, with its interval."""
-        return estimate(self.rates[count] / self.rates[self.counts[0]])
+    def speedup(self, count: int) -> Ensemble:
+        """Return the rate of a count over that of the smallest, [1 + draws]."""
+        return np.asarray(self.rates[count] / self.rates[self.counts[0]])
 
     def gain(self, start: int, end: int) -> float:
         """Return the factor of the rate for each doubling from `start` to `end`."""

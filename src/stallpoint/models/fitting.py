@@ -30,7 +30,7 @@ from stallpoint.models.answers import (
 )
 from stallpoint.models.answers.fitted import FittedStudy, Question, QuestionSettings
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
-from stallpoint.models.iteration import scaling_curve
+from stallpoint.models.iteration import curve_points
 from stallpoint.models.terms import communication, data, matrix_products, peaks, storage_rates
 from stallpoint.models.terms.compute import layer_scaling
 from stallpoint.records import tables as records
@@ -44,11 +44,11 @@ TERMS = (
     Question(records.COMMUNICATION, lambda fitted: communication.table(fitted.links)),
     Question(
         records.PREDICTIONS,
-        lambda fitted: scaling_curve.predictions(fitted.curves, fitted.reduced.training_cells.steps),
+        lambda fitted: curve_points.predictions(fitted.curves, fitted.reduced.training_cells.steps),
     ),
     Question(
         records.LAYER_TIMES,
-        lambda fitted: scaling_curve.layer_times(fitted.curves, fitted.reduced.training_cells.first_ranks),
+        lambda fitted: curve_points.layer_times(fitted.curves, fitted.reduced.training_cells.first_ranks),
     ),
     Question(records.MEDIAN_ITERATIONS, lambda fitted: fitted.shown[0]),
     Question(records.MEDIAN_LAYERS, lambda fitted: fitted.shown[1]),
@@ -61,7 +61,7 @@ TERMS = (
     ),
     Question(records.COPY_RATES, lambda fitted: storage_rates.copy_rates(fitted.tidy["copies"], fitted.asked.seed)),
     Question(records.DATA_SHARE, lambda fitted: data.data_share(fitted.placed)),
-    Question(records.RATES, lambda fitted: scaling_curve.rates(fitted.training)),
+    Question(records.RATES, lambda fitted: curve_points.rates(fitted.training)),
     Question(records.MEMORY, lambda fitted: peaks.table(fitted.memory)),
     Question(records.STEPS_TO_TARGET, lambda fitted: steps.table(fitted.to_target, fitted.asked.threshold)),
     Question(records.NOISE_SCALE, lambda fitted: noise_scale.table(fitted.norms, fitted.asked.seed)),

@@ -16,7 +16,7 @@ from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.answers.controls import chance, holm, table, withheld
 from stallpoint.models.answers.stalling import tables as stalling
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.terms.effects import IsolatedComputing
 
 SCATTER = 0.02
@@ -95,7 +95,7 @@ def test_times_without_scatter_are_equal_or_not() -> None:
     assert chance(1.01 * one) == 0
 
 
-def curve(speedup: Ensemble, hardware: str = "cpu") -> ScalingCurve:
+def curve(speedup: Ensemble, hardware: str = "cpu") -> CurvePoints:
     """Weak scaling from one to two nodes, with this speedup."""
     one = np.ones(1 + REPLICATES)
     times = {1: one, 2: one * 2 / speedup}
@@ -125,7 +125,7 @@ def test_a_speedup_that_the_cache_of_an_isolated_worker_explains_is_a_fact(cache
     assert bool(withheld(replace(found, predicted=predicted), [])) == doubted
 
 
-def long_curve(seconds: Mapping[int, float], visits: int = 4, spread: float = 0.01) -> ScalingCurve:
+def long_curve(seconds: Mapping[int, float], visits: int = 4, spread: float = 0.01) -> CurvePoints:
     """Strong scaling with these iteration times, each known to about 1.6 times `spread`."""
     random = np.random.default_rng(1)
     points = {}

@@ -12,7 +12,7 @@ from stallpoint.base.measured import Measured, Parts
 from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.answers.causes import CAUSE_OF, by_cause, causes, path, undivided
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,), "weak": False}
@@ -34,7 +34,7 @@ def curve(
     latency: float = 0.2,
     isolated: IsolatedTimes | None = None,
     more: float | None = None,
-) -> ScalingCurve:
+) -> CurvePoints:
     """Two node counts, the larger with `times`; on the smaller each is `base_time`."""
     parts = {
         1: Parts.measured(**{name: ensemble(base_time) for name in times}),
@@ -49,7 +49,7 @@ def curve(
         for n in parts
     }  # fmt: skip
     measured = {n: Measured(point(n), (), parts[n]) for n in ([1] if predicted_only else [1, 2])}
-    return ScalingCurve(measured, predicted)
+    return CurvePoints(measured, predicted)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from test_models_sharded import ALPHA, SPEED, TIMES, NoData, shares_of
 from stallpoint.base.measured import Measured, Parts, Point
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.iteration.cluster import Cluster
+from stallpoint.models.iteration.curve_points import Predicted
 from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.iteration.scaling_curve import Predicted
 from stallpoint.models.terms.communication import nominal
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import NONE, Effects, PerMessage

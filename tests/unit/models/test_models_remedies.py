@@ -18,7 +18,7 @@ from synthetic import Truth, study
 from stallpoint.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.answers import remedies
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.strategies.presets import PRESETS, presets_of, to_values
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.study import expand
@@ -181,7 +181,7 @@ def test_a_gain_is_over_what_was_measured_and_as_uncertain_as_the_model(longer: 
     one = np.ones(1 + REPLICATES)
     points = {n: made_up_curves.measured(point(n), one * (longer if n > 1 else 1)) for n in (1, 2)}
     modelled = made_up_curves.curve({n: made_up_curves.measured(point(n), one) for n in (1, 2)}).predicted
-    curve = ScalingCurve(points, modelled, modelled)
+    curve = CurvePoints(points, modelled, modelled)
     gain = remedies.over_measured(curve, 2, 1.5 * one)
     assert gain[0] == pytest.approx(value), "what the model lacks is not saved"
     assert np.log(gain[1:]).std() == pytest.approx(abs(np.log(longer)), rel=0.15)

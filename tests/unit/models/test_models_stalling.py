@@ -13,14 +13,14 @@ from synthetic import Layer, Truth, study
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers.stalling import cost_efficient_ranks, crossing, tables
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints
 
 ONE: dict[str, Any] = {"storages": ("local",), "syncs": ("naive",), "prefetches": (0,), "weak": False}
 COUNTS = (1, 2, 4, 8)
 times = st.lists(st.floats(1e-3, 1e3), min_size=len(COUNTS), max_size=len(COUNTS))
 
 
-def curve(seconds: list[float], factor: float = 1.0, noise: float = 0.1) -> ScalingCurve:
+def curve(seconds: list[float], factor: float = 1.0, noise: float = 0.1) -> CurvePoints:
     """Strong scaling over `COUNTS`: all of an iteration forward pass, a tenth of it communication beside."""
     spread = factor * np.concatenate([[1.0], np.linspace(1 - noise, 1 + noise, REPLICATES)])
     return made_up_curves.curve(
@@ -147,7 +147,7 @@ def test_one_node_count_says_what_is_missing() -> None:
 def test_predictions_do_not_count_for_the_verdict() -> None:
     whole = curve([8.0, 4.5, 2.5, 2.45], noise=0.01)
     measured = {n: whole.measured[n] for n in (1, 2, 4)}
-    (found,), probabilities = tables([ScalingCurve(measured, whole.predicted)], 0.1, 0.5)
+    (found,), probabilities = tables([CurvePoints(measured, whole.predicted)], 0.1, 0.5)
     assert [(p["basis"], p["nodes"], p["stalls"]) for p in probabilities] == [
         *[("measured", 1, True), ("measured", 2, True), ("measured", 4, False)],
         *[("known", 1, True), ("known", 2, True), ("known", 4, True), ("known", 8, False)],

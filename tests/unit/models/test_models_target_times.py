@@ -13,7 +13,7 @@ from stallpoint.models.answers import time_to_accuracy
 from stallpoint.models.answers.time_to_accuracy import matched
 from stallpoint.models.convergence import early_stopping
 from stallpoint.models.convergence.steps import steps_of
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 
 PLACE = {"hardware": "cpu", "workers_per_node": 1}
 
@@ -66,11 +66,11 @@ def test_a_place_that_was_measured_is_predicted_without_its_own_measurement() ->
         return Predicted(point, "eq. 5", "measured at b", Parts(iteration_time=of * seconds))
 
     first, second = (Measured(at, (), Parts(iteration_time=seconds)) for at in (base, point))
-    measuring = ScalingCurve(
+    measuring = CurvePoints(
         {1: first, 2: second}, {n: predicted(at, 1.0) for n, at in ((1, base), (2, point))}, {2: predicted(point, 0.5)}
     )
     start = replace(weak, nodes=1, ranks=1, global_batch=32)
-    other = ScalingCurve({1: replace(first, point=start)}, {1: predicted(start, 1.0), 2: predicted(weak, 1.0)})
+    other = CurvePoints({1: replace(first, point=start)}, {1: predicted(start, 1.0), 2: predicted(weak, 1.0)})
     found = pd.concat([runs(noise=0.001).assign(**PLACE, nodes=2, seconds_to_target=1.0)])
     steps = steps_of(found, PRESETS_KNOWN, seed=0)
     for curves in ([measuring, other], [other, measuring]):

@@ -10,9 +10,8 @@ from test_models_steps import LABELS, PRESETS_KNOWN, by_workers, runs
 from stallpoint.base.measured import Measured, Parts, Point
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers import time_to_accuracy
-from stallpoint.models.answers.stalling import known_rates
 from stallpoint.models.convergence.steps import Steps, steps_of
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.strategies.presets import Preset
 
 NODES = (1, 2, 4, 8)
@@ -23,7 +22,7 @@ THRESHOLD = 0.1
 SPREAD = np.concatenate([[1.0], np.linspace(0.98, 1.02, REPLICATES)])
 
 
-def curve(scaling: str, sync: str = "wfbp") -> ScalingCurve:
+def curve(scaling: str, sync: str = "wfbp") -> CurvePoints:
     """Iterations of 1 s for `BATCH` samples of a worker: communication is free."""
 
     def at(nodes: int) -> Measured:
@@ -34,11 +33,11 @@ def curve(scaling: str, sync: str = "wfbp") -> ScalingCurve:
 
     measured = {n: at(n) for n in NODES}
     predicted = {n: Predicted(one.point, "eq. 5", "measured at b", one.parts) for n, one in measured.items()}
-    return ScalingCurve(measured, predicted)
+    return CurvePoints(measured, predicted)
 
 
 @pytest.fixture(scope="module")
-def curves() -> list[ScalingCurve]:
+def curves() -> list[CurvePoints]:
     return [curve("weak"), curve("strong")]
 
 
@@ -50,16 +49,16 @@ def planted(critical: float, **more: object) -> list[Steps]:
 Rows = list[dict[str, object]]
 
 
-def tables(curves: list[ScalingCurve], steps: list[Steps], presets: Mapping[str, Preset]) -> tuple[Rows, Rows]:
-    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), known_rates, THRESHOLD)
+def tables(curves: list[CurvePoints], steps: list[Steps], presets: Mapping[str, Preset]) -> tuple[Rows, Rows]:
+    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), THRESHOLD)
 
 
-def answers(curves: list[ScalingCurve], steps: list[Steps]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def answers(curves: list[CurvePoints], steps: list[Steps]) -> tuple[pd.DataFrame, pd.DataFrame]:
     times, stalls = tables(curves, steps, PRESETS_KNOWN)
     return pd.DataFrame(times), pd.DataFrame(stalls)
 
 
-def test_time_is_steps_times_iteration_time(curves: list[ScalingCurve]) -> None:
+def test_time_is_steps_times_iteration_time(curves: list[CurvePoints]) -> None:
     times, _ = answers(curves, planted(critical=64))
     weak = times[times["scaling"] == "weak"].set_index("nodes")
     for n in NODES:
@@ -69,7 +68,7 @@ def test_time_is_steps_times_iteration_time(curves: list[ScalingCurve]) -> None:
         assert weak["time_low"][n] <= weak["time"][n] <= weak["time_high"][n]
 
 
-def test_beyond_the_critical_batch_more_workers_save_nothing(curves: list[ScalingCurve]) -> None:
+def test_beyond_the_critical_batch_more_workers_save_nothing(curves: list[CurvePoints]) -> None:
     # Weak scaling, free communication: doubling gains (1 + x) / (1 + x / 2) with x = critical / B.
     _, small = answers(curves, planted(critical=10))  # 1.13 from B = 32 on, 1.07 from 64 on
     _, large = answers(curves, planted(critical=2000))
@@ -78,7 +77,7 @@ def test_beyond_the_critical_batch_more_workers_save_nothing(curves: list[Scalin
     assert (weak[1]["verdict"], weak[1]["verdict_ranks"]) == ("scales", 8)
 
 
-def test_strong_scaling_takes_the_same_steps_everywhere(curves: list[ScalingCurve]) -> None:
+def test_strong_scaling_takes_the_same_steps_everywhere(curves: list[CurvePoints]) -> None:
     times, stalls = answers(curves, planted(critical=6))
     strong = times[times["scaling"] == "strong"].set_index("nodes")
     assert strong["steps"].nunique() == 1
@@ -106,7 +105,7 @@ def test_nothing_is_known_of_an_algorithm_that_nobody_trained() -> None:
     assert answers([curve("strong", "asynchronous")], planted(critical=64))[0].empty
 
 
-def test_a_batch_that_never_reaches_the_target_has_no_time(curves: list[ScalingCurve]) -> None:
+def test_a_batch_that_never_reaches_the_target_has_no_time(curves: list[CurvePoints]) -> None:
     times, stalls = answers(curves, planted(critical=64, failing=(64, 128, 256)))
     weak = times[times["scaling"] == "weak"].set_index("nodes")
     assert weak["time"].notna().tolist() == [True, True, False, False]
@@ -114,7 +113,7 @@ def test_a_batch_that_never_reaches_the_target_has_no_time(curves: list[ScalingC
     assert row["largest_considered"] == 2
 
 
-def test_steps_of_another_network_or_of_lossy_gradients_say_nothing(curves: list[ScalingCurve]) -> None:
+def test_steps_of_another_network_or_of_lossy_gradients_say_nothing(curves: list[CurvePoints]) -> None:
     assert answers(curves, steps_of(runs(), PRESETS_KNOWN, seed=0))[0].empty
     lossy = PRESETS_KNOWN | {"half": Preset(gradient_bits=16)}
     steps = steps_of(runs().assign(network="alexnet", sync="half"), lossy, seed=0)
@@ -123,7 +122,7 @@ def test_steps_of_another_network_or_of_lossy_gradients_say_nothing(curves: list
     assert len(tables(curves, naive, PRESETS_KNOWN)[1]) == 2
 
 
-def test_labels_are_those_of_the_training(curves: list[ScalingCurve]) -> None:
+def test_labels_are_those_of_the_training(curves: list[CurvePoints]) -> None:
     times, stalls = answers(curves, planted(critical=64))
     for frame in (times, stalls):
         assert (frame["recipe"] == LABELS["recipe"]).all()

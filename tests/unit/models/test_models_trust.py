@@ -12,7 +12,7 @@ from stallpoint.base.measured import Measured, Parts
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers import trust
 from stallpoint.models.fitting import fit
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.training_cells import reduced_cells
 
@@ -49,7 +49,7 @@ def test_a_model_that_is_far_off_predicts_nothing_beyond(factor: float, told: bo
         assert set(fitted["causes"]["basis"]) == {"measured"}
 
 
-def off(*factors: float) -> ScalingCurve:
+def off(*factors: float) -> CurvePoints:
     """A curve measured on 1, 2, 4, ... workers to take so many times what the model predicts; it predicts two more."""
     scatter = 0.001 * np.append(0.0, np.random.default_rng(0).standard_normal(REPLICATES))
     counts = [2**power for power in range(len(factors) + 2)]
@@ -57,7 +57,7 @@ def off(*factors: float) -> ScalingCurve:
     modelled = {n: Predicted(point(n), "", "measured at b", Parts(iteration_time=seconds[n])) for n in counts}
     there = dict(zip(counts, factors, strict=False))
     measured = {n: Measured(point(n), (), Parts.measured(iteration_time=f * seconds[n])) for n, f in there.items()}
-    return ScalingCurve(measured, modelled, {n: modelled[n] for n in measured})
+    return CurvePoints(measured, modelled, {n: modelled[n] for n in measured})
 
 
 def test_a_prediction_begins_from_what_was_measured_at_the_largest_count() -> None:
@@ -98,7 +98,7 @@ def test_workers_compute_no_faster_than_one_in_isolation(factor: float, told: bo
         )
 
     one = predicted(1, 100.0)
-    curve = ScalingCurve({1: Measured(one.point, (), one.parts)}, {1: one, 8: predicted(8, factor * isolated)})
+    curve = CurvePoints({1: Measured(one.point, (), one.parts)}, {1: one, 8: predicted(8, factor * isolated)})
     (found,) = trust.shown([curve], compute)
     assert set(found.predicted) == ({1, 8} if told else {1})
     assert found.withheld.startswith("on n = 8 it would compute in ") != told

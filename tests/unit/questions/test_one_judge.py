@@ -13,6 +13,7 @@ from synthetic import NETWORK, Truth, study
 
 from stallpoint.base.curve import Curve, rates_from
 from stallpoint.base.stall import Verdict
+from stallpoint.base.statistics import estimate
 from stallpoint.cli import main
 from stallpoint.models.fitting import fit
 from stallpoint_files.answering import explain_files
@@ -83,7 +84,7 @@ def test_a_study_and_a_table_of_its_visits_say_the_same() -> None:
     assert (judged["verdict"], judged["verdict_ranks"]) == curve.verdict
     measured = fitted["predictions"].dropna(subset="measured_speedup").set_index("ranks")
     for count in curve.counts[1:]:
-        _, low, high = curve.speedup(count)
+        _, low, high = estimate(curve.speedup(count))
         assert low < measured.loc[count, "measured_speedup_high"]
         assert high > measured.loc[count, "measured_speedup_low"]
     assert curve.verdict[0] in (Verdict.SCALES, Verdict.STALLS)

@@ -11,7 +11,7 @@ import numpy as np
 
 from stallpoint.base.statistics import Ensemble, Reals, columns, non_negative_fit
 from stallpoint.models.answers.fitted import Question
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.terms.compute import Compute
 from stallpoint.records.tables import AMDAHL
 
@@ -40,7 +40,7 @@ def speedup_limit(serial: Reals) -> Reals:
         return np.asarray(1 / serial)
 
 
-def table(compute: Compute, curves: Iterable[ScalingCurve], threshold: float) -> list[dict[str, object]]:
+def table(compute: Compute, curves: Iterable[CurvePoints], threshold: float) -> list[dict[str, object]]:
     """Rows of the amdahl table, by layer type on one worker and for each measured strong-scaling curve."""
     return [*_compute_rows(compute, threshold), *_measured_rows(curves, threshold)]
 
@@ -55,7 +55,7 @@ def _compute_rows(compute: Compute, threshold: float) -> Iterator[dict[str, obje
             yield labels | _fitted(n, times, threshold, 1, "mini-batches")
 
 
-def _measured_rows(curves: Iterable[ScalingCurve], threshold: float) -> Iterator[dict[str, object]]:
+def _measured_rows(curves: Iterable[CurvePoints], threshold: float) -> Iterator[dict[str, object]]:
     for curve in curves:
         if not (curve.strong and curve.measured):
             continue

@@ -19,14 +19,14 @@ on few nodes as throughput does, on many sooner, as M halves with each doubling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from stallpoint.base.curve import Curve
 from stallpoint.base.distributions import poisson_quantile
 from stallpoint.base.measured import SERIES
-from stallpoint.base.stall import Stall
 from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
@@ -40,8 +40,7 @@ from stallpoint.base.statistics import (
     visits_of,
 )
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.stalling import Rates, rates_by_curve
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.records.tables import AVAILABILITY, STORAGE_OPERATIONS
 from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRITE
 
@@ -146,16 +145,16 @@ class Failures:
         return np.where(pays.all(axis=1), np.inf, _NODES[pays.argmin(axis=1)])
 
 
-def row(curve: ScalingCurve, rates: Rates, failures: Failures, threshold: float) -> dict[str, object]:
+def row(curve: CurvePoints, failures: Failures, threshold: float) -> dict[str, object]:
     """Return the row of the availability table for a curve of known worker counts."""
-    throughput = {n: rate for n, (_, rate) in rates.items()}
-    remaining = {n: rate + np.log(failures.share(curve.at(n).point.nodes))[1:] for n, rate in throughput.items()}
-    verdict, ranks = Stall.of(throughput, threshold).verdict
-    largest = max(curve.known)
+    rates = curve.known.rates
+    remaining = {n: rate * failures.share(curve.at(n).point.nodes) for n, rate in rates.items()}
+    verdict, ranks = Curve(rates, threshold=threshold).stall.verdict
+    largest = max(rates)
     nodes = curve.at(largest).point.nodes
     return {
         **{name: getattr(curve.origin, name) for name in SERIES},
-        **Stall.of(remaining, threshold).answer,
+        **Curve(remaining, threshold=threshold).stall.answer,
         "without_failures": verdict,
         "without_failures_ranks": ranks,
         **columns("failure_limit", failures.limit(threshold)),
@@ -172,7 +171,7 @@ def row(curve: ScalingCurve, rates: Rates, failures: Failures, threshold: float)
     }  # fmt: skip
 
 
-def _failing(fitted: FittedStudy) -> Iterator[tuple[ScalingCurve, Failures]]:
+def _failing(fitted: FittedStudy) -> Iterator[tuple[CurvePoints, Failures]]:
     asked, timed = fitted.asked, fitted.once(_timed)
     for curve in fitted.training:
         at = curve.origin.hardware, curve.origin.storage
@@ -198,10 +197,9 @@ def _timed(fitted: FittedStudy) -> dict[tuple[str, str], dict[str, Ensemble]]:
 
 def table(fitted: FittedStudy) -> Iterator[dict[str, object]]:
     """Rows of the availability table, for each curve on hardware that says its failures."""
-    rates_of: Callable[[ScalingCurve], Rates] = fitted.once(rates_by_curve)
     for curve, failures in _failing(fitted):
-        if curve.known:
-            yield row(curve, rates_of(curve), failures, fitted.asked.threshold)
+        if curve.known.rates:
+            yield row(curve, failures, fitted.asked.threshold)
 
 
 QUESTIONS = (Question(AVAILABILITY, table),)

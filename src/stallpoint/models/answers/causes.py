@@ -28,7 +28,7 @@ import numpy as np
 from stallpoint.base.measured import Measured, Parts, Point, measured
 from stallpoint.base.statistics import SAME_WITHIN, Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.iteration.scaling_curve import Basis, Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import Basis, CurvePoints, Predicted
 from stallpoint.records.tables import CAUSES as CAUSES_TABLE
 from stallpoint.records.tables import CRITICAL_PATH, HIDDEN_COMMUNICATION
 from stallpoint.records.tables import INTERVENTIONS as INTERVENTIONS_TABLE
@@ -56,7 +56,7 @@ COMPUTING = ("matrix shapes", "non-scaling layers", "interference", UNDIVIDED)
 """Causes that are parts of the forward and the backward pass."""
 
 
-def path(curve: ScalingCurve, ranks: int, basis: Basis) -> dict[str, Ensemble]:
+def path(curve: CurvePoints, ranks: int, basis: Basis) -> dict[str, Ensemble]:
     """Return the seconds of each part of the iteration, [1 + REPLICATES] each; parts add up to the iteration time.
 
     Only exposed time is on the path: communication after the backward pass, and the wait for data that reading ahead
@@ -129,10 +129,10 @@ def by_cause(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
     }
 
 
-def critical_path(curves: Iterable[ScalingCurve]) -> Iterator[dict[str, object]]:
+def critical_path(curves: Iterable[CurvePoints]) -> Iterator[dict[str, object]]:
     """Rows of the critical_path table: every part at every known worker count."""
     for curve in curves:
-        for ranks in curve.known:
+        for ranks in curve.known.counts:
             point, basis = curve.at(ranks), curve.basis(ranks)
             total = point.parts.iteration_time
             found = path(curve, ranks, basis)
@@ -160,7 +160,7 @@ _RARELY = 0.02
 """Chance that a cause is called the larger one though it is not; of two equal ones either may be."""
 
 
-def losses(curve: ScalingCurve, ranks: int) -> dict[str, Ensemble]:
+def losses(curve: CurvePoints, ranks: int) -> dict[str, Ensemble]:
     """Return the seconds lost against ideal scaling by cause; measured if `ranks` were measured, else predicted.
 
     By how much the model is off beyond what was measured is no cause of its own: it is part of all.
@@ -193,7 +193,7 @@ def verdicts(lost: Mapping[str, Ensemble], iteration_time: float) -> dict[str, L
     return found | {largest: LossVerdict.DOMINANT if named else LossVerdict.NOT_DISTINGUISHABLE}
 
 
-def dominant(curve: ScalingCurve, ranks: int) -> str:
+def dominant(curve: CurvePoints, ranks: int) -> str:
     """Return the dominant cause at `ranks`, or ``not distinguishable``."""
     found = verdicts(losses(curve, ranks), float(curve.at(ranks).parts.iteration_time[0]))
     return next(
@@ -201,12 +201,13 @@ def dominant(curve: ScalingCurve, ranks: int) -> str:
     )
 
 
-def causes(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
+def causes(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
     """Rows of the causes table; the smallest worker count loses nothing by definition and has none."""
-    return [row for curve in curves for ranks in curve.known if ranks > curve.base for row in _causes_at(curve, ranks)]
+    beyond = ((curve, ranks) for curve in curves for ranks in curve.known.counts if ranks > curve.base)
+    return [row for pair in beyond for row in _causes_at(*pair)]
 
 
-def _causes_at(curve: ScalingCurve, ranks: int) -> Iterator[dict[str, object]]:
+def _causes_at(curve: CurvePoints, ranks: int) -> Iterator[dict[str, object]]:
     point, lost = curve.at(ranks), losses(curve, ranks)
     if any(np.isnan(ensemble).any() for ensemble in lost.values()):
         return  # only rates were recorded: the parts of an iteration are unknown

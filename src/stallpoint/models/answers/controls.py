@@ -18,7 +18,7 @@ from stallpoint.base.distributions import normal_cdf
 from stallpoint.base.measured import Measured, point_key
 from stallpoint.base.statistics import Ensemble, columns, estimate, is_duration
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.records.tables import CONTROLS
 from stallpoint.schedule.next_visit import CONTROL_AXES, SUPERLINEAR
 
@@ -75,7 +75,7 @@ def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
 
 
 def withheld(
-    curve: ScalingCurve, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]] = ()
+    curve: CurvePoints, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]] = ()
 ) -> str:
     """Return why the verdict of this curve is not trustworthy; empty if no check fails.
 
@@ -92,20 +92,20 @@ def withheld(
     for ranks, measured in sorted(curve.measured.items()):
         if point_key(measured.point) in disturbed:
             return f"most iterations on n = {ranks} were disturbed and count for want of others"
-    for ranks in sorted(set(curve.measured) & set(curve.known)):
+    for ranks in curve.seen.counts:
         if superlinear(curve, curve.base, ranks):
             value = float(curve.speedup(ranks, "measured")[0])
             return f"a speedup of {value:.2f} on n = {ranks} is more than any machine has"
     return _impossible_gain(curve)
 
 
-def _impossible_gain(curve: ScalingCurve) -> str:
+def _impossible_gain(curve: CurvePoints) -> str:
     """Return which measured points make a gain between neighbours impossible, and by how much; empty if none do.
 
     The named point is the one whose removal leaves the most plausible gains: it took too long, or too short, in all of
     its visits.
     """
-    there = sorted(set(curve.measured) & set(curve.known))
+    there = curve.seen.counts
     pair = next((pair for pair in pairwise(there) if superlinear(curve, *pair)), None)
     if pair is None:
         return ""
@@ -123,12 +123,12 @@ def _impossible_gain(curve: ScalingCurve) -> str:
     return f"{beyond}: measure {cells} again"
 
 
-def superlinear(curve: ScalingCurve, few: int, many: int) -> bool:
+def superlinear(curve: CurvePoints, few: int, many: int) -> bool:
     """Check whether `many` workers gain more over `few` (both measured) than any machine could."""
     return estimate(_over_possible(curve, few, many)).low > SUPERLINEAR
 
 
-def _over_possible(curve: ScalingCurve, few: int, many: int) -> Ensemble:
+def _over_possible(curve: CurvePoints, few: int, many: int) -> Ensemble:
     """Return the gain over what so many times the workers can gain, with a sample's time on an isolated worker."""
     gain = curve.speedup(many, "measured") / curve.speedup(few, "measured")
     fewer, more = (_of_sample(curve, ranks) for ranks in (few, many))
@@ -136,7 +136,7 @@ def _over_possible(curve: ScalingCurve, few: int, many: int) -> Ensemble:
     return np.asarray(gain * few / many / cached)
 
 
-def _of_sample(curve: ScalingCurve, ranks: int) -> Ensemble | None:
+def _of_sample(curve: CurvePoints, ranks: int) -> Ensemble | None:
     """Return what an isolated worker computes a sample in with the mini-batch it has on `ranks`, s."""
     predicted = curve.predicted.get(ranks)
     isolated = predicted.isolated if predicted else None

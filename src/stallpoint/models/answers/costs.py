@@ -31,7 +31,7 @@ from stallpoint.base.statistics import (
 )
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.time_to_accuracy import matched
-from stallpoint.models.iteration.scaling_curve import Basis, Predicted
+from stallpoint.models.iteration.curve_points import Basis, Predicted
 from stallpoint.records.tables import CHOICES, COSTS, ENERGY
 
 POWER, PRICE = "power", "price"

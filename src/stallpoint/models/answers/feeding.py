@@ -49,7 +49,7 @@ def feeding(fitted: FittedStudy) -> Iterator[dict[str, object]]:
     readers = {path: cell.readers if cell.prefetch else 1 for path, cell in trained(fitted.tidy["runs"]).items()}
     for curve in fitted.training:
         has = readers[curve.points[curve.base].cells[0]]
-        for placement in curve.known:
+        for placement in curve.known.counts:
             here, predicted = curve.at(placement), curve.predicted.get(placement)
             unknown = unknown_ensemble()
             by_one = has * predicted.reading if predicted else unknown

@@ -39,7 +39,7 @@ import pandas as pd
 from stallpoint.base.measured import Point, trained
 from stallpoint.base.statistics import REPLICATES, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.terms.peaks import AVAILABLE, DEVICE, HOST, MEMORY_AXES, Peaks, predicted
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.records.tables import FITS, LARGEST_BATCH
@@ -245,7 +245,7 @@ class MemoryModel:
         return float(self._environments.loc[self._environments["cell"].isin(cells), AVAILABLE[memory]].min())
 
 
-def fits(curves: Iterable[ScalingCurve], memory: MemoryModel) -> Iterator[dict[str, object]]:
+def fits(curves: Iterable[CurvePoints], memory: MemoryModel) -> Iterator[dict[str, object]]:
     """Rows of the fits table: every point of every curve."""
     for curve in curves:
         for ranks, one in sorted(curve.predicted.items()):

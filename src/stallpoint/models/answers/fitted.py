@@ -33,8 +33,8 @@ from stallpoint.models.answers.variants import Variant, variants
 from stallpoint.models.convergence import noise_scale, steps
 from stallpoint.models.convergence.steps import Steps
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.iteration.prediction import DagModel, calibrated
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.iteration.scenarios import Scenario
 from stallpoint.models.terms import communication, data, matrix_products, peaks, slowdown, storage_rates
 from stallpoint.models.terms.compute import Compute
@@ -252,12 +252,12 @@ class FittedStudy:
         return calibrated(known, points, seen, slowdown.fit(self.tidy["contention"], self.asked.seed), self.asked.seed)
 
     @cached_property
-    def curves(self) -> list[ScalingCurve]:
+    def curves(self) -> list[CurvePoints]:
         """Every scaling curve, measured and predicted."""
         return trust.shown(DagModel(self.cluster).curves(self.points, self.asked.nodes), self.compute)
 
     @cached_property
-    def training(self) -> list[ScalingCurve]:
+    def training(self) -> list[CurvePoints]:
         """Curves whose ranks communicate. Curves without communication explain others but answer nothing."""
         return [curve for curve in self.curves if self.cluster.communicates(curve.origin)]
 

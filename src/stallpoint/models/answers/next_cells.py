@@ -20,7 +20,7 @@ import numpy.typing as npt
 from stallpoint.base.measured import PLACELESS
 from stallpoint.base.statistics import NORMAL_INTERVAL, Reals, generator
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
 from stallpoint.records.tables import NEXT_CELLS
 from stallpoint.strategies.presets import Preset
@@ -135,7 +135,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     return [row for curve in curves for row in _rows(curve, site, asked.threshold, asked.seed)]
 
 
-def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Iterator[dict[str, object]]:
+def _rows(curve: CurvePoints, site: Site, threshold: float, seed: int) -> Iterator[dict[str, object]]:
     base = curve.origin
     random = generator(seed, "next cells", *base.series)
     samples = draw(curve, random)
@@ -166,7 +166,7 @@ def _rows(curve: ScalingCurve, site: Site, threshold: float, seed: int) -> Itera
         }
 
 
-def _candidates(curve: ScalingCurve, samples: CurveSamples, site: Site) -> list[CandidateCell]:
+def _candidates(curve: CurvePoints, samples: CurveSamples, site: Site) -> list[CandidateCell]:
     """Return every cell that could be run and takes time."""
     base = curve.origin
     max_nodes = site.available.get(base.hardware, max(curve.at(ranks).point.nodes for ranks in samples.ranks))
@@ -180,9 +180,9 @@ def _candidates(curve: ScalingCurve, samples: CurveSamples, site: Site) -> list[
     return [candidate for candidate in found if candidate.hours > 0]
 
 
-def draw(curve: ScalingCurve, random: np.random.Generator) -> CurveSamples | None:
+def draw(curve: CurvePoints, random: np.random.Generator) -> CurveSamples | None:
     """Draw samples of a curve's iteration times; None if no doubling is known."""
-    ranks = curve.known
+    ranks = curve.known.counts
     if not any(2 * n in ranks for n in ranks):
         return None
     measured = [index for index, n in enumerate(ranks) if curve.basis(n) == "measured"]
@@ -194,14 +194,14 @@ def draw(curve: ScalingCurve, random: np.random.Generator) -> CurveSamples | Non
     return CurveSamples(ranks, usual[replicates] + step_error(errors) * walk, replicates, _noise(curve))
 
 
-def _log_error(curve: ScalingCurve, ranks: int) -> Reals:
+def _log_error(curve: CurvePoints, ranks: int) -> Reals:
     """Return the logarithm of measured over predicted iteration time, [1 + REPLICATES]."""
     predicted = curve.held_out[ranks].parts.iteration_time
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.log(curve.measured[ranks].parts.iteration_time / predicted))
 
 
-def _likely(curve: ScalingCurve, ranks: int, errors: Mapping[int, Reals]) -> Reals:
+def _likely(curve: CurvePoints, ranks: int, errors: Mapping[int, Reals]) -> Reals:
     """Return the logarithm of the iteration time: measured, or predicted with the error of the nearest measured
     count."""
     seconds = np.log(curve.at(ranks).parts.iteration_time)
@@ -222,12 +222,12 @@ def step_error(errors: Mapping[int, Reals]) -> float:
     return float(np.sqrt((STEP_ERROR**2 + steps.sum()) / (1 + len(steps))))
 
 
-def _noise(curve: ScalingCurve) -> float:
+def _noise(curve: CurvePoints) -> float:
     """Return the error of one job's time: the spread of measured medians, scaled by the jobs in each."""
     spreads = [
         float(np.log(measured.parts.iteration_time[1:]).std() * np.sqrt(len(measured.cells)))
         for ranks, measured in curve.measured.items()
-        if ranks in curve.known
+        if ranks in curve.known.rates
     ]
     return float(np.median(spreads))
 
@@ -279,7 +279,7 @@ def jobs(fitted: FittedStudy) -> Jobs:
     return Jobs(train, medians, frozenset(failed))
 
 
-def train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
+def train_seconds(curve: CurvePoints, jobs: Jobs, iteration: float) -> float:
     """Return the duration of a training job of this curve at `iteration` seconds per iteration, with measured
     overheads."""
     found = [
@@ -292,7 +292,7 @@ def train_seconds(curve: ScalingCurve, jobs: Jobs, iteration: float) -> float:
     return float(np.median(around or [0.0])) + count * iteration
 
 
-def _training(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, max_nodes: int) -> Iterator[CandidateCell]:
+def _training(curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: int) -> Iterator[CandidateCell]:
     """Yield a training job at each worker count; a further repeat where one was measured."""
     for index, ranks in enumerate(samples.ranks):
         point = curve.at(ranks).point
@@ -303,7 +303,7 @@ def _training(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, max_nodes:
 
 
 def _collectives(
-    curve: ScalingCurve, samples: CurveSamples, jobs: Jobs, max_nodes: int, scheme: Scheme, fit: Communication | None
+    curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: int, scheme: Scheme, fit: Communication | None
 ) -> Iterator[CandidateCell]:
     """Yield collectives cells for placements that are only covered by the fit over several placements."""
     hardware, backend, *_ = scheme
@@ -321,7 +321,7 @@ def _collectives(
             yield CandidateCell("collectives", nodes, ranks, 0, measures, hours)
 
 
-def _compute(curve: ScalingCurve, samples: CurveSamples, jobs: Jobs) -> Iterator[CandidateCell]:
+def _compute(curve: CurvePoints, samples: CurveSamples, jobs: Jobs) -> Iterator[CandidateCell]:
     """Yield compute cells, on one isolated worker, at every b whose times were interpolated or extrapolated."""
     seen = set()
     for ranks in samples.ranks:

@@ -29,10 +29,9 @@ from stallpoint.base.statistics import (
 from stallpoint.models.answers.fits import Fits, MemoryModel, memory
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.next_cells import Jobs, jobs, train_seconds
-from stallpoint.models.answers.stalling import throughput
 from stallpoint.models.answers.variants import RAISED, Variant
 from stallpoint.models.iteration.cluster import Cluster
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.iteration.scenarios import Scenario, changed_point, predict
 from stallpoint.models.terms.communication import scheme_of
 from stallpoint.records.tables import REMEDIES
@@ -91,7 +90,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     cells = trained(fitted.tidy["runs"])
     durations, use = fitted.once(jobs), fitted.once(memory)
     study = _Study(fitted.cluster, fitted.varied, cells, durations, use, _storages(cells.values()))
-    return [row for curve in fitted.training if not curve.withheld and curve.known for row in _rows(study, curve)]
+    return [row for curve in fitted.training if not curve.withheld and curve.known.rates for row in _rows(study, curve)]
 
 
 class _Study(NamedTuple):
@@ -234,9 +233,9 @@ def _storages(cells: Iterable[TrainCell]) -> dict[tuple[str, str], dict[str, Tra
 # --- what each gains ---------------------------------------------------------------------------
 
 
-def _rows(study: _Study, curve: ScalingCurve) -> list[dict[str, object]]:
+def _rows(study: _Study, curve: CurvePoints) -> list[dict[str, object]]:
     max_ranks = max(curve.points)
-    here, before = curve.points[max_ranks].point, throughput(curve)
+    here, before = curve.points[max_ranks].point, curve.model.rates
     cell = study.cells.get(curve.points[curve.base].cells[0])
     if max_ranks not in before or cell is None:
         return []
@@ -249,7 +248,7 @@ def _rows(study: _Study, curve: ScalingCurve) -> list[dict[str, object]]:
 
 
 def _row(
-    study: _Study, curve: ScalingCurve, here: Point, remedy: Remedy, before: Ensemble, cell: TrainCell
+    study: _Study, curve: CurvePoints, here: Point, remedy: Remedy, before: Ensemble, cell: TrainCell
 ) -> dict[str, object]:
     point, gain, seconds = _predicted(study.cluster, curve, here, remedy.scenario, before)
     fit = study.memory(point, here)
@@ -270,7 +269,7 @@ def _row(
 
 
 def _predicted(
-    cluster: Cluster, curve: ScalingCurve, here: Point, scenario: Scenario, before: Ensemble
+    cluster: Cluster, curve: CurvePoints, here: Point, scenario: Scenario, before: Ensemble
 ) -> tuple[Point, Ensemble, float]:
     """Return the changed point, its throughput relative to `before`, and its iteration time in s; NaN if unknown."""
     ranks = here.nodes * (scenario.workers_per_node or here.placement[1])
@@ -279,11 +278,11 @@ def _predicted(
     if found is None or ranks not in found.predicted:
         return changed_point(here, replace(scenario, workers_per_node=None)) or here, unknown, np.nan
     there = found.predicted[ranks]
-    rate = throughput(found).get(ranks, unknown)
+    rate = found.model.rates.get(ranks, unknown)
     return there.point, over_measured(curve, here.ranks, rate / before), float(there.parts.iteration_time[0])
 
 
-def over_measured(curve: ScalingCurve, ranks: int, gain: Ensemble) -> Ensemble:
+def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
     """Return a predicted gain as one over what was measured at `ranks`, as uncertain as the model is off there.
 
     Where an iteration takes longer than predicted, nothing says that the change shortens what the model lacks.

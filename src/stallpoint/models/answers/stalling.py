@@ -3,15 +3,15 @@ efficient."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from stallpoint.base.curve import PLACED_ONCE, Curve
+from stallpoint.base.curve import Curve
 from stallpoint.base.measured import SERIES, Measured
 from stallpoint.base.stall import Stall, Verdict
 from stallpoint.base.statistics import (
@@ -24,7 +24,7 @@ from stallpoint.base.statistics import (
 from stallpoint.models.answers.causes import LossVerdict, dominant
 from stallpoint.models.answers.controls import checked, withheld
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.iteration.scaling_curve import Basis, Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.records.tables import STALL_PROBABILITIES, STALLING
 from stallpoint.study.workers import placement_at
 
@@ -33,36 +33,6 @@ PLACED_ONCE_WORDS = {
     False: "in one placement each; how others differ is a prior",
 }
 """By whether equal cells ran in several placements."""
-Rates: TypeAlias = Mapping[int, tuple[Basis, Reals]]
-"""Throughput at each known worker count, as from `known_rates`."""
-
-
-def known_rates(curve: ScalingCurve) -> Rates:
-    """Return the logarithm of throughput at every known worker count: draws, [REPLICATES]."""
-    measured, predicted = measured_curve(curve), throughput(curve)
-    return {
-        ranks: (curve.basis(ranks), np.log((measured if ranks in measured else predicted)[ranks][1:]))
-        for ranks in curve.known
-        if ranks in measured or ranks in predicted
-    }
-
-
-def measured_curve(curve: ScalingCurve) -> dict[int, Ensemble]:
-    """Return samples per second by measured worker count."""
-    there = [curve.measured[ranks] for ranks in curve.known if curve.basis(ranks) == "measured"]
-    return {at.point.ranks: np.asarray(at.point.global_batch / at.parts.iteration_time) for at in there}
-
-
-def throughput(curve: ScalingCurve) -> dict[int, Ensemble]:
-    """Return predicted samples per second by worker count, where predictable."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rates = {n: at.point.global_batch / at.parts.iteration_time for n, at in curve.predicted.items()}
-    return {ranks: rate for ranks, rate in rates.items() if np.isfinite(rate).all()}
-
-
-def predicted_stall(rates: Mapping[int, Ensemble], threshold: float) -> Stall:
-    """Return where a curve with these `rates` stalls."""
-    return Stall.of({ranks: np.log(rate[1:]) for ranks, rate in rates.items()}, threshold)
 
 
 def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
@@ -98,11 +68,10 @@ def cost_efficient_ranks(ranks: Sequence[int], efficiencies: Reals, least: float
 
 
 def tables(
-    curves: Iterable[ScalingCurve],
+    curves: Iterable[CurvePoints],
     threshold: float,
     efficiency: float,
     controls: Sequence[Mapping[str, object]] = (),
-    rates_of: Callable[[ScalingCurve], Rates] = known_rates,
     disturbed: Collection[tuple[object, ...]] = (),
     durations: Mapping[Any, float] = MappingProxyType({}),
     *,
@@ -110,34 +79,30 @@ def tables(
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities.
 
-    `controls` are rows of that table; `rates_of` is `known_rates` or a cached version; `disturbed` as for
-    `controls.withheld`; `durations` are those of all visits to each cell, s; `placements_shown` is whether equal cells
-    show how placements differ. The dominant cause is that of the doubled
-    count, which lacks the gain. Workers are cost-efficient while a sample costs at most 1/`efficiency` of the
-    worker-seconds it costs at the smallest worker count.
+    `controls` are rows of that table; `disturbed` as for `controls.withheld`; `durations` are those of all visits to
+    each cell, s; `placements_shown` is whether equal cells show how placements differ. The dominant cause is that of
+    the doubled count, which lacks the gain. Workers are cost-efficient while a sample costs at most 1/`efficiency` of
+    the worker-seconds it costs at the smallest worker count.
     """
-    rows, probabilities = [], []
+    rows: list[dict[str, object]] = []
+    probabilities: list[dict[str, object]] = []
     for curve in curves:
-        rates = rates_of(curve)
-        once = any(one.placements == 1 for one in curve.measured.values())
-        known = Stall.of({ranks: rate for ranks, (_, rate) in rates.items()}, threshold)
-        known = known.capped(PLACED_ONCE) if once else known
-        bases = {ranks: basis for ranks, (basis, _) in rates.items()}
-        measured = Curve(measured_curve(curve), float(curve.per_node), threshold, placed_once=once)
+        known, measured = (replace(one, threshold=threshold) for one in (curve.known, curve.seen))
         mistrust = withheld(curve, controls, disturbed)
         verdict = _verdict_columns(curve, measured, mistrust, durations)
-        placed = PLACED_ONCE_WORDS[placements_shown] if once else ""
-        rows.append({**_row(curve, bases, known, efficiency, mistrust), **verdict, "placed": placed})
-        probabilities += [*_probabilities(curve, "measured", measured.stall), *_probabilities(curve, "known", known)]
+        placed = PLACED_ONCE_WORDS[placements_shown] if measured.placed_once else ""
+        rows.append({**_row(curve, known.stall, efficiency, mistrust), **verdict, "placed": placed})
+        for of, one in (("measured", measured), ("known", known)):
+            probabilities += _probabilities(curve, of, one.stall)
     return rows, probabilities
 
 
-def _labels(curve: ScalingCurve) -> dict[str, object]:
+def _labels(curve: CurvePoints) -> dict[str, object]:
     point = curve.origin
     return {name: getattr(point, name) for name in SERIES}
 
 
-def _probabilities(curve: ScalingCurve, of: str, stall: Stall) -> Iterator[dict[str, object]]:
+def _probabilities(curve: CurvePoints, of: str, stall: Stall) -> Iterator[dict[str, object]]:
     if len(stall.probabilities) > 1:
         for ranks, probability in stall.probabilities.items():
             stalls = ranks != stall.largest
@@ -146,23 +111,17 @@ def _probabilities(curve: ScalingCurve, of: str, stall: Stall) -> Iterator[dict[
             yield {**_labels(curve), **where, "basis": of, "stalls": stalls, "probability": probability}
 
 
-def _row(
-    curve: ScalingCurve,
-    bases: Mapping[int, Basis],
-    stall: Stall,
-    efficiency: float,
-    mistrust: str,
-) -> dict[str, object]:
-    """Return the row of a curve without `_verdict_columns`; `stall` is over all known counts, `bases` are theirs."""
-    known, unknown = curve.known, unknown_ensemble()
-    compared = len(bases) > 1
+def _row(curve: CurvePoints, stall: Stall, efficiency: float, mistrust: str) -> dict[str, object]:
+    """Return the row of a curve without `_verdict_columns`; `stall` is over all known counts."""
+    known, unknown = curve.known.counts, unknown_ensemble()
+    compared = len(known) > 1
     # The evidence is the count beyond a stall; without one the last count.
-    decisive = min((n for n in bases if n > stall.ranks), default=stall.largest)
+    decisive = min((n for n in known if n > stall.ranks), default=stall.largest)
     return {
         **_labels(curve),
         **(stall.columns if compared else columns("stall_ranks", unknown)),
         "reached": stall.reached,
-        "basis": bases[decisive] if compared else "measured",
+        "basis": curve.basis(decisive) if compared else "measured",
         **_crossing_columns(curve, known),
         **columns("cost_efficient_ranks", _cost_efficient(curve, known, efficiency) if known else unknown),
         **columns("best_speedup", np.asarray(_speedups(curve, known).max(-1)) if known else unknown),
@@ -175,7 +134,7 @@ def _row(
 
 
 def _verdict_columns(
-    curve: ScalingCurve, measured: Curve, mistrust: str, durations: Mapping[Any, float]
+    curve: CurvePoints, measured: Curve, mistrust: str, durations: Mapping[Any, float]
 ) -> dict[str, object]:
     state, ranks = measured.verdict
     best = max(measured.counts, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
@@ -204,18 +163,18 @@ def deciding_visits(gain: Reals, threshold: float) -> float:
     return float(max((NormalDist().inv_cdf(INTERVAL) * beyond.std() / beyond.mean()) ** 2, 1.0))
 
 
-def _note(curve: ScalingCurve, known: Sequence[int]) -> str:
+def _note(curve: CurvePoints, known: Sequence[int]) -> str:
     if not known:
         return f"the iteration time on n = {curve.base} is not a positive number"
     return "" if len(known) > 1 else "needs two worker counts that were measured or can be predicted"
 
 
-def _speedups(curve: ScalingCurve, known: Iterable[int]) -> Reals:
+def _speedups(curve: CurvePoints, known: Iterable[int]) -> Reals:
     """Return the speedup at each known worker count, measured where available, [1 + REPLICATES, len(known)]."""
     return np.stack([curve.speedup(ranks, curve.basis(ranks)) for ranks in known], axis=-1)
 
 
-def _cost_efficient(curve: ScalingCurve, known: Sequence[int], efficiency: float) -> Ensemble:
+def _cost_efficient(curve: CurvePoints, known: Sequence[int], efficiency: float) -> Ensemble:
     ideal = np.array(known) / curve.base
     return cost_efficient_ranks(known, _speedups(curve, known) / ideal, efficiency)
 
@@ -226,7 +185,7 @@ def communication_ratio(point: Measured | Predicted) -> Ensemble:
         return np.asarray(point.parts.communication / point.parts.compute)
 
 
-def _crossing_columns(curve: ScalingCurve, known: Sequence[int]) -> dict[str, float]:
+def _crossing_columns(curve: CurvePoints, known: Sequence[int]) -> dict[str, float]:
     """Return the crossing, and the last worker count before it."""
     if not known:
         return {**columns("crossing_ranks", unknown_ensemble()), "crossing_after": np.nan}
@@ -235,15 +194,10 @@ def _crossing_columns(curve: ScalingCurve, known: Sequence[int]) -> dict[str, fl
     return {**columns("crossing_ranks", found), "crossing_after": float(max(below, default=np.nan))}
 
 
-def rates_by_curve(fitted: FittedStudy) -> Callable[[ScalingCurve], Rates]:
-    """Cached `known_rates` of the curves of a study."""
-    return cache(known_rates)
-
-
 def _stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     return tables(
         fitted.training, fitted.asked.threshold, fitted.asked.efficiency, fitted.once(checked),
-        fitted.once(rates_by_curve), fitted.doubtful, fitted.tidy["runs"].set_index("cell")["duration"].to_dict(),
+        fitted.doubtful, fitted.tidy["runs"].set_index("cell")["duration"].to_dict(),
         placements_shown=fitted.placements.shown,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ whoever wants the target soon would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from stallpoint.base.curve import Curve
 from stallpoint.base.measured import SERIES, Measured, Point
 from stallpoint.base.stall import Stall
 from stallpoint.base.statistics import (
@@ -32,9 +33,8 @@ from stallpoint.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.stalling import Rates, rates_by_curve
 from stallpoint.models.convergence.steps import ANY, TO_TARGET, Steps, best_trial
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.records.tables import ACCURACY_STALLING, TARGET_STALLING, TARGET_TIMES, TIME_TO_ACCURACY
 from stallpoint.strategies.presets import Preset
 
@@ -45,7 +45,7 @@ _STEPS_OF = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe
 class Matched(NamedTuple):
     """A scaling curve, and the steps to a target of its training."""
 
-    curve: ScalingCurve
+    curve: CurvePoints
     training: Mapping[str, Any]
     """Values of `TO_TARGET` of the runs that the steps come from."""
     steps: Mapping[int, Steps]
@@ -56,20 +56,13 @@ class Matched(NamedTuple):
         return (self.curve.at(ranks), self.steps[ranks]) if ranks in self.steps else None
 
 
-def tables(
-    pairs: Sequence[Matched],
-    rates_of: Callable[[ScalingCurve], Rates],
-    threshold: float,
-) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Rows of time_to_accuracy, for every placement of a curve, and of accuracy_stalling, one for each of the `pairs`.
-
-    `rates_of` is `known_rates` or a cached version.
-    """
+def tables(pairs: Sequence[Matched], threshold: float) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Rows of time_to_accuracy, for every placement of a curve, and of accuracy_stalling, one for each pair."""
     times = [row for pair in pairs for row in _times(pair)]
-    return times, [_accuracy_stalling(pair, rates_of(pair.curve), threshold) for pair in pairs]
+    return times, [_accuracy_stalling(pair, threshold) for pair in pairs]
 
 
-def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
+def matched(curves: Iterable[CurvePoints], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
     """Pair each curve with the steps of its training, for every target.
 
     Steps are those of the curve's network and preset. If no run used this preset, steps of another preset count if both
@@ -89,7 +82,7 @@ def matched(curves: Iterable[ScalingCurve], found: Sequence[Steps], presets: Map
 
 
 def _matched(
-    curve: ScalingCurve, trained: Mapping[str, Sequence[Steps]], presets: Mapping[str, Preset]
+    curve: CurvePoints, trained: Mapping[str, Sequence[Steps]], presets: Mapping[str, Preset]
 ) -> Matched | None:
     """Match runs to one target, given by preset."""
     sync = curve.origin.sync
@@ -97,8 +90,8 @@ def _matched(
     own = trained.get(sync) or (exact if presets[sync].exact else ())
     if not own:
         return None
-    known = {ranks: steps for steps in own for ranks in curve.known if steps.ranks in (ANY, ranks)}
-    if presets[sync].exact_on_one and 1 in curve.known and 1 not in known and exact:
+    known = {ranks: steps for steps in own for ranks in curve.known.rates if steps.ranks in (ANY, ranks)}
+    if presets[sync].exact_on_one and 1 in curve.known.rates and 1 not in known and exact:
         known[1] = exact[0]
     return Matched(curve, own[0].training, known)
 
@@ -123,15 +116,15 @@ def _times(pair: Matched) -> Iterator[dict[str, object]]:
         }
 
 
-def _accuracy_stalling(pair: Matched, rates: Rates, threshold: float) -> dict[str, object]:
+def _accuracy_stalling(pair: Matched, threshold: float) -> dict[str, object]:
     """Return the row of a pair: throughput over the samples that its mini-batch needs is the rate of trainings."""
     trainings = {}
-    for ranks, (_, rate) in rates.items():
+    for ranks, rate in pair.curve.known.rates.items():
         if at := pair.at(ranks):
-            needed = np.log(at[1].samples(at[0].point.global_batch))[1:]
-            if np.isfinite(needed).all():
-                trainings[ranks] = rate - needed
-    stall = Stall.of(trainings, threshold)
+            needed = at[1].samples(at[0].point.global_batch)
+            if np.isfinite(np.log(needed[1:])).all():
+                trainings[ranks] = rate / needed
+    stall = Curve(trainings, threshold=threshold).stall
     labels = {name: value for name, value in pair.curve.origin.labels().items() if name in SERIES}
     return {
         **labels,
@@ -300,7 +293,7 @@ def _matched_curves(fitted: FittedStudy) -> list[Matched]:
 
 
 def _times_and_stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    return tables(fitted.once(_matched_curves), fitted.once(rates_by_curve), fitted.asked.threshold)
+    return tables(fitted.once(_matched_curves), fitted.asked.threshold)
 
 
 def _runs(fitted: FittedStudy) -> list[TargetRuns]:

@@ -2,7 +2,7 @@
 
 *Error*: measured points on several workers are predicted without their own cells. If the model is far off for a network
 on a hardware entry, or at the largest measured count of a curve, its predictions for other worker counts there are
-withheld; else that error enters every prediction beyond (`ScalingCurve.carry`). *Compute*: co-running workers compute
+withheld; else that error enters every prediction beyond (`CurvePoints.carry`). *Compute*: co-running workers compute
 no faster than one in isolation at the same b; predictions that violate this are withheld.
 
 *Closure*: the error of predictions for unseen jobs, estimated at the smallest worker count that communicates. Ensembles
@@ -19,7 +19,7 @@ import numpy as np
 
 from stallpoint.base.measured import Point
 from stallpoint.base.statistics import REPLICATES, Ensemble, estimate, generator
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.terms.compute import Compute
 
 MAX_MEDIAN_ERROR = 0.25
@@ -27,19 +27,19 @@ MAX_MEDIAN_ERROR = 0.25
 and more than separates gaining from stalling."""
 
 
-def shown(curves: Sequence[ScalingCurve], compute: Compute) -> list[ScalingCurve]:
+def shown(curves: Sequence[CurvePoints], compute: Compute) -> list[CurvePoints]:
     """Return the curves; curves with untrustworthy predictions keep those at measured points only, and state why."""
     return [_shown(curve, _doubt(curve, curves, compute)) for curve in curves]
 
 
-def _shown(curve: ScalingCurve, doubt: str) -> ScalingCurve:
+def _shown(curve: CurvePoints, doubt: str) -> CurvePoints:
     if not doubt:
         return curve.carried
     there = {ranks: point for ranks, point in curve.predicted.items() if ranks in curve.points}
     return replace(curve, predicted=there, withheld=doubt)
 
 
-def _doubt(curve: ScalingCurve, curves: Iterable[ScalingCurve], compute: Compute) -> str:
+def _doubt(curve: CurvePoints, curves: Iterable[CurvePoints], compute: Compute) -> str:
     point = curve.origin
     same_hardware = [one for one in curves if _network_on_hardware(one) == _network_on_hardware(curve)]
     own = dict(_off(curve))
@@ -63,12 +63,12 @@ def _doubt(curve: ScalingCurve, curves: Iterable[ScalingCurve], compute: Compute
     return ""
 
 
-def _network_on_hardware(curve: ScalingCurve) -> tuple[str, str]:
+def _network_on_hardware(curve: CurvePoints) -> tuple[str, str]:
     point = curve.origin
     return point.network, point.hardware
 
 
-def _off(curve: ScalingCurve) -> Iterator[tuple[int, float]]:
+def _off(curve: CurvePoints) -> Iterator[tuple[int, float]]:
     """Yield each measured count and the relative error there."""
     for ranks, predicted in curve.held_out.items():
         measured = curve.measured[ranks]
@@ -81,7 +81,7 @@ MIN_POINTS = 3
 """Points needed to estimate the error."""
 
 
-def errors(curves: Sequence[ScalingCurve]) -> dict[str, float]:
+def errors(curves: Sequence[CurvePoints]) -> dict[str, float]:
     """Return the root mean square of log(predicted / measured) by hardware; hardware with too few points is omitted."""
     found: dict[str, dict[int, dict[Point, float]]] = {}
     for curve in curves:

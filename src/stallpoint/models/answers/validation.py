@@ -16,8 +16,8 @@ from stallpoint.base.statistics import columns, estimate
 from stallpoint.models.answers import trust
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.cluster import SCALINGS
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.records.tables import VALIDATION
 
 CALIBRATED_ON = 2
@@ -56,7 +56,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
 
 
 def _rows(
-    curve: ScalingCurve, truth: Mapping[int, Measured], calibration: str, errors: Mapping[str, float]
+    curve: CurvePoints, truth: Mapping[int, Measured], calibration: str, errors: Mapping[str, float]
 ) -> Iterator[dict[str, object]]:
     for ranks, measured in truth.items():
         predicted = curve.predicted.get(ranks)

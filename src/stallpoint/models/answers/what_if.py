@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from stallpoint.base.curve import Curve
 from stallpoint.base.measured import Point
 from stallpoint.base.statistics import columns, columns_of, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.stalling import predicted_stall, throughput
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.iteration.scenarios import CHANGED_BY_FACTOR, Scenario, changed_point, predict
 from stallpoint.records.tables import WHAT_IF
 
@@ -30,8 +30,8 @@ def what_if(fitted: FittedStudy) -> list[dict[str, object]]:
     return [row for curve in trusted for scenario in scenarios for row in _scenario_rows(fitted, curve, scenario)]
 
 
-def _scenario_rows(fitted: FittedStudy, curve: ScalingCurve, scenario: Scenario) -> Iterator[dict[str, object]]:
-    measured, before = curve.origin, throughput(curve)
+def _scenario_rows(fitted: FittedStudy, curve: CurvePoints, scenario: Scenario) -> Iterator[dict[str, object]]:
+    measured, before = curve.origin, curve.model.rates
     as_it_was = {name: getattr(Scenario(), name) for name in _OF_POINT}
     of_point = replace(scenario, **as_it_was) == Scenario()
     if scenario != Scenario() and of_point and changed_point(measured, scenario) == measured:
@@ -42,13 +42,13 @@ def _scenario_rows(fitted: FittedStudy, curve: ScalingCurve, scenario: Scenario)
             "note": "its mini-batch is no whole number for every worker"
         }
         return
-    after = throughput(predicted)
+    after = predicted.model.rates
     # Presets with unmeasured collectives are known on one worker only.
     if curve.base not in before or curve.base not in after or len(after) < 2:
         point = predicted.points[curve.base].point
         yield _scenario_row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
         return
-    stall = predicted_stall(after, fitted.asked.threshold)
+    stall = Curve(after, threshold=fitted.asked.threshold).stall
     for n, rate in sorted(after.items()):
         quantities = {
             **columns("iteration", predicted.predicted[n].parts.iteration_time),

@@ -11,8 +11,8 @@ from stallpoint.base.measured import Measured, Parts
 from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models import taskgraph
 from stallpoint.models.iteration import timeline as timelines
+from stallpoint.models.iteration.curve_points import Predicted
 from stallpoint.models.iteration.replicas import Replicas, fully_connected_seconds, latency_share, matrix_seconds
-from stallpoint.models.iteration.scaling_curve import Predicted
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects, IsolatedComputing
 from stallpoint.strategies.families.pipeline_family import PipelineOptions

@@ -17,8 +17,8 @@ from stallpoint import load
 from stallpoint.base.measured import UNKNOWN_PARTS, Measured, Point
 from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
+from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.iteration.replicas import Replicas
-from stallpoint.models.iteration.scaling_curve import Predicted, ScalingCurve
 from stallpoint.models.terms import effects
 from stallpoint.models.terms.contention import Contention
 from stallpoint.models.terms.effects import IsolatedTimes
@@ -54,7 +54,7 @@ class DagModel:
         """`cluster` has the isolated parts, and the effects of training on them."""
         self._cluster = cluster
 
-    def curves(self, points: Sequence[Measured], nodes: Iterable[int], *, held_out: bool = True) -> list[ScalingCurve]:
+    def curves(self, points: Sequence[Measured], nodes: Iterable[int], *, held_out: bool = True) -> list[CurvePoints]:
         """Return every scaling curve among `points` (`workers.curves_of`), predicted at its own worker counts, and
         beyond the fewest on `nodes` full nodes and inside a node (`workers.counts`).
 
@@ -92,7 +92,7 @@ class DagModel:
             if one.point.ranks == 1 and same_prefetch and twin.placeless == series:
                 yield replace(one, point=twin)
 
-    def curve(self, points: Sequence[Measured], ranks: Iterable[int], *, held_out: bool = True) -> ScalingCurve:
+    def curve(self, points: Sequence[Measured], ranks: Iterable[int], *, held_out: bool = True) -> CurvePoints:
         """Return the curve of `points`, by rising workers, predicted at those and at `ranks`."""
         measured = {one.point.ranks: one for one in points}
         base = min(measured)
@@ -105,7 +105,7 @@ class DagModel:
         }
         seen = {n: here for n, here in measured.items() if held_out and not here.composed}
         without = {n: self._hold_out(here, measured) for n, here in seen.items()}
-        return ScalingCurve(measured, predicted, without)
+        return CurvePoints(measured, predicted, without)
 
     def _hold_out(self, here: Measured, curve: Mapping[int, Measured]) -> Predicted:
         """Predict from other cells; on one rank, where there are none, from other repeats of the same cell."""

@@ -14,7 +14,7 @@ from stallpoint.base.statistics import REPLICATES, Ensemble, generator
 from stallpoint.models import taskgraph
 from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.cluster import Cluster
-from stallpoint.models.iteration.scaling_curve import Predicted
+from stallpoint.models.iteration.curve_points import Predicted
 from stallpoint.models.iteration.timeline import Timeline
 from stallpoint.models.terms.communication import Communication, all_reduce_parts, all_reduce_seconds, traffic
 from stallpoint.models.terms.compute import Times

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from stallpoint.base.measured import MATRIX_LAYERS, Point
 from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
+from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.iteration.prediction import DagModel
-from stallpoint.models.iteration.scaling_curve import ScalingCurve
 from stallpoint.models.terms.communication import law_name, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
@@ -183,7 +183,7 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
     return replace(times, **changed, **saved)
 
 
-def predict(cluster: Cluster, curve: ScalingCurve, scenario: Scenario, nodes: Iterable[int]) -> ScalingCurve | None:
+def predict(cluster: Cluster, curve: CurvePoints, scenario: Scenario, nodes: Iterable[int]) -> CurvePoints | None:
     """Return the curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole
     number.
 

@@ -1,4 +1,4 @@
-"""A scaling curve: its points, measured and predicted, as objects and as rows of tables."""
+"""Points of a scaling curve, measured and predicted: its `Curve`s, and rows of tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
+from stallpoint.base.curve import Curve
 from stallpoint.base.measured import PLACELESS, POINT, UNKNOWN_PARTS, Measured, Parts, Point
 from stallpoint.base.priors import EXTRAPOLATED
 from stallpoint.base.statistics import (
@@ -18,6 +19,7 @@ from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
     columns,
+    columns_of,
     generator,
     is_duration,
     unknown_ensemble,
@@ -69,8 +71,8 @@ class Predicted:
 
 
 @dataclass(frozen=True, eq=False)
-class ScalingCurve:
-    """A scaling curve: measured and predicted points by worker count; the smallest count was measured."""
+class CurvePoints:
+    """Measured and predicted points of a scaling curve by worker count; the smallest count was measured."""
 
     points: Mapping[int, Measured]
     """Points of the study, also those whose iterations are composed of parts."""
@@ -84,13 +86,13 @@ class ScalingCurve:
     """Points as the model predicts them, where `predicted` begin from what was measured."""
 
     @property
-    def carried(self) -> ScalingCurve:
+    def carried(self) -> CurvePoints:
         """Return the curve with what is predicted between and beyond the measured points as `carry` says."""
         beyond = {ranks: one.times(self.carry(ranks)) for ranks, one in self.predicted.items()}
         return replace(self, predicted=beyond, modelled=self.predicted)
 
     @property
-    def as_modelled(self) -> ScalingCurve:
+    def as_modelled(self) -> CurvePoints:
         """Return the curve as the model predicts it."""
         return replace(self, predicted=self.modelled or self.predicted)
 
@@ -163,19 +165,37 @@ class ScalingCurve:
         """Return whether the global mini-batch is split (strong scaling) or grows (weak)."""
         return self.origin.scaling == "strong"
 
-    @property
-    def known(self) -> list[int]:
-        """Return the worker counts of known iteration time, rising; none where that of the smallest count is
-        unknown."""
-        if self.base in self.measured and not _known(self.measured[self.base]):
-            return []
-        usable = _known(self.predicted[self.base])
-        predicted = (ranks for ranks, point in self.predicted.items() if usable and _known(point))
-        return sorted({*(ranks for ranks, point in self.measured.items() if _known(point)), *predicted})
+    @cached_property
+    def seen(self) -> Curve:
+        """Return the curve as measured; without counts where the smallest one's iteration time is unknown."""
+        usable = self.base not in self.measured or _known(self.measured[self.base])
+        return self._curve(self.measured if usable else {})
+
+    @cached_property
+    def model(self) -> Curve:
+        """Return the curve as predicted at all counts, where predictable."""
+        return self._curve(self.predicted)
+
+    @cached_property
+    def known(self) -> Curve:
+        """Return the curve as measured, else predicted; without counts where the smallest one's time is unknown."""
+        if self.base in self.measured and self.base not in self.seen.rates:
+            return self.seen
+        predicted = self.model.rates if self.base in self.model.rates else {}
+        return replace(self.seen, rates={**predicted, **self.seen.rates})
+
+    def _curve(self, points: Mapping[int, Measured | Predicted]) -> Curve:
+        rates = {
+            ranks: np.asarray(at.point.global_batch / at.parts.iteration_time)
+            for ranks, at in points.items()
+            if _known(at)
+        }
+        once = any(one.placements == 1 for one in self.measured.values())
+        return Curve(rates, float(self.per_node), placed_once=once)
 
     def basis(self, ranks: int) -> Basis:
         """Return ``measured`` where `ranks` were measured, else ``predicted``."""
-        return "measured" if ranks in self.measured and _known(self.measured[ranks]) else "predicted"
+        return "measured" if ranks in self.seen.rates else "predicted"
 
     def at(self, ranks: int) -> Measured | Predicted:
         """Return the point at `ranks`: measured, else predicted."""
@@ -183,18 +203,9 @@ class ScalingCurve:
 
     def speedup(self, ranks: int, basis: str) -> Ensemble:
         """Return the throughput at `ranks` over that of the smallest count, ``measured`` or ``predicted`` by
-        `basis`."""
-        points: Mapping[int, Measured | Predicted] = self.measured if basis == "measured" else self.predicted
-        here, base = points[ranks], points[self.base]
-        larger = here.point.global_batch / base.point.global_batch
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(larger * base.parts.iteration_time / here.parts.iteration_time)
-
-    def efficiency(self, ranks: int, basis: str) -> Ensemble:
-        """Return speedup over the ratio of workers: t1/(N tN) by strong scaling, t1/tN by weak scaling (Serebryakov
-        2017)."""
-        points: Mapping[int, Measured | Predicted] = self.measured if basis == "measured" else self.predicted
-        return self.speedup(ranks, basis) * points[self.base].point.ranks / points[ranks].point.ranks
+        `basis`; NaN where one is unknown."""
+        of = self.seen if basis == "measured" else self.model
+        return of.speedup(ranks) if {self.base, ranks} <= of.rates.keys() else unknown_ensemble()
 
 
 def _known(point: Measured | Predicted) -> bool:
@@ -204,15 +215,16 @@ def _known(point: Measured | Predicted) -> bool:
 _COMPARED = ("forward", "backward", "communication", "exposed_communication", "update")
 
 
-def predictions(curves: Iterable[ScalingCurve], steps: pd.DataFrame) -> list[dict[str, object]]:
+def predictions(curves: Iterable[CurvePoints], steps: pd.DataFrame) -> list[dict[str, object]]:
     """Return the rows of the predictions table; `steps` come from `measured.over_ranks`."""
     return [_row(curve, ranks, steps) for curve in curves for ranks in curve.predicted]
 
 
-def _row(curve: ScalingCurve, ranks: int, steps: pd.DataFrame) -> dict[str, object]:
+def _row(curve: CurvePoints, ranks: int, steps: pd.DataFrame) -> dict[str, object]:
     predicted, measured = curve.predicted[ranks], curve.measured.get(ranks)
     ours, theirs = predicted.parts, measured.parts if measured else UNKNOWN_PARTS
     unknown = unknown_ensemble()
+    speedups = {basis: curve.speedup(ranks, basis) for basis in ("predicted", "measured")}
     held_out = curve.held_out.get(ranks)
     row: dict[str, Any] = {
         **predicted.point.labels("global_batch", "worker_batch"),
@@ -226,11 +238,10 @@ def _row(curve: ScalingCurve, ranks: int, steps: pd.DataFrame) -> dict[str, obje
         **{f"predicted_{name}": float(getattr(ours, name)[0]) for name in _COMPARED},
         **{f"measured_{name}": float(getattr(theirs, name)[0]) for name in _COMPARED},
         **columns("predicted_iteration", ours.iteration_time),
-        **columns("predicted_speedup", curve.speedup(ranks, "predicted")),
-        **columns("predicted_efficiency", curve.efficiency(ranks, "predicted")),
         **columns("measured_iteration", theirs.iteration_time),
-        **columns("measured_speedup", curve.speedup(ranks, "measured") if measured else unknown),
-        **columns("measured_efficiency", curve.efficiency(ranks, "measured") if measured else unknown),
+        **columns_of({f"{basis}_speedup": one for basis, one in speedups.items()}),
+        # Speedup over the ratio of workers: t1/(N tN) by strong scaling, t1/tN by weak scaling (Serebryakov 2017).
+        **columns_of({f"{basis}_efficiency": one * curve.base / ranks for basis, one in speedups.items()}),
         **columns("held_out_iteration", held_out.parts.iteration_time if held_out else unknown),
     }
     reference = _reference(held_out, measured, steps)
@@ -247,7 +258,7 @@ def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd
     return float(steps.loc[steps["cell"].isin(list(predicted.excluded_cells)), "iteration_time"].mean())
 
 
-def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
+def rates(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
     """Return the rows of the rates table, from which laws are fitted: every measured point of every curve."""
     return [
         {
@@ -263,7 +274,7 @@ def rates(curves: Iterable[ScalingCurve]) -> list[dict[str, object]]:
     ]
 
 
-def layer_times(curves: Iterable[ScalingCurve], first_ranks: pd.DataFrame) -> pd.DataFrame:
+def layer_times(curves: Iterable[CurvePoints], first_ranks: pd.DataFrame) -> pd.DataFrame:
     """Return the layer_times table, from `TrainingCells.first_ranks`; points of several curves are predicted once."""
     measured = first_ranks.groupby([*POINT, *LAYER], as_index=False)[list(OF_RANK)].mean()
     predicted = [
