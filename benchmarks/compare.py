@@ -19,7 +19,7 @@ from paired import Figure
 from planted import Noise, amdahl, steps
 
 from stallpoint.archive.comparison import visits
-from stallpoint.archive.comparison.change import WORSE, paired
+from stallpoint.archive.comparison.change import Change, paired
 from stallpoint.archive.comparison.changes import MOVED, rows_of
 from stallpoint.base.measured import POINT
 
@@ -138,7 +138,7 @@ def _layers(case: Case, factors: np.ndarray, random: np.random.Generator) -> pd.
 
 
 def _all_slower(rows: pd.DataFrame) -> bool:
-    return bool((rows["change"] == WORSE).any()) and not set(rows["change"]) & (set(MOVED) - {WORSE})
+    return bool((rows["change"] == Change.SLOWER).any()) and not set(rows["change"]) & (set(MOVED) - {Change.SLOWER})
 
 
 def _one_slower(rows: pd.DataFrame) -> bool:

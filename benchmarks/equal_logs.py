@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from stallpoint.archive.comparison.change import BETTER, WORSE
+from stallpoint.archive.comparison.change import Change
 from stallpoint.base.statistics import Reals
 from stallpoint_files.compare_files import log_places
 from stallpoint_files.log_comparison import LoggedRun, compare_logs
@@ -47,7 +47,7 @@ def judged(old: Sequence[Reals], new: Sequence[Reals]) -> tuple[set[str], float]
     """Words for what changed, and the power for 3 % that the comparison says it has."""
     states = [[LoggedRun(times, {}) for times in state] for state in (old, new)]
     found = compare_logs(*states, WHERE, 0.0)
-    return set(found.rows["change"]) & {WORSE, BETTER}, found.power
+    return set(found.rows["change"]) & {Change.SLOWER, Change.FASTER}, found.power
 
 
 class Simulated:
@@ -112,7 +112,7 @@ def lines(steps: pd.DataFrame, runs: pd.DataFrame) -> Iterator[str]:
 
 def _line(name: str, pairs: Sequence[set[str]], wanted: str) -> str:
     called = [bool(words) for words in pairs]
-    worse = [WORSE in words for words in pairs]
+    worse = [Change.SLOWER in words for words in pairs]
     text = f"{name}: {np.mean(called):.4f} of {len(pairs)} called changed, {np.mean(worse):.4f} slower"
     return text + (f", wanted {wanted}" if wanted else "")
 

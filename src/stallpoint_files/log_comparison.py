@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from stallpoint.archive.comparison.change import BETTER, LEVEL, WORSE, judged
+from stallpoint.archive.comparison.change import LEVEL, Change, judged
 from stallpoint.base.distributions import fisher_quantile, student_cdf, student_quantile
 from stallpoint.base.priors import PLACED, RUN, Noise
 from stallpoint.base.statistics import Reals
@@ -94,7 +94,7 @@ def compare_logs(old: Sequence[LoggedRun], new: Sequence[LoggedRun], where: pd.S
     rows = pd.concat(
         [usual.assign(subject="hardware", points=1), usual.assign(subject="point"), others.assign(subject="point")]
     )
-    moved = rows[rows["change"].isin((WORSE, BETTER))]
+    moved = rows[rows["change"].isin((Change.SLOWER, Change.FASTER))]
     contradicted = bool(frame["contradicted"].iloc[0])
     notes = [_of_noise(prior, (len(old), len(new)), len(moved) > 0, contradicted), _of_power(usual.iloc[0])]
     if {USUAL, MEAN} & set(moved["network"]):

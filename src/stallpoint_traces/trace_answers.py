@@ -374,7 +374,7 @@ def _basis(found: dict[str, Any]) -> str:
 
 def _verdict(found: dict[str, Any]) -> str:
     stalling = found["stalling"]
-    words = {"stalls": "stalls at", "scales": "scales to", "undecided": "undecided from"}
+    words = {Verdict.STALLS: "stalls at", Verdict.SCALES: "scales to", Verdict.UNDECIDED: "undecided from"}
     workers = stalling["workers"]
     return f"Weak scaling {words[stalling['verdict']]} {workers} worker{'' if workers == 1 else 's'}."
 

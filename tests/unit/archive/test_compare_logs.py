@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stallpoint.archive.comparison.change import BETTER, WORSE
+from stallpoint.archive.comparison.change import Change
 from stallpoint.archive.comparison.changes import Comparison
 from stallpoint.archive.comparison.compare_two import compare_two, main
 from stallpoint.base.frames import records
@@ -36,7 +36,7 @@ def words(found: LogChanges | Comparison) -> list[str]:
 
 
 def moved(found: LogChanges) -> bool:
-    return bool({WORSE, BETTER} & set(found.rows["change"]))
+    return bool({Change.SLOWER, Change.FASTER} & set(found.rows["change"]))
 
 
 def write(path: Path, seconds: Reals, line: str = "step {number} step_time {seconds:.6f} s") -> str:
@@ -50,7 +50,7 @@ def test_equal_runs_are_not_called_changed_and_3_percent_is_seen_as_often_as_sai
     equal = [compared(*([run(random, RUN.deviation)] for _ in range(2))) for _ in range(12)]
     assert sum(map(moved, equal)) == 0
     slowed = [compared([run(random, RUN.deviation)], [run(random, RUN.deviation, 1.03)]) for _ in range(12)]
-    found = np.mean([WORSE in set(one.rows["change"]) for one in slowed])
+    found = np.mean([Change.SLOWER in set(one.rows["change"]) for one in slowed])
     said = np.mean([one.power for one in slowed])
     assert found == pytest.approx(said, abs=0.15)
     assert said > 0.8
@@ -85,16 +85,16 @@ def test_rare_long_iterations_are_in_the_mean_and_not_in_the_usual_iteration() -
     old, new = run(random, 0.0), run(random, 0.0)
     new[::20] += 1.0
     found = words(compared([old], [new]))
-    assert found[MEAN] == WORSE
-    assert found[USUALLY] not in (WORSE, BETTER)
+    assert found[MEAN] == Change.SLOWER
+    assert found[USUALLY] not in (Change.SLOWER, Change.FASTER)
 
 
 def test_data_dependent_iterations_of_equal_mean_differ_by_their_extremes() -> None:
     random = np.random.default_rng(6)
     spread = np.asarray(0.2 * random.permutation(np.linspace(0.85, 1.15, ITERATIONS)))
     found = words(compared([run(random, 0.0)], [spread]))
-    assert (found[SHORT], found[LONG]) == (BETTER, WORSE)
-    assert not {found[USUALLY], found[MEAN]} & {WORSE, BETTER}
+    assert (found[SHORT], found[LONG]) == (Change.FASTER, Change.SLOWER)
+    assert not {found[USUALLY], found[MEAN]} & {Change.SLOWER, Change.FASTER}
 
 
 def test_the_same_samples_in_the_same_order_cancel() -> None:
@@ -103,8 +103,8 @@ def test_the_same_samples_in_the_same_order_cancel() -> None:
     same, other = (
         compared([run(random, 0.0) * orders[0]], [run(random, 0.0, 1.04) * order]) for order in (orders[0], orders[1])
     )
-    assert words(same)[USUALLY] == WORSE
-    assert words(other)[USUALLY] not in (WORSE, BETTER)
+    assert words(same)[USUALLY] == Change.SLOWER
+    assert words(other)[USUALLY] not in (Change.SLOWER, Change.FASTER)
     assert same.power > other.power
 
 
@@ -142,7 +142,7 @@ def test_the_phase_that_moved_is_named(tmp_path: Path, line: str, pattern: str) 
         ]
         (tmp_path / name).write_text("\n".join(lines))
     found = compare_two(str(tmp_path / "old"), str(tmp_path / "new"), pattern=pattern)
-    assert words(found)[USUALLY] == WORSE
+    assert words(found)[USUALLY] == Change.SLOWER
     assert any("phase that moved is data: 0.02 s before, 0.04 s now" in note for note in found.notes)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stallpoint.archive.comparison.change import WORSE
+from stallpoint.archive.comparison.change import Change
 from stallpoint.archive.comparison.compare_two import compare_two, main
 from stallpoint.base.frames import records
 from stallpoint.errors import InputError
@@ -90,7 +90,7 @@ def test_markdown_and_json_say_the_same(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([old, new, "--json"]) == 1
     data = json.loads(capsys.readouterr().out)
     assert all(sentence in page for sentence in data["summary"])
-    assert data["moved"] == [WORSE]
+    assert data["moved"] == [Change.SLOWER]
 
 
 def test_a_log_is_read_by_what_an_iteration_prints(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_log_is_read_by_what_an_iteration_prints(tmp_path: Path) -> None:
 
 def test_all_reduces_are_compared_by_size(tmp_path: Path) -> None:
     found = compare_two(all_reduces(tmp_path / "old", 1.0), all_reduces(tmp_path / "new", 1.2))
-    assert list(found.of("point")["change"]) == [WORSE, WORSE]
+    assert list(found.of("point")["change"]) == [Change.SLOWER, Change.SLOWER]
 
 
 def test_values_without_repeats_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

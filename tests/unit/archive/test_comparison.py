@@ -21,11 +21,9 @@ from nightly import first_by_day
 from synthetic import Truth, study
 
 from stallpoint.archive.comparison.change import (
-    BETTER,
     FAMILIES,
     LEVEL,
-    SAME,
-    WORSE,
+    Change,
     changes,
     judged,
     paired,
@@ -106,10 +104,10 @@ def words(rows: pd.DataFrame) -> list[str]:
 def test_what_takes_longer_is_slower_by_as_much() -> None:
     found = compare(results(1), results(2, 1.1))
     (machine,) = records(found.of("hardware"))
-    assert machine["change"] == WORSE
+    assert machine["change"] == Change.SLOWER
     assert machine["ratio_low"] < 1.1 < machine["ratio_high"]
     assert machine["points"] == len(found.of("point")) == 8
-    assert found.moved == {WORSE}, "speedups and layers beside each other are as before"
+    assert found.moved == {Change.SLOWER}, "speedups and layers beside each other are as before"
     assert summary(found)[0].startswith("cpu: iteration time changed by ")
     assert summary(found)[0].endswith("over 8 points: slower.")
 
@@ -129,13 +127,13 @@ def test_two_studies_the_other_way_round_give_inverse_ratios() -> None:
     assert list(there.rows["ratio"] * back.rows["ratio"]) == pytest.approx(ones)
     assert list(there.rows["ratio_low"] * back.rows["ratio_high"]) == pytest.approx(ones)
     assert list(there.rows["p"]) == pytest.approx(list(back.rows["p"]))
-    assert back.moved == {BETTER}
+    assert back.moved == {Change.FASTER}
     assert (back.of("speedup")["old"] == there.of("speedup")["new"]).all()
 
 
 def test_a_study_is_the_same_as_itself() -> None:
     found = compare(results(1, scatter=0.005), results(1, scatter=0.005))
-    assert set(words(found.rows)) == {SAME}
+    assert set(words(found.rows)) == {Change.SAME}
     assert list(found.rows["ratio"]) == pytest.approx([1.0] * len(found.rows))
 
 
@@ -148,7 +146,7 @@ def test_of_many_equal_pairs_hardly_any_raises_an_alarm(pairs: int) -> None:
 def test_a_layer_that_is_slower_stands_out_although_the_machine_is_faster() -> None:
     found = compare(results(1), results(2, 0.9, layer=1.3)).of("layer")
     assert len(found) == 7
-    slower = found[found["change"] == WORSE]
+    slower = found[found["change"] == Change.SLOWER]
     assert list(slower["layer"]) == ["fc6"]
     assert slower["ratio"].item() == pytest.approx(1.3, rel=0.05), "beside the other layers"
     assert (slower["new"] / slower["old"]).item() == pytest.approx(1.3 * 0.9, rel=0.1)
@@ -195,7 +193,7 @@ def test_rounds_that_differ_as_a_whole_widen_the_mean_over_points() -> None:
 
 def test_what_lies_between_studies_widens_times_and_not_speedups() -> None:
     alone, apart = (compare(results(1), results(2, 1.1), between=between) for between in (0.0, 0.1))
-    assert alone.moved == {WORSE}
+    assert alone.moved == {Change.SLOWER}
     assert not apart.moved
     assert (apart.of("point")["ratio_high"] > alone.of("point")["ratio_high"]).all()
     assert (apart.of("speedup")["ratio_high"] == alone.of("speedup")["ratio_high"]).all()
@@ -276,7 +274,12 @@ def test_one_visit_to_each_cell_decides_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("moved", "fail_on", "status"),
-    [({WORSE}, "slower", True), ({BETTER}, "slower", False), ({"lower"}, "moved", True), ({WORSE}, None, False)],
+    [
+        ({Change.SLOWER}, "slower", True),
+        ({Change.FASTER}, "slower", False),
+        ({Change.LOWER}, "moved", True),
+        ({Change.SLOWER}, None, False),
+    ],
 )
 def test_programs_fail_on_what_they_are_told_to(moved: set[str], fail_on: str | None, status: bool) -> None:
     assert fails(moved, fail_on) is status
@@ -325,7 +328,7 @@ def test_the_program_writes_all_of_it_and_says_so_by_its_status(
     assert "over 8 points: slower." in capsys.readouterr().out
     assert {file.name for file in tmp_path.iterdir()} == {f"comparison.{name}" for name in FORMATS}
     data = json.loads((tmp_path / "comparison.json").read_text())
-    assert data["moved"] == [WORSE]
+    assert data["moved"] == [Change.SLOWER]
     rows = read(COMPARISON, tmp_path / "comparison.parquet").to_pylist()
     assert rows == data["answers"]
     assert {row["subject"]: row["nodes"] is None for row in rows} == {
@@ -415,7 +418,7 @@ def test_scatter_between_studies_is_found_beside_that_of_visits() -> None:
 def test_a_machine_that_gets_slower_is_called_so() -> None:
     found = history([results(seed, 1.03**seed, day=30.44 * seed) for seed in range(8)])
     (machine,) = found.machines
-    assert machine.word == WORSE
+    assert machine.word == Change.SLOWER
     assert machine.trend is not None
     low, high = machine.trend.interval
     assert low < np.log(1.03) < high

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,17 @@ ROUND_FREEDOM = 2.0
 With less, a few visits would find no slowdown; with more, slow rounds would often be taken for a slow machine.
 """
 
-WORSE, BETTER, SAME, UNDECIDED = "slower", "faster", "same", "undecided"
+
+class Change(StrEnum):
+    """What is said of a quantity that two studies both measured."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    LOWER = "lower"
+    """Of a speedup, as is `HIGHER`."""
+    HIGHER = "higher"
+    SAME = "same"
+    UNDECIDED = "undecided"
 
 
 def paired(old: pd.DataFrame, new: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -161,4 +172,5 @@ def judged(found: pd.DataFrame, part: float, between: float = 0.0) -> pd.DataFra
 
 def _words(log: Reals, wide: Reals, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.str_]:
     within_margin = np.abs(log) + wide < np.log1p(SAME_WITHIN)
-    return np.select([differs & (log > 0), differs, within_margin], [WORSE, BETTER, SAME], UNDECIDED)
+    words = [Change.SLOWER, Change.FASTER, Change.SAME]
+    return np.select([differs & (log > 0), differs, within_margin], words, Change.UNDECIDED)

@@ -10,9 +10,8 @@ import pandas as pd
 
 from stallpoint.archive.comparison import visits
 from stallpoint.archive.comparison.change import (
-    BETTER,
     FAMILIES,
-    WORSE,
+    Change,
     changes,
     judged,
     paired,
@@ -23,15 +22,15 @@ from stallpoint.archive.comparison.compared_results import Results, differences
 from stallpoint.base.frames import records
 from stallpoint.base.measured import PLACELESS, POINT, SERIES
 from stallpoint.base.row import TableRow
+from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import groups
 from stallpoint.errors import InputError
 from stallpoint.records.tables import COMPARISON, ITERATIONS, STALLING
 from stallpoint.study.workers import curves_of
 
-LOWER, HIGHER = "lower", "higher"
-MOVED = (WORSE, BETTER, LOWER, HIGHER)
+MOVED = (Change.SLOWER, Change.FASTER, Change.LOWER, Change.HIGHER)
 """Words for an answer that changed."""
-FAIL_ON = {"slower": {WORSE}, "moved": set(MOVED)}
+FAIL_ON = {str(Change.SLOWER): {Change.SLOWER}, "moved": set(MOVED)}
 """Conditions on which a program may fail, and the answers' words that meet each."""
 _COLUMNS = COMPARISON.names
 
@@ -137,7 +136,7 @@ def _speedups(points: pd.DataFrame) -> pd.DataFrame:
     if not rows:
         return pd.DataFrame()
     found = judged(pd.DataFrame(rows), FAMILIES["speedup"])
-    return found.assign(change=found["change"].replace({WORSE: HIGHER, BETTER: LOWER}))
+    return found.assign(change=found["change"].replace({Change.SLOWER: Change.HIGHER, Change.FASTER: Change.LOWER}))
 
 
 def _speedup_rows(points: pd.DataFrame) -> Iterator[dict[str, object]]:
@@ -169,7 +168,7 @@ def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Itera
     A verdict by itself may flip where the curve is near the threshold: each of two equal studies is wrong now and then.
     """
     series = list(SERIES)
-    speedups = rows[(rows["subject"] == "speedup") & rows["change"].isin((LOWER, HIGHER))]
+    speedups = rows[(rows["subject"] == "speedup") & rows["change"].isin((Change.LOWER, Change.HIGHER))]
     moved = set(speedups[series].itertuples(index=False, name=None))
     for row in records(old.merge(new, on=series, suffixes=("_old", "_new"))):
         first, second = (_verdict(row, study) for study in ("old", "new"))
@@ -178,8 +177,8 @@ def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Itera
 
 
 def _verdict(row: Mapping[str, object], study: str) -> str:
-    verdict, ranks = str(row[f"verdict_{study}"]), row[f"verdict_ranks_{study}"]
-    return {"stalls": f"stalls at {ranks:g}", "scales": f"scales to {ranks:g}"}.get(verdict, verdict)
+    verdict, ranks = Verdict(str(row[f"verdict_{study}"])), row[f"verdict_ranks_{study}"]
+    return {Verdict.STALLS: f"stalls at {ranks:g}", Verdict.SCALES: f"scales to {ranks:g}"}.get(verdict, verdict)
 
 
 def _unlike(known: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stallpoint.archive.comparison import history_page
-from stallpoint.archive.comparison.change import WORSE
+from stallpoint.archive.comparison.change import Change
 from stallpoint.archive.comparison.changes import FAIL_ON, Comparison, compare, fails
 from stallpoint.archive.comparison.compared_results import read_results
 from stallpoint.archive.comparison.comparison_files import ARCHIVE, FORMATS
@@ -53,7 +53,9 @@ def main(arguments: Sequence[str]) -> int:
         "--between", type=float, default=0.0, metavar="DEVIATION", help="how far equal states lie apart"
     )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write a page, text, numbers and a table there")
-    parser.add_argument("--fail-on", choices=FAIL_ON, default="slower", help="what ends with status 1 (%(default)s)")
+    parser.add_argument(
+        "--fail-on", choices=FAIL_ON, default=str(Change.SLOWER), help="what ends with status 1 (%(default)s)"
+    )
     given = parser.parse_args(arguments)
     if given.more:
         return _over_time([given.old, given.new, *given.more], given.out, as_json=given.json)
@@ -83,7 +85,7 @@ def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
     for name, text in pages.items() if out else ():
         with atomic(Path(str(out), name)) as scratch:
             scratch.write_text(text(found), encoding="utf-8")
-    return SLOWER if any(machine.word == WORSE for machine in found.machines) else 0
+    return SLOWER if any(machine.word == Change.SLOWER for machine in found.machines) else 0
 
 
 def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) -> Comparison:

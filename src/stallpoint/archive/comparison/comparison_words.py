@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.archive.comparison.change import LEVEL, SAME, UNDECIDED
+from stallpoint.archive.comparison.change import LEVEL, Change
 from stallpoint.archive.comparison.changes import MOVED, Comparison
 from stallpoint.base.frames import records
 from stallpoint.base.measured import SERIES
@@ -35,7 +35,7 @@ def summary(comparison: Comparison) -> list[str]:
 
 
 def _of_hardware(row: Mapping[str, Any], unit: str) -> str:
-    words = {SAME: f"the same within {number(100 * SAME_WITHIN)} %"}.get(row["change"], row["change"])
+    words = {Change.SAME: f"the same within {number(100 * SAME_WITHIN)} %"}.get(row["change"], row["change"])
     points = f"over {row['points']:.0f} points" if row["points"] > 1 else "at the one point"
     time = "iteration time" if unit == "s" else "time of the same work"
     return f"{row['hardware']}: {time} changed by {percent(row)} {points}: {words}."
@@ -45,7 +45,7 @@ def finding(comparison: Comparison, family: str) -> str:
     """Return what a family's answers say: the title of its chart."""
     changes = comparison.of(family)["change"]
     words = [f"{(changes == word).sum()} of {len(changes)} {word}" for word in MOVED if (changes == word).any()]
-    same, undecided = ((changes == word).sum() for word in (SAME, UNDECIDED))
+    same, undecided = ((changes == word).sum() for word in (Change.SAME, Change.UNDECIDED))
     none = f"none of {len(changes)} changed, {same} the same, {undecided} undecided"
     return f"{NOUNS[family]}: {', '.join(words) or none}"
 

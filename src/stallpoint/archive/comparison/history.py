@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.optimize import brentq
 
 from stallpoint.archive.comparison import visits
-from stallpoint.archive.comparison.change import BETTER, WORSE, mean_of_points, usual_scatter
+from stallpoint.archive.comparison.change import Change, mean_of_points, usual_scatter
 from stallpoint.archive.comparison.compared_results import Results
 from stallpoint.base.distributions import student_cdf, student_quantile
 from stallpoint.base.measured import POINT
@@ -82,7 +82,7 @@ class PastMachine:
         """Return whether it is getting slower."""
         if self.trend is None or self.trend.p > CHANCE:
             return STEADY
-        return WORSE if self.trend.value > 0 else BETTER
+        return Change.SLOWER if self.trend.value > 0 else Change.FASTER
 
 
 @dataclass(frozen=True)

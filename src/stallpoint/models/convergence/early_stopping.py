@@ -7,6 +7,7 @@ passes that accuracy long before its own end: the speedup of stopping it there i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,15 @@ def _crossing(curve: pd.DataFrame, accuracy: Ensemble) -> Ensemble:
     return np.asarray(steps[after - 1] + part * (steps[after] - steps[after - 1]))
 
 
-def compared(low: float, high: float) -> str:
+class AccuracyVerdict(StrEnum):
+    """How one accuracy compares with another."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+    ALIKE = "not distinguishable"
+
+
+def compared(low: float, high: float) -> AccuracyVerdict:
     """Return how one accuracy compares with another, by the interval of their difference; NaN is not
     distinguishable."""
-    return "lower" if high < 0 else "higher" if low > 0 else "not distinguishable"
+    return AccuracyVerdict.LOWER if high < 0 else AccuracyVerdict.HIGHER if low > 0 else AccuracyVerdict.ALIKE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.report.charts import Drawing, NoData, Tables, axes, marks, shapes
 from stallpoint.report.charts.labels import (
     AXES,
@@ -141,7 +142,7 @@ def _dominant(tables: Tables) -> str:
     """Return the largest measured dominant cause, of the fastest curves; else that nothing dominates."""
     frame = leading_first(_causes(tables), tables).query("lead and basis == 'measured'")
     frame = frame[frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max")]
-    dominant = frame[frame["verdict"] == "dominant"]
+    dominant = frame[frame["verdict"] == LossVerdict.DOMINANT]
     if frame.empty:
         return ""
     if dominant.empty:

@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from stallpoint.base.stall import Verdict
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
 from stallpoint.report.charts.labels import AXES, arrange, compact, estimate, label, leading_first, rows, varies
 from stallpoint.strategies.presets import NONE
@@ -32,7 +33,10 @@ def draw(tables: Tables) -> alt.FacetChart:
 def finding(tables: Tables) -> str:
     """Return the measured verdicts of the fastest curves: which stall, which scale, which are undecided."""
     curves = leading_first(rows(tables, "stalling", CELLS), tables).query("lead")
-    words = {"stalls": "stops getting faster at", "scales": "still gets faster at", "undecided": "undecided at"}
+    words = {
+        Verdict.STALLS: "stops getting faster at", Verdict.SCALES: "still gets faster at",
+        Verdict.UNDECIDED: "undecided at",
+    }  # fmt: skip
     verdicts = [
         f"{one['network']} {words[one['verdict']]} {_verdict_placement(one)}"
         if one["verdict"] in words
@@ -44,7 +48,7 @@ def finding(tables: Tables) -> str:
 
 
 def _verdict_placement(one: Any) -> str:
-    count = int(one["verdict_ranks"]) * (2 if one["verdict"] == "undecided" else 1)
+    count = int(one["verdict_ranks"]) * (2 if one["verdict"] == Verdict.UNDECIDED else 1)
     return placement_in_words(count, int(one["workers_per_node"]))
 
 
