@@ -29,6 +29,12 @@ def explain(arguments: Sequence[str]) -> int:
     return command(arguments)
 
 
+def expect(arguments: Sequence[str]) -> int:
+    """Say what rate a training can be expected to have, from words alone, and which run would tell more."""
+    command: Callable[[Sequence[str]], int] = load_named("commands", "expect")
+    return command(arguments)
+
+
 def compare(arguments: Sequence[str]) -> int:
     """Say what is slower than before: two archives, studies, tables of rates or logs that hold repeats."""
     from stallpoint.archive.comparison.compare_two import main
@@ -59,10 +65,16 @@ def check(arguments: Sequence[str]) -> int:
     return EXIT_BAD_NEWS if any(one.state == WRONG for one in found) else 0
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"explain": explain, "compare": compare, "check": check}
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "explain": explain,
+    "expect": expect,
+    "compare": compare,
+    "check": check,
+}
 """Subcommands by their names; each takes the arguments after it and returns the exit status."""
 EXAMPLES = (
     "  stallpoint explain rates.csv              where the rates stop, and why",
+    "  stallpoint expect 'llama 3 8b bf16, zero 3, 2 x 8 a800, 10 GbE'",
     "  stallpoint compare before.log after.log   what is slower than before",
     "  stallpoint check                          what this node gives a job",
     "",

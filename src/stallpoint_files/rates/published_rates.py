@@ -40,6 +40,29 @@ def _named(patterns: Mapping[str, str], text: str) -> str | None:
 
 
 @dataclass(frozen=True)
+class PublishedRate:
+    """A rate of each worker, with what ran in words."""
+
+    words: str
+    workers: int
+    batch: float | None
+    rate: float
+    source: str
+
+
+def every_rate() -> list[PublishedRate]:
+    """Return all rates that are published here."""
+    found = []
+    for one in _table()["rates"]:
+        words = f"{one['model']}, {one['precision']}, {one['hardware']}"
+        found += [PublishedRate(words, count, None, rate, one["source"]) for count, rate in one["rates"].items()]
+    for one in _table()["runs"]:
+        words, source = f"{one['model']}, {one['hardware']}", f"MLPerf Training {one['source']}"
+        found.append(PublishedRate(words, one["gpus"], one["batch"], one["rate"], source))
+    return found
+
+
+@dataclass(frozen=True)
 class _Rate:
     """A rate of each worker as published."""
 

@@ -1,4 +1,8 @@
-"""What a step sends between nodes, from parameters alone: bytes, passes, and how long the link takes at least."""
+"""What a step sends between nodes, from parameters alone: bytes, passes, and how long the link takes at least.
+
+Through the link of each node of a ring of n workers go (n - 1)/n of all bytes to gather or to scatter, twice that to
+reduce and share (Patarasu & Yuan 2009).
+"""
 
 from __future__ import annotations
 
@@ -42,13 +46,12 @@ def traffic(setup: Setup) -> LinkTraffic | None:
     if not setup.model or not nodes or nodes < 2:
         return None
     each = BYTES[setup.precision or ("half" if setup.model.kind == "decoder" else "fp32")]
-    total = each * setup.model.parameters
+    total, workers = each * setup.model.parameters, setup.workers or nodes
     if setup.strategy in GATHERS:
         passes = 2 * setup.accumulation + (0 if setup.lora else setup.accumulation)
         kinds = "forward and backward" + ("" if setup.lora else ", and gradients")
         several = f" of each of {setup.accumulation} mini-batches" if setup.accumulation > 1 else ""
-        return LinkTraffic(PARAMETERS, total, total * (nodes - 1) / nodes, passes, kinds + several)
-    workers = setup.workers or nodes
+        return LinkTraffic(PARAMETERS, total, total * (workers - 1) / workers, passes, kinds + several)
     trained = ADAPTERS * total if setup.lora else total
     return LinkTraffic(GRADIENTS, trained, 2 * trained * (workers - 1) / workers, 1, f"2 x {workers - 1}/{workers}")
 
@@ -81,7 +84,7 @@ def _over_link(setup: Setup, sent: LinkTraffic) -> Cause:
     whole = f"{number(sent.total / GIGA)} GB"
     model = f"{number((setup.model.parameters if setup.model else 0) / 1e9)} billion parameters"
     if sent.name == PARAMETERS:
-        words = f"each pass over the parameters brings {amount} of {whole} ({model}) to each node"
+        words = f"each pass over the parameters sends {amount} of {whole} ({model}) through each node's link"
         if link:
             each = sent.passed / link.bytes_per_second
             every = _seconds(each * sent.passes)

@@ -76,6 +76,10 @@ class Setup:
     """Samples of a worker's mini-batch."""
     global_batch: float | None = None
     accumulation: int = 1
+    tensor: int = 1
+    """Ranks of a tensor-parallel group."""
+    pipeline: int = 1
+    """Pipeline stages."""
     tokens: int | None = None
     """Tokens of a sample."""
     steps: int | None = None
@@ -201,6 +205,10 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
         r"|(\d+) (?:samples?|images?|sequences?)? ?(?:per|on each|for each) ?(?:gpu|device|worker)",
         _set("batch"),
     )
+    yield r"(?:tp|tensor[-_ ]parallel)[-= ]*(\d+)", _set("tensor")
+    yield r"(?:pp|pipeline[-_ ](?:parallel|stages))[-= ]*(\d+)", _set("pipeline")
+    yield r"(?:mbs|micro[-_ ]?batch)[-= ]*(\d+)", _set("batch")
+    yield r"(?:gbs)[-= ]*(\d+)", _set("global_batch")
     yield r"(?:seq(?:uence)?[-_ ]?len(?:gth)?|context|sequences of)[= ]*(?:of )?([\d,]+)", _set("tokens")
     yield _LINK, _link
     yield (
@@ -289,8 +297,12 @@ _KNOWN = re.compile(
 """Words that say nothing of a rate."""
 
 
-def did_you_mean(word: str) -> str:
-    """Return the sentence that a word is not known, with the nearest one that is."""
+def unknown_words(setup: Setup) -> list[str]:
+    """Return for each unknown word that it is not known, and the nearest that is."""
+    return [_not_known(word) for word in setup.unknown if not word.isdigit()]
+
+
+def _not_known(word: str) -> str:
     near = _near(word)
     return f"{word} is not known{f'; did you mean {near}?' if near else ''}"
 

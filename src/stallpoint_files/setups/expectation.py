@@ -1,0 +1,318 @@
+"""What can be expected of a training that nobody has measured: the time of a step as a sum of parts, each uncertain.
+
+A step of ``a`` mini-batches of each worker through ``p`` pipeline stages lasts ``a + p - 1`` times what one takes
+(computing at a part of the data sheet's peak, sums over tensor groups, its host), and what comes once: gradients or
+parameters through the link between nodes, less what computing hides, and a start that grows with the nodes. The part of
+the peak is what published rates reached, near in model, kind and chip; each part is drawn from its spread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache, cached_property
+
+import numpy as np
+
+from stallpoint.base.statistics import INTERVAL, Reals, generator
+from stallpoint.errors import InputError
+from stallpoint_files.links.links import link_named
+from stallpoint_files.rates.published_rates import every_rate
+from stallpoint_files.setups.catalog import BYTES, DECODER, Chip, KnownModel
+from stallpoint_files.setups.walls import GRADIENTS, traffic
+from stallpoint_files.setups.words import GATHERS, Setup, Sharding, read_setup
+
+DRAWS = 2000
+NODE = 8
+"""Workers of a node where nothing says it."""
+TOKENS = 4096
+"""Tokens of a sequence where nothing says it."""
+BATCHES = {"vision": 32.0, "encoder": 32.0, DECODER: 2.0}
+"""Samples of a worker's mini-batch where nothing says it; of decoders sequences."""
+STATES, FROZEN = 16, 2
+"""Bytes of a parameter with gradient and Adam's states in mixed precision (ZeRO, Rajbhandari et al. 2020, section 3.1);
+of a frozen one."""
+LINK = "hdr"
+"""Link of each accelerator between nodes where none is named: one adapter for each is usual in such nodes."""
+
+
+class Part(StrEnum):
+    """A part of a step."""
+
+    COMPUTING = "computing"
+    TENSOR = "sums over tensor groups"
+    BUBBLE = "waiting of pipeline stages"
+    LINK = "communication"
+    START = "what each step costs once, however little work it has"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number that is not known: its median, and the deviation of its logarithm."""
+
+    median: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """Numbers of all trainings, chosen on some published rows and reported on others (``benchmarks/expect.py``)."""
+
+    peak: float = 0.41
+    """Deviation of the logarithm of the part of the peak, about published ones: set, so that ends are four times apart,
+    as trainings differ by more than the rows that other numbers were chosen on."""
+    carried: Spread = Spread(0.7, 0.3)
+    """Part of a link's rate that collectives reach."""
+    start: Spread = Spread(0.0015, 0.7)
+    """Seconds that a step costs once, for each doubling of the nodes and one more."""
+    host: Spread = Spread(0.02, 0.5)
+    """Seconds that the host needs for a mini-batch of a decoder; a tenth of it for others."""
+    faster: float = 0.15
+    """How much less of its peak a faster chip reaches: the part is in proportion to the peak to the power of minus so
+    much."""
+    near: float = 1.7
+    """Distance of chips, in logarithms of their peaks, at which a published rate counts by 1/e."""
+
+
+SPREADS = Spreads()
+
+
+FEW = 16
+"""Workers up to which a published rate is one of computing, if any of its kind has so few."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A published rate of each worker, with its setup."""
+
+    setup: Setup
+    model: KnownModel
+    chip: Chip
+    workers: int
+    batch: float | None
+    """Samples in the mini-batch of all workers, where that is published."""
+    rate: float
+    source: str
+
+
+@cache
+def reached() -> tuple[Reached, ...]:
+    """Return the published rates whose model and chip are known."""
+    found = []
+    for one in every_rate():
+        setup = read_setup(one.words)
+        if setup.model and setup.chip:
+            found.append(Reached(setup, setup.model, setup.chip, one.workers, one.batch, one.rate, one.source))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What is expected of one setup."""
+
+    setup: Setup
+    model: KnownModel
+    chip: Chip
+    workers: int
+    assumed: tuple[str, ...]
+    """What was taken as nothing says it."""
+    published: Sequence[Reached]
+    spreads: Spreads = SPREADS
+    known: frozenset[str] = field(default=frozenset())
+    """Inputs that are taken for measured: of ``peak``, ``carried``, ``start``."""
+
+    def _drawn(self, name: str, spread: Spread) -> Reals:
+        """Return draws of an input, [DRAWS]."""
+        deviation = 0.1 * spread.deviation if name in self.known else spread.deviation
+        return np.asarray(spread.median * np.exp(deviation * generator(0, "expect", name).standard_normal(DRAWS)))
+
+    @property
+    def precision(self) -> str:
+        """Precision of products."""
+        return self.setup.precision or "half"
+
+    @property
+    def samples(self) -> float:
+        """Samples of a replica's mini-batch; tokens of decoders that count them."""
+        setup = self.setup
+        if setup.global_batch:
+            each = setup.global_batch / self.replicas / setup.accumulation
+        else:
+            each = setup.batch or BATCHES[self.model.kind]
+        return each * (setup.tokens or TOKENS if self.model.unit == "tokens/s" else 1)
+
+    @property
+    def split(self) -> int:
+        """Workers over which the model is split: as is said, or where nothing is, as many as its bytes need."""
+        said = self.setup.tensor * self.setup.pipeline
+        if said > 1 or self.setup.strategy in (*GATHERS, Sharding.HYBRID):
+            return said
+        needed = math.ceil(math.log2(max(self._bytes / self.chip.memory, 1)))
+        return min(int(2**needed), self.workers)
+
+    @property
+    def _bytes(self) -> float:
+        """Bytes of weights, gradients and Adam's states on each worker, if the model is not split."""
+        if self.setup.lora:
+            return FROZEN * self.model.parameters
+        own = {Sharding.ZERO_1: 4, Sharding.ZERO_2: 2}.get(self.setup.strategy or Sharding.DDP, STATES)
+        return (own + (STATES - own) / self.workers) * self.model.parameters
+
+    @property
+    def bytes_needed(self) -> float:
+        """Bytes of weights, gradients and Adam's states on each worker."""
+        return self._bytes / self.shards
+
+    @property
+    def shards(self) -> int:
+        """Workers over which parameters are divided."""
+        if self.setup.strategy in GATHERS:
+            return self.workers
+        return self.per_node if self.setup.strategy == Sharding.HYBRID else self.split
+
+    @property
+    def replicas(self) -> float:
+        """Replicas of the model."""
+        return max(self.workers / self.split, 1)
+
+    @cached_property
+    def parts(self) -> Mapping[Part, Reals]:
+        """Seconds of a step by its parts, [DRAWS] each."""
+        setup, chip, spreads = self.setup, self.chip, self.spreads
+        peak = chip.peak(self.precision) * self._drawn("peak", self.part_of_peak)
+        carried = np.minimum(self._drawn("carried", spreads.carried), 1.0)
+        device = self.samples * self.model.flops / self.split / peak
+        host = self._drawn("host", spreads.host) * (1 if self.model.kind == DECODER else 0.1) / setup.pipeline
+        tensor = self._tensor_bytes() / (self._between(setup.tensor > self.per_node) * carried)
+        micro = np.maximum(device, host) + tensor
+        computing = setup.accumulation * np.maximum(device, host)
+        nodes = max(self.workers / self.per_node, 1)
+        return {
+            Part.COMPUTING: computing,
+            Part.TENSOR: setup.accumulation * tensor,
+            Part.BUBBLE: (setup.pipeline - 1) * micro,
+            Part.LINK: np.maximum(self._link_seconds() / carried - 0.5 * computing, 0.0),
+            Part.START: self._drawn("start", spreads.start) * (1 + math.log2(nodes)),
+        }
+
+    @property
+    def per_node(self) -> int:
+        """Workers of a node."""
+        return self.setup.per_node or min(NODE, self.workers)
+
+    def _between(self, across: bool) -> float:
+        """Return bytes per second of one worker's link, across nodes or inside one."""
+        inside = self.chip.inside
+        if across or inside is None:
+            link = self.setup.link
+            return link.bytes_per_second / self.per_node if link else link_named(LINK).bytes_per_second
+        return inside.bytes_per_second
+
+    def _tensor_bytes(self) -> float:
+        """Return what a worker sends for the sums of one mini-batch over its tensor group: four for each layer."""
+        group = self.setup.tensor
+        if group < 2:
+            return 0.0
+        width = math.sqrt(self.model.parameters / 12 / 32)  # of 32 layers, 12 width² weights each
+        tokens = self.samples * (1 if self.model.unit == "tokens/s" else self.model.tokens)
+        return 4 * 32 / self.setup.pipeline * tokens * width * 2 * 2 * (group - 1) / group
+
+    def _link_seconds(self) -> float:
+        """Return what gradients or parameters need on the link at its full rate, s."""
+        setup = self.setup
+        nodes = math.ceil(self.workers / self.per_node)
+        precision = self.precision if self.model.kind == DECODER else "half"
+        sent = traffic(replace(setup, nodes=nodes, per_node=self.per_node, model=self.model, precision=precision))
+        if sent is not None:
+            link = setup.link.bytes_per_second if setup.link else self._between(across=True) * self.per_node
+            # A node has the gradients of as many parts of a split model as it has workers of a replica.
+            part = min(self.per_node / self.split, 1) if sent.name == GRADIENTS else 1
+            return sent.passed * sent.passes / link * part
+        if self.workers < 2 or self.chip.inside is None:
+            return 0.0
+        return 2 * BYTES[precision] * self.model.parameters / self.chip.inside.bytes_per_second
+
+    @cached_property
+    def part_of_peak(self) -> Spread:
+        """What published rates reached, those of the model before others of its kind, of near chips more."""
+        rows = [one for one in self.published if one.model.kind == self.model.kind]
+        rows = [one for one in rows if one.setup.precision == self.setup.precision] or rows
+        own = [one for one in rows if one.model.name.lower() == self.model.name.lower()]
+        rows = [one for one in own or rows if one.workers <= FEW] or own or rows
+        away = [math.log(one.chip.peak("half") / self.chip.peak("half")) for one in rows]
+        reached = [
+            math.log(one.rate * one.model.flops / one.chip.peak(one.setup.precision or "half"))
+            + self.spreads.faster * farther
+            for one, farther in zip(rows, away, strict=True)
+        ]
+        weights = [math.exp(-abs(farther) / self.spreads.near) for farther in away]
+        middle = float(np.average(reached, weights=weights))
+        apart = float(np.sqrt(np.average((np.array(reached) - middle) ** 2, weights=weights))) if not own else 0.0
+        return Spread(math.exp(middle), math.hypot(self.spreads.peak, apart))
+
+    @cached_property
+    def seconds(self) -> Reals:
+        """Seconds of a step, [DRAWS]."""
+        return np.asarray(sum(self.parts.values()))
+
+    @property
+    def step_samples(self) -> float:
+        """Samples, or tokens, of a step."""
+        return self.samples * self.setup.accumulation * self.replicas
+
+    def interval(self, values: Reals) -> tuple[float, float, float]:
+        """Return the lower end, the median and the upper end of draws."""
+        low, middle, high = np.quantile(values, [(1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2])
+        return float(low), float(middle), float(high)
+
+    @property
+    def rate(self) -> tuple[float, float, float]:
+        """Samples, or tokens, a second: lower end, median, upper end."""
+        return self.interval(self.step_samples / self.seconds)
+
+    @property
+    def wall(self) -> Part:
+        """The part that takes most of a step."""
+        return max(self.parts, key=lambda part: float(np.median(self.parts[part])))
+
+    def words_for(self, part: Part) -> str:
+        """Return a part in words: communication with where it goes."""
+        if part != Part.LINK:
+            return str(part)
+        return f"{part} {'between nodes' if self.workers > self.per_node else 'inside the node'}"
+
+    def decisive(self) -> tuple[str, float]:
+        """Return the input whose measurement makes the interval narrowest, and its width then over that now."""
+        low, _, high = self.rate
+        widths = {}
+        for name in ("peak", "carried", "start", "host"):
+            low_, _, high_ = replace(self, known=frozenset({name})).rate
+            widths[name] = math.log(high_ / low_) / math.log(high / low)
+        best = min(widths, key=lambda name: widths[name])
+        return best, widths[best]
+
+
+def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") -> Expectation:
+    """Return what is expected of a setup; `InputError` says what it lacks. Published rates whose source has the text
+    `without` are not used."""
+    model, chip = setup.model, setup.chip
+    if model is None:
+        raise InputError("no model is named: one of those in the catalog, or its size (8b)")
+    if chip is None:
+        several = "several kinds of chips: give those of one"
+        raise InputError(several if setup.chips else "no chip is named: h100, a100, mi300x, ...")
+    workers = setup.workers or 1
+    assumed = []
+    if not setup.batch and not setup.global_batch:
+        unit = "sequences" if model.kind == DECODER else "samples"
+        assumed.append(f"{BATCHES[model.kind]:g} {unit} in each worker's mini-batch")
+    if model.unit == "tokens/s" and not setup.tokens:
+        assumed.append(f"sequences of {TOKENS:,} tokens")
+    if workers > (setup.per_node or NODE) and not setup.link:
+        assumed.append("a link of 200 Gbit/s for each GPU between nodes")
+    if not setup.precision:
+        assumed.append("16 bits")
+    rows = [one for one in reached() if not without or without not in one.source]
+    return Expectation(setup, model, chip, workers, tuple(assumed), rows, spreads)

@@ -1,0 +1,69 @@
+"""Tests for what can be expected of a training in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from stallpoint.cli import main
+from stallpoint.errors import InputError
+from stallpoint_files.setups.expect_command import answer
+from stallpoint_files.setups.expectation import expectation, reached
+from stallpoint_files.setups.words import read_setup
+
+SLOW_LINK = "llama 3 8b bf16, zero 3, 2 x 8 a800, 10 GbE"
+
+
+def test_parameters_over_a_slow_link_are_the_wall() -> None:
+    found = answer(SLOW_LINK)
+    assert "wall is communication between nodes" in found.words
+    # 3 passes of 15 GB at 1.25 GB/s are 36 s, of which half a second of computing may hide little.
+    assert "36 s" in found.causes[0].evidence
+    low, high = found.low or 0, found.high or 0
+    assert 16 * 2 * 4096 / high > 34
+    assert low > 1000
+    faster = answer(SLOW_LINK.replace("zero 3", "zero 2"))
+    assert (faster.value or 0) > (found.value or 0)
+    assert "wall is computing" in answer(SLOW_LINK.replace("10 GbE", "8xhdr")).words
+
+
+def test_the_run_that_tells_most_is_of_the_wall() -> None:
+    assert "all_reduce_perf" in answer(SLOW_LINK).ask[0]
+    assert "one node" in answer("resnet-50 ddp, 1 x 8 v100, batch size 128").ask[0]
+
+
+def test_published_rates_are_inside_without_their_round() -> None:
+    rows = [one for one in reached() if "v4.0" in one.source]
+    inside, widths = 0, []
+    for row in rows:
+        batch = f", gbs {row.batch:.0f}" if row.batch else ""
+        setup = read_setup(f"{row.model.name}, {row.workers} x {row.chip.name}{batch}")
+        low, _, high = expectation(setup, without="v4.0").rate
+        inside += low <= row.rate * row.workers <= high
+        widths.append(high / low)
+    assert len(rows) > 40
+    assert inside / len(rows) >= 0.8
+    assert sorted(widths)[len(widths) // 2] < 4
+
+
+def test_what_does_not_fit_is_said() -> None:
+    assert any("does not fit" in note for note in answer("llama 3 70b, ddp, 1 x 1 a100").notes)
+    assert not any("does not fit" in note for note in answer("llama 3 8b, zero 3, 2 x 8 a100").notes)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("llama 3 8b, 8 a80x", "a80x is not known; did you mean A800"),
+        ("resnet-50, 8 v100, bf17", "bf17 is not known; did you mean bf16"),
+        ("8 h100", "no model"),
+        ("llama 3 8b", "no chip"),
+    ],
+)
+def test_what_is_unknown_or_lacking_is_named(words: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        answer(words)
+
+
+def test_the_program_says_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["expect", SLOW_LINK]) == 0
+    assert "its wall is communication" in capsys.readouterr().out
