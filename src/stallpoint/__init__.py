@@ -30,6 +30,15 @@ def probe(
     return found
 
 
+def snakefile() -> Path:
+    """Return the file of the workflow, for the ``module`` of a Snakefile of your own."""
+    from pathlib import Path
+
+    packages = Path(__file__).parents[1]
+    installed = packages / "stallpoint_workflow/workflow/Snakefile"
+    return installed if installed.exists() else packages.parent / "workflow/Snakefile"
+
+
 def load(name: str) -> Any:
     """Import a class or function of the library by a name such as ``measure.jobs.train:measure``; of another package
     in full.

@@ -59,12 +59,14 @@ def check(arguments: Sequence[str]) -> int:
         raise InputError(f"--cores: {given.cores} is not a number above 0")
     found = check_node(given.cores)
     if given.json and found:
-        print(json.dumps({"checks": [asdict(one) for one in found]}, indent=1))
+        print(json.dumps({"version": CHECK_VERSION, "checks": [asdict(one) for one in found]}, indent=1))
     elif found:
         print("\n".join(one.in_words() for one in found))
     return EXIT_BAD_NEWS if any(one.state == WRONG for one in found) else 0
 
 
+CHECK_VERSION = 1
+"""Version of the form of ``check --json`` (docs/schemas/check.schema.json)."""
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "explain": explain,
     "expect": expect,

@@ -66,6 +66,7 @@ def test_an_empty_folder_measures_and_gets_its_answers(finished: Checkout, tmp_p
 
 def test_the_catalog_finds_what_it_asks_for() -> None:
     shown = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())
-    assert set(shown["usage"]) == {"mandatory-flags", "software-stack-deployment", "report"}
+    assert set(shown["usage"]) == {"mandatory-flags", "software-stack-deployment"}
+    assert shown["usage"]["software-stack-deployment"]["report"] is True
     assert (ROOT / "workflow/Snakefile").exists()
     assert (ROOT / "config/README.md").exists()

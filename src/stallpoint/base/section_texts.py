@@ -124,7 +124,7 @@ def plain_json(value: Any) -> Any:
 
 
 def sections_to_json(sections: Iterable[Section]) -> dict[str, Any]:
-    """Return the sections as an object; docs/conclusions.schema.json describes it."""
+    """Return the sections as an object; docs/schemas/conclusions.schema.json describes it."""
     return {"version": SCHEMA_VERSION, "sections": [plain_json(asdict(one)) for one in sections]}
 
 

@@ -45,7 +45,7 @@ SMALL: dict[str, Any] = {
     "nodes": (1, 2), "storages": ("local",), "syncs": ("wfbp",), "prefetches": (0,), "weak": False, "repeats": 1,
 }  # fmt: skip
 """A study with one curve."""
-SCHEMA = Path(__file__).parents[3] / "docs/conclusions.schema.json"
+SCHEMA = Path(__file__).parents[3] / "docs/schemas/conclusions.schema.json"
 
 
 def tables_of(records: dict[str, pd.DataFrame], nodes: list[int]) -> Mapping[str, pd.DataFrame]:

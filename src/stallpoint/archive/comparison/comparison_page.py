@@ -108,8 +108,9 @@ def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def to_data(comparison: Comparison, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the comparison for JSON; `rows` are its rows in the types of their table."""
+    """Return the comparison for JSON (docs/schemas/compare.schema.json); `rows` are its rows, typed as their table."""
     return {
+        "version": 1,
         "old": {"name": comparison.old.name, "began": comparison.old.began.isoformat()},
         "new": {"name": comparison.new.name, "began": comparison.new.began.isoformat()},
         "interval": INTERVAL,
