@@ -7,16 +7,26 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import product
 from statistics import median, quantiles
 
 from stallpoint.errors import MAX_SEARCH, InputError, within
 from stallpoint.inputs.documents import Document
+from stallpoint_files.rates.logged_counts import (
+    BATCH,
+    NODES,
+    PER_NODE,
+    Begin,
+    before,
+    begins_in,
+    first_number,
+    headings_in,
+    last_before,
+    workers_in,
+)
 from stallpoint_files.rates.rate_tables import ALL, EACH
 from stallpoint_files.texts.grids import separated
 from stallpoint_files.texts.headings import PER_WORKER, ColumnKind, kind_of
-from stallpoint_files.texts.numbers import UNITS, number_in, unit_in
-from stallpoint_files.texts.sentences import COUNT_AHEAD
+from stallpoint_files.texts.numbers import number_in, unit_in
 
 MIN_VALUES = 10
 """Logged values below which their spread says nothing."""
@@ -198,23 +208,6 @@ _REDRAWN = Program("Lightning or tqdm", re.compile(rf"(?P<its>{_N}) ?it/s"), "it
 _BELOW_HEADINGS = Program("lines", re.compile(rf"{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE))
 """Rates of programs of one's own, where headings say of how many workers they are."""
 _REDRAWS = re.compile(r"\r(?![\r\n])")
-_WORLD = (
-    re.compile(r"\bworld[_ ]?size[\"']?(?:\s*[:=]\s*| )(\d+)", re.I),
-    re.compile(r"\bMEMBER: \d+/(\d+)"),
-    re.compile(r"\b(?:using|with|on) (\d+) (?:gpus|processes|ranks)\b", re.I),
-    re.compile(r"\bnranks[ =](\d+)"),
-    re.compile(r"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|workers|devices|replicas)\s*[:=]\s*(\d+)", re.I),
-    re.compile(r"mesh with \[[^][]*\], \[(\d+)\]"),
-    re.compile(r"^Total img/sec on (\d+) \w+\(s\): "),
-)
-
-
-_NODES = re.compile(r"\b(?:nnodes|num_nodes|trainer\.nnodes)\s*[:=]\s*(\d{1,6})\b")
-_PER_NODE = re.compile(r"\b(?:nproc_per_node|n_gpus_per_node|gpus_per_node)\s*[:=]\s*(\d{1,6})\b")
-_BATCH = re.compile(
-    r"Total train batch size[^=\n]{0,80}= ?(\d{1,9})|\b(?:global|total|train)_batch_size[\"']?\s*[:=]\s*(\d{1,9})",
-    re.IGNORECASE,
-)
 _MODEL = re.compile(
     r"\b(num_layers|num_hidden_layers|n_layers?|hidden_size|n_embd|d_model)\b[\"' .:=]{1,60}(\d{1,9})\b"
 )
@@ -267,8 +260,6 @@ _SETUP = re.compile(
 """Lines of torchtitan and tf_cnn_benchmarks about these, and of programs that print them with such names."""
 _SETUP_WORDS = ("cuda capacity", "building ", "float8", "model:", "gpu:", "precision:", "data type:")
 """As `Program.words`."""
-_LONGEST_HEADING = 100
-
 Found = list[tuple[int, re.Match[str]]]
 """Lines of a program with their numbers."""
 
@@ -318,9 +309,9 @@ def _found(document: Document) -> tuple[Program, Found] | None:
             return program, found
     if not document.pattern and _REDRAWS.search(document.text) and (found := _lines(document, _REDRAWN)):
         return _REDRAWN, found
-    if not document.pattern and len(headings := _headings(document)) > 1:
+    if not document.pattern and len(headings := headings_in(document)) > 1:
         found = _lines(document, _BELOW_HEADINGS)
-        if len({_before(headings, number) for number, _ in found} - {None}) > 1:
+        if len({before(headings, number) for number, _ in found} - {None}) > 1:
             return _BELOW_HEADINGS, found
     return None
 
@@ -343,9 +334,9 @@ def read(document: Document) -> list[LoggedRate]:
         raise document.error(1, "no line with a rate")
     program, found = known
     parts: dict[int | None, Found] = {}
-    begins = _begins(document, found)
+    begins = begins_in(document, [number for number, _ in found])
     for number, match in found:
-        parts.setdefault(_before(begins, number), []).append((number, match))
+        parts.setdefault(before(begins, number), []).append((number, match))
     several = len(parts) > 1
     return [
         _logged(document, program, part, begins.get(begin or 0) if several else None) for begin, part in parts.items()
@@ -391,64 +382,7 @@ def _warm(values: list[float]) -> list[float]:
     return values[int(len(values) * WARMUP) + (len(values) > 2) :] or values
 
 
-# --- parts of a log -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Begin:
-    """A line from which on other workers ran."""
-
-    workers: int | None = None
-    nodes: int | None = None
-    words: str = ""
-
-
-def _headings(document: Document) -> dict[int, _Begin]:
-    """Return the lines that say of how many workers those below them are, such as ``**2 GPUs:**``."""
-    found = {}
-    for number, line in enumerate(document.lines, start=1):
-        count = COUNT_AHEAD.match(line) if len(line) <= _LONGEST_HEADING else None
-        if count and not UNITS.search(line):
-            nodes = int(count["nodes"] or count["before"] or 0) or None
-            of_nodes = count["of"].lower().startswith("node")
-            workers, nodes = (None, int(count["count"])) if of_nodes else (int(count["count"]), nodes)
-            found[number] = _Begin(workers, nodes, line)
-    return found
-
-
-def _before(begins: Mapping[int, object], number: int) -> int | None:
-    return max((begin for begin in begins if begin < number), default=None)
-
-
-def _begins(document: Document, found: Found) -> Mapping[int, _Begin]:
-    """Return where other workers begin: at headings with lines of the program below them, or at other world sizes."""
-    headings = _headings(document)
-    used = {_before(headings, number) for number, _ in found}
-    if None not in used and len(used) > 1:
-        return {number: begin for number, begin in headings.items() if number in used}
-    worlds: dict[int, _Begin] = {}
-    for number, line in enumerate(document.lines, start=1):
-        workers = _workers([line])
-        if workers and workers != (list(worlds.values())[-1].workers if worlds else None):
-            worlds[number] = _Begin(workers)
-    used = {_before(worlds, number) for number, _ in found}
-    return worlds if None not in used and len(used) > 1 else {}
-
-
-def _workers(lines: Sequence[str]) -> int | None:
-    for pattern, line in product(_WORLD, lines):
-        if (found := pattern.search(line)) and 0 < (workers := int(found[1])) <= 10**7:
-            return workers
-    return None
-
-
-def _first(pattern: re.Pattern[str], lines: Sequence[str]) -> int | None:
-    """Return the first number that a pattern finds, above 0."""
-    matches = (match for line in lines if (match := pattern.search(line)))
-    return next((int(text) for match in matches for text in match.groups() if text and int(text)), None)
-
-
-def _logged(document: Document, program: Program, found: Found, begin: _Begin | None) -> LoggedRate:
+def _logged(document: Document, program: Program, found: Found, begin: Begin | None) -> LoggedRate:
     notes = [document.cut] if document.cut else []
     batches = [float(match["batch"]) for _, match in found if match.groupdict().get("batch")]
     if len(set(batches)) > 1:
@@ -466,13 +400,13 @@ def _logged(document: Document, program: Program, found: Found, begin: _Begin | 
     of = EACH if PER_WORKER.search(named) else program.of
     if not of and not seconds and len(ranks) > 1 and len({tuple(of_rank) for of_rank in ranks.values()}) > 1:
         of = EACH  # what all ranks together do would be the same number on each
-    workers, nodes = (begin.workers, begin.nodes) if begin else (_workers(lines), _first(_NODES, lines))
-    per_node = _first(_PER_NODE, lines)
+    workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(NODES, lines))
+    per_node = first_number(PER_NODE, lines)
     if workers is None and nodes and per_node:
         workers = nodes * per_node
     if workers is None and not nodes and len(ranks) > 1 and set(ranks) == set(range(len(ranks))):
         workers = len(ranks)
-    batch = batches[-1] if batches else float(_last_before(_BATCH, document, found[0][0]) or 0) if seconds else 0.0
+    batch = batches[-1] if batches else float(last_before(BATCH, document, found[0][0]) or 0) if seconds else 0.0
     layers = {match[1]: match[2] for line in document.lines if (match := _MODEL.search(line))}
     return LoggedRate(
         program.name,
@@ -518,11 +452,6 @@ def _phases(document: Document, found: Found) -> dict[str, list[float]]:
         )
     names = set.intersection(*map(set, lines))
     return {name: [line[name] for line in lines] for name in sorted(names)}
-
-
-def _last_before(pattern: re.Pattern[str], document: Document, line: int) -> int | None:
-    """Return the last number that a pattern finds before a line, or in it."""
-    return _first(pattern, document.lines[line - 1 :: -1])
 
 
 def _value(document: Document, number: int, match: re.Match[str]) -> float:

@@ -1,0 +1,95 @@
+"""On how many workers and nodes a log ran, which mini-batch it had, and where in it other workers begin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from stallpoint.inputs.documents import Document
+from stallpoint_files.texts.numbers import UNITS
+from stallpoint_files.texts.sentences import COUNT_AHEAD
+
+_LONGEST_HEADING = 100
+_WORLD = (
+    re.compile(r"\bworld[_ ]?size[\"']?(?:\s*[:=]\s*| )(\d+)", re.I),
+    re.compile(r"\bMEMBER: \d+/(\d+)"),
+    re.compile(r"\b(?:using|with|on) (\d+) (?:gpus|processes|ranks)\b", re.I),
+    re.compile(r"\bnranks[ =](\d+)"),
+    re.compile(r"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|workers|devices|replicas)\s*[:=]\s*(\d+)", re.I),
+    re.compile(r"mesh with \[[^][]*\], \[(\d+)\]"),
+    re.compile(r"^Total img/sec on (\d+) \w+\(s\): "),
+)
+
+
+NODES = re.compile(r"\b(?:nnodes|num[_-]nodes|trainer\.nnodes)['\"]?(?:\s*[:=]\s*| )(\d{1,6})\b")
+PER_NODE = re.compile(
+    r"\b(?:nproc_per_node|(?:n_|num_)?gpus_per_node|num-gpus-per-node)['\"]?(?:\s*[:=]\s*| )(\d{1,6})\b"
+)
+BATCH = re.compile(
+    r"Total train batch size[^=\n]{0,80}= ?(\d{1,9})|"
+    r"\b(?:global|total|train|rollout)[_-]batch[_-]size[\"']?(?:\s*[:=]\s*| )(\d{1,9})",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Begin:
+    """A line from which on other workers ran."""
+
+    workers: int | None = None
+    nodes: int | None = None
+    words: str = ""
+
+
+def headings_in(document: Document) -> dict[int, Begin]:
+    """Return the lines that say of how many workers those below them are, such as ``**2 GPUs:**``."""
+    found = {}
+    for number, line in enumerate(document.lines, start=1):
+        count = COUNT_AHEAD.match(line) if len(line) <= _LONGEST_HEADING else None
+        if count and not UNITS.search(line):
+            nodes = int(count["nodes"] or count["before"] or 0) or None
+            of_nodes = count["of"].lower().startswith("node")
+            workers, nodes = (None, int(count["count"])) if of_nodes else (int(count["count"]), nodes)
+            found[number] = Begin(workers, nodes, line)
+    return found
+
+
+def before(begins: Mapping[int, object], number: int) -> int | None:
+    """Return the last of some lines before one."""
+    return max((begin for begin in begins if begin < number), default=None)
+
+
+def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
+    """Return where other workers begin: at headings with lines of the program below them, or at other world sizes."""
+    headings = headings_in(document)
+    used = {before(headings, number) for number in lines}
+    if None not in used and len(used) > 1:
+        return {number: begin for number, begin in headings.items() if number in used}
+    worlds: dict[int, Begin] = {}
+    for number, line in enumerate(document.lines, start=1):
+        workers = workers_in([line])
+        if workers and workers != (list(worlds.values())[-1].workers if worlds else None):
+            worlds[number] = Begin(workers)
+    used = {before(worlds, number) for number in lines}
+    return worlds if None not in used and len(used) > 1 else {}
+
+
+def workers_in(lines: Sequence[str]) -> int | None:
+    """Return the number of workers that lines say."""
+    for pattern, line in product(_WORLD, lines):
+        if (found := pattern.search(line)) and 0 < (workers := int(found[1])) <= 10**7:
+            return workers
+    return None
+
+
+def first_number(pattern: re.Pattern[str], lines: Sequence[str]) -> int | None:
+    """Return the first number that a pattern finds, above 0."""
+    matches = (match for line in lines if (match := pattern.search(line)))
+    return next((int(text) for match in matches for text in match.groups() if text and int(text)), None)
+
+
+def last_before(pattern: re.Pattern[str], document: Document, line: int) -> int | None:
+    """Return the last number that a pattern finds before a line, or in it."""
+    return first_number(pattern, document.lines[line - 1 :: -1])
