@@ -249,7 +249,9 @@ def _right(entry: Mapping[str, Any]) -> str:
     if "collective" in entry:
         ranks = f" of {entry['ranks']} ranks" if "ranks" in entry else ""
         return f"{entry['collective']}{ranks}, {entry['best']} GB/s"
-    if "subject" in entry:
+    if "phase" in entry:
+        return f"{entry['phase']} holds it back"
+    if {"subject", "says"} & set(entry):
         best = f"{entry['best']} GB/s" if "best" in entry else ""
         return ", ".join(filter(None, (best, entry.get("says", ""), *entry.get("causes", ()))))
     verdict = entry.get("verdict", "")

@@ -21,6 +21,7 @@ KINDS = {
     "tables": "tables of rates and times",
     "sentences": "lines and sentences",
     "logs": "training logs",
+    "phases": "steps that are a sum of phases",
     "collectives": "collectives, links and file systems",
     "unread": "recognised, not read",
 }
@@ -77,6 +78,7 @@ TOPICS = {
     "speedup": r"speedup of something else",
     "more": r"\bthe rates? on \d",
     "layouts": r"rates of \d+ layouts",
+    "phases": r"two counts say which phase stops",
     "another_node": r"between two nodes",
     "page_cache": r"\s-C\b",
     "unread": r"begins nothing that is known|no heading of worker counts",
@@ -119,6 +121,7 @@ def _refused_rightly(entry: Mapping[str, Any], said: str) -> bool:
 def _is_right(entry: Mapping[str, Any], one: Finding, answers: Sequence[Finding]) -> bool:
     if "question" in entry:
         asked = any(re.search(TOPICS[entry["question"]], text) for text in one.ask)
+        asked = asked and entry.get("says", "") in f"{one.words} {one.fits}"
         return asked and one.verdict in ("", Verdict.UNDECIDED) and not one.bad and _has_value(entry, one)
     if "counts" in entry and not _is_curve(entry, one):
         return False
@@ -134,7 +137,8 @@ def _is_right(entry: Mapping[str, Any], one: Finding, answers: Sequence[Finding]
         and ("collective" not in entry or one.subject.startswith(f"{entry['collective']} of "))
         and ("best" not in entry or _near(entry["best"], re.findall(r"([\d.]+) GB/s", one.words + one.fits)))
         and entry.get("subject", "") in one.subject
-        and entry.get("says", "") in f"{one.words} {one.fits}"
+        and entry.get("says", "") in " ".join((one.words, one.fits, *(cause.words for cause in one.causes)))
+        and ("phase" not in entry or (one.causes and one.causes[0].words.startswith(f"{entry['phase']}: ")))
         and set(entry.get("causes", ())) <= {cause.name for cause in one.causes}
         and ("silent" not in entry or not any(entry["silent"] in cause.words for cause in one.causes))
     )
