@@ -20,6 +20,8 @@ from stallpoint.inputs.documents import Document, head
 from stallpoint_files.file_options import Options
 from stallpoint_files.jobs import batch_scripts, script_answers, slurm_account_answers, slurm_accounts
 from stallpoint_files.links import all_reduce_answers, all_reduce_json, nccl_answers, nccl_debug, path_tests
+from stallpoint_files.phases import phase_logs, phase_tables
+from stallpoint_files.phases.phased_steps import PhasedSteps
 from stallpoint_files.rates import layout_tables, rate_tables, training_log_answers, training_logs
 from stallpoint_files.reader import FoundRecords, PathReader, Reader, no_answers
 from stallpoint_files.setups import setup_answers
@@ -37,6 +39,22 @@ def _rates(found: FoundRecords, options: Options) -> Iterator[Finding]:
 def _targets(found: FoundRecords, options: Options) -> Iterator[Finding]:
     for _, table in found.of("targets"):
         yield from target_answers.answers(table, options)
+
+
+def _of_phases(document: Document) -> object:
+    return phase_logs.form_of(document) or phase_logs.exported(document) or phase_tables.phase_tables(document)
+
+
+def _read_phases(document: Document) -> list[PhasedSteps]:
+    return phase_logs.read_log(document) or phase_logs.exported(document) or phase_tables.phase_tables(document)
+
+
+def _phases(found: FoundRecords, options: Options) -> Iterator[Finding]:
+    if not found.of("phases"):
+        return
+    from stallpoint_files.phases import phase_answers  # its laws load SciPy
+
+    yield from phase_answers.answers(found, options)
 
 
 def _layouts(found: FoundRecords, options: Options) -> Iterator[Finding]:
@@ -99,6 +117,7 @@ READERS: dict[str, Reader] = {
         "NCCL_DEBUG=INFO", nccl_debug.recognised, nccl_debug.read, nccl_answers.answers, shares_file=True
     ),
     "path-test": Reader("perftest, iperf3 or IOR", path_tests.recognised, path_tests.read, path_tests.answers),
+    "phases": Reader("steps of phases", _of_phases, _read_phases, _phases, shares_file=True),
     "training-log": Reader(
         "a training log", training_logs.recognised, training_logs.read, training_log_answers.answers, shares_file=True
     ),
@@ -115,8 +134,8 @@ PATH_READERS: dict[str, PathReader] = {
 }
 """Formats that are no texts, in the order in which they are tried; those of other packages come after them."""
 ORDER = (
-    "study", "probe", "rates", "targets", "mlperf", "layouts", "training-log", "batch-script", "slurm-accounts",
-    "nccl-debug", "all-reduce", "path-test", "setup",
+    "study", "probe", "phases", "rates", "targets", "mlperf", "layouts", "training-log", "batch-script",
+    "slurm-accounts", "nccl-debug", "all-reduce", "path-test", "setup",
 )  # fmt: skip
 """Whose answers come first; those of other packages come last."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from stallpoint.base.section import Finding
 from stallpoint.base.stall import Verdict
@@ -13,10 +14,16 @@ from stallpoint_files.rates import rate_answers
 from stallpoint_files.rates.rate_tables import RateRow, Rates
 from stallpoint_files.reader import FoundRecords
 
+_PHASES = "the phases of these steps (timing_s/*, trainer.logger=console): which of them stops is not in this log"
+
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield the answer of training logs of several worker counts, which are one series for each program."""
-    logs = [(path, log) for path, of_file in found.of("training-log") for log in of_file]
+    """Yield the answer of training logs of several worker counts, which are one series for each program.
+
+    Logs whose steps are read with all their phases are answered by these.
+    """
+    said = {path for path, runs in found.of("phases") if any(run.whole for run in runs)}
+    logs = [(path, log) for path, of_file in found.of("training-log") for log in of_file if path not in said]
     if not logs:
         return
     if options.workers and len(options.workers) != len(logs):
@@ -64,4 +71,5 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
         counted = "nodes" if in_nodes else "workers"
         spread = max((of for _, log in logs if (of := log.spread)), default=None)
         rates = Rates(rows, program[1], program[3], seconds, counted, notes, setup, spread=spread)
-        yield from rate_answers.answers(rates, options)
+        for one in rate_answers.answers(rates, options):
+            yield replace(one, causes=(), ask=(_PHASES, *one.ask)) if any(log.learning for _, log in logs) else one

@@ -211,6 +211,7 @@ _REDRAWS = re.compile(r"\r(?![\r\n])")
 _MODEL = re.compile(
     r"\b(num_layers|num_hidden_layers|n_layers?|hidden_size|n_embd|d_model)\b[\"' .:=]{1,60}(\d{1,9})\b"
 )
+_LEARNING = re.compile(r"\bactor_rollout_ref\b|\bgrpo[_.]|\b(?:GRPO|PPO|RLOO)Trainer\b|\brollout[_-]batch[_-]size\b")
 _EVALUATION = re.compile(r"(?<![a-z])(?:eval|evaluation|valid|validation|val|test)[\W_]", re.IGNORECASE)
 _RANK = re.compile(r"\s{0,3}(?:\[(?:rank|default)?(\d{1,5})\] ?:|\[\d+,(\d{1,5})\]|(\d{1,5}):(?=\s))")
 """The rank that a launcher puts before a line."""
@@ -240,6 +241,8 @@ class LoggedRate:
     """Its layers and sizes, where the log lists them."""
     run: str = ""
     """The run's name, where a file has several."""
+    learning: bool = False
+    """Whether it trains by reinforcement, whose step is a sum of phases."""
     phases: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Seconds of the parts of an iteration, for each of `values`: those that every line has."""
 
@@ -431,6 +434,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
         tuple(notes),
         nodes,
         ", ".join(f"{name} {size}" for name, size in sorted(layers.items())),
+        learning=bool(_LEARNING.search(document.text)),
         phases=_phases(document, found[-len(kept) :]) if seconds else {},
     )
 

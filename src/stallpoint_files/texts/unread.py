@@ -42,16 +42,6 @@ UNREAD = (
     ),
     Unread("nvidia-smi", re.compile(rb"\| NVIDIA-SMI \d"), _LOG),
     Unread("a log of MLPerf", re.compile(rb"(?m)^(?:\d+: ?)?:::MLLOG "), "a table of its minutes and worker counts"),
-    Unread(
-        "an overlap report",
-        re.compile(rb"Overlap Efficiency Report"),
-        _TRACE,
-    ),
-    Unread(
-        "wall_clock_breakdown of DeepSpeed",
-        re.compile(rb"rank=\d+ time \(ms\) \|(?![\s\S]*SamplesPerSec=)"),
-        "the log with SamplesPerSec (steps_per_print), or samples a second on several worker counts",
-    ),
     Unread("a traceback", re.compile(rb"(?m)^Traceback \(most recent call last\):"), _LOG),
 )
 """In the order in which they are tried, once no reader knows a text."""

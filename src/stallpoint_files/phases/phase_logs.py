@@ -1,0 +1,211 @@
+"""Phases of steps in logs: how each program prints them. To add a program, add a line to `FORMS`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from stallpoint.inputs.documents import Document
+from stallpoint_files.phases.phased_steps import TOTAL, PhasedSteps, PhaseKind, kind_of_phase, phases_of, plain_name
+from stallpoint_files.rates.logged_counts import BATCH, NODES, PER_NODE, before, begins_in, first_number, workers_in
+from stallpoint_files.texts.grids import separated
+from stallpoint_files.texts.numbers import number_in
+
+_N = r"(?:np\.\w{1,12}\()?(?P<value>[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)"
+_IS = r"['\"]?\s{0,2}[:=]\s{0,2}"
+WARM = 2
+"""Steps from which on the first is left out, as it compiles and allocates."""
+
+
+@dataclass(frozen=True)
+class PhaseForm:
+    """How a program prints the parts of its steps."""
+
+    program: str
+    sign: str
+    """Text without which a file has no such lines."""
+    pair: re.Pattern[str]
+    """With groups ``key`` and ``value``."""
+    unit: float = 1.0
+    """Of the values, s."""
+    line: str = ""
+    """Text that a line has, where the pair alone says too little."""
+    whole: bool = True
+
+
+FORMS = (
+    PhaseForm("verl", "timing_s/", re.compile(rf"timing_s/(?P<key>[\w./]{{1,60}}){_IS}{_N}")),
+    PhaseForm("slime", "_time'", re.compile(rf"\bperf/(?P<key>\w{{1,60}})_time{_IS}{_N}")),
+    PhaseForm("slime", '_time"', re.compile(rf"\bperf/(?P<key>\w{{1,60}})_time{_IS}{_N}")),
+    PhaseForm(
+        "TRL",
+        "profiling/Time taken",
+        re.compile(rf"profiling/Time taken: \w{{1,60}}\.(?P<key>[\w.]{{1,80}}){_IS}{_N}"),
+    ),
+    PhaseForm("OpenRLHF or NeMo RL", "timing/", re.compile(rf"\btiming/(?:train/)?(?P<key>[\w./]{{1,60}}){_IS}{_N}")),
+    PhaseForm(
+        "NeMo RL",
+        "Total step time:",
+        re.compile(rf"^\s{{0,8}}[•*-] (?P<key>[A-Za-z][\w /]{{1,60}}): {_N} ?s(?: \(\d|\s*$)"),
+    ),
+    PhaseForm("DeepSpeed", "time (ms) |", re.compile(rf"\| (?P<key>\w{{1,60}}): {_N}(?=\s|M|$)"), 1e-3, "time (ms) |"),
+    PhaseForm(
+        "Overlap report",
+        "Overlap Efficiency Report",
+        re.compile(rf"^\s{{0,8}}(?P<key>Total Compute Time|Total NCCL Time|Network Tax \(Bubble\)): {_N} ?ms"),
+        1e-3,
+    ),
+    PhaseForm(
+        "Paddle",
+        "reader_cost",
+        re.compile(rf"\b(?P<key>reader_cost|(?:avg_)?batch_cost): {_N}"),
+        whole=False,
+    ),
+)  # fmt: skip
+"""In the order in which they are tried."""
+_ANSWER = re.compile(
+    r"(?:response_len(?:gths?)?(?:/mean)?|Mean Generation Length|response_length)['\"]?\s?[:=]\s?([0-9]+(?:\.[0-9]+)?)"
+)
+_COLUMN = re.compile(
+    r"(?:timing_s|timing(?:/train)?|perf)/(?P<key>[\w./]+)|profiling/Time taken: \w+\.(?P<other>[\w.]+)"
+)
+"""Headings of columns in exports of metrics."""
+_STEP_COLUMN = re.compile(r"(?:.*[/ ])?(?:step_time|time_per_step|total_step_time)")
+
+
+def form_of(document: Document) -> PhaseForm | None:
+    """Return how the phases in a text are printed; None where there are none."""
+    for form in FORMS:
+        if form.sign in document.text and sum(1 for _ in _pairs(document, form)) > 1:
+            return form
+    return None
+
+
+def _pairs(document: Document, form: PhaseForm) -> Iterator[tuple[int, str, float]]:
+    for number, line in enumerate(document.lines, start=1):
+        if form.line in line:
+            for found in form.pair.finditer(line):
+                key = found["key"]
+                yield number, key, float(found["value"]) * (1e-3 if key.endswith("_ms") else form.unit)
+
+
+def exported(document: Document) -> list[PhasedSteps]:
+    """Return the steps in a CSV export of metrics, a row for each step; none if it is none."""
+    rows = separated(enumerate(document.raw_lines, start=1), ",")
+    _, heads = next(rows, (1, []))
+    runs: dict[str, dict[int, str]] = {}
+    for index, head in enumerate(heads):
+        run, _, metric = head.rpartition(" - ")
+        found = _COLUMN.search(metric)
+        if head.endswith(("__MIN", "__MAX")) or not (found or _STEP_COLUMN.fullmatch(metric)):
+            continue
+        key = (found["key"] or found["other"]) if found else "step"
+        if found and metric.startswith("perf/") and not key.endswith("_time"):
+            continue
+        runs.setdefault(run, {})[index] = key
+    body = [cells for _, cells in rows if len(cells) == len(heads)]
+    read: list[PhasedSteps] = []
+    for run, columns in runs.items():
+        steps = [
+            {key: value for index, key in columns.items() if (value := number_in(cells[index])) >= 0} for cells in body
+        ]
+        steps = [step for step in steps if len(step) == len(columns)]
+        if len(columns) > 2 and steps:
+            read.append(_steps("Metrics", run, steps, [], None, None, None))
+    return read
+
+
+def read_log(document: Document) -> list[PhasedSteps]:
+    """Return the steps of each part of a log that ran on other workers."""
+    form = form_of(document)
+    if not form:
+        return []
+    pairs = list(_pairs(document, form))
+    begins = begins_in(document, [number for number, _, _ in pairs])
+    parts: dict[int | None, list[tuple[int, str, float]]] = {}
+    for pair in pairs:
+        parts.setdefault(before(begins, pair[0]), []).append(pair)
+    read: list[PhasedSteps] = []
+    for at, of_part in parts.items():
+        begin = begins.get(at or 0) if len(parts) > 1 else None
+        lines = document.lines[at or 0 : of_part[-1][0]] if begin else document.lines
+        steps = list(_split(of_part, form))
+        workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(NODES, lines))
+        per_node = first_number(PER_NODE, document.lines)
+        if not workers and nodes and per_node:
+            workers = nodes * per_node
+        batch = first_number(BATCH, document.lines)
+        if form.program == "Overlap report":
+            read += _of_overlap(steps)
+        elif steps:
+            answers = [float(found[1]) for line in lines if (found := _ANSWER.search(line))]
+            answer = sum(answers) / len(answers) if answers else None
+            read.append(_steps(form.program, "", steps, lines, workers, nodes, batch, answer, whole=form.whole))
+    return read
+
+
+def _split(pairs: Sequence[tuple[int, str, float]], form: PhaseForm) -> Iterator[dict[str, float]]:
+    """Yield the parts of each step: the next begins where a name comes again."""
+    steps: list[dict[str, float]] = []
+    step: dict[str, float] = {}
+    for _, key, value in pairs:
+        name = plain_name(key)
+        if name in step:
+            steps.append(step)
+            step = {}
+        step[name] = value
+    steps.append(step)
+    most = max(map(len, steps))
+    whole = [one for one in steps if any(TOTAL.fullmatch(name) for name in one) or 2 * len(one) > most]
+    yield from (one for one in whole if form.whole or len(one) > 1)
+
+
+def _steps(
+    program: str,
+    run: str,
+    steps: Sequence[Mapping[str, float]],
+    lines: Sequence[str],
+    workers: int | None,
+    nodes: int | None,
+    batch: float | None,
+    answer: float | None = None,
+    *,
+    whole: bool = True,
+) -> PhasedSteps:
+    steps = steps[1:] if len(steps) > WARM and whole else steps
+    total, phases, notes = phases_of(steps)
+    comms = [step["comms"] for step in steps if "comms" in step]
+    if comms and len(comms) == len(total):
+        phases = _with_communication(phases, comms, total)
+    if not whole:
+        phases = {name: values for name, values in phases.items() if kind_of_phase(name) == PhaseKind.DATA}
+    return PhasedSteps(program, run or program, total, phases, workers, nodes, batch, answer, whole, notes=notes)
+
+
+def _with_communication(
+    phases: Mapping[str, list[float]], comms: Sequence[float], total: Sequence[float]
+) -> dict[str, list[float]]:
+    """Return phases with the communication in the optimizer's step as one of its own: what a sum of all of it says."""
+    named = sum(sum(values) for name, values in phases.items() if kind_of_phase(name) == PhaseKind.COMMUNICATION)
+    inside = sum(comms) - named
+    step = phases.get("step", [])
+    if inside < 0.05 * sum(total) or not step:
+        return dict(phases)
+    part = min(inside / sum(step), 1.0)
+    rest = {"step": [(1 - part) * one for one in step]} if part < 0.95 else {}
+    found = {name: values for name, values in phases.items() if name != "step"}
+    return {**found, **rest, "step's communication": [part * one for one in step]}
+
+
+def _of_overlap(steps: Sequence[Mapping[str, float]]) -> Iterator[PhasedSteps]:
+    for step in steps:
+        compute, nccl = step.get("total_compute"), step.get("total_nccl")
+        exposed = step.get("network_tax")
+        if compute is None or nccl is None or exposed is None:
+            continue
+        note = f"{1e3 * exposed:.0f} of {1e3 * nccl:.0f} ms of NCCL are exposed: no computing beside them"
+        yield PhasedSteps(
+            "Overlap report", "Overlap report", [compute + exposed],
+            {"computing": [compute], "exposed communication": [exposed]}, notes=[note],
+        )  # fmt: skip

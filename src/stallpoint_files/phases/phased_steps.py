@@ -1,0 +1,174 @@
+"""A step that is a sum of parts: one model for reinforcement learning, DeepSpeed's breakdown and readers' waits.
+
+Programs time parts inside of parts. Here each second belongs to one phase: what is nested is left to the whole, or
+takes its place; what happens in few steps (validation, checkpoints) is taken out of these steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import fmean
+
+TOTAL = re.compile(r"step|step_total|total_step|total|train_batch|time_per_step|e2e|batch_cost|total_time")
+"""Names of the whole step."""
+_NESTED = (
+    (r"generate_sequences|reshard|gen_m\w+|generation_timing.*|agent_loop.*", "gen"),
+    (r"_?step_\w+", "step_"),
+    (r"actor_train|log_probs|ref_log_probs|data_preprocess", "train"),
+    (r"rollout", "train_wait"),
+    (r"backward_(inner|allreduce)", "backward"),
+    (r"_generate_and_score_completions", "_prepare_inputs"),
+    (r"(transformers|vllm)\.generate|_calculate_rewards|_get_per_token_logps\w*", "_prepare_inputs"),
+    (r"_move_model_to_vllm|sync_weights", "_prepare_inputs"),
+)  # fmt: skip
+"""Names of parts, and the part in which they are."""
+_SPLIT = {"train", "train_wait", "backward", "_prepare_inputs"}
+"""Parts whose place their own parts take."""
+_AT_TIMES = re.compile(
+    r"test(ing)?|valid\w*|eval\w*|save\w*|checkpoint\w*|start_profile|stop_profile|dump\w*|log(ging)?"
+)
+"""What happens in few steps."""
+ENOUGH = 0.97
+"""Share of a part that its own parts make up, above which nothing of it is left."""
+LITTLE = 0.01
+"""Share of a step below which a rest is not named."""
+MORE = 1.05
+"""How many times as long as the step its parts are together if they run at the same time."""
+
+
+class PhaseKind(StrEnum):
+    """What a phase does, which is why it may not get shorter on more workers."""
+
+    GENERATION = "generation"
+    LOG_PROBABILITIES = "log-probabilities"
+    REWARD = "reward"
+    WEIGHTS = "weights"
+    UPDATE = "update"
+    DATA = "data"
+    COMMUNICATION = "communication"
+    COMPUTING = "computing"
+    OTHER = "other"
+
+
+_KINDS = (
+    (PhaseKind.WEIGHTS, r"refit|weight|broadcast|prepare_for_generation|reshard|move_model"),
+    (PhaseKind.COMMUNICATION, r"all_?(reduce|gather|to_?all)|reduce|comms?\b|communication|pipe_|p2p|nccl|gather"),
+    (PhaseKind.DATA, r"^(batch_)?(data|reader|loader|load|input)(_(time|cost|loading|loader|processing|preprocess))?$|"
+     r"batch_(input|generator)|dataload"),
+    (PhaseKind.LOG_PROBABILITIES, r"log_?_?p(rob)?s?\b|logprob|per_token_logps|^ref(_|$)|^values?$|ref_policy"),
+    (PhaseKind.REWARD, r"reward|judge|verif|^adv|score"),
+    (PhaseKind.GENERATION, r"gen\b|generat|rollout|sampl|train_wait|make_experience|prepare_inputs|inference"),
+    (PhaseKind.UPDATE, r"update|policy_train|train|optim|_?step_?$|loss|actor|critic|learn"),
+    (PhaseKind.COMPUTING, r"forward|backward|fwd|bwd|comput"),
+)  # fmt: skip
+
+
+def kind_of_phase(name: str) -> PhaseKind:
+    """Return what a phase does, by its name."""
+    text = plain_name(name)
+    return next((kind for kind, pattern in _KINDS if re.search(pattern, text)), PhaseKind.OTHER)
+
+
+def plain_name(name: str) -> str:
+    """Return the name in lower case, without its unit: of ``Policy training (s)``, ``actor_train_time``."""
+    text = re.sub(r"[(\[].*?[)\]]", "", name).strip(" *`_:").lower()
+    text = re.sub(r"[\s-]+", "_", text)
+    text = re.sub(r"_(time_?s?|seconds|secs?|microstep)$", "", text)
+    return re.sub(r"_(m?s)$", "", text)
+
+
+@dataclass(frozen=True)
+class PhasedSteps:
+    """The steps of one run."""
+
+    program: str
+    setup: str
+    """What tells it from others: model, backend, the program."""
+    total: Sequence[float]
+    """Seconds of each step."""
+    phases: Mapping[str, Sequence[float]]
+    """Seconds of each phase in these steps; each second in one phase."""
+    workers: int | None = None
+    nodes: int | None = None
+    batch: float | None = None
+    answer: float | None = None
+    """Mean length of the answers that are generated, tokens."""
+    whole: bool = True
+    """Whether all parts of a step are among the phases; else only some, such as the waiting for data."""
+    rounded: float = 0.0
+    """Unit to which the times are rounded, s."""
+    notes: Sequence[str] = field(default=())
+
+    @property
+    def together(self) -> bool:
+        """Whether phases run at the same time: they are longer than the step."""
+        return sum(map(fmean, self.phases.values())) > MORE * fmean(self.total)
+
+    def share(self, name: str) -> float:
+        """Return the part of all steps that a phase takes."""
+        return sum(self.phases[name]) / sum(self.total)
+
+
+def phases_of(steps: Sequence[Mapping[str, float]]) -> tuple[list[float], dict[str, list[float]], list[str]]:
+    """Return seconds of steps and of each phase in them, and notes, of parts by the names that programs print."""
+    known = [{plain_name(name): value for name, value in step.items()} for step in steps]
+    usual = {name for step in known for name in step}
+    totals = [name for name in usual if TOTAL.fullmatch(name)]
+    optimizer = "step" if "forward" in usual and "backward" in usual else ""
+    total = next((name for name in sorted(totals, key=len, reverse=True) if name != optimizer), "")
+    if total:
+        known = [step for step in known if step.get(total, 0) > 0]
+    names = [
+        name
+        for name in dict.fromkeys(name for step in known for name in step)
+        if name not in totals or name == optimizer
+    ]
+    parts = _flat(known, names, optimizer)
+    found: dict[str, list[float]] = {name: [_value(step, of) for step in known] for name, of in parts.items()}
+    seconds = [step[total] if total else sum(_value(step, of) for of in parts.values()) for step in known]
+    out = [name for name in found if _AT_TIMES.fullmatch(name)]
+    for name in out:
+        seconds = [max(one - part, 1e-9) for one, part in zip(seconds, found.pop(name), strict=True)]
+    found = {name: values for name, values in found.items() if sum(values) >= LITTLE / 10 * sum(seconds)}
+    rest = [one - sum(values[index] for values in found.values()) for index, one in enumerate(seconds)]
+    if sum(rest) > LITTLE * sum(seconds):
+        found["other"] = [max(one, 0.0) for one in rest]
+    taken = [f"{name} of some steps is left out" for name in out if not name.endswith("profile")]
+    return seconds, found, taken
+
+
+def _value(step: Mapping[str, float], of: Mapping[str, float]) -> float:
+    """Return a sum of parts, each with its sign."""
+    return max(sum(sign * step.get(name, 0.0) for name, sign in of.items()), 0.0)
+
+
+def _flat(steps: Sequence[Mapping[str, float]], names: Sequence[str], optimizer: str) -> dict[str, dict[str, float]]:
+    """Return the parts that are in no other, each as a sum of names."""
+    kept = [name for name in names if name != "comms"]
+    inside: dict[str, list[str]] = {}
+    for name in kept:
+        parent = name.partition("/")[0] if "/" in name and not name.endswith("/total") else ""
+        for pattern, of in _NESTED:
+            if re.fullmatch(pattern, name):
+                parent = optimizer if of == "step_" else of
+        if parent and (parent in kept or f"{parent}/total" in kept):
+            inside.setdefault(parent, []).append(name)
+    children = {name for found in inside.values() for name in found}
+    parts: dict[str, dict[str, float]] = {}
+    for name in kept:
+        plain = name.removesuffix("/total")
+        if name in children:
+            continue
+        own = inside.get(name, []) if name in _SPLIT else []
+        if not own:
+            parts[plain] = {name: 1.0}
+            continue
+        for child in own:
+            parts[child] = {child: 1.0}
+        mean = sum(step.get(name, 0) for step in steps)
+        if sum(step.get(child, 0) for step in steps for child in own) < ENOUGH * mean:
+            parts[f"other {name.strip('_')}"] = {name: 1.0, **dict.fromkeys(own, -1.0)}
+    return parts
