@@ -35,9 +35,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import profile
 
 import stallpoint
-from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.probe import SECONDS_AT_ONCE, Probe
-from stallpoint.measure.probe.probe_box import diagnose
+from stallpoint.measure.probe.probe_box import found_last
 from stallpoint.networks import find
 
 CASES = (("lenet", 64, 50), ("googlenet", 4, 2))
@@ -128,8 +127,7 @@ def _by_probe(ranks: int, folder: Path) -> Iterator[tuple[str, Answer]]:
     _started([sys.executable, planted_waits.__file__, "probe", str(STEPS), str(folder), *cases(ranks)], ranks)
     names = {phase: where for where, phase in PHASES.items()}
     for case in cases(ranks):
-        records = {rank: probe_files.read(folder / case, rank) for rank in range(ranks)}
-        found = diagnose({rank: one for rank, one in records.items() if one})
+        found = found_last(folder / case)
         yield case, (names.get(found.phase, found.phase), found.rank) if found else (None, None)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stallpoint.base.section import Cause, Finding
 from stallpoint.base.stall import Verdict
-from stallpoint.measure.probe import probe_box
+from stallpoint.measure.probe import probe_box, probe_words
 
 
 def answers(folder: Path) -> Iterator[Finding]:
@@ -20,15 +20,17 @@ def answers(folder: Path) -> Iterator[Finding]:
             ask=(f"a run of {probe_box.FEWEST + 1} iterations or more",),
         )  # fmt: skip
         return
-    texts = probe_box.texts(found)
-    cause = Cause(found.phase, texts["why"], round(found.here / found.seconds, 3) if found.seconds else None)
+    texts = probe_words.texts(found)
+    part = found.main
+    share = found.share
+    cause = Cause(part.phase if part else found.phase, texts["why"], None if share is None else round(share, 3))
     yield Finding(
         "probe",
-        f"probe in {folder}, {probe_box.headed(found)}",
+        f"probe in {folder}, {probe_words.headed(found)}",
         texts["verdict"],
         evidence="recorded",
         causes=(cause,) if found.mendable else (),
         fits=texts["shares"] if found.mendable else f"{texts['why']}; {texts['shares']}",
-        beyond=texts.get("doubling", ""),
+        beyond="; ".join(texts[label] for label in ("also", "doubling") if label in texts),
         ask=(texts["next"],),
     )

@@ -10,10 +10,13 @@ import pytest
 from launching import as_torchrun
 from nightly import first_by_day
 
-from stallpoint.measure.probe import probe_files
-from stallpoint.measure.probe.probe_box import box, diagnose, lines
-from stallpoint.measure.probe.probe_box import texts as texts_of_box
+from stallpoint.measure.probe.probe_box import Diagnosis, found_last
+from stallpoint.measure.probe.probe_box import diagnose as diagnose_runs
 from stallpoint.measure.probe.probe_files import RankRecords, of_script
+from stallpoint.measure.probe.probe_parts import RunPart, partial_costs
+from stallpoint.measure.probe.probe_runs import run_of
+from stallpoint.measure.probe.probe_words import lines, summary
+from stallpoint.measure.probe.probe_words import texts as texts_of_box
 from stallpoint.records.parquet import to_arrow, write
 from stallpoint.records.tables import ITERATIONS, LAYERS, PHASES, PROBES
 from stallpoint_files.answering import explain_files
@@ -25,6 +28,11 @@ BUSY = {"data_wait": 1.0, "host_to_device": 0.2, "forward": 6.0, "backward": 12.
 SENDING = 2.0
 """What the communication of an iteration takes beyond the backward pass, ms."""
 NAMES = ("conv", "fc")
+
+
+def diagnose(ranks: Mapping[int, RankRecords], fewer: RankRecords | None = None) -> Diagnosis | None:
+    """The diagnosis of records in memory."""
+    return diagnose_runs({rank: run_of(one) for rank, one in ranks.items()}, fewer and run_of(fewer))
 
 
 def made(
@@ -150,6 +158,45 @@ def test_records_that_are_brought_are_explained_as_the_box_says(named: str, tmp_
     assert one.bad
 
 
+def run(seed: int, iterations: int = 200) -> Any:
+    """Two ranks' own work and times of steady iterations, [ranks, iterations, phases] in s."""
+    random = np.random.default_rng(seed)
+    usual = 1e-3 * np.array([BUSY.get(phase, SENDING) for phase in PHASES])
+    return usual * np.exp(0.02 * random.standard_normal((2, iterations, len(PHASES))))
+
+
+@pytest.mark.parametrize("who", [0, 1, slice(None)])
+@pytest.mark.parametrize("phase", ["update", "data_wait"])
+def test_rare_long_iterations_are_named_with_period_phase_and_rank(phase: str, who: int | slice) -> None:
+    own = run(62)
+    own[who, 19::20, PHASES.index(phase)] += 1.0
+    (found,) = partial_costs([0, 1], own, own)
+    assert (found.part, found.phase, found.period) == (RunPart.RARE, phase, 20)
+    assert found.ranks == (() if who == slice(None) else (who,))
+    assert found.more == pytest.approx(1.0, rel=0.01)
+
+
+@pytest.mark.parametrize("part", [slice(0, 130), slice(60, 200), slice(50, 150)])
+def test_a_rank_that_is_slow_in_a_part_of_the_run_is_named_with_its_begin_and_end(part: slice) -> None:
+    own = run(63)
+    own[1, part, PHASES.index("backward")] += 0.03
+    times = own.copy()
+    times[0, part, PHASES.index("exposed_communication")] += 0.03
+    found = partial_costs([0, 1], own, times)[0]
+    assert (found.part, found.phase, found.ranks) == (RunPart.HELD, "backward", (1,))
+    assert abs(found.first - part.start) <= 2
+    assert abs(found.last - part.stop) <= 2
+
+
+def test_a_slow_begin_is_named_and_equal_iterations_have_no_parts() -> None:
+    own = run(64)
+    assert partial_costs([0, 1], own, own) == []
+    own[:, :70, PHASES.index("data_wait")] += 0.02
+    (found,) = partial_costs([0, 1], own, own)
+    assert (found.part, found.phase, found.ranks) == (RunPart.FIRST, "data_wait", ())
+    assert abs(found.last - 70) <= 2
+
+
 PLANTED = [f"{where}:0.3:{who}" for where in planted_waits.WHERE for who in ("last", "all")]
 PHASE_OF = dict(zip(planted_waits.WHERE, ("data_wait", "forward", "backward", "exposed_communication"), strict=True))
 
@@ -172,11 +219,10 @@ def test_a_wait_in_real_training_is_found(case: str, trained: tuple[int, Path, s
     workers, folder, said = trained
     where, _, who = case.replace("last", str(workers - 1)).split(":")
     of_case = folder / case.replace("last", str(workers - 1))
-    records = {rank: probe_files.read(of_case, rank) for rank in range(workers)}
-    found = diagnose({rank: one for rank, one in records.items() if one})
+    found = found_last(of_case)
     assert found is not None
     assert (found.phase, found.rank) == (PHASE_OF[where], None if who == "all" else int(who))
     assert found.layer == (planted_waits.PLANTED if where in ("forward", "backward") else "")
-    shown = box(of_case, workers)
-    assert 4 <= len(shown) <= 6
+    shown = summary(of_case, workers)
+    assert 4 <= len(shown) <= 7
     assert all(line in said for line in shown)

@@ -79,6 +79,30 @@ def between(first: Reading, second: Reading) -> dict[str, float | int | str | No
     return {**counted, **{name: getattr(second, name) for name in STATES}}
 
 
+def shared(
+    change: Mapping[str, float | int | str | None], seconds: Sequence[float]
+) -> Iterator[dict[str, float | int | str | None]]:
+    """Yield parts of a `change` (of `between`) for iterations that it covers, by how many `seconds` each took."""
+    whole = sum(seconds) or 1.0
+    counted = {name: value for name, value in change.items() if name in COUNTERS and isinstance(value, float | int)}
+    for one in seconds:
+        yield {**change, **{name: value * one / whole for name, value in counted.items()}}
+
+
+def temperature(gpu: int | None, root: Path = Path("/")) -> float | None:
+    """Return the temperature of a GPU, or the hottest zone of the node, in degrees Celsius; None if unreadable."""
+    if gpu is not None:
+        if (found := nvml_of(gpu)) is None:
+            return None
+        nvml, handle = found
+        with suppress(nvml.NVMLError):
+            return float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+        return None
+    files = [*root.glob("sys/class/thermal/thermal_zone*/temp"), *root.glob("sys/class/hwmon/hwmon*/temp*_input")]
+    known = [value for file in files if (value := _integer(_text(file))) is not None]
+    return max(known) / 1000 if known else None
+
+
 def _increase(first: Number, second: Number) -> Number:
     """Return the increase of a counter; None if it fell: then it was reset (a CPU came back)."""
     return None if first is None or second is None else max(second - first, 0)

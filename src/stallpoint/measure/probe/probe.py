@@ -24,10 +24,10 @@ from torch.utils.hooks import RemovableHandle
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
 from stallpoint.measure.machine.peak_memory import status
-from stallpoint.measure.machine.sensors import Sensors, between
+from stallpoint.measure.machine.sensors import Sensors, between, shared, temperature
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.parallelism import parallelism_of
-from stallpoint.measure.probe.probe_box import box
+from stallpoint.measure.probe.planting import PLANT, PlantedPhases
 from stallpoint.measure.probe.probe_phases import (
     BACKWARD,
     BETWEEN,
@@ -36,9 +36,11 @@ from stallpoint.measure.probe.probe_phases import (
     FORWARD,
     UPDATE,
     ProbedPhases,
+    samples_in,
     watched,
 )
-from stallpoint.measure.probe.ranks import checksum, collectives, rank_and_size
+from stallpoint.measure.probe.probe_words import summary
+from stallpoint.measure.probe.ranks import backend, checksum, collectives, rank_and_size
 from stallpoint.measure.training.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.training.transfers import Gathered, Transfer
 from stallpoint.networks.layers import Layer, layers
@@ -50,8 +52,11 @@ BOX = "STALLPOINT_PROBE_BOX"
 """Variable that is 0 to suppress the summary of rank 0."""
 WARMUP = 1
 """First iterations, marked as warm-up unless a study says how many: buckets are rebuilt, and memory is allocated."""
-ITERATIONS_AT_ONCE, SECONDS_AT_ONCE = 1000, 10.0
-"""Iterations, or seconds, after which records are written to disk, which takes tens of ms."""
+ITERATIONS_AT_ONCE, SECONDS_AT_ONCE, PART_AT_ONCE = 1000, 10.0, 0.01
+"""Iterations, or seconds, after which records are written to disk, which takes tens of ms; in a long run after a part
+of it, so that few files are to be read at its end."""
+SENSE_EACH = 0.05
+"""Time from one reading of the sensors to the next, s; in a study each iteration has its own."""
 COMPLETE = "complete"
 MAX_UPDATES = 100
 """Updates of optimizers in one iteration, beyond which the loop seems to forget calls of `step`."""
@@ -73,7 +78,8 @@ class Probe:
 
     with stallpoint.probe(model, optimizer) as probe: for inputs, labels in loader: ... optimizer.step() probe.step()
     `model` is what the loop calls, already wrapped by DistributedDataParallel or sharded by ``fully_shard`` if it is to
-    be. An iteration ends where `step` is called; one during which the model was called without gradients (an
+    be. Waiting for a collective of torch.distributed counts as communication, wherever the script waits. An iteration
+    ends where `step` is called; one during which the model was called without gradients (an
     evaluation) is marked like warm-up. Records go to `folder`, else to that of ``STALLPOINT_PROBE``, else to
     ``probe-records``; every rank writes its own (`probe_files`). Without `layers`, no layer is timed. The state of
     `optimizer` counts as memory. On a GPU the end of each iteration waits for the device.
@@ -115,14 +121,20 @@ class Probe:
             ):
                 undo.callback(hook.remove)
             undo.callback(register_optimizer_step_post_hook(self._updated).remove)
-            undo.enter_context(watched(self._loads, self._backward))
+            undo.enter_context(watched(self._loads, self._backward, self._collective))
             self._sensors = undo.enter_context(Sensors(gpu=self._device.index))
-            self._thread, self._phases = threading.get_ident(), ProbedPhases()
+            self._thread = threading.get_ident()
+            plants = os.environ.get(PLANT, "")
+            self._phases = PlantedPhases(plants, rank) if plants else ProbedPhases()
             self._loaded = self._forwards = False
-            self._depth, self._bookkeeping, self._updates = 0, 0.0, 0
+            self._depth, self._waits, self._bookkeeping, self._updates = 0, 0, 0.0, 0
+            self._given = 0
             self._first, self._written = host_mark(), time.monotonic()
             self._first_collectives = self._collectives = collectives()
             self._samples = [self._sensors.sample()]
+            self._sensed = host_mark()
+            self._groups: list[list[float]] = []
+            self._group: list[float] = []
             self._pending: list[_Iteration] = []
             self._cpu_times = self._first_cpu_times = 0.0, 0.0
             self._describe(ended="")
@@ -143,7 +155,12 @@ class Probe:
         self._keep(end)
         self._done += 1
         enough = self._done == self._max_iterations
-        if enough or len(self._pending) >= ITERATIONS_AT_ONCE or time.monotonic() - self._written > SECONDS_AT_ONCE:
+        since = time.monotonic() - self._written
+        if (
+            enough
+            or len(self._pending) >= ITERATIONS_AT_ONCE
+            or since > max(SECONDS_AT_ONCE, PART_AT_ONCE * self._start)
+        ):
             self.write()
             self._samples = [self._sensors.sample()]  # writing is no part of the next iteration
         self._bookkeeping += time.perf_counter() - begin
@@ -152,14 +169,36 @@ class Probe:
 
     def write(self) -> None:
         """Write pending records to disk."""
+        if self._group:
+            self._sense(host_mark())
         readings = map(self._sensors.reading, self._samples)
-        for one, (first, last) in zip(self._pending, pairwise(readings), strict=True):
+        sensed = (
+            row
+            for (first, last), shares in zip(pairwise(readings), self._groups, strict=True)
+            for row in shared(between(first, last), shares)
+        )
+        for one, row in zip(self._pending, sensed, strict=True):
             layers = one.times.columns(one.transfers, one.gathered)
-            self._recording.add({**one.columns, **between(first, last)}, layers)
+            self._recording.add({**one.columns, **row}, layers)
+        self._recording.write(self._state())
         self._pending.clear()
+        self._groups.clear()
         del self._samples[:-1]
-        self._recording.write()
-        self._written = time.monotonic()
+        self._written, self._given = time.monotonic(), 0
+
+    def _state(self) -> dict[str, Any]:
+        """Return what a row of `probe_files.STATES` says of now."""
+        last = self._sensors.reading(self._samples[-1])
+        on_gpu = self._device.type == "cuda"
+        return {
+            "samples": self._given / len(self._pending) if self._given and self._pending else None,
+            "backend": backend(),
+            "frequency": last.frequency,
+            "gpu_clock": last.gpu_clock,
+            "temperature": temperature(self._device.index if on_gpu else None),
+            "memory": status("VmRSS"),
+            "device_memory": torch.cuda.memory_allocated(self._device) if on_gpu else None,
+        }
 
     def called(self) -> None:
         """Mark the begin of a forward pass, for loops that do not call the model itself."""
@@ -189,7 +228,7 @@ class Probe:
     def _say(self) -> None:
         """Print the summary; a problem with it does not fail the script."""
         try:
-            lines = box(self._folder, self._ranks)
+            lines = summary(self._folder, self._ranks)
         except (InputError, OSError) as error:
             lines = [f"stallpoint: no summary: {error}"]
         print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr, flush=True)
@@ -213,7 +252,7 @@ class Probe:
     def _begin(self) -> None:
         self._evaluated = False
         self._start = (host_mark() - self._first) * 1e-9
-        self._cpu_times = self._samples[-1].process_time, self._samples[-1].thread_time
+        self._cpu_times = time.process_time(), time.thread_time()
         if self._done <= WARMUP:  # without the first iterations
             self._first_cpu_times = self._cpu_times
         self._clock.start()
@@ -221,7 +260,10 @@ class Probe:
     def _keep(self, end: Mark) -> None:
         """Keep the iteration that has ended: records are made of it when they are written."""
         seconds = self._clock.seconds
-        self._samples.append(self._sensors.sample())  # the next iteration begins here
+        self._group.append(seconds(end))
+        now = host_mark()
+        if self._max_iterations or now - self._sensed > 1e9 * SENSE_EACH:
+            self._sense(now)  # the next iteration begins here
         phases = self._phases.seconds(seconds, end)
         transfers, gathered = self._parallelism.transfers(seconds), self._parallelism.gathered(seconds)
         columns = {
@@ -237,6 +279,12 @@ class Probe:
         }
         self._pending.append(_Iteration(columns, self._timer.times(), transfers, gathered))
         self._parallelism.clear()
+
+    def _sense(self, now: int) -> None:
+        """Read the sensors for the iterations since they were read."""
+        self._samples.append(self._sensors.sample())
+        self._groups.append(self._group)
+        self._sensed, self._group = now, []
 
     def _describe(self, *, ended: str) -> None:
         unseen = [*self._unseen, *filter(None, [self._parallelism.unseen])]
@@ -274,10 +322,17 @@ class Probe:
 
     # --- what the script does ---------------------------------------------------------------------
 
-    def _loads(self, begins: bool) -> None:
+    def _loads(self, begins: bool, batch: Any = None) -> None:
         if threading.get_ident() == self._thread:
             self._loaded = True
             self._phases.begin(DATA if begins else BETWEEN, self._clock.mark())
+            if not begins:
+                self._given += samples_in(batch)
+
+    def _collective(self, begins: bool, _: Any = None) -> None:
+        """Note that the script begins, or ends, to wait for a collective of torch.distributed."""
+        if threading.get_ident() == self._thread:
+            self._waiting(begins)
 
     def _updated(self, *_: Any) -> None:
         self._updates += 1
@@ -297,13 +352,16 @@ class Probe:
     def _waiting(self, begins: bool) -> None:
         """Note that the rank begins, or ends, to wait for a collective within computing, which counts for no phase and
         no layer."""
+        self._waits += 1 if begins else -1
+        if self._waits != (1 if begins else 0):  # within another one
+            return
         if begins:
             self._timer.waiting(True)
         self._phases.waiting(begins, self._clock.mark())
         if not begins:  # the wait counts for no layer
             self._timer.waiting(False)
 
-    def _backward(self, begins: bool) -> None:
+    def _backward(self, begins: bool, _: Any = None) -> None:
         """Note that a backward pass begins or has returned; one inside of another is part of it."""
         self._depth += 1 if begins else -1
         if self._depth != (1 if begins else 0):

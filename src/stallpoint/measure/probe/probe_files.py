@@ -1,4 +1,4 @@
-"""The files of a probe: ``FOLDER/rank~0/<start>/iterations~000000.parquet``, ... and ``probe.parquet``.
+"""The files of a probe: ``FOLDER/rank~0/<start>/iterations~000000.parquet``, ... and ``probes.parquet``.
 
 Each file is written atomically, with some iterations: records of a killed script survive. Tables are those of raw
 records without the columns that a study adds (cell, axes, visit).
@@ -17,22 +17,54 @@ import pyarrow as pa
 
 from stallpoint.errors import InputError
 from stallpoint.records import parquet
-from stallpoint.records.tables import CELL, ITERATIONS, LAYERS, PEAK_MEMORY, PROBES, TRAIN_AXES, VISIT, Table
+from stallpoint.records.tables import (
+    CELL,
+    ITERATIONS,
+    LAYERS,
+    PEAK_MEMORY,
+    PROBES,
+    TRAIN_AXES,
+    VISIT,
+    Table,
+    columns,
+)
 
 OF_STUDY = {column.name for column in (CELL, *TRAIN_AXES, VISIT)}
 """Columns of raw records that a script cannot know."""
 FOLDER = "STALLPOINT_PROBE"
 """Variable that names the folder, if the script does not."""
 DEFAULT = "probe-records"
+START = "%Y%m%dT%H%M%S.%f"
+"""Form of the start of a recording in the name of its folder, UTC."""
+STATES = Table(
+    "states",
+    "states: one row each time that a rank writes its records",
+    tuple(
+        columns("""
+            rank          | int  |    | rank
+            iteration     | int  |    | the last iteration that was written
+            samples       | real |    | samples of the rank in an iteration since the row before; null where no
+                DataLoader gives them
+            backend       | text |    | what carries collectives, such as gloo or nccl; empty without a process group
+            frequency     | real | Hz | mean clock of its CPUs; null where unknown
+            gpu_clock     | real | Hz | clock of the GPU's multiprocessors; null without NVML
+            temperature   | real |    | hottest sensor of the GPU, or else of the node, in degrees Celsius; null where
+                unknown
+            memory        | int  | B  | resident memory of the process
+            device_memory | int  | B  | memory that PyTorch has allocated on the GPU; null without one
+        """)
+    ),
+)
+"""What may drift over a run of hours."""
 
 
 def of_script(table: Table) -> Table:
     """Return the table of raw records as a probe writes it."""
-    columns = tuple(column for column in table.columns if column.name not in OF_STUDY)
-    return Table(f"probe_{table.name}", table.description, columns)
+    own = tuple(column for column in table.columns if column.name not in OF_STUDY)
+    return Table(f"probe_{table.name}", table.description, own)
 
 
-_MANY = (ITERATIONS, LAYERS)
+_MANY = (ITERATIONS, LAYERS, STATES)
 """Tables that are written in parts; in `PROBES` and `PEAK_MEMORY` a rank has one row."""
 
 
@@ -51,7 +83,7 @@ class Recording:
     @classmethod
     def begin(cls, folder: Path, rank: int) -> Recording:
         """Return a recording below `folder`, separate from others of this rank."""
-        start = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+        start = datetime.now(UTC).strftime(START)
         return cls(folder / f"rank~{rank}" / start, rank)
 
     def add(self, iteration: Mapping[str, Any], layers: Mapping[str, Sequence[Any]] | None) -> None:
@@ -63,8 +95,10 @@ class Recording:
             self._keep(LAYERS, {**which, **layers})
         self._next += 1
 
-    def write(self) -> None:
-        """Write pending rows to disk."""
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Write pending rows to disk, if there are any, and the `state` that the rank is in: a row of `STATES`."""
+        if self._next > self._first:
+            self._keep(STATES, {name: [value] for name, value in {"iteration": self._next - 1, **state}.items()})
         for table in _MANY:
             if parts := self._rows.pop(table.name, None):
                 columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
@@ -95,30 +129,30 @@ def recordings(folder: Path, rank: int) -> list[Path]:
     return [file.parent for file in sorted((folder / f"rank~{rank}").glob(f"*/{PROBES.name}.parquet"))]
 
 
-def read(folder: Path, rank: int, parts: int | None = None) -> RankRecords | None:
-    """Return a rank's latest recording below `folder`; None without one. `InputError` for damaged files.
-
-    With `parts`, only the last so many files of each table.
-    """
+def read(folder: Path, rank: int) -> RankRecords | None:
+    """Return a rank's latest recording below `folder`; None without one. `InputError` for damaged files."""
     found = recordings(folder, rank)
-    return read_recording(found[-1], parts) if found else None
+    if not found:
+        return None
+    tables = {
+        table.name: pa.concat_tables([of_script(table).schema.empty_table(), *stream(table, found[-1])])
+        for table in (*_MANY, PEAK_MEMORY)
+    }
+    return RankRecords(probe_row(found[-1]), tables)
 
 
-def read_recording(folder: Path, parts: int | None = None) -> RankRecords:
-    """Return one of the `recordings`."""
-    tables = {table.name: _concatenated(table, folder, parts) for table in (*_MANY, PEAK_MEMORY)}
-    (row,) = _concatenated(PROBES, folder).to_pylist()
-    return RankRecords(row, tables)
+def probe_row(folder: Path) -> dict[str, Any]:
+    """Return the row of `PROBES` in the folder of a recording."""
+    (part,) = stream(PROBES, folder)
+    (row,) = part.to_pylist()
+    return dict(row)
 
 
-def _concatenated(table: Table, folder: Path, parts: int | None = None) -> pa.Table:
-    return pa.concat_tables([of_script(table).schema.empty_table(), *_parts(table, folder, parts)])
-
-
-def _parts(table: Table, folder: Path, parts: int | None) -> Iterator[pa.Table]:
-    files = sorted([*folder.glob(f"{table.name}.parquet"), *folder.glob(f"{table.name}~*.parquet")])
-    for file in files[-parts:] if parts else files:
+def stream(table: Table, folder: Path, of: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Yield what is in each file of a table, by time; only the columns `of`, if given."""
+    for file in sorted([*folder.glob(f"{table.name}.parquet"), *folder.glob(f"{table.name}~*.parquet")]):
         try:
-            yield parquet.read(of_script(table), file)
+            with parquet.open_file(of_script(table), file) as opened:
+                yield parquet.read_rows(opened, file, of)
         except InputError as error:
             raise InputError(f"record of a probe: {error}") from None

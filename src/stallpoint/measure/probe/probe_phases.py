@@ -8,7 +8,7 @@ waiting for data       the script asks a DataLoader for the next mini-batch     
 forward                the model is called                                                ``forward``
 backward               ``backward`` is called (of the loss, whatever it is made of)        ``backward``
 waiting for gradients  the last gradients of that backward pass are complete              ``exposed_communication``
-waiting for messages   a message is waited for in the middle of another phase             ``exposed_communication``
+waiting for messages   a collective is waited for in the middle of another phase          ``exposed_communication``
 update                 ``backward`` returns                                               ``update``
 =====================  =================================================================  ========================
 
@@ -17,11 +17,12 @@ They add up to the iteration, which may repeat them (accumulation of gradients, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import dataloader
 
 from stallpoint.measure.clock import Mark
@@ -38,6 +39,7 @@ class ProbedPhases:
         self._interrupted = BETWEEN
 
     def begin(self, phase: str, mark: Mark) -> None:
+        """Note that a phase begins."""
         self._begun.append((phase, mark))
 
     def waiting(self, begins: bool, mark: Mark) -> None:
@@ -55,34 +57,57 @@ class ProbedPhases:
             sums[phase] += now - reached
             phase, reached = following, now
         self._begun.clear()
+        self.ended()
         return sums
+
+    def ended(self) -> None:
+        """Note that the iteration has ended."""
+
+
+Tell = Callable[[bool, Any], None]
+"""Called with True before something and with False after it, then with what it returned."""
 
 
 @contextmanager
-def watched(load: Callable[[bool], None], backward: Callable[[bool], None]) -> Iterator[None]:
-    """Call `load` around each mini-batch that a DataLoader gives, and `backward` around each backward pass.
+def watched(load: Tell, backward: Tell, collective: Tell) -> Iterator[None]:
+    """Call `load` around each mini-batch that a DataLoader gives, `backward` around each backward pass, and
+    `collective` around each wait for one.
 
-    Each is called with True before and False after. Replaces methods of PyTorch's classes within the block.
+    Replaces methods of PyTorch's classes within the block.
     """
     loaders = dataloader._BaseDataLoaderIter
-    with _around(loaders, "__next__", load), _around(torch.autograd, "backward", backward):
+    with ExitStack() as undo:
+        undo.enter_context(_around(loaders, "__next__", load))
+        undo.enter_context(_around(torch.autograd, "backward", backward))
+        if dist.is_available():
+            undo.enter_context(_around(dist.Work, "wait", collective))
         yield
 
 
 @contextmanager
-def _around(owner: Any, name: str, tell: Callable[[bool], None]) -> Iterator[None]:
+def _around(owner: Any, name: str, tell: Tell) -> Iterator[None]:
     """Call `tell` before and after the function `name` of `owner`."""
     original = getattr(owner, name)
 
     def wrapped(*positional: Any, **named: Any) -> Any:
-        tell(True)
+        result = None
+        tell(True, None)
         try:
-            return original(*positional, **named)
+            result = original(*positional, **named)
         finally:
-            tell(False)
+            tell(False, result)
+        return result
 
     setattr(owner, name, wrapped)
     try:
         yield
     finally:
         setattr(owner, name, original)
+
+
+def samples_in(batch: Any) -> int:
+    """Return the samples of a mini-batch: the first dimension of its first tensor; 0 without one."""
+    if isinstance(batch, torch.Tensor):
+        return len(batch) if batch.dim() else 0
+    inside = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
+    return next((count for one in inside if (count := samples_in(one))), 0)

@@ -44,6 +44,11 @@ def rank_and_size(variables: Mapping[str, str] = os.environ) -> tuple[int, int]:
     return 0, 1
 
 
+def backend() -> str:
+    """Return what carries the collectives of torch.distributed, such as ``gloo``; empty without a process group."""
+    return str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else ""
+
+
 _SHARDED = ("device_mesh", "ds_id")
 """Attributes of sharded parameters: those of a DTensor, and of DeepSpeed."""
 

@@ -1,0 +1,228 @@
+"""Waits planted through the probe's own hooks, in any script, and how often its summary names them.
+
+usage: python -m stallpoint.measure.probe.planting [--ranks 2,4] SCRIPT [ARGUMENT ...]
+
+A script that has a probe is started once for each number of ranks. In stretches of its iterations, one after the other,
+each process sleeps where a plant says so: in a phase, on one rank or on all, in every iteration, in every 20th one, or
+in a part of the stretch. What is said of each is scored: *named* if phase and ranks (and period or part) are said,
+*wrong* if it names another rank or part. ``STALLPOINT_PLANT`` alone plants:
+``PHASE:SECONDS:RANK:PERIOD:FIRST:LAST``, and more of them with commas between.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from typing_extensions import override
+
+from stallpoint.errors import InputError, program
+from stallpoint.measure.clock import Mark
+from stallpoint.measure.probe.probe_box import diagnose
+from stallpoint.measure.probe.probe_phases import BACKWARD, DATA, FORWARD, UPDATE, ProbedPhases
+from stallpoint.measure.probe.probe_runs import last_run
+from stallpoint.measure.probe.probe_words import WORDS, texts
+
+PLANT = "STALLPOINT_PLANT"
+"""Variable with the plants of a script, for whoever tries the probe."""
+WHERE = {"data": DATA, "forward": FORWARD, "backward": BACKWARD, "update": UPDATE}
+ALL = "all"
+NAMED, WRONG, UNTOLD = "named", "wrong", "not told"
+STEADY, RARE, SETTLING = 30, 101, 5
+"""Iterations of a steady stretch, of one with rare or partial waits, and first ones of each that are left out."""
+PERIOD, RARELY = 20, 8.0
+"""Iterations from one rare wait to the next, and how many times as long as a steady one it is."""
+WAIT = 0.1
+"""Seconds that a steady plant waits, if nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A wait in some iterations of a script."""
+
+    where: str
+    seconds: float
+    who: str
+    """A rank, or all."""
+    period: int
+    first: int
+    last: int
+    """The first iteration, and the one behind the last."""
+
+    def due(self, rank: int, iteration: int) -> bool:
+        """Return whether a rank waits in an iteration."""
+        return (
+            self.first <= iteration < self.last
+            and (iteration - self.first) % self.period == self.period - 1
+            and self.who in (ALL, str(rank))
+        )
+
+    def text(self) -> str:
+        """Return it as `PLANT` holds it."""
+        return ":".join(map(str, astuple(self)))
+
+
+def plants(text: str) -> list[Planted]:
+    """Return the plants in `text`, as `PLANT` holds them."""
+    found = []
+    for one in text.split(","):
+        where, *rest = one.split(":")
+        try:
+            seconds, who, period, first, last = [*rest, *("1", "0", str(sys.maxsize))[len(rest) - 2 :]]
+            found.append(Planted(where, float(seconds), who, int(period), int(first), int(last)))
+        except ValueError:
+            where = ""
+        if where not in WHERE:
+            raise InputError(
+                f"{PLANT}={one}: PHASE:SECONDS:RANK is expected, of {', '.join(WHERE)}; :PERIOD:FIRST:LAST"
+            )
+    return found
+
+
+class PlantedPhases(ProbedPhases):
+    """Phases at whose begin this rank may sleep, once in an iteration."""
+
+    def __init__(self, text: str, rank: int) -> None:
+        super().__init__()
+        self._plants, self._rank, self._iteration = plants(text), rank, 0
+        self._slept: set[str] = set()
+
+    @override
+    def begin(self, phase: str, mark: Mark) -> None:
+        super().begin(phase, mark)
+        if phase in self._slept:
+            return
+        for plant in self._plants:
+            if WHERE[plant.where] == phase and plant.due(self._rank, self._iteration):
+                self._slept.add(phase)
+                time.sleep(plant.seconds)
+
+    @override
+    def ended(self) -> None:
+        self._iteration += 1
+        self._slept.clear()
+
+
+# --- scores ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Iterations with one plant, and what a summary has to say of them."""
+
+    kind: str
+    plant: Planted
+    first: int
+    last: int
+
+    def judged(self, said: Sequence[str]) -> str:
+        """Return whether one of the sentences says phase, ranks, and in which iterations; wrong where none does, but
+        one names a rank or a part of the iterations."""
+        if any(self._names(one) for one in said):
+            return NAMED
+        return WRONG if any(re.search(r"rank \d+ h|iterations? (take|\()", one) for one in said) else UNTOLD
+
+    def _names(self, verdict: str) -> bool:
+        where, one = WORDS[WHERE[self.plant.where]], self.plant.who != ALL
+        ranks = re.findall(r"ranks? ([\d, ]+)", verdict)
+        whom = bool(ranks) and ranks[0].strip() == self.plant.who if one else not ranks
+        when = {"rare": f"every {PERIOD}th", "until": "until ", "from": "from "}.get(self.kind, "")
+        return where in verdict and whom and when in verdict
+
+
+def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING) -> list[Stretch]:
+    """Return stretches one after the other: each phase on the first rank, the last one and all, then rare waits and
+    waits in a part."""
+    found: list[Stretch] = []
+
+    def add(kind: str, where: str, who: str, length: int, part: slice = slice(None)) -> None:
+        first = found[-1].last if found else begin
+        inside = range(first + SETTLING, first + length)[part]
+        seconds, period = (RARELY * wait, PERIOD) if kind == "rare" else (wait, 1)
+        plant = Planted(where, seconds, who, period, inside[0], inside[-1] + 1)
+        found.append(Stretch(kind, plant, first + SETTLING, first + length))
+
+    for where in WHERE:
+        for who in ("0", str(ranks - 1), ALL):
+            add("steady", where, who, STEADY)
+    for where, who in (("update", "0"), ("update", ALL), ("data", str(ranks - 1)), ("data", ALL), ("forward", "0")):
+        add("rare", where, who, RARE + SETTLING)
+    add("until", "backward", str(ranks - 1), RARE, slice(60))
+    add("from", "data", "0", RARE, slice(40, None))
+    return found
+
+
+def score(command: Sequence[str], ranks: int, folder: Path, wait: float = WAIT) -> Iterator[tuple[Stretch, list[str]]]:
+    """Start a script on so many ranks with the plants of a `schedule`; yield each stretch with what is said of it."""
+    stretches = schedule(ranks, wait)
+    _start(command, ranks, folder, ",".join(one.plant.text() for one in stretches), stretches[-1].last)
+    runs = {rank: run for rank in range(ranks) if (run := last_run(folder, rank))}
+    if len(runs) < ranks:
+        raise InputError(f"{' '.join(command)}: {len(runs)} of {ranks} ranks left records: it needs a probe")
+    for one in stretches:
+        found = diagnose({rank: run.within(one.first, one.last) for rank, run in runs.items()})
+        said = texts(found) if found else {}
+        yield one, [said[label] for label in ("verdict", "also") if label in said]
+
+
+def _start(command: Sequence[str], ranks: int, folder: Path, text: str, iterations: int) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {
+        **os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), PLANT: text,
+        "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1", "STALLPOINT_PROBE": str(folder),
+        "STALLPOINT_PROBE_ITERATIONS": str(iterations), "STALLPOINT_PROBE_BOX": "0",
+    }  # fmt: skip
+    processes = [
+        subprocess.Popen(
+            [sys.executable, *command], env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(ranks)
+    ]  # fmt: skip
+    said = [process.communicate()[0] for process in processes]
+    if bad := [text for process, text in zip(processes, said, strict=True) if process.returncode]:
+        raise InputError(f"{' '.join(command)} failed on {ranks} ranks: {bad[0][-500:]}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run as a program; return 0 if every plant is named."""
+    parser = argparse.ArgumentParser(description="Plant waits in a script that has a probe, and score its summary.")
+    parser.add_argument("--ranks", default="2", help="numbers of ranks, with commas between (%(default)s)")
+    parser.add_argument("--wait", type=float, default=WAIT, help="seconds of a steady plant (%(default)s)")
+    parser.add_argument("script")
+    parser.add_argument("argument", nargs=argparse.REMAINDER)
+    given = parser.parse_args(arguments)
+    total: Counter[str] = Counter()
+    for ranks in map(int, given.ranks.split(",")):
+        with tempfile.TemporaryDirectory() as scratch:
+            found = list(score([given.script, *given.argument], ranks, Path(scratch), given.wait))
+        words = [(one.kind, one.judged(said)) for one, said in found]
+        for (one, said), (_, word) in zip(found, words, strict=True):
+            if word != NAMED:
+                where = f"{one.plant.where} on {one.plant.who}"
+                print(f"{ranks} ranks, {one.kind}, {where}: {word}: {'; '.join(said) or 'nothing'}")
+        total.update(word for _, word in words)
+        each = [
+            f"{kind} {words.count((kind, NAMED))} of {count}"
+            for kind, count in Counter(kind for kind, _ in words).items()
+        ]
+        print(f"{given.script}, {ranks} ranks: named {', '.join(each)}", flush=True)
+    print(f"of {total.total()} plants {', '.join(f'{total[word]} {word}' for word in (NAMED, WRONG, UNTOLD))}")
+    return int(total[NAMED] < total.total())
+
+
+if __name__ == "__main__":
+    with program():
+        sys.exit(main())

@@ -1,0 +1,262 @@
+"""What holds a script up in parts of its run only: a rank for a while, rare long iterations, a slow begin, a decay.
+
+All compare the run with itself: iterations with the median of those around them, and blocks of iterations with each
+other. Medians over a whole run show none of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.measure.probe.probe_runs import Reals
+from stallpoint.records.tables import PHASES
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+LEAST_SHARE = 0.1
+"""Smallest share of an iteration by which a slow rank holds the others up, and of the run that a part costs."""
+LEAST_PERIODIC = 0.05
+"""The same of long iterations that come at equal distances, which chance does not."""
+STEADILY = 0.4
+"""Quantile of a rank's excess that counts: other work on the machine slows varying ranks."""
+MAX_BLOCKS, MIN_BLOCK, MIN_BLOCKS = 20, 5, 10
+"""Blocks of a run, iterations in one, and blocks from which on a pace is said to change: in a few, chance does."""
+AROUND = 50
+"""Iterations around one, whose median it is compared with."""
+LONG = 0.5
+"""RunPart of a usual iteration by which a rare one is longer at least."""
+MAX_LENGTH = 3
+"""Iterations in a row that are one event."""
+MIN_EVENTS, REGULAR, CANDIDATES = 3, 0.75, 5
+"""Long iterations, and their share at equal distances, for which they are said to be every k-th; distances tried."""
+ALIKE = 0.5
+"""A rank with so much of the excess of the first one shares in it."""
+STEP, DECAY = 1.2, 1.1
+"""Ratio of a slow part's iterations, and of those at the end of a decay."""
+EXPOSED = PHASES.index("exposed_communication")
+
+
+class RunPart(Enum):
+    """Which iterations are longer than the rest."""
+
+    HELD = "iterations in which one rank held the others up"
+    RARE = "rare long iterations"
+    FIRST = "a slow begin"
+    LATER = "slow from some iteration on"
+    DECAY = "slower and slower"
+
+
+@dataclass(frozen=True)
+class PartialCost:
+    """Time that some iterations take beyond the rest."""
+
+    part: RunPart
+    share: float
+    """Of the time of the run."""
+    phase: str
+    """The one of `PHASES` with most of it."""
+    ranks: tuple[int, ...]
+    """The ranks that take it; empty if all do."""
+    more: float
+    """Beyond the other iterations, s of an iteration."""
+    usual: float
+    """Time of one of the other iterations, s."""
+    first: int
+    last: int
+    """Positions of the first of the iterations, and behind the last one."""
+    events: int = 0
+    """Number of rare ones."""
+    period: int = 0
+    """Iterations from one to the next; 0 where distances differ."""
+
+
+def partial_costs(ranks: Sequence[int], own: Reals, times: Reals) -> list[PartialCost]:
+    """Return what parts of a run cost, the dearest first.
+
+    `own` are seconds of the `ranks`' own work, `times` those with waiting [ranks, iterations, phases].
+    """
+    held = list(_held(ranks, own, times))
+    rare = list(_rare(ranks, own, times))
+    paces = [] if held else list(_pace(ranks, own, times))
+    return sorted([*held, *rare, *paces], key=lambda one: -one.share)
+
+
+def beyond_others(own: Reals) -> Reals:
+    """Return each rank's excess over the median of the others [ranks, iterations, phases]; 0 for one rank."""
+    if len(own) == 1:
+        return np.zeros_like(own)
+    return np.array([own[k] - np.median(np.delete(own, k, axis=0), axis=0) for k in range(len(own))])
+
+
+def _blocks(count: int) -> list[slice]:
+    number = max(1, min(MAX_BLOCKS, count // MIN_BLOCK))
+    edges = np.linspace(0, count, number + 1).round().astype(int)
+    return [slice(int(first), int(last)) for first, last in pairwise(edges)]
+
+
+# --- a rank for a while ---------------------------------------------------------------------------
+
+
+def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
+    """Yield each stretch of iterations, but not all of them, in which one rank holds the others up."""
+    beyond = beyond_others(own)
+    total, excess = times.sum(axis=2), beyond.sum(axis=2)
+    blocks = _blocks(excess.shape[1])
+    holds = np.array(
+        [np.quantile(excess[:, block], STEADILY, axis=1) > LEAST_SHARE * np.median(total[:, block]) for block in blocks]
+    )  # [blocks, ranks]
+    for place in range(len(ranks)):
+        for first, last in _stretches(holds[:, place]):
+            if last - first < 2 or last - first >= len(blocks) - 1:
+                continue
+            begin = _edge(excess[place], blocks, first) if first else 0
+            end = _edge(excess[place], blocks, last) if last < len(blocks) else excess.shape[1]
+            rest = np.concatenate([excess[place, :begin], excess[place, end:]])
+            inside = beyond[place, begin:end]
+            # A rank that is always slower than the others is no matter of a part.
+            more = float(np.median(inside.sum(axis=1)) - np.median(rest))
+            share = float(more * (end - begin) / total.mean(axis=0).sum())
+            if share >= LEAST_SHARE and np.median(rest) < more / 4:
+                phase = PHASES[int(np.argmax(np.median(inside, axis=0)))]
+                usual = float(np.median(np.delete(total, np.s_[begin:end], axis=1)))
+                yield PartialCost(RunPart.HELD, share, phase, (ranks[place],), more, usual, begin, end)
+
+
+def _stretches(flags: Flags) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each row of true flags, in which a single one may be false."""
+    joined = flags.copy()
+    joined[1:-1] |= flags[:-2] & flags[2:]
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], joined.astype(int), [0]])))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def _edge(values: Reals, blocks: Sequence[slice], at: int) -> int:
+    """Return the iteration in the blocks beside edge `at` where the values' level changes."""
+    first, last = blocks[at - 1].start, blocks[at].stop
+    return int(first) + _split(values[first:last])
+
+
+def _split(values: Reals) -> int:
+    """Return where two levels describe `values` best: the first one of the second level."""
+    clipped = np.clip(values, *np.quantile(values, [0.1, 0.9]))
+    count = np.arange(1, len(values))
+    sums = np.cumsum(clipped)
+    between = (sums[-1] * count / len(values) - sums[:-1]) ** 2 / (count * (len(values) - count))
+    return int(np.argmax(between)) + 1
+
+
+# --- rare long iterations -------------------------------------------------------------------------
+
+
+def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
+    """Yield the rare long iterations: each is followed from the ranks' own work, as waiting for it comes later."""
+    work = own.copy()
+    work[..., EXPOSED] = np.maximum(own[..., EXPOSED], times[..., EXPOSED].min(axis=0))  # a slow network is everybody's
+    count = work.shape[1]
+    excess = work - _around(work)
+    longest = excess.sum(axis=2).max(axis=0)
+    usual = float(np.median(times.sum(axis=2)))
+    scatter = 1.4826 * float(np.median(np.abs(longest - np.median(longest))))
+    events = [
+        (first, last)
+        for first, last in _rows(longest > np.median(longest) + max(LONG * usual, 6 * scatter))
+        if last - first <= MAX_LENGTH
+    ]
+    if not events or len(events) > count / 4:
+        return
+    period, events = _regular(events)
+    of_events = np.array([excess[:, first:last].sum(axis=1) for first, last in events]).mean(axis=0)  # [ranks, phases]
+    sums = of_events.sum(axis=1)
+    slow = [place for place in range(len(ranks)) if sums[place] >= ALIKE * sums.max()]
+    phase = int(np.argmax(of_events[slow].sum(axis=0)))
+    more = float(sums.max())
+    share = float(more * len(events) / times.sum(axis=2).mean(axis=0).sum())
+    if share >= (LEAST_PERIODIC if period else LEAST_SHARE):
+        whose = tuple(ranks[place] for place in slow) if len(slow) < len(ranks) else ()
+        yield PartialCost(
+            RunPart.RARE, share, PHASES[phase], whose, more, usual, events[0][0], events[-1][1], len(events), period
+        )
+
+
+def _around(values: Reals) -> Reals:
+    """Return the median of each value's stretch of `AROUND` iterations along the second axis."""
+    count = values.shape[1]
+    edges = np.linspace(0, count, max(1, count // AROUND) + 1).round().astype(int)
+    medians = [
+        np.repeat(np.median(values[:, first:last], axis=1, keepdims=True), last - first, axis=1)
+        for first, last in pairwise(edges)
+    ]
+    return np.concatenate(medians, axis=1)
+
+
+def _rows(flags: Flags) -> Iterator[tuple[int, int]]:
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(int), [0]])))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def _regular(events: Sequence[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:
+    """Return the usual distance of events and those that have it; 0 and all unless most are a multiple of it apart."""
+    places = np.array([first for first, _ in events])
+    distances = Counter(np.diff(places).tolist())
+    for period, _ in sorted(distances.most_common(CANDIDATES), reverse=True):
+        off = min(1, period // 8)
+        for anchor in places[:CANDIDATES]:
+            of = (places - anchor + off) % period <= 2 * off
+            expected = (places[of][-1] - places[of][0]) / period + 1
+            if period > 1 and of.sum() >= max(MIN_EVENTS, REGULAR * len(places), REGULAR * expected):
+                return int(period), [one for one, regular in zip(events, of, strict=True) if regular]
+    return 0, list(events)
+
+
+# --- pace -----------------------------------------------------------------------------------------
+
+
+def _pace(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
+    """Yield a slow begin, a slow end, or a decay, by the medians of blocks."""
+    each = np.median(times.sum(axis=2), axis=0)
+    blocks = _blocks(len(each))
+    if len(blocks) < MIN_BLOCKS:
+        return
+    medians = np.array([np.median(each[block]) for block in blocks])
+    at = _split(np.log(medians))
+    before, after = medians[:at], medians[at:]
+    first = bool(np.median(before) > np.median(after))
+    slow, fast = (before, after) if first else (after, before)
+    if np.quantile(slow, 0.1) > STEP * np.quantile(fast, 0.9) and min(len(slow), len(fast)) > 1:
+        edge = _edge(each, blocks, at)
+        part = slice(0, edge) if first else slice(edge, len(each))
+        yield from _of_part(RunPart.FIRST if first else RunPart.LATER, ranks, own, times, part)
+        return
+    order = np.argsort(np.argsort(medians))
+    if np.corrcoef(order, np.arange(len(medians)))[0, 1] < 0.9:
+        return
+    third = max(1, len(blocks) // 3)
+    if np.median(medians[-third:]) > DECAY * np.median(medians[:third]):
+        yield from _of_part(RunPart.DECAY, ranks, own, times, slice(blocks[-third].start, len(each)))
+
+
+def _of_part(part: RunPart, ranks: Sequence[int], own: Reals, times: Reals, of: slice) -> Iterator[PartialCost]:
+    """Yield what the iterations `of` a part take beyond the others, in the phase with most of it."""
+    work = own.copy()
+    work[..., EXPOSED] = np.maximum(own[..., EXPOSED], times[..., EXPOSED].min(axis=0))
+    each = times.sum(axis=2)
+    inside = np.median(work[:, of], axis=1)
+    outside = np.median(np.delete(work, of, axis=1), axis=1)
+    usual = float(np.median(np.delete(each, of, axis=1)))
+    more = float(np.median(each[:, of])) - usual
+    share = more * (of.stop - of.start) / float(each.mean(axis=0).sum())
+    if share < LEAST_SHARE:
+        return
+    grown = inside - outside  # [ranks, phases]
+    sums = grown.sum(axis=1)
+    slow = [place for place in range(len(ranks)) if sums[place] >= ALIKE * sums.max()]
+    phase = PHASES[int(np.argmax(grown[slow].sum(axis=0)))]
+    whose = tuple(ranks[place] for place in slow) if len(slow) < len(ranks) else ()
+    yield PartialCost(part, share, phase, whose, more, usual, of.start, of.stop)

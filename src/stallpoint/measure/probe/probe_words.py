@@ -1,0 +1,244 @@
+"""A probe's diagnosis in words: the lines that a script prints at its end, and that `stallpoint explain` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC
+from pathlib import Path
+
+from stallpoint.measure.probe.probe_box import (
+    BACKWARD,
+    BETWEEN,
+    DATA,
+    EXPOSED,
+    FORWARD,
+    UPDATE,
+    Diagnosis,
+    Doubling,
+    ended,
+)
+from stallpoint.measure.probe.probe_parts import LEAST_SHARE, PartialCost, RunPart
+from stallpoint.text import number
+
+MEAN_BESIDE = 1.1
+"""Ratio of the mean to the median from which on the head says both."""
+NCCL = "nccl"
+WORDS = {
+    DATA: "waiting for data",
+    BETWEEN: "what it does between data and forward pass",
+    FORWARD: "the forward pass",
+    BACKWARD: "the backward pass",
+    EXPOSED: "communication",
+    UPDATE: "the update",
+}
+ADVICE = {
+    DATA: "more DataLoader workers (num_workers, prefetch_factor), or a faster storage or decoding",
+    BETWEEN: "time what the loop does between its mini-batch and the model's call: copies, logging, validation",
+    FORWARD: "a profile of {layer}: its shapes and kernels, or work of its own on the host",
+    BACKWARD: "a profile of {layer}: its shapes and kernels, or work of its own on the host",
+    EXPOSED: "measure one all-reduce of {bytes} alone{tool}; then a larger mini-batch",
+    UPDATE: "time the optimizer and what the loop does behind it: logging, checkpoints",
+}
+ADVICE_FOR_ONE = {
+    DATA: "rank {rank}: its storage, CPU cores, and how much data it has beside the others",
+    BETWEEN: "rank {rank}: what it alone does between its mini-batch and the model's call (logging, validation)",
+    FORWARD: "rank {rank}: its shapes in {layer}, its clock and temperature, and other processes on its node",
+    BACKWARD: "rank {rank}: its shapes in {layer}, its clock and temperature, and other processes on its node",
+    EXPOSED: "rank {rank}: what keeps its host from sending (CPU cores, other processes), and its network card",
+    UPDATE: "rank {rank}: what it alone does behind the backward pass (logging, checkpoints)",
+}
+ADVICE_FOR_PART = {
+    RunPart.HELD: "{whom}: what else its node did then: other processes, clock and temperature, storage",
+    RunPart.RARE: "what {whom} does {often} (checkpoint, logging, validation): less often, or beside the training",
+    RunPart.FIRST: "what the begin does that the rest need not: a cold cache, compiling, DataLoader workers that start",
+    RunPart.LATER: "what changed then on {whom}: other jobs, the storage, clock and temperature, longer samples",
+    RunPart.DECAY: "clock and temperature of {whom}, and memory that grows (losses kept with their graphs)",
+}
+
+
+def summary(folder: Path, workers: int) -> list[str]:
+    """Return the summary of what `workers` recorded last below `folder`; nothing if that is too little."""
+    found = ended(folder, workers)
+    return lines(found) if found else []
+
+
+def lines(found: Diagnosis) -> list[str]:
+    """Return the summary: at most seven lines."""
+    return [f"stallpoint: {headed(found)}", *(f"  {name:<9}{text}" for name, text in texts(found).items())]
+
+
+def headed(found: Diagnosis) -> str:
+    """Return ``2 workers, 30 iterations of 20 ms``."""
+    each = _in_ms(found.seconds)
+    if found.mean > MEAN_BESIDE * found.seconds:
+        each += f" in the median, {_in_ms(found.mean)} in the mean"
+    head = f"{found.workers} worker{'s' * (found.workers > 1)}, {found.iterations:,} iterations of {each}"
+    return head + (f" ({found.lacking} ranks left no records here)" if found.lacking else "")
+
+
+def texts(found: Diagnosis) -> dict[str, str]:
+    """Return the lines below the head by their labels; none that has nothing to say."""
+    part = found.main
+    also = [one for one in found.parts if one is not part]
+    texts_of = {
+        "verdict": _of_part(found, part) if part else _verdict(found),
+        "why": _why_part(found, part) if part else _why(found),
+        "also": _of_part(found, also[0]) if also else "",
+        "shares": ", ".join(_shares(found)),
+        "doubling": _gain(found.doubling) if found.doubling else "",
+        "next": _next_part(found, part) if part else _next(found),
+    }
+    return {label: text for label, text in texts_of.items() if text}
+
+
+def _in_ms(seconds: float) -> str:
+    return f"{number(1e3 * seconds)} ms" if seconds < 1 else f"{number(seconds)} s"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _verdict(found: Diagnosis) -> str:
+    layer = f", layer {found.layer}" if found.layer else ""
+    if found.rank is not None:
+        what = WORDS[found.phase] + layer
+        if found.samples:
+            here, others = found.samples
+            each = f"({number(here)} in an iteration, the others {number(others)})"
+            what = f"it has {number(here / others, 2)} times as many samples {each}"
+        return f"rank {found.rank} holds the others up: {what}"
+    if found.phase not in (DATA, EXPOSED):
+        return f"mostly computing: {WORDS[found.phase]} takes longest{layer}"
+    (least, of_least), (most, of_most) = found.ends
+    if found.workers == 1:
+        where = ""
+    elif most - least > LEAST_SHARE * found.seconds:
+        where = f", {_in_ms(least)} on rank {of_least} to {_in_ms(most)} on rank {of_most}"
+    else:
+        where = ", on every rank alike"
+    return f"mostly {WORDS[found.phase]}{where}"
+
+
+def _why(found: Diagnosis) -> str:
+    cause = f"{WORDS[found.phase]} takes {_in_ms(found.here)} of {_in_ms(found.seconds)}"
+    if found.phase == EXPOSED and found.rank is not None:
+        cause = (
+            f"it enters its all-reduces {_in_ms(found.here)} behind its gradients, the others {_in_ms(found.others)}"
+        )
+    elif found.rank is not None:
+        cause = f"{WORDS[found.phase]} takes {_in_ms(found.here)} there, {_in_ms(found.others)} on the others"
+    return f"{cause}; {_in_ms(found.of_layer)} of it in layer {found.layer}" if found.layer else cause
+
+
+def _of_part(found: Diagnosis, part: PartialCost) -> str:
+    """Return what a part of the run costs: which iterations, the phase, and the ranks."""
+    whom = _whom(found, part)
+    on = f", on {whom}" if whom else ""
+    phase, share, longer = WORDS[part.phase], _percent(part.share), _in_ms(part.usual + part.more)
+    if part.part is RunPart.HELD:
+        when = _between(found, part)
+        return f"{whom} held the others up {when}: {phase} ({share} of the time)"
+    if part.part is RunPart.RARE:
+        often = (
+            f"every {_ordinal(part.period)} iteration"
+            if part.period
+            else f"{part.events} of {found.iterations:,} iterations"
+        )
+        return f"{share} of the time is in {often} ({_in_ms(part.more)} more, in {phase}{on})"
+    if part.part is RunPart.DECAY:
+        return f"iterations become slower and slower, {_in_ms(part.usual)} to {longer}: {phase}{on}"
+    when = (
+        f"the first {part.last:,} iterations" if part.part is RunPart.FIRST else f"iterations {_between(found, part)}"
+    )
+    return f"{when} take {longer} instead of {_in_ms(part.usual)}: {phase}{on} ({share} of the time)"
+
+
+def _whom(found: Diagnosis, part: PartialCost) -> str:
+    if not part.ranks:
+        return "every rank" if found.workers > 1 else ""
+    many = f" and {len(part.ranks) - 4} more" if len(part.ranks) > 4 else ""
+    return f"rank{'s' * (len(part.ranks) > 1)} {', '.join(map(str, part.ranks[:4]))}{many}"
+
+
+def _between(found: Diagnosis, part: PartialCost) -> str:
+    """Return ``until 21:54:10 UTC``, ``from 21:50:00 UTC on``, or both; iterations where no time is known."""
+    first = _moment(found, part.first) if part.first else ""
+    last = _moment(found, part.last) if part.last < found.iterations else ""
+    if first and last:
+        return f"from {first} until {last}"
+    return f"until {last}" if last else f"from {first} on"
+
+
+def _moment(found: Diagnosis, place: int) -> str:
+    at = found.at(place)
+    return f"{at.astimezone(UTC):%H:%M:%S} UTC" if at else f"iteration {place:,}"
+
+
+def _ordinal(count: int) -> str:
+    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"
+
+
+def _why_part(found: Diagnosis, part: PartialCost) -> str:
+    if part.part is RunPart.HELD:
+        these = f"these {part.last - part.first:,} iterations"
+        return f"its own work takes {_in_ms(part.more)} more in {these} than in the others"
+    if part.part is RunPart.RARE:
+        return f"an iteration takes {_in_ms(found.seconds)} in the median, {_in_ms(found.mean)} in the mean"
+    return ", ".join(_drifts(found, part)) or f"{WORDS[part.phase]} has most of the difference"
+
+
+_DRIFTS = (
+    ("frequency", "clock of the CPUs", "GHz", 1e-9),
+    ("gpu_clock", "clock of the GPU", "GHz", 1e-9),
+    ("temperature", "temperature", "°C", 1.0),
+    ("memory", "memory of the process", "GB", 1e-9),
+    ("device_memory", "memory on the GPU", "GB", 1e-9),
+)
+"""Columns of states, their words, a unit, and its factor."""
+
+
+def _drifts(found: Diagnosis, part: PartialCost) -> Iterator[str]:
+    """Yield clock, temperature and memory at the begin of the run and at its end."""
+    if len(found.states) < 2:
+        return
+    first, last = found.states[0], found.states[-1]
+    for column, words, unit, factor in _DRIFTS:
+        before, after = first[column], last[column]
+        if before and after and part.part in (RunPart.DECAY, RunPart.LATER):
+            yield f"{words} {number(factor * before)} -> {number(factor * after)} {unit}"
+
+
+def _shares(found: Diagnosis) -> Iterator[str]:
+    for name, share in found.shares.items():
+        whom = "" if name != "waiting" else f" for rank {found.rank}" if found.rank is not None else " for one another"
+        if name != "waiting" or round(100 * share):
+            yield f"{name}{whom} {_percent(share)}"
+
+
+def _gain(found: Doubling) -> str:
+    return (
+        f"{found.workers} -> {2 * found.workers} workers: {number(found.low, 2)} to {number(found.high, 2)} times the "
+        f"samples/s (from {found.fewer} and {found.workers})"
+    )
+
+
+def _next(found: Diagnosis) -> str:
+    if found.samples:
+        return (
+            f"as many samples for rank {found.rank} as for the others (sampler, drop_last, sequences of other lengths)"
+        )
+    advice = ADVICE if found.rank is None else ADVICE_FOR_ONE
+    flag = f"{max(1, round(found.gradients / 2**20))}M"
+    tools = {NCCL: f" (all_reduce_perf -b {flag} -e {flag})", "": ""}
+    tool = tools.get(found.backend, f" over {found.backend} (torch.distributed.all_reduce in a loop of its own)")
+    layer = f"layer {found.layer}" if found.layer else "the model"
+    size = f"{number(found.gradients / 1e6)} MB"
+    return advice[found.phase].format(rank=found.rank, layer=layer, bytes=size, tool=tool)
+
+
+def _next_part(found: Diagnosis, part: PartialCost) -> str:
+    often = f"every {part.period} iterations" if part.period else "now and then"
+    whom = _whom(found, part) or "the script"
+    return ADVICE_FOR_PART[part.part].format(whom=whom, often=often)
