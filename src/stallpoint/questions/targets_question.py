@@ -11,6 +11,7 @@ from stallpoint.base.row import TableRow
 from stallpoint.base.section import Absence, Finding, Section, TextTable, about, interval_of
 from stallpoint.base.stall import Verdict
 from stallpoint.models.answers.time_to_accuracy import TARGET, TargetVerdict
+from stallpoint.models.convergence.target_halves import HalvesOfTarget
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.questions.study_words import at_count, series, trained, verdict_in_short
 from stallpoint.text import listed, number
@@ -96,7 +97,8 @@ def _finding(target: Target) -> Finding:
     several = len(target.places) > 1
     return Finding(
         KIND, _subject(target), lead(target), verdict if several else "", ranks if several and ranks else None,
-        unit="workers" if several and ranks else "", evidence="measured", notes=tuple(lines(target)),
+        unit="workers" if several and ranks else "", evidence="measured",
+        notes=(*halves(target), *lines(target)),
         about=about(target.stall), first=True,
     )  # fmt: skip
 
@@ -133,6 +135,18 @@ def lines(target: Target) -> Iterator[str]:
             parts.append(f"not distinguishable: {', '.join(at.alike_in_words)}")
         parts += [_slower(one, first) for one in slower]
         yield "; ".join(parts)
+
+
+def halves(target: Target) -> Iterator[str]:
+    """Yield which half loses more, samples or seconds, from the fewest to the most workers of the soonest preset."""
+    few, many = target.places[0], target.places[-1]
+    last = many.best[0]
+    first = next((row for row in few.best if row["sync"] == last["sync"]), None)
+    if first is None or few is many:
+        return
+    samples = float(first["steps"]) * first["batch"], float(last["steps"]) * last["batch"]
+    found = HalvesOfTarget.of((few.ranks, many.ranks), samples, (float(first["time"]), float(last["time"])))
+    yield f"{last['sync']}: {found.words()}; {found.half} lose more"
 
 
 def _single_configuration(target: Target) -> bool:

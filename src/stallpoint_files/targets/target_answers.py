@@ -18,6 +18,7 @@ from stallpoint.base.curve import Curve, rates_from
 from stallpoint.base.priors import TO_TARGET
 from stallpoint.base.section import Cause, Finding
 from stallpoint.base.stall import Verdict
+from stallpoint.models.convergence.target_halves import HalvesOfTarget
 from stallpoint.text import number
 from stallpoint_files.file_options import Options
 from stallpoint_files.rates import rate_answers
@@ -110,55 +111,29 @@ def _points(runs: Sequence[TargetRun]) -> list[_AtCount]:
     return found
 
 
-@dataclass(frozen=True)
-class _Loss:
-    """What a span of counts loses of its ideal, by halves."""
+def _halves(start: _AtCount, end: _AtCount) -> HalvesOfTarget:
+    """Return the losses between two points whose samples are known."""
+    needed = (start.needed or 1, end.needed or 1)
+    return HalvesOfTarget.of((start.workers, end.workers), needed, (start.seconds, end.seconds))
 
-    start: _AtCount
-    end: _AtCount
-    samples: float
-    """Logarithm of the factor of samples to the target."""
-    seconds: float
-    """Logarithm of the factor of a worker's seconds of a sample."""
 
-    @classmethod
-    def of(cls, start: _AtCount, end: _AtCount) -> _Loss:
-        """Return the losses between two points whose samples are known."""
-        samples = math.log((end.needed or 1) / (start.needed or 1))
-        return cls(start, end, samples, math.log(end.seconds * end.workers / (start.seconds * start.workers)) - samples)
-
-    @property
-    def half(self) -> str:
-        """Return the half that loses more."""
-        return "samples" if self.samples > self.seconds else "seconds"
-
-    def words(self, needed: str) -> str:
-        """Return both halves, for each doubling of the workers."""
-        doublings = math.log2(self.end.workers / self.start.workers)
-        more, lost = math.exp(self.samples / doublings) - 1, 1 - math.exp(-self.seconds / doublings)
-        return (
-            f"from {self.start.workers:,} to {self.end.workers:,} each doubling needs {100 * abs(more):.0f} % "
-            f"{'more' if more > -0.005 else 'fewer'} {needed} and {'loses' if lost > -0.005 else 'gains'} "
-            f"{100 * abs(lost):.0f} % of its rate"
-        )
-
-    def causes(self, needed: str) -> Iterator[Cause]:
-        """Yield the halves that lose, the larger first, each with its part of the ideal."""
-        start, end = self.start, self.end
-        ideal = 1 - math.exp(-self.samples - self.seconds)
-        total = max(self.samples, 0.0) + max(self.seconds, 0.0)
-        batches = f" (mini-batch {number(start.batch)} to {number(end.batch)})" if start.batch and end.batch else ""
-        texts = {
-            "samples": f"samples: {number(start.needed)} {needed} to the target on {start.workers:,}, "
-            f"{number(end.needed)} on {end.workers:,}{batches}",
-            "seconds": f"seconds: a worker of {end.workers:,} has {100 * math.exp(-self.seconds):.0f} % of the rate of "
-            f"one of {start.workers:,}",
-        }
-        parts = {"samples": self.samples, "seconds": self.seconds}
-        for name in sorted(parts, key=lambda name: -parts[name]):
-            if parts[name] > _ALIKE and ideal > 0:
-                more = "loses more" if name == self.half else ""
-                yield Cause(name, texts[name], round(ideal * parts[name] / total, 3), more)
+def _causes(start: _AtCount, end: _AtCount, needed: str) -> Iterator[Cause]:
+    """Yield the halves that lose, the larger first, each with its part of the ideal."""
+    halves = _halves(start, end)
+    ideal = 1 - math.exp(-halves.samples - halves.seconds)
+    total = max(halves.samples, 0.0) + max(halves.seconds, 0.0)
+    batches = f" (mini-batch {number(start.batch)} to {number(end.batch)})" if start.batch and end.batch else ""
+    texts = {
+        "samples": f"samples: {number(start.needed)} {needed} to the target on {start.workers:,}, "
+        f"{number(end.needed)} on {end.workers:,}{batches}",
+        "seconds": f"seconds: a worker of {end.workers:,} has {100 * math.exp(-halves.seconds):.0f} % of the rate of "
+        f"one of {start.workers:,}",
+    }
+    parts = {"samples": halves.samples, "seconds": halves.seconds}
+    for name in sorted(parts, key=lambda name: -parts[name]):
+        if parts[name] > _ALIKE and ideal > 0:
+            more = "loses more" if name == halves.half else ""
+            yield Cause(name, texts[name], round(ideal * parts[name] / total, 3), more)
 
 
 _HELPS = {
@@ -174,8 +149,8 @@ def _with_halves(found: Finding, points: Sequence[_AtCount], needed: str) -> Fin
         return found
     first, last = points[0], points[-1]
     start = next((one for one in reversed(points) if 2 * one.workers <= last.workers), first)
-    late, whole = _Loss.of(start, last), _Loss.of(first, last)
-    causes = tuple(late.causes(needed))
+    late, whole = _halves(start, last), _halves(first, last)
+    causes = tuple(_causes(start, last, needed))
     lead = ""
     if causes or late.half != whole.half:
         other = f", over all counts {whole.half}" if late.half != whole.half else ""

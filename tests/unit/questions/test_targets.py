@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.questions.study_tables import StudyTables
-from stallpoint.questions.targets_question import Target, lead, lines, section, targets
+from stallpoint.questions.targets_question import Target, halves, lead, lines, section, targets
 
 PLACE = {"network": "lenet", "hardware": "local", "storage": "train", "target": 0.8, "workers_per_node": 1}
 
@@ -13,7 +13,7 @@ def way(ranks: int, sync: str, time: float, verdict: str, steps: float = 1.0, ba
     slower = {"slower": time, "more_steps": steps, "longer_steps": time / steps}
     return {
         **PLACE, **slower, "ranks": ranks, "sync": sync, "recipe": "sgd", "batch": batch, "time": time,
-        "verdict": verdict,
+        "steps": 100 * steps, "verdict": verdict,
     }  # fmt: skip
 
 
@@ -48,6 +48,15 @@ def test_what_is_not_distinguishable_from_the_fastest_leads_with_it_and_others_s
         "n = 2: wfbp, sgd, B = 64 (1 s); not distinguishable: gossip; asynchronous × 3 (steps × 6, each × 0.5); "
         "downpour, sgd, B = 32, × 4 (steps × 2, each × 2)"
     )
+
+
+def test_the_half_that_loses_more_is_named() -> None:
+    times = pd.DataFrame([
+        way(1, "wfbp", 2.0, "fastest"), way(4, "wfbp", 1.0, "fastest", steps=0.4, batch=256),
+    ])  # fmt: skip
+    # 1.6 times the samples, and 4 workers need half of the seconds: a worker's rate is 0.8 of what it was.
+    words = "from 1 to 4 each doubling needs 26 % more samples and loses 11 % of its rate; samples lose more"
+    assert list(halves(reached(times))) == [f"wfbp: {words}"]
 
 
 def test_the_fastest_of_all_is_soonest_where_all_others_are_slower() -> None:
