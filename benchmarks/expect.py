@@ -3,9 +3,9 @@
 usage: expect.py RUNS.csv LAYOUTS.csv [--learn] (MLPerf's runs as of `time_to_target`; a table of layouts as of
 `public_tables`: model, nodes, mbs, gradacc, gbs, dp, pp, tp, zero, tokens_per_s_gpu)
 
-A round's own published rates are not used for its rows. Numbers (`Spreads`: ``near``, ``faster``, ``start``) were
-chosen on rounds v2.0 and v5.0; all others are reported: v0.7, v4.0, of 1B and 8B the fastest layout of each number
-of nodes and mini-batch, and all other layouts, of which many were disturbed. With ``--learn`` they are chosen again.
+A round's own published rates are not used for its rows. Reported apart from rounds v2.0 and v5.0: v0.7, v4.0, of 1B and
+8B the fastest layout of each number of nodes and mini-batch, and all other layouts. They were in sight when the numbers
+of `Spreads` were set: `peak` so that ends are four times apart, others near what ``--learn`` finds on v2.0 and v5.0.
 """
 
 from __future__ import annotations

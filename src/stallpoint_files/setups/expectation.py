@@ -58,11 +58,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Spreads:
-    """Numbers of all trainings, chosen on some published rows and reported on others (``benchmarks/expect.py``)."""
+    """Numbers of all trainings, set with published rows in sight (``benchmarks/expect.py``)."""
 
     peak: float = 0.41
-    """Deviation of the logarithm of the part of the peak, about published ones: set, so that ends are four times apart,
-    as trainings differ by more than the rows that other numbers were chosen on."""
+    """Deviation of the logarithm of the part of the peak, about published ones: ends are then four times apart."""
     carried: Spread = Spread(0.7, 0.3)
     """Part of a link's rate that collectives reach."""
     start: Spread = Spread(0.0015, 0.7)
