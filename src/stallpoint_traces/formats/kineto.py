@@ -12,6 +12,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from itertools import compress
 from pathlib import Path
 from typing import IO, Any
 
@@ -124,6 +125,8 @@ _NOTHING = _Args()
 _COLLECTIVES = ("gloo:", "mpi:", "ucc:", "nccl:")
 """Prefixes of torch.distributed's marks of collectives, whose inputs have their sizes."""
 _QUOTED = tuple(b'"' + name.encode() for name in _COLLECTIVES)
+_INPUTS = b'"Input Dims"'
+"""Inputs of operators, which a trace has with `record_shapes`."""
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _NOT_JSON = re.compile(rb":\s*-?(?:inf|nan|infinity)\b", re.IGNORECASE)
 _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -142,11 +145,13 @@ def read(path: Path) -> list[Trace]:
     columns, bad, seen, strange = Columns(), 0, 0, Counter[str]()
     for events in chunks:
         seen += len(events)
-        bad += _add(columns, events)
-        strange.update(event.cat for event in events if event.ph == "X" and _KINDS[event.cat] == UNKNOWN)
+        kinds = [_KINDS[event.cat] for event in events]
+        bad += _add(columns, events, kinds)
+        if UNKNOWN in kinds:
+            strange.update(event.cat for event in events if event.ph == "X" and _KINDS[event.cat] == UNKNOWN)
     if others := sum(strange.values()):
-        kinds = ", ".join(category for category, _ in strange.most_common(5))
-        notes.append(f"{others:,} of {seen:,} events are of kinds not read ({kinds})")
+        categories = ", ".join(category for category, _ in strange.most_common(5))
+        notes.append(f"{others:,} of {seen:,} events are of kinds not read ({categories})")
     if bad:
         notes.append(f"{bad} events without a time, or of a duration below 0, are excluded")
     if not len(columns):
@@ -163,6 +168,7 @@ def read(path: Path) -> list[Trace]:
     if world_size < 1:
         notes.append("the file does not say how many workers there were")
     found, first = columns.events(1e-6)
+    found.kind[(found.kind == OPERATOR) & found.called(_MARKS)] = MARK
     began = first + 1e-9 * _real(head.get("baseTimeNanoseconds", 0))
     return [Trace(path, rank, max(world_size, 1), found, tuple(notes), began)]
 
@@ -243,7 +249,7 @@ def _events(text: bytes) -> list[_KinetoEvent] | None:
         listed = b"[" + mended + b"]"
         try:
             try:
-                if any(name in listed for name in _QUOTED):
+                if _INPUTS in listed and any(name in listed for name in _QUOTED):
                     return list(_WITH_INPUTS.decode(listed))
                 return _EVENTS.decode(listed)
             except msgspec.ValidationError:
@@ -294,26 +300,25 @@ def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_KinetoEvent]]:
             return
 
 
-def _add(columns: Columns, events: list[_KinetoEvent]) -> int:
-    """Add the events that are kept; return the number of those with impossible times."""
-    known = [event for event in events if _KINDS[event.cat] >= 0 and event.ph == "X"]
-    kept = [event for event in known if event.dur >= 0 and event.ts == event.ts]
-    args = [event.args or _NOTHING for event in kept]
-    for place, event in enumerate(kept):
-        if isinstance(event, _EventWithInputs):
-            args[place] = _sized(event)
-    text, thread = columns.texts.__getitem__, columns.threads.__getitem__
+def _add(columns: Columns, events: list[_KinetoEvent], kinds: list[int]) -> int:
+    """Add the events that are kept, by their `kinds`; return the number of those with impossible times."""
+    known = [kind >= 0 and event.ph == "X" for event, kind in zip(events, kinds, strict=True)]
+    events, kinds = list(compress(events, known)), list(compress(kinds, known))
+    possible = [event.dur >= 0 and event.ts == event.ts for event in events]
+    if bad := possible.count(False):
+        events, kinds = list(compress(events, possible)), list(compress(kinds, possible))
+    args = [event.args or _NOTHING for event in events]
+    if any(isinstance(event, _EventWithInputs) for event in events[:1]):  # then all of them are
+        args = [_sized(event) for event in events]
+    text, thread = columns.texts, columns.threads
     columns.add(
-        len(kept),
+        len(events),
         {
-            "kind": [
-                MARK if kind == OPERATOR and _MARKS.match(event.name) else kind
-                for kind, event in ((_KINDS[event.cat], event) for event in kept)
-            ],
-            "name": [text(event.name) for event in kept],
-            "start": [event.ts for event in kept],
-            "seconds": [event.dur for event in kept],
-            "thread": [thread((event.pid, event.tid)) for event in kept],
+            "kind": kinds,
+            "name": [text[event.name] for event in events],
+            "start": [event.ts for event in events],
+            "seconds": [event.dur for event in events],
+            "thread": [thread[event.pid, event.tid] for event in events],
             "stream": [own.stream for own in args],
             "correlation": [own.correlation for own in args],
             "message": [
@@ -321,7 +326,7 @@ def _add(columns: Columns, events: list[_KinetoEvent]) -> int:
             ],
         },
     )
-    return len(known) - len(kept)
+    return bad
 
 
 def _message(args: _Args) -> EventCommunication:
@@ -331,10 +336,10 @@ def _message(args: _Args) -> EventCommunication:
     )  # fmt: skip
 
 
-def _sized(event: _EventWithInputs) -> _Args:
+def _sized(event: _KinetoEvent) -> _Args:
     """Return the arguments, for a mark of a collective with its size from the inputs (`record_shapes`)."""
     args = event.args
-    if args is None:
+    if not isinstance(args, _ArgsWithInputs):
         return _NOTHING
     if not event.name.startswith(_COLLECTIVES) or args.elements != UNKNOWN:
         return args
