@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -21,6 +22,7 @@ from stallpoint.base.measured import SERIES, Measured, Point
 from stallpoint.base.statistics import (
     Ensemble,
     Reals,
+    Scatter,
     bootstrap,
     columns_of,
     generator,
@@ -114,18 +116,19 @@ def _cost(fitted: FittedStudy, at: Measured | Predicted, goal: str, iterations: 
     if is_duration(time):
         basis: Basis = "measured" if isinstance(at, Measured) else "predicted"
         rated = fitted.asked.rated.get(at.point.hardware, {})
-        measured, trained = fitted.once(_power)
-        power = measured.of(at.cells) if isinstance(at, Measured) else measured.usual(at.point.hardware, trained)
+        measured, usual = fitted.once(_power)
+        power = measured.of(at.cells) if isinstance(at, Measured) else usual.get(at.point.hardware)
         if power:
             yield Cost(at.point, basis, goal, time, {**rated, POWER: power.watts}, f"counters of {power.counted}")
         else:
             yield Cost(at.point, basis, goal, time, rated)
 
 
-def _power(fitted: FittedStudy) -> tuple[MeasuredPower, list[str]]:
-    """Return what was measured of power, and the cells that trained on several workers."""
+def _power(fitted: FittedStudy) -> tuple[MeasuredPower, dict[str, Power | None]]:
+    """Return what was measured of power, and that of all training on several workers by hardware entry."""
     cells = [cell for at in fitted.communicating for cell in at.cells]
-    return MeasuredPower(fitted.tidy[ENERGY.name], fitted.asked.seed), cells
+    measured = MeasuredPower(fitted.tidy[ENERGY.name], fitted.asked.seed)
+    return measured, {name: measured.usual(name, cells) for name in fitted.tidy["runs"]["hardware"].unique()}
 
 
 def within_limit(limited: Reals, minimised: Reals, limit: float) -> Reals:
@@ -237,20 +240,27 @@ class MeasuredPower:
             subset="watts"
         )
         self._seed = seed
+        self._of_cell = self._visits.groupby("cell").indices
+        self._scatter = cache(self._usual_scatter)
 
     def of(self, cells: Collection[str]) -> Power | None:
         """Return the power in these cells of one point; None unless it was measured in all of them."""
-        rows = self._visits[self._visits["cell"].isin(list(cells))]
-        return self._power(rows, visits_of(rows)) if {*rows["cell"]} == {*cells} else None
+        if not cells or any(cell not in self._of_cell for cell in cells):
+            return None
+        rows = self._visits.iloc[np.sort(np.concatenate([self._of_cell[cell] for cell in {*cells}]))]
+        return self._power(rows, visits_of(rows))
 
     def usual(self, hardware: str, cells: Collection[str]) -> Power | None:
         """Return the power in any cell like these on a hardware entry; None if it was measured in none of them."""
         rows = self._visits[(self._visits["hardware"] == hardware) & self._visits["cell"].isin(list(cells))]
         return self._power(rows, rows["cell"]) if len(rows) else None
 
+    def _usual_scatter(self, hardware: str) -> Scatter:
+        return scatter(self._visits[self._visits["hardware"] == hardware], ["cell"], "watts")
+
     def _power(self, rows: pd.DataFrame, apart: pd.Series) -> Power:
         """Return the mean; values that differ in `apart` are independent."""
-        usual = scatter(self._visits[self._visits["hardware"] == rows["hardware"].iloc[0]], ["cell"], "watts")
+        usual = self._scatter(rows["hardware"].iloc[0])
         random = generator(self._seed, "power", *sorted(rows["cell"].unique()))
         counted = rows["counted"].iloc[0]
         words = ", ".join(word for name, word in _WORDS.items() if name in counted)

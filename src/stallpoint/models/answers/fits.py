@@ -188,6 +188,8 @@ class MemoryModel:
         self._tried = {tuple(row[name] for name in (*MEMORY_AXES, "memory")): row for row in largest}
         self._networks, self._presets, self._cuts = networks, presets, cuts or {}
         self._peak_memory, self._environments = peak_memory, environments
+        visits = peak_memory.groupby(["cell", "visit"])[[f"{memory}_peak" for memory in (DEVICE, HOST)]].max()
+        self._of_visits = dict(iter(visits.groupby("cell")))
         self._available = cache(self._least_available)
 
     def held_out(self, point: Point) -> MemoryUse:
@@ -206,8 +208,8 @@ class MemoryModel:
 
     def measured(self, cells: Sequence[str], memory: str) -> float:
         """Return the peak of these cells, averaged over visits, bytes; NaN without cells."""
-        rows = self._peak_memory[self._peak_memory["cell"].isin(cells)]
-        return float(rows.groupby(["cell", "visit"])[f"{memory}_peak"].max().mean()) if len(rows) else np.nan
+        peaks = [self._of_visits[cell][f"{memory}_peak"] for cell in sorted({*cells}) if cell in self._of_visits]
+        return float(pd.concat(peaks).mean()) if peaks else np.nan
 
     def _fit(self, point: Point, bases: Callable[[str], Sequence[_Base | None]]) -> MemoryUse:
         found = ((memory, base) for memory in (DEVICE, HOST) for base in bases(memory) if base is not None)

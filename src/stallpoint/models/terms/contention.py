@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import ne
 
 import numpy as np
 import numpy.typing as npt
@@ -82,22 +81,22 @@ class Seen:
         positive = all((times > 0).all() for times in (*computing, collectives.isolated.sum(axis=-1)))
         return bool(np.isfinite(took).all() and positive)
 
-    @property
+    @cached_property
     def forward(self) -> Ensemble:
         """As in `Effects`."""
         return self.observed.forward / self.isolated.forward
 
-    @property
+    @cached_property
     def backward_over_forward(self) -> Ensemble:
         """Return the slowdown of the backward pass over that of the forward pass."""
         return self.observed.backward / self.isolated.backward / self.forward
 
-    @property
+    @cached_property
     def overlaps(self) -> bool:
         """Return whether the backward pass has enough communication to estimate its effect."""
         return bool(self.observed.in_flight[0] > MIN_OVERLAP_SHARE * self.observed.backward[0])
 
-    @property
+    @cached_property
     def overlapped_work(self) -> Ensemble:
         """Return the rounds of messages during the backward pass, and their expected cost to it, s, [1 + REPLICATES,
         2].
@@ -108,12 +107,12 @@ class Seen:
         in_rounds = 0.0 if self.isolated.collectives.co_run else self.isolated.collectives.rounds
         return np.stack([in_rounds * part.sum(axis=-1), (self.isolated.collectives.work * part).sum(axis=-1)], axis=-1)
 
-    @property
+    @cached_property
     def straggling(self) -> Ensemble:
         """Return the wait for the slowest over a worker's own time."""
         return self.observed.straggling / (self.observed.forward + self.observed.backward)
 
-    @property
+    @cached_property
     def update(self) -> Ensemble:
         """As in `Effects`."""
         measured, isolated = self.observed.update, self.isolated.update
@@ -146,6 +145,9 @@ class Contention:
         known = [one for one in several if one.point.nodes == fewest[one.point.hardware, one.point.placement[1]]]
         usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(training_cells.steps, "hardware")}
         self._seen: dict[tuple[str, Placement], list[Seen]] = {}
+        self._labels: dict[tuple[str, Placement], npt.NDArray[np.int64]] = {}
+        """Labels of these points as numbers: those of thousands of points are compared for every calibration."""
+        self._numbers: dict[str | int, int] = {}
         self._known: dict[tuple[Point, bool], Effects] = {}
         self._calibrations: dict[tuple[tuple[str | int, ...], Point | None], _Calibration | None] = {}
         for measured in known:
@@ -196,17 +198,12 @@ class Contention:
     def _calibrate(self, point: Point, own: Point | None) -> _Calibration | None:
         """Calibrate the curve of `point` on training, if there is any, other than on `own`."""
         there = {placement: seen for (hardware, placement), seen in self._seen.items() if hardware == point.hardware}
-        if own:
-            there[own.placement] = [seen for seen in there[own.placement] if seen.point != own]
-        placements = [placement for placement, seen in there.items() if seen]
+        placements = [placement for placement, seen in there.items() if any(one.point != own for one in seen)]
         if not placements:
             return None
         placement = nearest(placements, point.placement)
         preset = self._presets[point.sync]
-        in_blocks = preset.strategy.in_blocks
-        others = _nearest(there[placement], lambda seen: (seen.in_blocks == in_blocks,))
-        if len(others) > MAX_POINTS:
-            others = _most_similar(others, point)
+        others = self._most_similar(point, placement, own, in_blocks=preset.strategy.in_blocks)
         # The same draws at all node counts: one model predicts a curve.
         random = generator(self._seed, "effects", *point.series)
         network = _nearest(
@@ -229,7 +226,8 @@ class Contention:
         known_buckets = [seen.observed.buckets for seen in others if (seen.point.network, seen.point.sync) == same]
         forward = _median([seen.forward for seen in network], random)
         networks = dict.fromkeys(seen.point.network for seen in others)
-        more = {name: _backward_over_forward(others, name, random) for name in networks}
+        quiet = [seen for seen in others if not seen.overlaps]
+        more = {name: _backward_over_forward(quiet, name, random) for name in networks}
         effects = Effects(
             forward=forward,
             backward=forward * more[network[0].point.network],
@@ -244,6 +242,26 @@ class Contention:
         )
         return _Calibration(effects, begins, placement)
 
+    def _most_similar(self, point: Point, placement: Placement, own: Point | None, *, in_blocks: bool) -> list[Seen]:
+        """Return the points of a placement other than `own` whose passes wait, or do not wait, for messages as asked,
+        if there are any; of more than `MAX_POINTS` the most similar, those of the same network first."""
+        at = point.hardware, placement
+        seen = self._seen[at]
+        if at not in self._labels:
+            self._labels[at] = np.array([[*self._numbered(one.point), one.in_blocks] for one in seen])
+        labels = self._labels[at]
+        known = np.array([one.point != own for one in seen]) if own else np.ones(len(seen), bool)
+        alike = known & (labels[:, -1] == in_blocks)
+        chosen = np.flatnonzero(alike if alike.any() else known)
+        if len(chosen) > MAX_POINTS:
+            other_network, *others = (labels[chosen, :-1] != self._numbered(point)).T
+            chosen = chosen[np.lexsort([np.sum(others, axis=0), other_network])[:MAX_POINTS]]
+        return [seen[place] for place in chosen]
+
+    def _numbered(self, point: Point) -> list[int]:
+        """Return the numbers of a point's network, and of its values of `SERIES`."""
+        return [self._numbers.setdefault(label, len(self._numbers)) for label in (point.network, *point.series)]
+
 
 @dataclass(frozen=True)
 class _Calibration:
@@ -254,12 +272,6 @@ class _Calibration:
     begins: list[Seen]
     """Points that `straggling` is of."""
     placement: Placement
-
-
-def _most_similar(seen: Sequence[Seen], point: Point) -> list[Seen]:
-    """Return `MAX_POINTS` of these, those of the same network first."""
-    network, series = point.network, point.series
-    return sorted(seen, key=lambda one: (one.point.network != network, sum(map(ne, one.series, series))))[:MAX_POINTS]
 
 
 def _ahead(point: Point) -> bool:
@@ -348,9 +360,8 @@ def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage |
     return PerMessage(np.zeros_like(took), shrink_to_one(took / without, USUAL[True]))
 
 
-def _backward_over_forward(seen: Sequence[Seen], network: str, random: np.random.Generator) -> Ensemble:
+def _backward_over_forward(quiet: Sequence[Seen], network: str, random: np.random.Generator) -> Ensemble:
     """Return the slowdown of a backward pass without messages over that of the forward pass before it."""
-    quiet = [one for one in seen if not one.overlaps]
     similar = _nearest(quiet, lambda one: (one.point.network == network,)) if quiet else []
     return _median([one.backward_over_forward for one in similar], random, default=np.ones(1))
 
