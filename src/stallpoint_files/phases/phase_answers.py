@@ -62,7 +62,7 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
     grouped: defaultdict[str, list[tuple[Path, PhasedSteps]]] = defaultdict(list)
     for path, run in read:
         if run.whole:
-            grouped[_series(run)].append((path, run))
+            grouped[run.setup].append((path, run))
     rest: list[tuple[Path, PhasedSteps]] = []
     for name, runs in grouped.items():
         by_count: defaultdict[int, list[PhasedSteps]] = defaultdict(list)
@@ -74,10 +74,6 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
         else:
             rest += runs
     yield from _of_setups(rest)
-
-
-def _series(run: PhasedSteps) -> str:
-    return run.setup
 
 
 # --- one training on several counts -----------------------------------------------------------------

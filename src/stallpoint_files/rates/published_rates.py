@@ -6,12 +6,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from stallpoint.base.section import Cause
+from stallpoint_files.texts.yaml_tables import yaml_table
 
 NORMAL = 0.9
 """Part of a published rate from which on nothing is to be looked for."""
@@ -19,16 +18,8 @@ SPREAD = 0.004
 """Relative deviation of iteration times within a run (median of 33 systems of MLPerf Training 5.1)."""
 UNEVEN = 5
 """Times that deviation from which on it is no usual one."""
+_FILE = Path(__file__).with_suffix(".yaml")
 _UNITS = {"samples/s": "images/s"}
-
-
-@cache
-def _table() -> Mapping[str, Any]:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, ten times faster, if PyYAML has it
-    found: dict[str, Any] = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), loader)
-    return found
 
 
 def _named(patterns: Mapping[str, str], text: str) -> str | None:
@@ -53,10 +44,10 @@ class PublishedRate:
 def every_rate() -> list[PublishedRate]:
     """Return all rates that are published here."""
     found = []
-    for one in _table()["rates"]:
+    for one in yaml_table(_FILE)["rates"]:
         words = f"{one['model']}, {one['precision']}, {one['hardware']}"
         found += [PublishedRate(words, count, None, rate, one["source"]) for count, rate in one["rates"].items()]
-    for one in _table()["runs"]:
+    for one in yaml_table(_FILE)["runs"]:
         words, source = f"{one['model']}, {one['hardware']}", f"MLPerf Training {one['source']}"
         found.append(PublishedRate(words, one["gpus"], one["batch"], one["rate"], source))
     return found
@@ -87,15 +78,15 @@ class _Published:
 
         Where precisions are published, theirs has to be named; else results of MLPerf are taken, which do not say it.
         """
-        names = {what: _named(_table()[what], setup) for what in ("model", "precision", "hardware")}
+        names = {what: _named(yaml_table(_FILE)[what], setup) for what in ("model", "precision", "hardware")}
         subject = f"{names['model']} in {names['precision']} on {names['hardware']}"
-        for one in _table()["rates"]:
+        for one in yaml_table(_FILE)["rates"]:
             if all(one[what] == name for what, name in names.items()):
                 rates = [_Rate(count, rate, None, one["source"]) for count, rate in one["rates"].items()]
                 return cls(subject, one["unit"], rates)
         rates = [
             _Rate(one["gpus"], one["rate"], one["batch"], f"MLPerf Training {one['source']}")
-            for one in _table()["runs"]
+            for one in yaml_table(_FILE)["runs"]
             if (one["model"], one["hardware"]) == (names["model"], names["hardware"])
         ]
         return cls(f"{names['model']} on {names['hardware']}", "samples/s", rates) if rates else None

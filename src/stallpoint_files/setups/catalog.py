@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from stallpoint_files.links.links import LinkRate, inside_node
+from stallpoint_files.texts.yaml_tables import yaml_table
 
+_FILE = Path(__file__).with_name("catalog.yaml")
 TERA, GIGA = 1e12, 1e9
 DECODER, ENCODER, VISION = "decoder", "encoder", "vision"
 BYTES = {"fp8": 2, "half": 2, "tf32": 4, "fp32": 4}
@@ -61,16 +62,6 @@ class KnownModel:
 
 
 @cache
-def _table() -> Mapping[str, Mapping[str, dict[str, Any]]]:
-    import yaml
-
-    found: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(
-        Path(__file__).with_name("catalog.yaml").read_text(encoding="utf-8")
-    )
-    return found
-
-
-@cache
 def chips() -> tuple[Chip, ...]:
     """Return all chips; one whose pattern is in another's name comes after it."""
     return tuple(
@@ -78,14 +69,14 @@ def chips() -> tuple[Chip, ...]:
             name, one["pattern"], {kind: one[kind] * TERA for kind in BYTES if kind in one}, one["memory"] * GIGA,
             one["device"], one["source"],
         )
-        for name, one in _table()["chips"].items()
+        for name, one in yaml_table(_FILE)["chips"].items()
     )  # fmt: skip
 
 
 @cache
 def models() -> tuple[KnownModel, ...]:
     """Return all models."""
-    return tuple(_model(name, **one) for name, one in _table()["models"].items())
+    return tuple(_model(name, **one) for name, one in yaml_table(_FILE)["models"].items())
 
 
 def decoder(name: str, parameters: float, *, lora: bool = False) -> KnownModel:

@@ -13,7 +13,7 @@ from stallpoint.base.section import Cause
 from stallpoint.text import in_words, number
 from stallpoint_files.links.all_reduce_answers import rate
 from stallpoint_files.links.links import LinkRate
-from stallpoint_files.setups.catalog import BYTES, GIGA
+from stallpoint_files.setups.catalog import BYTES, DECODER, GIGA
 from stallpoint_files.setups.words import GATHERS, Setup, Sharding
 
 PARAMETERS, GRADIENTS = "parameters_over_link", "gradients_over_link"
@@ -45,7 +45,7 @@ def traffic(setup: Setup) -> LinkTraffic | None:
     nodes = setup.nodes
     if not setup.model or not nodes or nodes < 2:
         return None
-    each = BYTES[setup.precision or ("half" if setup.model.kind == "decoder" else "fp32")]
+    each = BYTES[setup.precision or ("half" if setup.model.kind == DECODER else "fp32")]
     total, workers = each * setup.model.parameters, setup.workers or nodes
     if setup.strategy in GATHERS:
         passes = 2 * setup.accumulation + (0 if setup.lora else setup.accumulation)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import cache
 
 from stallpoint.errors import InputError
 from stallpoint_files.links.links import LINKS, LinkRate, link_named
-from stallpoint_files.setups.catalog import Chip, KnownModel, chips, decoder, models
+from stallpoint_files.setups.catalog import DECODER, Chip, KnownModel, chips, decoder, models
 from stallpoint_files.texts.sentences import NODES, counted_in_digits
 
 MAX_COUNT = 10**6
@@ -46,7 +47,6 @@ _PRECISIONS = {
     "tf32": r"tf32",
     "fp32": r"fp32|float32|single precision|32[- ]bit",
 }
-_CHIP = "|".join(f"(?:{chip.pattern})" for chip in chips())
 _AFTER_CHIP = r"(?:[- ]?(?:sxm\d?|pcie|nvl|\d+ ?gb?(?![a-z/])))*s?"
 _LINK = (
     r"(?<![\w.])(?P<rate>\d+(?:\.\d+)?) ?(?P<unit>GbE|GigE|GE|G[Bb](?:it)?(?:/s|ps)|M[Bb](?:it)?(?:/s|ps)|MiB/s|"
@@ -230,14 +230,15 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     for precision, pattern in _PRECISIONS.items():
         yield rf"\b(?:{pattern})\b", _set("precision", precision)
     total = r"(?P<total>total(?: of)? |altogether |in total )?"
-    chip = rf"(?:(?P<chip>{_CHIP}){_AFTER_CHIP}(?: ?gpus?)?|gpus?|cards?|devices)"
+    named = "|".join(f"(?:{chip.pattern})" for chip in chips())
+    chip = rf"(?:(?P<chip>{named}){_AFTER_CHIP}(?: ?gpus?)?|gpus?|cards?|devices)"
     yield (
         rf"(?<![\w.])(?P<nodes>\d+) ?(?:{NODES}(?P<listed> ?[,(])? ?[x×*]? ?\(?(?:of |with |each )?|[x×*] ?\(?){total}"
         rf"(?P<each>\d+) ?[x×*]? ?{chip}\)?(?: each)?(?!\w)",
         _layout,
     )
     yield (
-        rf"(?<![\w.])(?:(?P<count>\d+) ?[x×*]? ?)?(?P<chip>{_CHIP}){_AFTER_CHIP}(?: ?[x×*] ?(?P<count_>\d+))?"
+        rf"(?<![\w.])(?:(?P<count>\d+) ?[x×*]? ?)?(?P<chip>{named}){_AFTER_CHIP}(?: ?[x×*] ?(?P<count_>\d+))?"
         r"(?: ?gpus?)?(?!\w)",
         _chips,
     )
@@ -256,15 +257,15 @@ def chip_named(text: str) -> Chip:
     raise InputError(f"{text} is no chip that is known; did you mean {_near(text)}?")
 
 
-_COMPILED: list[tuple[re.Pattern[str], _Taken]] = []
+@cache
+def _compiled() -> list[tuple[re.Pattern[str], _Taken]]:
+    return [(re.compile(pattern, re.IGNORECASE), take) for pattern, take in _terms()]
 
 
 def read_setup(text: str) -> Setup:
     """Return what a text says of a training; words that say nothing known are in `Setup.unknown`."""
-    if not _COMPILED:
-        _COMPILED.extend((re.compile(pattern, re.IGNORECASE), take) for pattern, take in _terms())
     setup, left = Setup(), counted_in_digits(text)
-    for pattern, take in _COMPILED:
+    for pattern, take in _compiled():
         for found in pattern.finditer(left):
             if not any(len(digits) > 9 for digits in re.findall(r"\d+", found[0])):
                 take(setup, found)
@@ -273,7 +274,7 @@ def read_setup(text: str) -> Setup:
     _infer_nodes(setup)
     if setup.model and (setup.lora or setup.model.lora):
         setup.lora = True
-        if not setup.model.lora and setup.model.kind == "decoder":
+        if not setup.model.lora and setup.model.kind == DECODER:
             setup.model = decoder(f"{setup.model.name} LoRA", setup.model.parameters, lora=True)
     return setup
 

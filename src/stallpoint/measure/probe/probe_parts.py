@@ -31,7 +31,7 @@ MAX_BLOCKS, MIN_BLOCK, MIN_BLOCKS = 20, 5, 10
 AROUND = 50
 """Iterations around one, whose median it is compared with."""
 LONG = 0.5
-"""RunPart of a usual iteration by which a rare one is longer at least."""
+"""Part of a usual iteration by which a rare one is longer at least."""
 MAX_LENGTH = 3
 """Iterations in a row that are one event."""
 MIN_EVENTS, REGULAR, CANDIDATES = 3, 0.75, 5
@@ -95,6 +95,21 @@ def beyond_others(own: Reals) -> Reals:
     return np.array([own[k] - np.median(np.delete(own, k, axis=0), axis=0) for k in range(len(own))])
 
 
+def _with_network(own: Reals, times: Reals) -> Reals:
+    """Return the ranks' own work with the wait for messages that all have: a slow network is everybody's."""
+    work = own.copy()
+    work[..., EXPOSED] = np.maximum(own[..., EXPOSED], times[..., EXPOSED].min(axis=0))
+    return work
+
+
+def _phase_and_ranks(ranks: Sequence[int], excess: Reals) -> tuple[str, tuple[int, ...]]:
+    """Return the phase with most of an excess [ranks, phases], and the ranks that share in it; none if all do."""
+    sums = excess.sum(axis=1)
+    slow = np.flatnonzero(sums >= ALIKE * sums.max()).tolist()
+    phase = PHASES[int(np.argmax(excess[slow].sum(axis=0)))]
+    return phase, tuple(ranks[place] for place in slow) if len(slow) < len(ranks) else ()
+
+
 def _blocks(count: int) -> list[slice]:
     number = max(1, min(MAX_BLOCKS, count // MIN_BLOCK))
     edges = np.linspace(0, count, number + 1).round().astype(int)
@@ -133,8 +148,7 @@ def _stretches(flags: Flags) -> Iterator[tuple[int, int]]:
     """Yield begin and end of each row of true flags, in which a single one may be false."""
     joined = flags.copy()
     joined[1:-1] |= flags[:-2] & flags[2:]
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], joined.astype(int), [0]])))
-    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    yield from _rows(joined)
 
 
 def _edge(values: Reals, blocks: Sequence[slice], at: int) -> int:
@@ -157,8 +171,7 @@ def _split(values: Reals) -> int:
 
 def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
     """Yield the rare long iterations: each is followed from the ranks' own work, as waiting for it comes later."""
-    work = own.copy()
-    work[..., EXPOSED] = np.maximum(own[..., EXPOSED], times[..., EXPOSED].min(axis=0))  # a slow network is everybody's
+    work = _with_network(own, times)
     count = work.shape[1]
     excess = work - _around(work)
     longest = excess.sum(axis=2).max(axis=0)
@@ -173,15 +186,12 @@ def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
         return
     period, events = _regular(events)
     of_events = np.array([excess[:, first:last].sum(axis=1) for first, last in events]).mean(axis=0)  # [ranks, phases]
-    sums = of_events.sum(axis=1)
-    slow = [place for place in range(len(ranks)) if sums[place] >= ALIKE * sums.max()]
-    phase = int(np.argmax(of_events[slow].sum(axis=0)))
-    more = float(sums.max())
+    phase, whose = _phase_and_ranks(ranks, of_events)
+    more = float(of_events.sum(axis=1).max())
     share = float(more * len(events) / times.sum(axis=2).mean(axis=0).sum())
     if share >= (LEAST_PERIODIC if period else LEAST_SHARE):
-        whose = tuple(ranks[place] for place in slow) if len(slow) < len(ranks) else ()
         yield PartialCost(
-            RunPart.RARE, share, PHASES[phase], whose, more, usual, events[0][0], events[-1][1], len(events), period
+            RunPart.RARE, share, phase, whose, more, usual, events[0][0], events[-1][1], len(events), period
         )
 
 
@@ -244,8 +254,7 @@ def _pace(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
 
 def _of_part(part: RunPart, ranks: Sequence[int], own: Reals, times: Reals, of: slice) -> Iterator[PartialCost]:
     """Yield what the iterations `of` a part take beyond the others, in the phase with most of it."""
-    work = own.copy()
-    work[..., EXPOSED] = np.maximum(own[..., EXPOSED], times[..., EXPOSED].min(axis=0))
+    work = _with_network(own, times)
     each = times.sum(axis=2)
     inside = np.median(work[:, of], axis=1)
     outside = np.median(np.delete(work, of, axis=1), axis=1)
@@ -254,9 +263,5 @@ def _of_part(part: RunPart, ranks: Sequence[int], own: Reals, times: Reals, of: 
     share = more * (of.stop - of.start) / float(each.mean(axis=0).sum())
     if share < LEAST_SHARE:
         return
-    grown = inside - outside  # [ranks, phases]
-    sums = grown.sum(axis=1)
-    slow = [place for place in range(len(ranks)) if sums[place] >= ALIKE * sums.max()]
-    phase = PHASES[int(np.argmax(grown[slow].sum(axis=0)))]
-    whose = tuple(ranks[place] for place in slow) if len(slow) < len(ranks) else ()
+    phase, whose = _phase_and_ranks(ranks, inside - outside)
     yield PartialCost(part, share, phase, whose, more, usual, of.start, of.stop)
