@@ -3,7 +3,6 @@
 from graphlib import TopologicalSorter
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers.fits import MemoryModel
 from stallpoint.models.terms.peaks import Peaks
 from stallpoint.models.terms.training_cells import Layers
+from stallpoint.records.tables import ENVIRONMENTS, PEAK_MEMORY
 from stallpoint.strategies.families.one_forward_one_backward_family import OneForwardOneBackward
 from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD
 from stallpoint.strategies.presets import PRESETS, Preset, with_options
@@ -73,7 +73,7 @@ def test_fewer_activations_are_kept_than_by_gpipe() -> None:
     )  # fmt: skip
     point = Point("net", "cpu", "disk", "weak", "mine", 0, 16, 1, 2, 2, 32, 16)
     layers = {"net": Layers(("fc",), np.array(["fully-connected"]), np.array([4]))}
-    frame = pd.DataFrame(columns=["hardware", "ranks", "nodes", "cell", "available_memory"])
+    nothing = [table.schema.empty_table().to_pandas() for table in (PEAK_MEMORY, ENVIRONMENTS)]
     for name, samples in {"pipeline": 16, NAME: 16 * 2 / 8}.items():
-        memory = MemoryModel([alone], [], layers, {"mine": preset(8, name)}, frame, frame)
+        memory = MemoryModel([alone], [], layers, {"mine": preset(8, name)}, *nothing)
         assert memory.held_out(point).peak[0] == pytest.approx(1e9 + 1e7 * samples)
