@@ -12,6 +12,7 @@ from planted import THRESHOLD, Noise, amdahl, curves, steps
 
 from stallpoint.base.measured import Measured, measured
 from stallpoint.base.statistics import estimate
+from stallpoint.models.answers.controls import trusted
 from stallpoint.models.answers.stalling import tables
 from stallpoint.questions.answers import as_chosen
 from stallpoint.questions.study_tables import MeasuredCount
@@ -87,7 +88,7 @@ def _wrong(noise: Noise, name: str, factor: float) -> Iterator[Figure]:
         table = steps({"": truth}, NODES, noise, np.random.default_rng([2900, trial]))
         wrong = table["nodes"] == WRONG
         table.loc[wrong, ["forward", "iteration_time"]] *= factor
-        (row,), _ = tables(curves(measured(table, trial)), THRESHOLD, 0.5)
+        (row,), _ = tables(map(trusted, curves(measured(table, trial))), THRESHOLD, 0.5)
         decisive.append(row["verdict"] == "stalls")
         named.append(f"n = {WRONG}" in str(row["note"]))
     wanted = {f"{name}: wrong": "<= 0.05"}
@@ -100,7 +101,7 @@ def _at_step(name: str, gain: float) -> Iterator[Figure]:
     for trial in range(TRIALS):
         truth = {"": lambda n: 1.0 if n == 1 else 1 / gain / 1.8 ** np.log2(n / 2)}
         points = measured(steps(truth, NODES, ONCE, np.random.default_rng([1015, trial])), trial)
-        (row,), _ = tables(curves(points), THRESHOLD, 0.5)
+        (row,), _ = tables(map(trusted, curves(points)), THRESHOLD, 0.5)
         true = ("stalls", 1) if stalls else ("scales", 32)
         said = (row["verdict"], row["verdict_ranks"])
         wrong.append(said != true and said[0] in ("stalls", "scales"))

@@ -16,6 +16,7 @@ from paired import Figure
 from planted import NOISES, THRESHOLD, Noise, Truth, amdahl, curves, steps
 
 from stallpoint.base.measured import measured
+from stallpoint.models.answers.controls import trusted
 from stallpoint.models.answers.stalling import tables
 
 TRIALS = 40
@@ -62,7 +63,7 @@ def _found(planted: Planted, noise: Noise) -> Iterator[Figure]:
     verdicts, held, medians = [], [], []
     for trial in range(TRIALS):
         points = measured(steps({"": planted.truth}, planted.nodes, noise, np.random.default_rng([128, trial])), trial)
-        (row,), _ = tables(curves(points), THRESHOLD, 0.5)
+        (row,), _ = tables(map(trusted, curves(points)), THRESHOLD, 0.5)
         verdicts.append((row["verdict"], row["verdict_ranks"]))
         held.append(float(str(row["stall_ranks_low"])) <= planted.stall <= float(str(row["stall_ranks_high"])))
         medians.append(float(str(row["stall_ranks"])))

@@ -63,7 +63,7 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
     verdict, ranks = Verdict(curve["verdict"]), int(curve["verdict_ranks"])
     likely = Stall(measured).likely if (measured := curve.stall("measured")) else []
     undecided = verdict == Verdict.UNDECIDED and bool(curve.deciding_ranks)
-    loss = answer.loss if not answer.why_withheld else None
+    loss = answer.loss if not curve.unanswered else None
     return Finding(
         KIND,
         placement(answer),
@@ -76,9 +76,9 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
         causes=(Cause(_key(loss), loss_in_words(loss, answer)),) if loss else (),
         evidence="; ".join(filter(None, ("imported" if imported else "measured", _precision(answer), model_error))),
         fits="; ".join((throughput_in_words(answer), gain_in_words(answer))),
-        beyond=beyond_in_words(answer, machines) if not answer.why_withheld else "",
+        beyond=beyond_in_words(answer, machines) if not curve.unanswered else "",
         ask=(deciding_in_words(curve),) if undecided else (),
-        notes=tuple(_notes(answer)),
+        notes=tuple(_notes(answer, machines)),
         about=about(curve) | _card(answer),
         first=True,
         points=tuple(_points(curve)),
@@ -105,7 +105,10 @@ def _mini_batch(curve: CurveRows) -> str:
     return f"mini-batch {curve['batch']}{'' if curve['scaling'] == 'strong' else ' for each worker'}"
 
 
-def _notes(answer: Answer) -> Iterator[str]:
+def _notes(answer: Answer, machines: list[MeasuredMachine]) -> Iterator[str]:
+    if limited := answer.curve.limited:
+        where = workers_in_words(answer.curve, machines, int(answer.curve["largest_measured"]))
+        yield f"beyond {where} withheld, as {limited}"
     if placed := answer.curve["placed"]:
         yield str(placed)
     if answer.curve["verdict"] == Verdict.UNDECIDED and (likely := probabilities_in_words(answer.curve, limit=2)):
@@ -136,8 +139,8 @@ def sentence(answer: Answer, machines: list[MeasuredMachine]) -> str:
     curve = answer.curve
     ranks = int(curve["verdict_ranks"])
     here = workers_in_words(curve, machines, ranks)
-    if answer.why_withheld:
-        return f"{curve['verdict']}, as {answer.why_withheld}"
+    if curve.unanswered:
+        return f"{curve['verdict']}, as {curve.unanswered}"
     if not ranks:
         return f"undecided, as {why_no_verdict(int(curve['largest_measured']))}"
     return {

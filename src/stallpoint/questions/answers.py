@@ -64,12 +64,6 @@ class Answer:
         return larger[max(larger)] if larger else None
 
     @property
-    def why_withheld(self) -> str:
-        """Why there is no verdict; empty where there is one."""
-        known = self.curve["verdict"] != Verdict.WITHHELD and self.curve["verdict_ranks"]
-        return "" if known else str(self.curve["note"])
-
-    @property
     def as_fast(self) -> int:
         """Number of rivals that may be as fast."""
         others = [curve.measured for curve in self.rivals if curve is not self.curve]

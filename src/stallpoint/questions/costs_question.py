@@ -30,7 +30,7 @@ def section(study: StudyTables) -> Section:
 
 def _findings(study: StudyTables) -> Iterator[Finding]:
     for answer in answers(study.curves):
-        if answer.why_withheld:
+        if answer.curve.unanswered:
             continue
         for kind, words in ((COST, cost_in_words(answer)), (FAILURES, failures_in_words(answer))):
             if words:

@@ -49,8 +49,8 @@ def verdict_in_words(curve: CurveRows) -> str:
 
 def _grounds(curve: CurveRows) -> str:
     ranks = int(curve["verdict_ranks"])
-    if curve["verdict"] == Verdict.WITHHELD or (curve["note"] and not ranks):
-        return str(curve["note"])
+    if curve.unanswered:
+        return curve.unanswered
     if not ranks:
         return why_no_verdict(int(curve["largest_measured"]))
     measured = {at.ranks: at.speedup for at in curve.measured[1:]}
@@ -60,7 +60,9 @@ def _grounds(curve: CurveRows) -> str:
     if ranks not in measured:
         ranks = int(curve["measured_speedup_ranks"])
         measured = {ranks: speedup} if (speedup := curve.estimate("measured_speedup")) else {}
-    return f"speedup {interval(measured.get(ranks))} on {at_count(curve, ranks)}{_certainty(curve)}"
+    beyond = f"; beyond {at_count(curve, int(curve['largest_measured']))} withheld, as {curve.limited}"
+    said = f"speedup {interval(measured.get(ranks))} on {at_count(curve, ranks)}{_certainty(curve)}"
+    return said + (beyond if curve.limited else "")
 
 
 def _certainty(curve: CurveRows) -> str:
@@ -76,8 +78,8 @@ def _certainty(curve: CurveRows) -> str:
 
 def stall_in_words(curve: CurveRows) -> str:
     """Return where a curve stalls, or why that is unknown; with its probability, where that is low."""
-    if curve["note"] and not curve["reached"]:
-        return f"not known: {curve['note']}"
+    if curve.unanswered and not curve["reached"]:
+        return f"not known: {curve.unanswered}"
     scales = curve.no_stall
     likely = max(scales, 1 - scales) >= INTERVAL
     undecided = "" if likely else "undecided: "
@@ -110,7 +112,7 @@ def crossing_in_words(curve: CurveRows) -> str:
 def cost_efficient_in_words(curve: CurveRows) -> str:
     """Return the most cost-efficient workers; all known ones may be."""
     ranks = curve.estimate("cost_efficient_ranks")
-    if ranks is None or curve["note"]:
+    if ranks is None or curve.unanswered:
         return "not known"
     return f"{interval(ranks)}{' or more' if ranks.value == curve['largest_considered'] else ''}"
 
@@ -130,7 +132,7 @@ def next_in_words(curve: CurveRows) -> str:
     """Return the next cell to measure, what it is expected to tell, and its cost."""
     cell = _best_cell(curve)
     if cell is None:
-        return f"not known: {curve['note'] or 'no doubling of the workers is known'}"
+        return f"not known: {curve.unanswered or 'no doubling of the workers is known'}"
     factor, expected = (number(2 ** cell[name], 2) for name in ("width", "expected_width"))
     if cell["narrowing"] <= 0 or factor == expected:
         if Verdict.UNDECIDED in (curve["verdict"], curve.predicted[0]):

@@ -67,6 +67,16 @@ class CurveRows(TableRow):
         return [_measured(row) for row in known if not isnan(row["measured_speedup"])]
 
     @property
+    def unanswered(self) -> str:
+        """Why there is no verdict; empty where there is one."""
+        return "" if self["verdict"] != Verdict.WITHHELD and self["verdict_ranks"] else str(self["note"])
+
+    @property
+    def limited(self) -> str:
+        """Why the verdict does not reach larger measured counts; empty where it does, or there is none."""
+        return "" if self.unanswered else str(self["note"])
+
+    @property
     def stall_ranks(self) -> Estimate | None:
         """Where it stalls; None where that lies beyond all that was considered."""
         return self.estimate("stall_ranks") if self["reached"] else None

@@ -819,7 +819,7 @@ STALLING = _table("""
     largest_considered     | int   |  | largest worker count considered
     dominant_cause         | text  |  | cause that dominates at twice stall_ranks, or not distinguishable
     withheld               | text  |  | why nothing is predicted beyond the measured worker counts; empty where it is
-    note                   | text  |  | what is missing for an answer; empty when there is one
+    note                   | text  |  | what an answer lacks, or why it ends below larger counts; else empty
     placed                 | text  |  | how scatter between placements is known, where a count ran in one placement only
 """)
 

@@ -11,6 +11,7 @@ from nightly import fewer_examples, first_by_day
 from synthetic import Layer, Truth, study
 
 from stallpoint.base.statistics import REPLICATES
+from stallpoint.models.answers.controls import trusted
 from stallpoint.models.answers.stalling import cost_efficient_ranks, crossing, tables
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve_points import CurvePoints
@@ -32,7 +33,7 @@ def curve(seconds: list[float], factor: float = 1.0, noise: float = 0.1) -> Curv
 
 
 def row(seconds: list[float], *, threshold: float = 0.1, efficiency: float = 0.5, factor: float = 1.0) -> Any:
-    (found,), _ = tables([curve(seconds, factor)], threshold, efficiency)
+    (found,), _ = tables([trusted(curve(seconds, factor))], threshold, efficiency)
     return found
 
 
@@ -147,7 +148,7 @@ def test_one_node_count_says_what_is_missing() -> None:
 def test_predictions_do_not_count_for_the_verdict() -> None:
     whole = curve([8.0, 4.5, 2.5, 2.45], noise=0.01)
     measured = {n: whole.measured[n] for n in (1, 2, 4)}
-    (found,), probabilities = tables([CurvePoints(measured, whole.predicted)], 0.1, 0.5)
+    (found,), probabilities = tables([trusted(CurvePoints(measured, whole.predicted))], 0.1, 0.5)
     assert [(p["basis"], p["nodes"], p["stalls"]) for p in probabilities] == [
         *[("measured", 1, True), ("measured", 2, True), ("measured", 4, False)],
         *[("known", 1, True), ("known", 2, True), ("known", 4, True), ("known", 8, False)],
@@ -156,7 +157,7 @@ def test_predictions_do_not_count_for_the_verdict() -> None:
     assert (found["reached"], found["stall_ranks"], found["basis"]) == (True, 4, "predicted")
     assert (found["verdict"], found["verdict_ranks"]) == ("scales", 4)
     assert (found["measured_speedup"], found["measured_speedup_ranks"]) == (pytest.approx(3.2), 4)
-    (found,), _ = tables([whole], 0.1, 0.5)
+    (found,), _ = tables([trusted(whole)], 0.1, 0.5)
     assert (found["verdict"], found["verdict_ranks"]) == ("stalls", 4)
     assert (found["measured_speedup"], found["measured_speedup_ranks"]) == (pytest.approx(8 / 2.45), 8)
 

@@ -35,6 +35,7 @@ from stallpoint.measure.jobs.sgemm import settled
 from stallpoint.measure.synchronisation.fusion import calibrated
 from stallpoint.models.answers import next_cells
 from stallpoint.models.answers.causes import LossVerdict
+from stallpoint.models.answers.controls import trusted
 from stallpoint.models.answers.stalling import tables as stalling
 from stallpoint.models.fitting import fit
 from stallpoint.models.scaling import extrapolation, laws, posterior
@@ -141,7 +142,7 @@ def recorded_steps(stall: int, noise: Noise, trial: int) -> pd.DataFrame:
 def verdict(stall: int, noise: Noise, trial: int = 0) -> tuple[object, object]:
     """The verdict on a curve by Amdahl's law, and the nodes that it names."""
     points = measured(recorded_steps(stall, noise, trial), trial)
-    (row,), _ = stalling(planted_curves(points), THRESHOLD, 0.5)
+    (row,), _ = stalling(map(trusted, planted_curves(points)), THRESHOLD, 0.5)
     return row["verdict"], row["verdict_ranks"]
 
 

@@ -1,4 +1,4 @@
-"""Checks that must hold on any machine; where a check fails, verdicts are withheld.
+"""Checks that must hold on any machine; where a check fails, verdicts reach up to the last count that passes.
 
 *A/A controls*: on one worker all presets do the same, as do a compute cell and a strong-scaling cell with the same b.
 Their iteration times must agree within their intervals (Holm's correction over all pairs of a hardware entry, since one
@@ -10,7 +10,9 @@ mini-batch as much faster, as in a cache.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,33 +76,55 @@ def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
     return rejected
 
 
-def withheld(
-    curve: CurvePoints, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]] = ()
-) -> str:
-    """Return why the verdict of this curve is not trustworthy; empty if no check fails.
+class TrustedCurve(NamedTuple):
+    """A curve up to the last count before one that fails a check."""
+
+    curve: CurvePoints
+    """Complete where no verdict stands."""
+    doubt: str
+    """Why larger counts, or all, are not trusted; empty where no check fails."""
+    withheld: bool
+    """Whether no verdict stands: fewer than two counts are trusted."""
+
+
+def trusted(
+    curve: CurvePoints, rows: Iterable[Mapping[str, object]] = (), disturbed: Collection[tuple[object, ...]] = ()
+) -> TrustedCurve:
+    """Return the part of this curve that a verdict may rest on.
 
     `rows` are those of the controls table; `disturbed` are points, as `point_key` names them, with statistics from
     disturbed iterations.
     """
+    limit, doubt = _first_doubt(curve, rows, disturbed)
+    clean = {ranks: one for ranks, one in curve.points.items() if ranks < limit} if doubt else curve.points
+    withheld = bool(doubt) and len(clean.keys() & curve.measured.keys()) < 2
+    return TrustedCurve(curve if withheld else replace(curve, points=clean), doubt, withheld)
+
+
+def _first_doubt(
+    curve: CurvePoints, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]]
+) -> tuple[int, str]:
+    """Return the first count that is not trusted, the smallest where none is, and why; no words if no check fails."""
     hardware = curve.origin.hardware
     for row in rows:
         if row["hardware"] == hardware and not row["agrees"]:
-            return (
+            return curve.base, (
                 f"on one worker {row['first']} and {row['second']} do the same, but of {row['network']}, "
                 f"b = {row['worker_batch']}, the second takes {float(str(row['ratio'])):.2f} times as long"
             )
-    for ranks, measured in sorted(curve.measured.items()):
-        if point_key(measured.point) in disturbed:
-            return f"most iterations on n = {ranks} were disturbed and count for want of others"
     for ranks in curve.seen.counts:
         if superlinear(curve, curve.base, ranks):
             value = float(curve.speedup(ranks, "measured")[0])
-            return f"a speedup of {value:.2f} on n = {ranks} is more than any machine has"
-    return _impossible_gain(curve)
+            return curve.base, f"a speedup of {value:.2f} on n = {ranks} is more than any machine has"
+    odd, doubt = _impossible_gain(curve)
+    for ranks, measured in sorted(curve.measured.items()):
+        if point_key(measured.point) in disturbed and (not doubt or ranks <= odd):
+            return ranks, f"most iterations on n = {ranks} were disturbed and count for want of others"
+    return odd, doubt
 
 
-def _impossible_gain(curve: CurvePoints) -> str:
-    """Return which measured points make a gain between neighbours impossible, and by how much; empty if none do.
+def _impossible_gain(curve: CurvePoints) -> tuple[int, str]:
+    """Return which measured count makes a gain between neighbours impossible, and by how much; no words if none does.
 
     The named point is the one whose removal leaves the most plausible gains: it took too long, or too short, in all of
     its visits.
@@ -108,7 +132,7 @@ def _impossible_gain(curve: CurvePoints) -> str:
     there = curve.seen.counts
     pair = next((pair for pair in pairwise(there) if superlinear(curve, *pair)), None)
     if pair is None:
-        return ""
+        return curve.base, ""
 
     def without(excluded: int) -> float:
         """Return the largest gain among the other points, relative to what is possible."""
@@ -120,7 +144,7 @@ def _impossible_gain(curve: CurvePoints) -> str:
     cells = ", ".join((f"n = {named}", *curve.measured[named].cells))
     gain = float((curve.speedup(many, "measured") / curve.speedup(few, "measured"))[0])
     beyond = f"throughput grows {gain:.2f} times from n = {few} to n = {many}, more than any machine's"
-    return f"{beyond}: measure {cells} again"
+    return named, f"{beyond}: measure {cells} again"
 
 
 def superlinear(curve: CurvePoints, few: int, many: int) -> bool:
@@ -148,6 +172,11 @@ def _of_sample(curve: CurvePoints, ranks: int) -> Ensemble | None:
 def checked(fitted: FittedStudy) -> list[dict[str, object]]:
     """Rows of the controls table of a study."""
     return table(fitted.seen)
+
+
+def trusted_curves(fitted: FittedStudy) -> list[TrustedCurve]:
+    """Return the trusted part of each curve of a study whose ranks communicate."""
+    return [trusted(curve, fitted.once(checked), fitted.doubtful) for curve in fitted.training]
 
 
 QUESTIONS = (Question(CONTROLS, lambda fitted: fitted.once(checked)),)

@@ -26,6 +26,7 @@ from stallpoint.base.statistics import (
     generator,
     unknown_ensemble,
 )
+from stallpoint.models.answers.controls import trusted_curves
 from stallpoint.models.answers.fits import Fits, MemoryModel, memory
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.answers.next_cells import Jobs, jobs, train_seconds
@@ -86,11 +87,12 @@ class Remedy:
 
 
 def table(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Rows of the remedies table, for every curve whose predictions are not withheld."""
+    """Rows of the remedies table, for every curve of which neither the predictions nor the verdict are withheld."""
     cells = trained(fitted.tidy["runs"])
     durations, use = fitted.once(jobs), fitted.once(memory)
     study = _Study(fitted.cluster, fitted.varied, cells, durations, use, _storages(cells.values()))
-    return [row for curve in fitted.training if not curve.withheld and curve.known.rates for row in _rows(study, curve)]
+    known = (one.curve for one in fitted.once(trusted_curves) if not one.withheld)
+    return [row for curve in known if not curve.withheld and curve.known.rates for row in _rows(study, curve)]
 
 
 class _Study(NamedTuple):

@@ -3,7 +3,7 @@ efficient."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from stallpoint.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.answers.causes import LossVerdict, dominant
-from stallpoint.models.answers.controls import checked, withheld
+from stallpoint.models.answers.controls import TrustedCurve, trusted_curves
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.records.tables import STALL_PROBABILITIES, STALLING
@@ -68,30 +68,26 @@ def cost_efficient_ranks(ranks: Sequence[int], efficiencies: Reals, least: float
 
 
 def tables(
-    curves: Iterable[CurvePoints],
+    curves: Iterable[TrustedCurve],
     threshold: float,
     efficiency: float,
-    controls: Sequence[Mapping[str, object]] = (),
-    disturbed: Collection[tuple[object, ...]] = (),
     durations: Mapping[Any, float] = MappingProxyType({}),
     *,
     placements_shown: bool = False,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities.
 
-    `controls` are rows of that table; `disturbed` as for `controls.withheld`; `durations` are those of all visits to
-    each cell, s; `placements_shown` is whether equal cells show how placements differ. The dominant cause is that of
-    the doubled count, which lacks the gain. Workers are cost-efficient while a sample costs at most 1/`efficiency` of
-    the worker-seconds it costs at the smallest worker count.
+    `durations` are those of all visits to each cell, s; `placements_shown` is whether equal cells show how placements
+    differ. The dominant cause is that of the doubled count, which lacks the gain. Workers are cost-efficient while a
+    sample costs at most 1/`efficiency` of the worker-seconds it costs at the smallest worker count.
     """
     rows: list[dict[str, object]] = []
     probabilities: list[dict[str, object]] = []
-    for curve in curves:
+    for curve, doubt, mistrusted in curves:
         known, measured = (replace(one, threshold=threshold) for one in (curve.known, curve.seen))
-        mistrust = withheld(curve, controls, disturbed)
-        verdict = _verdict_columns(curve, measured, mistrust, durations)
+        verdict = _verdict_columns(curve, measured, durations, withheld=mistrusted)
         placed = PLACED_ONCE_WORDS[placements_shown] if measured.placed_once else ""
-        rows.append({**_row(curve, known.stall, efficiency, mistrust), **verdict, "placed": placed})
+        rows.append({**_row(curve, known.stall, efficiency, doubt), **verdict, "placed": placed})
         for of, one in (("measured", measured), ("known", known)):
             probabilities += _probabilities(curve, of, one.stall)
     return rows, probabilities
@@ -111,7 +107,7 @@ def _probabilities(curve: CurvePoints, of: str, stall: Stall) -> Iterator[dict[s
             yield {**_labels(curve), **where, "basis": of, "stalls": stalls, "probability": probability}
 
 
-def _row(curve: CurvePoints, stall: Stall, efficiency: float, mistrust: str) -> dict[str, object]:
+def _row(curve: CurvePoints, stall: Stall, efficiency: float, doubt: str) -> dict[str, object]:
     """Return the row of a curve without `_verdict_columns`; `stall` is over all known counts."""
     known, unknown = curve.known.counts, unknown_ensemble()
     compared = len(known) > 1
@@ -129,23 +125,23 @@ def _row(curve: CurvePoints, stall: Stall, efficiency: float, mistrust: str) -> 
         "largest_considered": max(known, default=curve.base),
         "dominant_cause": dominant(curve, decisive) if decisive > curve.base else LossVerdict.NOT_DISTINGUISHABLE,
         "withheld": curve.withheld,
-        "note": _note(curve, known) or mistrust,
+        "note": _note(curve, known) or doubt,
     }
 
 
 def _verdict_columns(
-    curve: CurvePoints, measured: Curve, mistrust: str, durations: Mapping[Any, float]
+    curve: CurvePoints, measured: Curve, durations: Mapping[Any, float], *, withheld: bool
 ) -> dict[str, object]:
     state, ranks = measured.verdict
     best = max(measured.counts, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
     speedup = curve.speedup(best, "measured") if measured.counts else unknown_ensemble()
     deciding, after = np.nan, next((n for n in measured.counts if n > ranks), 0)
-    if state == Verdict.UNDECIDED and ranks and after and not mistrust and not (measured.step_only or measured.short):
+    if state == Verdict.UNDECIDED and ranks and after and not withheld and not (measured.step_only or measured.short):
         spent = sum(durations.get(cell, np.nan) for n in (ranks, after) for cell in curve.measured[n].cells)
         gain = np.log(measured.rates[after] / measured.rates[ranks])[1:] / np.log2(after / ranks)
         deciding = spent * (deciding_visits(gain, measured.threshold) - 1)
     return {
-        "verdict": Verdict.WITHHELD if mistrust else state,
+        "verdict": Verdict.WITHHELD if withheld else state,
         "verdict_ranks": ranks,
         "deciding_time": deciding,
         **columns("measured_speedup", speedup),
@@ -196,8 +192,8 @@ def _crossing_columns(curve: CurvePoints, known: Sequence[int]) -> dict[str, flo
 
 def _stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     return tables(
-        fitted.training, fitted.asked.threshold, fitted.asked.efficiency, fitted.once(checked),
-        fitted.doubtful, fitted.tidy["runs"].set_index("cell")["duration"].to_dict(),
+        fitted.once(trusted_curves), fitted.asked.threshold, fitted.asked.efficiency,
+        fitted.tidy["runs"].set_index("cell")["duration"].to_dict(),
         placements_shown=fitted.placements.shown,
     )  # fmt: skip
 
