@@ -39,6 +39,7 @@ ENDING = signal.SIGUSR1
 LOOK, ASK = 1.0, 20.0
 """Time between two looks at the logs of measuring jobs, and at Slurm's queue, s."""
 _UNSHOWN = "the progress is not shown"
+_NOT_CANCELLED = "Unable to cancel jobs"
 _SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
 
 
@@ -126,7 +127,7 @@ class LogHandler(LogHandlerBase):
 
     def _take(self, record: logging.LogRecord) -> None:
         event = getattr(record, "event", None)
-        if self.interrupted:
+        if self.interrupted and not record.getMessage().startswith(_NOT_CANCELLED):
             return
         if hasattr(record, "stallpoint"):
             self.facts |= record.stallpoint
@@ -182,7 +183,7 @@ class LogHandler(LogHandlerBase):
     def _hear(self, message: str) -> None:
         if message.startswith("Terminating processes on user request"):
             self.interrupted = True
-            self._print("Stopping: finished visits are kept, and the same command goes on with them.")
+            self._print("\n".join(terminal.stopping(self.queue.jobs)))
         elif message.startswith("Nothing to be done"):
             self.finished = self.idle = True
         elif submitted := _SUBMITTED.match(message):

@@ -13,7 +13,7 @@ import fake_slurm
 import forked
 import pytest
 import yaml
-from checkout import ON_SLURM, WAITING, Checkout
+from checkout import ON_SLURM, PATIENT_MINUTES, WAITING, Checkout
 from kills import NETWORK, STUDY, TARGET, processes_of
 
 from stallpoint.records.parquet import read
@@ -61,14 +61,14 @@ class Clusters:
         defaults = {**profile["default-resources"], **more}
         file.write_text(yaml.safe_dump({**profile, "slurm-status-command": "sacct", "default-resources": defaults}))
 
-    def start(self, iterations: int) -> "subprocess.Popen[str]":
+    def start(self, iterations: int, *options: str) -> "subprocess.Popen[str]":
         """Start a study of new cells, from the background of a script: Ctrl-C does not reach it."""
         self.study.write_study(iterations=iterations)
         path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             run = self.study.start_snakemake(
-                *ON_SLURM, "--logger-stallpoint-patience", "1", TARGET, own_session=True,
+                *ON_SLURM, "--logger-stallpoint-patience", "1", *options, TARGET, own_session=True,
                 **{**forked.environment(self.study.library), "PATH": path},
             )  # fmt: skip
         finally:
@@ -142,4 +142,18 @@ def test_a_run_in_the_background_whose_jobs_slurm_has_lost_ends_itself(site: Clu
     text, _ = lost.communicate(timeout=60)
     assert "has left Slurm's queue, and Snakemake has lost it: ending this run" in text
     assert lost.returncode != 0
+    assert "Traceback" not in text
+
+
+def test_ctrl_c_cancels_jobs_by_name_and_ends_while_the_executor_sleeps(site: Clusters) -> None:
+    run = site.start(3, "--seconds-between-status-checks", "3000")
+    while run.poll() is None and not site.calls("squeue"):
+        time.sleep(0.05)
+    run.send_signal(signal.SIGUSR1)  # as Ctrl-C, in the background, too
+    text, _ = run.communicate(timeout=300)
+    (submitted,) = site.calls("sbatch")
+    assert "--job-name stallpoint_" in submitted
+    assert f"-t {PATIENT_MINUTES} " in submitted, "the minutes of its work, at least"
+    assert "Cancelling job 4711 (prepare_storage).\nStopping: finished visits are kept" in text, text
+    assert [call for call in site.calls("scancel") if "4711" in call]
     assert "Traceback" not in text

@@ -20,7 +20,7 @@ from stallpoint.study.kinds import KINDS, MEASURED
 from stallpoint.measure.machine.usable_cores import usable_cores
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.own import file_of
-from stallpoint.schedule import earlier_run, memory_forecast, next_round
+from stallpoint.schedule import earlier_run, memory_forecast, next_round, time_limits
 from stallpoint.schedule import plan as plans
 from stallpoint.schedule.budget import check_budget
 from stallpoint.schedule.plan_text import text as plan_text

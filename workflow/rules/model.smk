@@ -16,6 +16,8 @@ rule collect:
     log:
         f"{LOGS}/collect.log",
     localrule: SUBMIT is None
+    resources:
+        runtime=time_limits.of_tables(len(STUDY.cells)),
     script:
         "../../scripts/collect.py"
 
@@ -32,6 +34,7 @@ rule fit:
     localrule: SUBMIT is None
     resources:
         mem_mb=lambda wildcards, input: memory_forecast.of_fit(Path(input.runs), Path(input.iterations)),
+        runtime=lambda wildcards, input: time_limits.of_tables(len(STUDY.cells), [Path(input.layers)]),
     params:
         models=STUDY.config["models"],
         shared_links=STUDY.shared_links,

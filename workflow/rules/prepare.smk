@@ -13,6 +13,10 @@ rule prepare_storage:
         manifest=f"{RESULTS}/storage/{{storage}}.json",
     log:
         f"{LOGS}/storage/{{storage}}.log",
+    resources:
+        runtime=lambda wildcards: time_limits.of_storage(
+            wildcards.storage, STUDY.config["storage"], Path(RESULTS)
+        ),
     params:
         entry=lambda wildcards: STUDY.config["storage"][wildcards.storage],
         source=lambda wildcards: STUDY.converted_from(wildcards.storage),

@@ -3,7 +3,7 @@
 import io
 import sys
 from contextlib import redirect_stderr
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from snakemake.cli import parse_args
@@ -47,3 +47,11 @@ def before_jobs(call):
 def run_of_executor():
     """The name that the executor gives to all jobs of this run, where jobs go to Slurm; empty elsewhere."""
     return getattr(getattr(workflow.scheduler, "_executor", None), "run_uuid", "")
+
+
+def end_within(seconds):
+    """Let a run of a remote executor end within so many seconds: it sleeps for up to 3 minutes between two looks at its jobs,
+    and ends only when it wakes up.
+    """
+    if thread := getattr(getattr(workflow.scheduler, "_executor", None), "wait_thread", None):
+        thread.join = partial(thread.join, seconds)

@@ -325,7 +325,7 @@ def planned(
     }
     _read_unfinished((one for block in blocks.values() for one in block if visits[one.cell.path]), known)
     start, between = _overheads(before.sittings)
-    expectations = Expectations(known.values(), results / "networks", cores, _samples(storages, results))
+    expectations = Expectations(known.values(), results / "networks", cores, samples_of(storages, results))
     jobs = []
     for name, block in blocks.items():
         compared = compared_cells([one.cell for one in block]) if limits.precision else set()
@@ -355,7 +355,7 @@ def read(file: Path) -> list[dict[str, Any]]:
         raise InputError(f"{file}: holds no plans ({error}); delete it") from None
 
 
-def _samples(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict[str, int]:
+def samples_of(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict[str, int]:
     """Return the number of samples of each storage with a manifest, or whose samples are to be generated."""
     found = {}
     for name, entry in storages.items():

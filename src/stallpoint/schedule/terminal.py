@@ -208,6 +208,13 @@ def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str
     yield from (f"    log: {log}" for log in logs)
 
 
+def stopping(jobs: Mapping[str, str]) -> Iterator[str]:
+    """Yield what becomes of an interrupted run; `jobs` are the rules of its jobs in Slurm's queue, by id."""
+    if jobs:
+        yield "Cancelling " + ", ".join(f"job {job} ({rule})" for job, rule in jobs.items()) + "."
+    yield "Stopping: finished visits are kept, and the same command goes on with them."
+
+
 def closing(seconds: float | None, headline: Sequence[str], report: str) -> Iterator[str]:
     """Yield the end of a run: its duration (None: nothing was to be done), the answer, the report."""
     yield "Nothing to be done: all results are up to date." if seconds is None else f"Done in {in_words(seconds)}."

@@ -1,0 +1,44 @@
+"""Wall time to request from Slurm for jobs that do not measure: preparing training data, and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from stallpoint.schedule import plan
+from stallpoint.study.work import EPOCH_SAMPLES, FACTOR, SAMPLE_ENCODED
+
+LISTED, GENERATED = 0.001, 0.016
+"""Seconds to find a sample and its size on a shared file system, and to make one (a JPEG of ImageNet's shapes)."""
+START, CELL, ROW = 30.0, 0.2, 1e-6
+"""Seconds of a process that makes tables, and what it takes for each cell and each row of layers: 69 s for 672 cells,
+143 s for 205 million rows (``benchmarks/run.py scale many-cells``)."""
+
+
+def of_storage(name: str, storages: Mapping[str, Mapping[str, Any]], results: Path) -> int:
+    """Return the minutes that preparing this storage entry takes at most; one of unknown size counts as ImageNet."""
+    entry = storages[name]
+    samples = plan.samples_of(storages, results).get(name, EPOCH_SAMPLES)
+    each = LISTED + (GENERATED if "generate" in entry else 0.0)
+    if "convert_from" in entry:
+        each += SAMPLE_ENCODED + GENERATED
+    if entry["max_corrupt"]:  # then every sample is decoded
+        each += SAMPLE_ENCODED
+    return _minutes(START + each * samples)
+
+
+def of_tables(cells: int, layers: Iterable[Path] = ()) -> int:
+    """Return the minutes that tables of so many cells take at most; `layers` are tables of measured layers."""
+    rows = 0
+    for path in layers:
+        with path.open("rb") as file:
+            rows += pq.read_metadata(file).num_rows
+    return _minutes(START + CELL * cells + ROW * rows)
+
+
+def _minutes(seconds: float) -> int:
+    return max(plan.LEAST_MINUTES, math.ceil(plan.MARGIN * FACTOR * seconds / 60))
