@@ -13,7 +13,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from stallpoint.archive.comparison.change import LEVEL, Change, judged
+from stallpoint.archive.comparison.change import LEVEL, judged
+from stallpoint.base.changed import Change
 from stallpoint.base.distributions import fisher_quantile, student_cdf, student_quantile
 from stallpoint.base.priors import PLACED, RUN, Noise
 from stallpoint.base.statistics import Reals

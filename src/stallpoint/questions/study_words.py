@@ -70,8 +70,8 @@ def verdict_in_short(row: TableRow) -> str:
     return {
         Verdict.STALLS: f"stops getting faster at {here}",
         Verdict.SCALES: f"still gets faster at {here}",
-        Verdict.UNDECIDED: f"undecided beyond {here}" if ranks else "undecided",
-        Verdict.WITHHELD: "withheld",
+        Verdict.UNDECIDED: f"undecided beyond {here}" if ranks else Verdict.UNDECIDED,
+        Verdict.WITHHELD: Verdict.WITHHELD,
     }[row["verdict"]]
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stallpoint.archive.comparison.change import Change
 from stallpoint.archive.comparison.changes import Comparison
 from stallpoint.archive.comparison.compare_two import compare_two, main
+from stallpoint.base.changed import Change
 from stallpoint.base.frames import records
 from stallpoint.base.priors import RUN
 from stallpoint.base.statistics import Reals

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stallpoint.archive.comparison.change import Change
 from stallpoint.archive.comparison.compare_two import compare_two, main
+from stallpoint.base.changed import Change
 from stallpoint.base.frames import records
 from stallpoint.errors import InputError
 

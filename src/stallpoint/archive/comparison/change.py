@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from stallpoint.base.changed import Change
 from stallpoint.base.distributions import student_cdf, student_quantile
 from stallpoint.base.measured import POINT
 from stallpoint.base.statistics import INTERVAL, SAME_WITHIN, Reals, Scatter, scatter
@@ -37,18 +37,6 @@ ROUND_FREEDOM = 2.0
 
 With less, a few visits would find no slowdown; with more, slow rounds would often be taken for a slow machine.
 """
-
-
-class Change(StrEnum):
-    """What is said of a quantity that two studies both measured."""
-
-    SLOWER = "slower"
-    FASTER = "faster"
-    LOWER = "lower"
-    """Of a speedup, as is `HIGHER`."""
-    HIGHER = "higher"
-    SAME = "same"
-    UNDECIDED = "undecided"
 
 
 def paired(old: pd.DataFrame, new: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

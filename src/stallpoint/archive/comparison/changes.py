@@ -11,7 +11,6 @@ import pandas as pd
 from stallpoint.archive.comparison import visits
 from stallpoint.archive.comparison.change import (
     FAMILIES,
-    Change,
     changes,
     judged,
     paired,
@@ -19,6 +18,7 @@ from stallpoint.archive.comparison.change import (
     relative_to_other_layers,
 )
 from stallpoint.archive.comparison.compared_results import Results, differences
+from stallpoint.base.changed import Change
 from stallpoint.base.frames import records
 from stallpoint.base.measured import PLACELESS, POINT, SERIES
 from stallpoint.base.row import TableRow

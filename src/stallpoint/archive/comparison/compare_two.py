@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stallpoint.archive.comparison import history_page
-from stallpoint.archive.comparison.change import Change
 from stallpoint.archive.comparison.changes import FAIL_ON, Comparison, compare, fails
 from stallpoint.archive.comparison.compared_results import read_results
 from stallpoint.archive.comparison.comparison_files import ARCHIVE, FORMATS
@@ -24,6 +23,7 @@ from stallpoint.archive.comparison.comparison_page import rows_of as typed_rows
 from stallpoint.archive.comparison.comparison_page import to_data, write_comparison
 from stallpoint.archive.comparison.comparison_words import heads, summary, table, to_markdown
 from stallpoint.archive.comparison.history import history
+from stallpoint.base.changed import Change
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
 from stallpoint.extras import load_named
 from stallpoint.records.atomic import atomic

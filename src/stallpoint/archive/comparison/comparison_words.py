@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.archive.comparison.change import LEVEL, Change
+from stallpoint.archive.comparison.change import LEVEL
 from stallpoint.archive.comparison.changes import MOVED, Comparison
+from stallpoint.base.changed import Change
 from stallpoint.base.frames import records
 from stallpoint.base.measured import SERIES
 from stallpoint.base.statistics import INTERVAL, SAME_WITHIN

@@ -14,6 +14,7 @@ from zlib import crc32
 
 import altair as alt
 
+from stallpoint.base.changed import Change
 from stallpoint.networks import NETWORKS
 from stallpoint.strategies.presets import PRESETS as KNOWN
 from stallpoint.study.kinds import KINDS
@@ -104,12 +105,12 @@ COLOURS: dict[str, dict[str, str]] = {
         "all-reduce": BLUE,
     },
     "change": {
-        "slower": VERMILION,
-        "lower": VERMILION,
-        "faster": BLUE,
-        "higher": BLUE,
-        "same": GREEN,
-        "undecided": GREY,
+        Change.SLOWER: VERMILION,
+        Change.LOWER: VERMILION,
+        Change.FASTER: BLUE,
+        Change.HIGHER: BLUE,
+        Change.SAME: GREEN,
+        Change.UNDECIDED: GREY,
     },
     "visit": {
         **{name: PALETTE[kind.colour] for name, kind in KINDS.items()},
