@@ -20,8 +20,6 @@ SOURCES = {
     "dlbs-small": "Serebryakov (2017)",
 }
 """Studies of sources without exhibits, whose claims they judge."""
-BEFORE = {"dlbs-small": ("dlbs",)}
-"""Studies whose configuration is read before."""
 
 
 def benchmark(_scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[str]]:
@@ -40,9 +38,8 @@ def benchmark(_scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list
 
 def _run(study: str, environment: Mapping[str, str]) -> None:
     snakemake = str(Path(sys.executable).with_name("snakemake"))
-    files = [f"config/studies/{name}.yaml" for name in (*BEFORE.get(study, ()), study)]
     for targets in ([], ["papers"]):
-        command = [snakemake, "--profile", "slurm", "--configfile", *files, "--", *targets]
+        command = [snakemake, "--profile", "slurm", "--configfile", f"config/studies/{study}.yaml", "--", *targets]
         subprocess.run(command, env=environment, check=True)
 
 

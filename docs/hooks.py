@@ -16,9 +16,11 @@ import yaml
 from stallpoint.networks import NETWORKS
 from stallpoint.records import tables as records
 from stallpoint.records.tables import Column, Table
+from stallpoint.schedule.plan import plan_of
 from stallpoint.storage import FORMATS
 from stallpoint.strategies.presets import CHOICES, PRESETS, Preset, all_values, default_of
 from stallpoint.study.catalogue import REGISTRIES
+from stallpoint.study.configuration import load_study
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.recipes import RECIPES
 from stallpoint.study.study import expand
@@ -153,7 +155,22 @@ def study(name: str) -> Iterator[str]:
 
 def plan(name: str) -> Iterator[str]:
     """The cells of a study by kind and nodes."""
-    yield f"```\n{expand(yaml.safe_load((ROOT / f'config/studies/{name}.yaml').read_text()), SCHEMA).plan()}\n```"
+    yield f"```\n{expand(load_study(ROOT / f'config/studies/{name}.yaml'), SCHEMA).plan()}\n```"
+
+
+def costs() -> Iterator[str]:
+    """What the plans of the papers' studies expect them to take, before anything is measured."""
+    yield "| study | jobs | largest job | longest job | node-hours (90 % interval) |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for name in ("keuper-2016", "shi-2018", "dlbs", "guide"):
+        study = expand(load_study(ROOT / f"config/studies/{name}.yaml"), SCHEMA)
+        expected = plan_of(study, Path("nothing-measured"), concurrent=True)
+        longest = max(job.seconds.typical for job in expected.jobs)
+        low, typical, high = (f"{hours:,.0f}" for hours in expected.node_hours.values())
+        yield (
+            f"| `{name}` | {len(expected.jobs)} | {max(job.nodes for job in expected.jobs)} nodes | "
+            f"{longest / 3600:.0f} h | {typical} ({low}–{high}) |"
+        )
 
 
 def tables(name: str) -> Iterator[str]:
@@ -263,7 +280,7 @@ def _right(entry: Mapping[str, Any]) -> str:
     return f"{words}{at}" + (f" ({rates})" if rates else "") if words else listed(entry.get("causes", ()))
 
 
-_LISTS = presets, alike, choices, networks, sizes, formats, recipes, exhibits, tables, configuration
+_LISTS = presets, alike, choices, networks, sizes, formats, recipes, exhibits, costs, tables, configuration
 PARTS: dict[str, Callable[..., Iterator[str]]] = {part.__name__: part for part in (*_LISTS, study, plan, strangers)}
 """What generated parts are made by; their words are its arguments."""
 

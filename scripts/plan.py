@@ -13,13 +13,11 @@ import yaml
 
 from stallpoint.errors import program
 from stallpoint.measure.machine.usable_cores import usable_cores
-from stallpoint.schedule import requested
-from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.budget import check_budget
 from stallpoint.schedule.next_round import expanded
-from stallpoint.schedule.plan import planned
+from stallpoint.schedule.plan import plan_of
 from stallpoint.schedule.plan_text import text
-from stallpoint.study.configuration import load_file
+from stallpoint.study.configuration import load_study
 
 with program():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -28,16 +26,8 @@ with program():
     parser.add_argument("--cluster", action="store_true")
     asked = parser.parse_args()
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
-    study = expanded(load_file(asked.config), schema)
-    results = Path("results", study.name)
-    plan = planned(
-        study.name,
-        requested.blocks(requested.measurements(study, results).values(), requested.RequestedTargets(), str(results)),
-        Limits(study.config["precision"], **study.config["budget"]),
-        results,
-        storages=study.config["storage"],
-        cores=None if asked.cluster else usable_cores(),
-        concurrent=asked.cluster,
-    )
+    study = expanded(load_study(asked.config), schema)
+    cores = None if asked.cluster else usable_cores()
+    plan = plan_of(study, Path("results", study.name), cores=cores, concurrent=asked.cluster)
     print(json.dumps(plan.to_json(), indent=1) if asked.json else f"{study.plan()}\n{text(plan)}")
     check_budget(plan)

@@ -14,14 +14,17 @@ from stallpoint.schedule.progress import states, summary
 from stallpoint.schedule.requested import measured_with
 from stallpoint.slurm.asking import output_of
 from stallpoint.slurm.slurm_queue import all_clusters
-from stallpoint.study.configuration import load_file
+from stallpoint.study.configuration import load_study
 
 with program():
     config = Path(sys.argv[1] if len(sys.argv) > 1 else "config/config.yaml")
     schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
-    study = expanded(load_file(config), schema)
+    study = expanded(load_study(config), schema)
     results = Path("results", study.name)
     found = states(study.cells.values(), results, measured_with(study.config))
     print(
-        *summary(found, Path("logs", study.name, "schedule"), results / "schedule", all_clusters(output_of)), sep="\n"
+        *summary(
+            found, Path("logs", study.name, "schedule"), results / "schedule", all_clusters(output_of), study.nested
+        ),
+        sep="\n",
     )

@@ -26,6 +26,7 @@ from stallpoint.questions.claims.judge import UNTESTED, judge
 from stallpoint.questions.claims.quantity import Evidence
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, NETWORK_LAYERS, TABLES
 from stallpoint.report.charts import NoData
+from stallpoint.study.configuration import load_study
 from stallpoint.study.study import Study, expand
 from stallpoint_papers.exhibits import PAPERS, Material, Missing
 from stallpoint_papers.make import published
@@ -53,7 +54,7 @@ def unreachable(study: str, paper: str, claims: str) -> Unreachable:
 
 @cache
 def _fitted(name: str) -> tuple[Study, Mapping[str, pd.DataFrame]]:
-    config = yaml.safe_load((ROOT / f"config/studies/{name}.yaml").read_text())
+    config = load_study(ROOT / f"config/studies/{name}.yaml")
     study = expand(config | FEWER | {"iterations": ITERATIONS.get(name, 1)}, yaml.safe_load(SCHEMA.read_text()))
     networks = {cell.network for cell in study.cells.values() if hasattr(cell, "network")}
     layers = {network: describe(find(network)) for network in networks}

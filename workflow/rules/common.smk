@@ -14,7 +14,7 @@ from snakemake.utils import update_config
 from stallpoint.study.cells import Cell
 from stallpoint.report.charts import CHARTS, PAPERS
 from stallpoint.questions.claims.claim_files import PAPERS_FILES, claim_files, read_claims
-from stallpoint.study.configuration import check_keys, load_yaml, typed
+from stallpoint.study.configuration import BASE, check_keys, load_file, load_yaml, typed, upon_base
 from stallpoint.errors import InputError
 from stallpoint.study.kinds import KINDS, MEASURED
 from stallpoint.measure.machine.usable_cores import usable_cores
@@ -33,6 +33,16 @@ from stallpoint.schedule.processes import THIS_MACHINE, LaunchShape
 SCHEMA_FILE = file_of_workflow("workflow/schemas/study.schema.yaml")
 SCHEMA = load_yaml(Path(SCHEMA_FILE).read_text(), SCHEMA_FILE)
 PAPERS_CLAIMS = [file_of_workflow(f"resources/claims/{name}") for name in PAPERS_FILES]
+
+# The study that this one builds on comes below all that is given.
+if BASE in config:
+    try:
+        naming = [Path(file) for file in workflow.configfiles if BASE in (load_file(Path(file)) or {})]
+        upon = upon_base(config, naming[-1] if naming else Path("config"))
+    except InputError as error:
+        raise WorkflowError(f"The study is not valid.\n{error}") from None
+    config.clear()
+    config.update(upon)
 
 # A cell can stand on the command line, its numbers as numbers.
 update_config(
@@ -239,7 +249,7 @@ def agendas():
 def blocks():
     """The measurements that are to be made now, by job."""
     if workflow.is_main_process:
-        return requested.blocks(MEASUREMENTS.values(), asked(), RESULTS)
+        return requested.blocks(MEASUREMENTS.values(), asked(), RESULTS, STUDY.nested)
     return {name: agenda.measurements() for name, agenda in AGENDAS.items()}
 
 

@@ -21,7 +21,7 @@ from stallpoint.study.kinds import MEASURED
 
 MEASUREMENTS = measurements()
 place_records()
-WHOLE_BLOCKS = requested.by_block(MEASUREMENTS.values())
+WHOLE_BLOCKS = requested.by_block(MEASUREMENTS.values(), STUDY.nested)
 MARKS = {name: requested.mark_of(name, block, RESULTS) for name, block in WHOLE_BLOCKS.items()}
 AGENDAS = agendas()
 BLOCKS = blocks()

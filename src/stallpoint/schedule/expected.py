@@ -211,7 +211,7 @@ def _epoch(name: str, path: str) -> int:
         known = IdxImages.count(Path(path)) if FORMATS.get(name) is IdxImages else None
     except InputError:  # which the job will report
         known = None
-    return known or work.EPOCH_SAMPLES
+    return known or (work.IDX_SAMPLES if FORMATS.get(name) is IdxImages else work.EPOCH_SAMPLES)
 
 
 def _sample(name: str) -> float:

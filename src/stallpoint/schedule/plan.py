@@ -21,7 +21,7 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.schedule import memory_forecast
+from stallpoint.schedule import memory_forecast, requested
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.expected import BASES, Expectations, Expected, Interval, around
 from stallpoint.schedule.ledger import Measurement
@@ -31,6 +31,7 @@ from stallpoint.schedule.visit_durations import FOLDER, Durations, Sitting, Took
 from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
+from stallpoint.study.study import Study
 from stallpoint.study.work import BETWEEN, FACTOR, START
 
 MARGIN = 1.25
@@ -343,6 +344,20 @@ def planned(
         jobs.append(BlockJob(name, orders, limits, max(one.cell.nodes for one in block), start.times(starts), between))
     cells = (one.cell for block in blocks.values() for one in block)
     return Plan(study, jobs, concurrent, asks, memory_forecast.expected(cells, results / "models"), cores)
+
+
+def plan_of(study: Study, results: Path, *, cores: int | None = None, concurrent: bool = False) -> Plan:
+    """Return the plan for all that results lack of a study; further arguments as in `planned`."""
+    found = requested.measurements(study, results).values()
+    return planned(
+        study.name,
+        requested.blocks(found, requested.RequestedTargets(), str(results), study.nested),
+        Limits(study.config["precision"], **study.config["budget"]),
+        results,
+        storages=study.config["storage"],
+        cores=cores,
+        concurrent=concurrent,
+    )
 
 
 def read(file: Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,11 +54,13 @@ def _state(cell: Cell, results: Path, also: str) -> State:
     return State(cell, "started" if durations else "to do", len(durations), sum(durations))
 
 
-def summary(found: list[State], logs: Path, schedule: Path, queue: str | None = None) -> Iterator[str]:
+def summary(
+    found: list[State], logs: Path, schedule: Path, queue: str | None = None, nested: Collection[str] = ()
+) -> Iterator[str]:
     """Yield the number of cells of each kind in each state, the state of each block, and the remaining work.
 
     `logs` is the folder of the jobs' logs, `schedule` the one of their agendas in the results; `queue` is the answer to
-    `slurm_queue.command`, if there is Slurm.
+    `slurm_queue.command`, if there is Slurm, and `nested` is the study's (`requested.block_of`).
     """
     for kind in dict.fromkeys(state.cell.kind for state in found):
         counts = Counter(state.state for state in found if state.cell.kind == kind)
@@ -66,7 +68,7 @@ def summary(found: list[State], logs: Path, schedule: Path, queue: str | None = 
     unfinished = [state for state in found if state.state in ("started", "to do")]
     runs = {run.name for run in orphaned_jobs.known(schedule / orphaned_jobs.FILE)}
     jobs = {job.rule: job for job in slurm_queue.jobs_of_runs(queue or "") if job.run in runs}
-    for block in dict.fromkeys(block_of(state.cell) for state in unfinished):
+    for block in dict.fromkeys(block_of(state.cell, nested) for state in unfinished):
         runs_now = one_job.holder(one_job.file_of(schedule / f"{block}.json"))
         words = list(_of_block(logs / f"{block}.log", jobs.get(f"measure_{block}"), runs_now, in_slurm=bool(runs)))
         if words:

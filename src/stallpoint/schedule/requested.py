@@ -7,7 +7,7 @@ cells needs them before. They are found by the same facts: existing files, and t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from stallpoint.schedule.ledger import Measurement, round_folder
 from stallpoint.study.cells import Cell
 from stallpoint.study.commands import files_of
 from stallpoint.study.kinds import MEASURED
+from stallpoint.study.kinds.convergence_kind import ConvergenceCell
 from stallpoint.study.study import Study
 
 
@@ -104,16 +105,24 @@ def measurements(
     }
 
 
-def block_of(cell: Cell) -> str:
-    """Return the name of a cell's block: all cells of its hardware entry, each repeat separately."""
-    return cell.hardware if cell.repeat == 1 else f"{cell.hardware}.repeat{cell.repeat}"
+def block_of(cell: Cell, nested: Collection[str] = ()) -> str:
+    """Return the name of a cell's block: all cells of its hardware entry, each repeat separately.
+
+    Of a `nested` entry, those on as many nodes; a run to a target is a block of its own, as nothing compares its time
+    with that of its neighbours.
+    """
+    parts = [cell.hardware]
+    if cell.hardware in nested:
+        run = [str(getattr(cell, axis)) for axis in cell.axes if axis not in ("hardware", "nodes", "repeat")]
+        parts += [f"nodes{cell.nodes}", *(run if cell.kind == ConvergenceCell.kind else [])]
+    return ".".join(parts if cell.repeat == 1 else [*parts, f"repeat{cell.repeat}"])
 
 
-def by_block(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
-    """Return all measurements by the name of their block."""
+def by_block(measurements: Iterable[Measurement], nested: Collection[str] = ()) -> dict[str, list[Measurement]]:
+    """Return all measurements by the name of their block (`block_of`)."""
     found: dict[str, list[Measurement]] = {}
     for one in measurements:
-        found.setdefault(block_of(one.cell), []).append(one)
+        found.setdefault(block_of(one.cell, nested), []).append(one)
     return found
 
 
@@ -126,11 +135,13 @@ def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
     return Path(results, "visits", f"{name}.{digest}~{block[0].cell.hardware}")
 
 
-def blocks(measurements: Iterable[Measurement], asked: RequestedTargets, results: str) -> dict[str, list[Measurement]]:
+def blocks(
+    measurements: Iterable[Measurement], asked: RequestedTargets, results: str, nested: Collection[str] = ()
+) -> dict[str, list[Measurement]]:
     """Return the measurements to be made now, by the name of their block; one if only its mark is missing."""
     only = asked.only_cells(results)
     found = {}
-    for name, block in by_block(measurements).items():
+    for name, block in by_block(measurements, nested).items():
         due = [one for one in block if not one.done.exists() and (only is None or _wanted(one.cell.path, only))]
         if due:
             found[name] = due

@@ -55,6 +55,41 @@ def load_file(file: Path) -> Any:
         raise InputError(f"{where}: no YAML: {getattr(error, 'problem', None) or error}") from None
 
 
+BASE = "builds_on"
+"""Key that names the study which another one builds on."""
+
+
+def load_study(file: Path) -> Any:
+    """Load a study's file, upon the study that it builds on."""
+    return upon_base(load_file(file), file)
+
+
+def upon_base(study: Any, file: Path, above: tuple[Path, ...] = ()) -> Any:
+    """Return `study` upon the one that its key `BASE` names, by a path from the folder of `file`.
+
+    Mappings are merged, and any other value of `study` replaces that of its base, as Snakemake does with several files.
+    """
+    if not isinstance(study, Mapping) or BASE not in study:
+        return study
+    name, chain_of_files = study[BASE], (*above, file.resolve())
+    if not isinstance(name, str):
+        raise InputError(f"{file}: {BASE}: {name!r} is no file; a path from the folder of this one is expected")
+    base = file.parent / name
+    if base.resolve() in chain_of_files:
+        circle = " -> ".join(one.name for one in (*chain_of_files, base))
+        raise InputError(f"{file}: {BASE}: {circle} is a circle; one of them has to stand alone")
+    if not base.is_file():
+        raise InputError(f"{file}: {BASE}: there is no file {base}; a path from the folder of {file.name} is expected")
+    below = upon_base(load_file(base), base, chain_of_files)
+    return _merged(below, {key: value for key, value in study.items() if key != BASE})
+
+
+def _merged(base: Any, study: Any) -> Any:
+    if not (isinstance(base, Mapping) and isinstance(study, Mapping)):
+        return study
+    return {**base, **{key: _merged(base.get(key), value) for key, value in study.items()}}
+
+
 def check_keys(file: Path) -> None:
     """Check a file for repeated keys, and for errors that Snakemake reports with a traceback."""
     with suppress(yaml.YAMLError, OSError):

@@ -47,6 +47,11 @@ class Study:
         return {name: entry["nodes"] for name, entry in self.config["hardware"].items()}
 
     @property
+    def nested(self) -> frozenset[str]:
+        """Hardware entries of which each number of nodes is measured by a job of its own."""
+        return frozenset(name for name, entry in self.config["hardware"].items() if entry.get("nested"))
+
+    @property
     def rated(self) -> dict[str, dict[str, float]]:
         """Ratings of the hardware: ``flops`` of a worker [FLOP/s], ``link`` [B/s] of a node, the ``power`` [W] it draws
         and its ``price`` for an hour."""

@@ -41,6 +41,8 @@ SAMPLE_ENCODED, SAMPLE_DECODED, SAMPLE_SMALL = 0.01, 0.001, 0.0001
 thousand bytes (`idx`)."""
 EPOCH_SAMPLES = 1_281_167
 """Training samples of a storage of unknown size: ImageNet's."""
+IDX_SAMPLES = 60_000
+"""Training samples of an `idx` storage whose files are not at hand: those of MNIST and Fashion-MNIST."""
 EVALUATED = 1.5
 """Time of a run's evaluations over that of its training."""
 REACHED = 0.5

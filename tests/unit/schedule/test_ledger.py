@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import small_study
 from visiting_cells import agenda, collectives, sgemm
 
 from stallpoint.errors import InputError
@@ -203,6 +204,22 @@ def test_only_cells_asked_for_are_measured_alone() -> None:
     assert alone("results/tiny/traces/train/a/layers") == {"train/a/layers"}
     assert alone(RAW, "results/tiny/conclusions.md") is None
     assert alone("results/other/raw/x") is None
+
+
+def test_a_nested_entry_has_a_block_for_each_number_of_nodes_and_each_run_to_a_target() -> None:
+    cells = [CELL, replace(CELL, nodes=4), sgemm(), sgemm(repeat=2), sgemm(hardware="gpu")]
+    assert [block_of(cell, {"cpu"}) for cell in cells] == [
+        f"cpu.nodes{CELL.nodes}", "cpu.nodes4", "cpu.nodes1", "cpu.nodes1.repeat2", "gpu",
+    ]  # fmt: skip
+    study = small_study.study(
+        hardware={"cpu": {"device": "cpu", "nodes": 4, "nested": True}},
+        convergence=[
+            {"network": "lenet", "hardware": "cpu", "nodes": [1, 2], "batch": 8, "storage": "disk", "seeds": 3}
+        ],
+    )
+    runs = study.of_kind("convergence")
+    assert len({block_of(cell, study.nested) for cell in runs}) == len(runs) == 6
+    assert {block_of(cell) for cell in runs} == {"cpu"}
 
 
 def test_blocks_are_of_a_hardware_entry_and_a_repeat(tmp_path: Path) -> None:

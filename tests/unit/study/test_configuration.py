@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
 from stallpoint.questions.claims.claim_files import read_claims
-from stallpoint.study.configuration import check, check_keys, load_yaml, typed
+from stallpoint.study.configuration import check, check_keys, load_study, load_yaml, typed
 
 plain = st.recursive(
     st.integers() | st.booleans() | st.text(),
@@ -102,3 +102,42 @@ def test_aliases_of_aliases_are_counted_before_anything_is_walked() -> None:
     config = load_yaml("\n".join(["x0: &x0 [a]", *levels]), "study.yaml")
     with pytest.raises(InputError, match=r"entries with its aliases .* at most 1,000,000"):
         check(config, {"type": "object"})
+
+
+def test_a_study_is_read_upon_those_that_it_builds_on(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/base.yaml").write_text(
+        "study: base\nseed: 3\nhardware: {a: {nodes: 4, device: cpu}, b: {nodes: 1}}\n"
+    )
+    (tmp_path / "site/middle.yaml").write_text(
+        "builds_on: base.yaml\nhardware: {a: {nodes: 8}}\nmatrix: [{nodes: [1, 2]}]\n"
+    )
+    (tmp_path / "top.yaml").write_text("study: top\nbuilds_on: site/middle.yaml\nmatrix: [{nodes: 4}]\n")
+    assert load_study(tmp_path / "top.yaml") == {
+        "study": "top",
+        "seed": 3,
+        "hardware": {"a": {"nodes": 8, "device": "cpu"}, "b": {"nodes": 1}},
+        "matrix": [{"nodes": 4}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("builds_on", "message"),
+    [
+        (
+            "nowhere.yaml",
+            r"top.yaml: builds_on: there is no file .*nowhere.yaml; a path from the folder of top.yaml is",
+        ),
+        ("2", r"top.yaml: builds_on: 2 is no file"),
+        ("top.yaml", r"top.yaml: builds_on: top.yaml -> top.yaml is a circle"),
+        (
+            "other.yaml",
+            r"other.yaml: builds_on: top.yaml -> other.yaml -> top.yaml is a circle; one of them has to stand",
+        ),
+    ],
+)
+def test_a_study_that_cannot_be_built_upon_is_named(tmp_path: Path, builds_on: str, message: str) -> None:
+    (tmp_path / "top.yaml").write_text(f"study: top\nbuilds_on: {builds_on}\n")
+    (tmp_path / "other.yaml").write_text("study: other\nbuilds_on: top.yaml\n")
+    with pytest.raises(InputError, match=message):
+        load_study(tmp_path / "top.yaml")

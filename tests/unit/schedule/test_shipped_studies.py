@@ -1,0 +1,35 @@
+"""The studies that come along can be started: what their plans ask of a cluster, before anything is measured."""
+
+from pathlib import Path
+
+import pytest
+from small_study import ROOT, SCHEMA
+
+from stallpoint.schedule.plan import plan_of
+from stallpoint.study.configuration import load_study
+from stallpoint.study.study import expand
+
+STUDIES = sorted((ROOT / "config/studies").glob("*.yaml"))
+MAX_NODE_HOURS = 2000
+MAX_HOURS = 48
+MAX_IDLE = 0.25
+SMALL = 40
+"""Node-hours up to which one job for all numbers of nodes, whose visits are compared in the same minutes, is worth the
+nodes that idle in it."""
+
+
+@pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
+def test_no_shipped_study_is_too_large_for_a_job_or_a_cluster(file: Path, tmp_path: Path) -> None:
+    plan = plan_of(expand(load_study(file), SCHEMA), tmp_path, concurrent=True)
+    assert plan.node_hours.typical <= MAX_NODE_HOURS
+    for job in plan.jobs:
+        assert job.seconds.typical <= 3600 * MAX_HOURS, job.name
+        assert job.runtime <= 60 * MAX_HOURS, f"{job.name} asks for {job.runtime} min"
+    if plan.node_hours.typical > SMALL:
+        assert plan.idle_node_hours.typical <= MAX_IDLE * plan.node_hours.typical
+
+
+def test_a_study_that_builds_on_another_has_its_presets() -> None:
+    study = expand(load_study(ROOT / "config/studies/dlbs-small.yaml"), SCHEMA)
+    assert study.name == "dlbs-small"
+    assert {"caffe-no-nccl", "mxnet-dist-async"} <= {cell.sync for cell in study.of_kind("train")}
