@@ -13,6 +13,7 @@ from typing import Any
 
 import stallpoint
 from stallpoint.errors import InputError
+from stallpoint.records.migrations import OLDEST, settings_now
 from stallpoint.records.tables import SCHEMA_VERSION
 from stallpoint.strategies.presets import check_types, preset_from, presets_of
 from stallpoint.study.cells import LONGEST, NAME, Cell
@@ -22,6 +23,8 @@ from stallpoint.study.kinds import IMPORTED, cell_from_json
 INDEX = "archive.json"
 FORMAT = 1
 """Version of the index itself."""
+RECORDS = range(OLDEST, SCHEMA_VERSION + 1)
+"""Versions of records that are read."""
 
 
 _NAME = {"type": "string", "pattern": rf"^{NAME.pattern}\Z", "maxLength": LONGEST}
@@ -105,14 +108,15 @@ def from_json(text: str, where: str) -> Index:
     """Return the index in the text of the file; raise `InputError` naming `where` for other contents or versions."""
     try:
         values = json.loads(text)
-        versions = {"archive": (values["archive"], FORMAT), "records": (values["records"], SCHEMA_VERSION)}
+        versions = {"archive": (values["archive"], [FORMAT]), "records": (values["records"], RECORDS)}
     except (json.JSONDecodeError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{where}: its {INDEX} is not the index of an archive ({error!r})") from None
     for what, (version, known) in versions.items():
-        if version != known:
+        if version not in known:
             raise InputError(
-                f"{where}: format {version} of its {what}, this program reads {known}; it was written by stallpoint "
-                f"{values.get('stallpoint')}, this is {stallpoint.__version__}"
+                f"{where}: format {version} of its {what}, this program reads {' to '.join(map(str, known))}; it was "
+                f"written by stallpoint {values.get('stallpoint')}, this is {stallpoint.__version__}: compare it with "
+                "that version, or measure again"
             )
     try:
         check(values, SCHEMA)
@@ -123,7 +127,10 @@ def from_json(text: str, where: str) -> Index:
             shared_links=tuple((hardware, storage) for hardware, storage in values["shared_links"]),
             own_networks=values["own_networks"],
             networks=values["networks"],
-            cells={folder: cell_from_json(json.dumps(cell)) for folder, cell in values["cells"].items()},
+            cells={
+                folder: cell_from_json(json.dumps(settings_now(cell, values["records"])))
+                for folder, cell in values["cells"].items()
+            },
         )
         _check_entries(index)
     except (KeyError, TypeError, ValueError, RecursionError) as error:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
+from stallpoint.records.migrations import ADDED, OLDEST, migrated, readable
 from stallpoint.records.seal import is_damaged, seal
 from stallpoint.records.tables import SCHEMA_VERSION, TABLES, TEXT, Table
 
@@ -64,26 +65,40 @@ _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """Errors of reading damaged files."""
 
 
+class MigratedFile(pq.ParquetFile):  # type: ignore[misc]
+    """A record of an earlier version, as this version would have written it, in memory."""
+
+    def __init__(self, table: Table, file: pq.ParquetFile, version: int) -> None:
+        content = pa.BufferOutputStream()
+        with file:
+            pq.write_table(migrated(table, file.read(), version), content)
+        super().__init__(pa.BufferReader(content.getvalue()))
+
+
 def open_file(
     table: Table, path: Path, again: str = "delete it and run the cell again", needed: Collection[str] | None = None
 ) -> pq.ParquetFile:
     """Open a record; `InputError` says what is wrong with an invalid file, and what to do (`again`).
 
+    One of an earlier version is opened as this version has it (`stallpoint.records.migrations`).
     It has exactly the columns of its table, or at least those `needed`.
     """
     try:
         if is_damaged(path):
             raise InputError(f"{path}: damaged, it is not what was written; {again}")
         file = pq.ParquetFile(path)
-        types = {field.name: field.type for field in file.schema_arrow}
         version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
+        lacks = {*ADDED.get(table.name, ())} - {*file.schema_arrow.names}
+        if readable(version) and (version != str(SCHEMA_VERSION) or lacks):
+            file, version = MigratedFile(table, file, int(version)), str(SCHEMA_VERSION)
+        types = {field.name: field.type for field in file.schema_arrow}
     except FileNotFoundError:
         raise InputError(f"{path}: no such record; {again}") from None
     except _DAMAGE as error:
         raise InputError(f"{path}: truncated or not a Parquet file ({error}); {again}") from None
     if version != str(SCHEMA_VERSION):
         raise InputError(
-            f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}; "
+            f"{path}: schema version {version}, this program reads {OLDEST} to {SCHEMA_VERSION}; "
             f"{_all_again(path) or again}, or use the version that wrote it"
         )
     expected = {column.name: column.type for column in table.columns}

@@ -6,7 +6,7 @@ Polars' streaming engine reads and writes; `make bench` holds it against DuckDB,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.records.parquet import files_of, open_file, read, write
+from stallpoint.records.parquet import MigratedFile, files_of, open_file, read, write
 from stallpoint.records.seal import seal
 from stallpoint.records.tables import RUNS, TIDY_TABLES, Table
 from stallpoint.study.completeness import Record
@@ -54,13 +54,17 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
     if not files:
         write(table, table.schema.empty_table(), output)
         return
+    older = set()
     for file, check in checks.items():
         with open_file(table, file) as content:
+            if isinstance(content, MigratedFile):
+                older.add(file)
             if check:
                 check(content)
     with atomic(output) as scratch:
         try:
-            pl.scan_parquet(files, glob=False).select(table.schema.names).sink_parquet(
+            rows = pl.scan_parquet(files, glob=False) if not older else _of_several_versions(table, files, older)
+            rows.select(table.schema.names).sink_parquet(
                 scratch, compression="zstd", compression_level=1, arrow_schema=table.schema, maintain_order=True
             )
         except (pl.exceptions.PolarsError, OSError) as error:
@@ -68,6 +72,13 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
                 raise OSError(int(said[1]), str(error)) from error
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
         seal(scratch)
+
+
+def _of_several_versions(table: Table, files: Sequence[Path], older: Collection[Path]) -> pl.LazyFrame:
+    """Return the rows of files of which the `older` ones are of earlier versions."""
+    return pl.concat(
+        pl.DataFrame(read(table, file)).lazy() if file in older else pl.scan_parquet(file, glob=False) for file in files
+    )
 
 
 def _one_run(file: Path, content: pq.ParquetFile) -> None:

@@ -1,0 +1,82 @@
+"""Records of earlier versions, as this version has them: what a GPU or a cluster measured is read by later programs.
+
+A step of the record version (`SCHEMA_VERSION`) has an entry in `STEPS`, and a column added without one stands in
+`ADDED`; an archive of each version is read in the tests. Versions before `OLDEST` were never released.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from stallpoint.records.tables import RUNS, SCHEMA_VERSION, TEXT, Table
+
+OLDEST = 4
+_PASSES = {"message": "bucket", "message_bytes": "bucket_bytes"}
+_CALLS = {"messages": "calls"}
+_WORTH = {f"worthwhile_ranks{end}": f"cost_efficient_ranks{end}" for end in ("", "_low", "_high")}
+STEPS: Mapping[int, Mapping[str, Mapping[str, str]]] = {
+    4: {
+        "visits": {"turn": "position", "beside": "concurrent", "began": "started", "left_out": "excluded_samples"},
+        "layers": _PASSES,
+        "instrumentation": {"turns": "marks"},
+        "collectives": _CALLS,
+        "contention": {
+            **_CALLS, "alone_operations": "isolated_operations", "alone_computing": "isolated_computing",
+        },
+        "storage_passes": {"of_storage": "uncached"},
+        "stalling": _WORTH,
+        "disturbances": {"left_out": "excluded"},
+        "settings": {"most_epochs": "max_epochs", "most_minutes": "max_minutes", "most_corrupt": "max_corrupt"},
+    },
+}  # fmt: skip
+"""Version -> table -> names of columns there -> names in the next version; under ``settings`` those of cells."""
+ADDED: Mapping[str, tuple[str, ...]] = {
+    "environments": ("interface", "subnet"),
+    "convergence_runs": ("loss_gap", "accuracy_gap", "sharpness"),
+}
+"""Table -> columns that older records do not have: empty there, as where nothing could be known."""
+
+
+def readable(version: str) -> bool:
+    """Return whether records of this version are read, as they are or through steps."""
+    return version.isdigit() and OLDEST <= int(version) <= SCHEMA_VERSION
+
+
+def names_now(table: str, version: int) -> dict[str, str]:
+    """Return today's names of columns, or under ``settings`` of cells' settings, that changed since `version`."""
+    found: dict[str, str] = {}
+    for step in range(version, SCHEMA_VERSION):
+        changed = STEPS[step].get(table, {})
+        found = {old: changed.get(new, new) for old, new in found.items()} | {
+            old: new for old, new in changed.items() if old not in found.values()
+        }
+    return found
+
+
+def settings_now(cell: Mapping[str, Any], version: int) -> dict[str, Any]:
+    """Return a cell's settings, read from JSON of `version`, under their names today."""
+    names = names_now("settings", version)
+    return {names.get(name, name): value for name, value in cell.items()}
+
+
+def migrated(table: Table, rows: pa.Table, version: int) -> pa.Table:
+    """Return the rows of a record of `version` with the columns and in the order of today's `table`, where they fit."""
+    names = names_now(table.name, version)
+    rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
+    for column in table.columns:
+        if column.name in ADDED.get(table.name, ()) and column.name not in rows.column_names:
+            empty = pa.repeat("", len(rows)).cast(TEXT) if column.type == TEXT else pa.nulls(len(rows), column.type)
+            rows = rows.append_column(column.name, empty)
+    if table is RUNS:
+        texts = [
+            json.dumps(settings_now(json.loads(text), version), separators=(",", ":"))
+            for text in rows["settings"].to_pylist()
+        ]
+        rows = rows.set_column(rows.column_names.index("settings"), "settings", pa.array(texts, TEXT))
+    known = [name for name in table.names if name in rows.column_names]
+    rows = rows.select([*known, *(name for name in rows.column_names if name not in known)])
+    return rows.replace_schema_metadata(table.schema.metadata)
