@@ -20,7 +20,7 @@ from stallpoint_traces.formats.events import CALL, COPY, FILL, MARK, OPERATOR, T
 from stallpoint_traces.rank.intervals import Intervals, both, union
 from stallpoint_traces.rank.iterations import CAUSES, LOADING, blocking, middle
 from stallpoint_traces.rank.rank import Rank
-from stallpoint_traces.trace_answers import WORDS, across, cause, prediction, sentences
+from stallpoint_traces.trace_words import WORDS, across, cause, prediction, sentences
 
 WIDTH = 720
 LANE = 26

@@ -82,7 +82,8 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
     if not found.of(TRACE):
         return
     from stallpoint_traces.rank.rank import read_ranks
-    from stallpoint_traces.trace_answers import explain, findings
+    from stallpoint_traces.trace_answers import explain
+    from stallpoint_traces.trace_words import findings
 
     files = [path for path, _ in found.of(TRACE)]
     ranks = read_ranks(files, options.workers[0] if len(options.workers) == 1 else None)

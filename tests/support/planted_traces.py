@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stallpoint_traces.trace_answers import findings
+from stallpoint_traces.trace_words import findings
 
 ALPHA, BETA = 10e-6, 0.1e-9
 """Latency of a round [s] and time of a byte [s/B] of the ring that all-reduces go round."""

@@ -1,4 +1,4 @@
-"""Means with intervals over visits and iterations, and small fits that all models share.
+"""Means with intervals over visits and iterations, which all models share.
 
 Every uncertain quantity is an *ensemble*: an array whose first entry along axis 0 is the estimate and whose other
 `REPLICATES` entries are bootstrap replicates (`bootstrap`). Models compute with entire ensembles, so that intervals
@@ -45,9 +45,6 @@ MAX_DEVIATION = 3.0
 MAX_FACTOR = 20.0
 """Largest factor that is considered plausible."""
 
-_SMALLEST_SCATTER = 1e-4
-_REFITS = 8  # rounds of a fit whose weights are what it finds
-_SHORTEST = 1e-9  # s; what is fitted may be 0, and is a weight
 
 Reals: TypeAlias = npt.NDArray[np.float64]
 Ensemble: TypeAlias = npt.NDArray[np.float64]
@@ -484,90 +481,3 @@ def columns(name: str, ensemble: Ensemble) -> dict[str, float]:
 def columns_of(quantities: Mapping[str, Ensemble]) -> dict[str, float]:
     """Return the `columns` of several quantities, by name."""
     return {column: value for name, ensemble in quantities.items() for column, value in columns(name, ensemble).items()}
-
-
-def shrink_to_one(factor: Ensemble, usual: float, doubt: Ensemble | float = 0.0) -> Ensemble:
-    """Shrink an uncertain factor towards 1: normal prior on its logarithm with standard deviation `usual`.
-
-    `doubt` is a further standard deviation of its logarithm, beyond that of its replicates.
-    """
-    known = np.log(np.clip(factor, 1 / MAX_FACTOR, MAX_FACTOR))
-    return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var() + np.square(doubt))))
-
-
-def as_of_one_kind(values: Reals, deviations: Reals) -> Reals:
-    """Return the expected true values of related quantities, each known to a standard deviation: shrunk towards each
-    other.
-
-    The truth is modelled as normal about an unknown mean with an unknown scatter, whose prior falls off beyond
-    `SAME_WITHIN` (half-Cauchy; Gelman 2006). The largest of many values that differ by chance only is thus corrected
-    for having been selected (Efron & Morris 1975), and a value that is surely larger stays so.
-    """
-    scatters = np.concatenate([[0.0], np.geomspace(_SMALLEST_SCATTER, 1.0, 100)])
-    total = deviations**2 + scatters[:, None] ** 2
-    known = (1 / total).sum(axis=1)
-    means = (values / total).sum(axis=1) / known
-    logs = -(np.log(total).sum(axis=1) + np.log(known) + ((values - means[:, None]) ** 2 / total).sum(axis=1)) / 2
-    weights = np.exp(logs - logs.max()) * np.gradient(scatters) / (1 + (scatters / SAME_WITHIN) ** 2)
-    each = means[:, None] + (scatters[:, None] ** 2 / total) * (values - means[:, None])
-    return np.asarray(weights @ each / weights.sum())
-
-
-def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
-    """Fit two non-negative coefficients c such that `design` [points, 2] · c approximates `observed` [..., points].
-
-    Weighted least squares, sum of (design·c - observed)² / observed: small and large values both count. (With squared
-    relative errors, underestimates cost at most 1 per point, and a curve that is not quite straight, such as an all-
-    reduce that outgrows the caches, would be fitted far below its largest values.) Returns [..., 2].
-    """
-    weights = np.divide(1.0, observed, out=np.zeros(np.shape(observed)), where=np.asarray(observed) > 0)
-    return non_negative_least_squares(np.asarray(design), observed, weights)
-
-
-def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0) -> Reals:
-    """Fit two non-negative coefficients c to times whose variance grows with their mean; each counts `count` times.
-
-    As for a Poisson distribution the variance is proportional to the mean: iteratively reweighted least squares
-    (McCullagh & Nelder 1989, chapter 9). The fitted sum equals the observed sum; weights of one over the observed
-    values would favour values that happened to be short. `design` [..., points, 2] is non-negative, `observed` and
-    `count` are [..., points]. Returns [..., 2].
-    """
-    # Sums over an axis of two would take most of the time.
-    first, second = design[..., 0], design[..., 1]
-    fitted = first + second
-    for refit in range(_REFITS):
-        found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))
-        now = first * found[..., None, 0] + second * found[..., None, 1]
-        # A coefficient that is 0 by one fit and above 0 by the next would alternate without end.
-        fitted = now if refit < _REFITS // 2 else (fitted + now) / 2
-    return found
-
-
-def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | float = 1.0) -> Reals:
-    """Return two non-negative coefficients c that minimise the sum of `weights` · (design·c - observed)², [...,
-    points, 2] and [..., points].
-
-    With two coefficients the constrained optimum is the unconstrained one or lies on an axis. Collinear points, such as
-    a single one, do not identify both: the second coefficient then takes all. Returns [..., 2].
-    """
-    a, b = design[..., 0], design[..., 1]
-    of_a, of_b = weights * a, weights * b
-    aa, ab, bb = _dot(of_a, a), _dot(of_a, b), _dot(of_b, b)
-    ra, rb = _dot(of_a, observed), _dot(of_b, observed)
-    determinant = aa * bb - ab * ab
-    solvable = determinant > 1e-12 * aa * bb
-    safe = np.where(solvable, determinant, 1.0)
-    free = np.stack([(bb * ra - ab * rb) / safe, (aa * rb - ab * ra) / safe], axis=-1)
-    only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
-    only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
-    # On an axis the sum of squares falls by (coefficient · r) against no fit at all; equal but for rounding is equal.
-    on_axis = np.where(
-        (only_a * ra > (1 + 1e-9) * only_b * rb)[..., None],
-        np.stack([only_a, np.zeros_like(only_a)], axis=-1),
-        np.stack([np.zeros_like(only_b), only_b], axis=-1),
-    )
-    return np.where((solvable & (free >= 0).all(-1))[..., None], free, on_axis)
-
-
-def _dot(a: Reals, b: Reals) -> Reals:
-    return np.asarray(np.einsum("...i,...i->...", a, b))

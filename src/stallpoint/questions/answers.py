@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stallpoint.base.row import TableRow
+from stallpoint.base.shrinkage import as_of_one_kind
 from stallpoint.base.stall import Verdict
-from stallpoint.base.statistics import NORMAL_INTERVAL, as_of_one_kind
+from stallpoint.base.statistics import NORMAL_INTERVAL
 from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.questions.study_tables import CurveRows, MeasuredCount, unique
 

@@ -15,8 +15,9 @@ from math import log2, sqrt
 
 import numpy as np
 
+from stallpoint.base.non_negative_fits import non_negative_fit
 from stallpoint.base.priors import EXTRAPOLATED, POSTED, VISIT
-from stallpoint.base.statistics import Ensemble, Estimate, Reals, estimate, generator, non_negative_fit
+from stallpoint.base.statistics import Ensemble, Estimate, Reals, estimate, generator
 from stallpoint_files.phases.phased_steps import PhasedSteps
 
 DRAWS = 400

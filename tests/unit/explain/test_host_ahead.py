@@ -9,7 +9,8 @@ import pytest
 from planted_traces import BETA, Planted, in_words
 
 from stallpoint_traces.rank.rank import Rank, read_ranks
-from stallpoint_traces.trace_answers import explain, sentences
+from stallpoint_traces.trace_answers import explain
+from stallpoint_traces.trace_words import sentences
 
 COMPUTING, SENT, UPDATE, HOST = 6.4e-3, 12.0e-3, 0.6e-3, 16e-3
 """Seconds: of an iteration on the device the first three, one after the other; the host starts one in `HOST`."""

@@ -21,7 +21,8 @@ from stallpoint_traces.formats.trace_formats import trace_files
 from stallpoint_traces.other_worker_counts import worker_counts
 from stallpoint_traces.rank.intervals import both, length, union, without
 from stallpoint_traces.rank.rank import read_ranks
-from stallpoint_traces.trace_answers import explain, findings
+from stallpoint_traces.trace_answers import explain
+from stallpoint_traces.trace_words import findings
 
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15)), max_size=12)
 

@@ -18,11 +18,12 @@ from stallpoint_files.answer_page import to_html
 from stallpoint_files.answering import explain_files
 from stallpoint_files.file_options import Options
 from stallpoint_traces import other_worker_counts
-from stallpoint_traces.other_worker_counts import CHANGES, HypotheticalChange, learn, link_of
+from stallpoint_traces.other_worker_counts import CHANGES, HypotheticalChange, learn
 from stallpoint_traces.rank.clocks import min_seconds
 from stallpoint_traces.rank.rank import Rank, read_ranks
 from stallpoint_traces.trace_answers import explain
 from stallpoint_traces.trace_page import spans
+from stallpoint_traces.traced_link import link_of
 
 
 def rank_of(planted: Planted, folder: Path, name: str = "trace.json") -> Rank:

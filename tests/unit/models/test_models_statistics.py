@@ -10,19 +10,17 @@ from nightly import by_day
 from scipy.optimize import nnls
 from scipy.stats import t as student_t
 
+from stallpoint.base.non_negative_fits import non_negative_fit, non_negative_least_squares, quasi_poisson_fit
+from stallpoint.base.shrinkage import as_of_one_kind
 from stallpoint.base.statistics import (
     REPLICATES,
     UNKNOWN,
     Reals,
     Scatter,
-    as_of_one_kind,
     bootstrap,
     columns,
     estimate,
     generator,
-    non_negative_fit,
-    non_negative_least_squares,
-    quasi_poisson_fit,
     scatter,
     scatter_of_parts,
     visits_of,

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from stallpoint.base.statistics import Ensemble, Reals, columns, non_negative_fit
+from stallpoint.base.non_negative_fits import non_negative_fit
+from stallpoint.base.statistics import Ensemble, Reals, columns
 from stallpoint.models.answers.fitted import Question
 from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.terms.compute import Compute

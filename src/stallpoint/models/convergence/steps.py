@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stallpoint.base.non_negative_fits import non_negative_least_squares
 from stallpoint.base.statistics import (
     INTERVAL,
     MAX_DEVIATION,
@@ -34,7 +35,6 @@ from stallpoint.base.statistics import (
     columns,
     generator,
     groups,
-    non_negative_least_squares,
     scatter,
     unknown_ensemble,
 )

@@ -19,7 +19,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.base.statistics import Ensemble, Reals, non_negative_fit
+from stallpoint.base.non_negative_fits import non_negative_fit
+from stallpoint.base.statistics import Ensemble, Reals
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.base.measured import trained
+from stallpoint.base.non_negative_fits import non_negative_fit
 from stallpoint.base.priors import PEAK
 from stallpoint.base.statistics import (
     REPLICATES,
@@ -23,7 +24,6 @@ from stallpoint.base.statistics import (
     columns,
     generator,
     groups,
-    non_negative_fit,
     scatter,
     unknown_ensemble,
 )

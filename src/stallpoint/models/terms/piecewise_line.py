@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from stallpoint.base.statistics import Ensemble, Reals, non_negative_fit
+from stallpoint.base.non_negative_fits import non_negative_fit
+from stallpoint.base.statistics import Ensemble, Reals
 
 MAX_SEGMENTS = 6
 """Largest number of pieces; never more than half the number of sizes."""

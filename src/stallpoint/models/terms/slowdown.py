@@ -14,17 +14,8 @@ import pandas as pd
 
 from stallpoint.base.lagging import lagging
 from stallpoint.base.measured import kept
-from stallpoint.base.statistics import (
-    REPLICATES,
-    Ensemble,
-    Reals,
-    bootstrap,
-    generator,
-    groups,
-    scatter,
-    shrink_to_one,
-    visits_of,
-)
+from stallpoint.base.shrinkage import shrink_to_one
+from stallpoint.base.statistics import REPLICATES, Ensemble, Reals, bootstrap, generator, groups, scatter, visits_of
 from stallpoint.study.workers import Placement, nearest
 
 

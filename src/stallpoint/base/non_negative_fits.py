@@ -1,0 +1,71 @@
+"""Least squares with two coefficients that are not negative, for many replicates at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from stallpoint.base.statistics import Reals
+
+_REFITS = 8  # rounds of a fit whose weights are what it finds
+_SHORTEST = 1e-9  # s; what is fitted may be 0, and is a weight
+
+
+def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
+    """Fit two non-negative coefficients c such that `design` [points, 2] · c approximates `observed` [..., points].
+
+    Weighted least squares, sum of (design·c - observed)² / observed: small and large values both count. (With squared
+    relative errors, underestimates cost at most 1 per point, and a curve that is not quite straight, such as an all-
+    reduce that outgrows the caches, would be fitted far below its largest values.) Returns [..., 2].
+    """
+    weights = np.divide(1.0, observed, out=np.zeros(np.shape(observed)), where=np.asarray(observed) > 0)
+    return non_negative_least_squares(np.asarray(design), observed, weights)
+
+
+def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0) -> Reals:
+    """Fit two non-negative coefficients c to times whose variance grows with their mean; each counts `count` times.
+
+    As for a Poisson distribution the variance is proportional to the mean: iteratively reweighted least squares
+    (McCullagh & Nelder 1989, chapter 9). The fitted sum equals the observed sum; weights of one over the observed
+    values would favour values that happened to be short. `design` [..., points, 2] is non-negative, `observed` and
+    `count` are [..., points]. Returns [..., 2].
+    """
+    # Sums over an axis of two would take most of the time.
+    first, second = design[..., 0], design[..., 1]
+    fitted = first + second
+    for refit in range(_REFITS):
+        found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))
+        now = first * found[..., None, 0] + second * found[..., None, 1]
+        # A coefficient that is 0 by one fit and above 0 by the next would alternate without end.
+        fitted = now if refit < _REFITS // 2 else (fitted + now) / 2
+    return found
+
+
+def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | float = 1.0) -> Reals:
+    """Return two non-negative coefficients c that minimise the sum of `weights` · (design·c - observed)², [...,
+    points, 2] and [..., points].
+
+    With two coefficients the constrained optimum is the unconstrained one or lies on an axis. Collinear points, such as
+    a single one, do not identify both: the second coefficient then takes all. Returns [..., 2].
+    """
+    a, b = design[..., 0], design[..., 1]
+    of_a, of_b = weights * a, weights * b
+    aa, ab, bb = _dot(of_a, a), _dot(of_a, b), _dot(of_b, b)
+    ra, rb = _dot(of_a, observed), _dot(of_b, observed)
+    determinant = aa * bb - ab * ab
+    solvable = determinant > 1e-12 * aa * bb
+    safe = np.where(solvable, determinant, 1.0)
+    free = np.stack([(bb * ra - ab * rb) / safe, (aa * rb - ab * ra) / safe], axis=-1)
+    only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
+    only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
+    # On an axis the sum of squares falls by (coefficient · r) against no fit at all; equal but for rounding is equal.
+    on_axis = np.where(
+        (only_a * ra > (1 + 1e-9) * only_b * rb)[..., None],
+        np.stack([only_a, np.zeros_like(only_a)], axis=-1),
+        np.stack([np.zeros_like(only_b), only_b], axis=-1),
+    )
+    return np.where((solvable & (free >= 0).all(-1))[..., None], free, on_axis)
+
+
+def _dot(a: Reals, b: Reals) -> Reals:
+    return np.asarray(np.einsum("...i,...i->...", a, b))

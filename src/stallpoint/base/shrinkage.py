@@ -1,0 +1,36 @@
+"""Uncertain quantities drawn towards what is usual, or towards each other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stallpoint.base.statistics import MAX_FACTOR, SAME_WITHIN, Ensemble, Reals
+
+_SMALLEST_SCATTER = 1e-4
+
+
+def shrink_to_one(factor: Ensemble, usual: float, doubt: Ensemble | float = 0.0) -> Ensemble:
+    """Shrink an uncertain factor towards 1: normal prior on its logarithm with standard deviation `usual`.
+
+    `doubt` is a further standard deviation of its logarithm, beyond that of its replicates.
+    """
+    known = np.log(np.clip(factor, 1 / MAX_FACTOR, MAX_FACTOR))
+    return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var() + np.square(doubt))))
+
+
+def as_of_one_kind(values: Reals, deviations: Reals) -> Reals:
+    """Return the expected true values of related quantities, each known to a standard deviation: shrunk towards each
+    other.
+
+    The truth is modelled as normal about an unknown mean with an unknown scatter, whose prior falls off beyond
+    `SAME_WITHIN` (half-Cauchy; Gelman 2006). The largest of many values that differ by chance only is thus corrected
+    for having been selected (Efron & Morris 1975), and a value that is surely larger stays so.
+    """
+    scatters = np.concatenate([[0.0], np.geomspace(_SMALLEST_SCATTER, 1.0, 100)])
+    total = deviations**2 + scatters[:, None] ** 2
+    known = (1 / total).sum(axis=1)
+    means = (values / total).sum(axis=1) / known
+    logs = -(np.log(total).sum(axis=1) + np.log(known) + ((values - means[:, None]) ** 2 / total).sum(axis=1)) / 2
+    weights = np.exp(logs - logs.max()) * np.gradient(scatters) / (1 + (scatters / SAME_WITHIN) ** 2)
+    each = means[:, None] + (scatters[:, None] ** 2 / total) * (values - means[:, None])
+    return np.asarray(weights @ each / weights.sum())
