@@ -213,6 +213,6 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
 def known() -> str:
     """Return what files are known, for people."""
     return (
-        "known are tables of rates or layouts, training logs, nccl-tests, OSU, IMB, NCCL_DEBUG=INFO, batch scripts, "
-        "sacct, traces of profilers"
+        "known are tables of rates or layouts, sentences (8 GPUs: 1200 img/s), training logs, steps of phases, result "
+        "logs of MLPerf, nccl-tests, OSU, IMB, NCCL_DEBUG=INFO, batch scripts, sacct, traces of profilers"
     )

@@ -45,8 +45,8 @@ class Traced:
         yield from trace_page.parts(self.ranks, self.explained)
 
 
-_OTHERS = re.compile(rb'"(?:results|test_start|log_history)"')
-"""Keys of nccl-tests, iperf3 and transformers' trainer, which write no traces."""
+_OTHERS = re.compile(rb'"(?:results|test_start|log_history|_step|_runtime|timing_s)"')
+"""Keys of nccl-tests, iperf3, transformers' trainer and trackers of metrics, which write no traces."""
 
 
 def trace(path: Path) -> Path | None:

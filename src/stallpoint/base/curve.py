@@ -122,6 +122,12 @@ class Curve:
             return False
         return Stall.of(inside, self.threshold).verdict != (verdict, count)
 
+    @property
+    def stalls_within(self) -> bool:
+        """Whether it stalls at one of several counts, of which noise does not tell one, and not beyond them."""
+        likely = self.stall.likely
+        return len(likely) > 1 and likely[-1] != self.stall.largest and self.counts[-1] >= 2 * likely[-1]
+
     @cached_property
     def dips(self) -> list[Dip]:
         """Counts that are slower than an earlier one, which a larger one exceeds."""

@@ -32,10 +32,19 @@ class PhaseForm:
     line: str = ""
     """Text that a line has, where the pair alone says too little."""
     whole: bool = True
+    inside: re.Pattern[str] | None = None
+    """Only pairs in what this finds are of phases."""
 
 
 FORMS = (
     PhaseForm("verl", "timing_s/", re.compile(rf"timing_s/(?P<key>[\w./]{{1,60}}){_IS}{_N}")),
+    PhaseForm(
+        "verl",
+        '"timing_s": {',
+        re.compile(rf'"(?P<key>\w{{1,60}})": {_N}'),
+        inside=re.compile(r'"timing_s": \{[^{}]{1,5000}\}'),
+    ),
+    PhaseForm("AReaL", "timeperf/", re.compile(rf"timeperf/(?P<key>[\w./]{{1,60}})(?:\s{{0,40}}│\s{{0,9}}|{_IS}){_N}")),
     PhaseForm("slime", "_time'", re.compile(rf"\bperf/(?P<key>\w{{1,60}})_time{_IS}{_N}")),
     PhaseForm("slime", '_time"', re.compile(rf"\bperf/(?P<key>\w{{1,60}})_time{_IS}{_N}")),
     PhaseForm(
@@ -85,7 +94,9 @@ def form_of(document: Document) -> PhaseForm | None:
 def _pairs(document: Document, form: PhaseForm) -> Iterator[tuple[int, str, float]]:
     for number, line in enumerate(document.lines, start=1):
         if form.line in line:
-            for found in form.pair.finditer(line):
+            begins = form.inside.search(line) if form.inside else None
+            part = begins[0] if begins else "" if form.inside else line
+            for found in form.pair.finditer(part):
                 key = found["key"]
                 yield number, key, float(found["value"]) * (1e-3 if key.endswith("_ms") else form.unit)
 

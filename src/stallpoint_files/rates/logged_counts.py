@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from stallpoint.inputs.documents import Document
-from stallpoint_files.texts.numbers import UNITS
+from stallpoint_files.texts.numbers import UNITS, number_in
 from stallpoint_files.texts.sentences import COUNT_AHEAD
 
 _LONGEST_HEADING = 100
@@ -23,7 +23,7 @@ _WORLD = (
 )
 
 
-NODES = re.compile(r"\b(?:nnodes|num[_-]nodes|trainer\.nnodes)['\"]?(?:\s*[:=]\s*| )(\d{1,6})\b")
+NODES = re.compile(r"\b(?:nnodes|num[_-]nodes|trainer\.nnodes|n_nodes)['\"]?(?:\s*[:=]\s*| )(\d{1,6})\b")
 PER_NODE = re.compile(
     r"\b(?:nproc_per_node|(?:n_|num_)?gpus_per_node|num-gpus-per-node)['\"]?(?:\s*[:=]\s*| )(\d{1,6})\b"
 )
@@ -32,6 +32,17 @@ BATCH = re.compile(
     r"\b(?:global|total|train|rollout)[_-]batch[_-]size[\"']?(?:\s*[:=]\s*| )(\d{1,9})",
     re.IGNORECASE,
 )
+
+
+_OF_ALL_AND_EACH = re.compile(
+    r"(?<![\w/])(?:throughput/)?(?P<unit>token|sample)s_per_sec: ?(?P<all>[\d.]+ ?[kKM]?)\b"
+    r"(?:[^\n]{0,60}?|(?:\n[^\n]{0,200}){0,2}?)"
+    r"(?:(?<![\w/])throughput/device/(?P=unit)s_per_sec|(?P=unit)s_per_sec_per_gpu): ?(?P<each>[\d.]+ ?[kKM]?)\b"
+)
+"""Rates of all workers beside those of each."""
+_COUNT_FITS = 0.02
+_RATES_BEHIND = 40
+"""Lines at the end that are searched for both rates."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,15 @@ def workers_in(lines: Sequence[str]) -> int | None:
     for pattern, line in product(_WORLD, lines):
         if (found := pattern.search(line)) and 0 < (workers := int(found[1])) <= 10**7:
             return workers
+    return None
+
+
+def workers_by_rates(lines: Sequence[str]) -> int | None:
+    """Return the number of workers by which rates of all are those of each; None where they are not both there."""
+    for found in _OF_ALL_AND_EACH.finditer("\n".join(lines[-_RATES_BEHIND:])):
+        times = number_in(found["all"]) / max(number_in(found["each"]), 1e-300)
+        if round(times) >= 1 and abs(times / round(times) - 1) < _COUNT_FITS / times**0.5:
+            return round(times)
     return None
 
 

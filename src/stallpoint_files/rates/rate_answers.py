@@ -356,6 +356,14 @@ def measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
     elif verdict == Verdict.SCALES:
         headline = f"still gets faster at {last}, by {gain} for the last doubling{efficient}"
         workers = _workers(last, last)
+    elif curve.stalls_within:
+        likely_at = curve.stall.likely
+        verdict = Verdict.STALLS
+        chance = sum(curve.stall.probabilities[count] for count in likely_at)
+        headline = f"stops getting faster at {' or '.join(map(str, likely_at))} {series.counted}"
+        workers = _workers(at, at, likely_at[-1])
+        doubt = f"P = {min(chance, SURE):.2f} that it stops at one of them{_prior_words(curve)}"
+        asks.append(f"repeat the run on {listed([str(count) for count in curve.stall.deciding])} {series.counted}")
     else:
         doubt, workers = "not sure", _workers(at, at)
         if curve.step_only:

@@ -9,7 +9,7 @@ explains is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -18,7 +18,7 @@ from math import isnan, nan
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint_files.texts.grids import MAX_ROWS, PRODUCT, Grid, is_number, tables
-from stallpoint_files.texts.headings import COUNTS, PER_WORKER, TIMES, ColumnKind, kind_of
+from stallpoint_files.texts.headings import CHIP, COUNTS, PER_WORKER, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import (
     MISSING,
     decimal_comma,
@@ -96,6 +96,9 @@ _EXTREME = re.compile(
 _TOTAL = re.compile(r"total|overall|end.to.end|\be2e\b|(step|iter(ation)?)[ _]time", re.IGNORECASE)
 _ALL = re.compile(r"(?<![a-z])(total|aggregated?|global|all)(?![a-z])", re.IGNORECASE)
 _IN_CELL = re.compile(r"\W*[\d.,]+(?: ?[-–] ?[\d.,]+)? *([a-zA-Zµμ]\w*([ /]+\w+)*)")
+_BOUND = re.compile(r"\s*(?:(<|≤|less than|under)|>|≥|more than|over)\s*~?\d", re.IGNORECASE)
+"""Cells such as ``>24h``."""
+_SPEEDUP_FITS = 0.05
 _WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
 _STEPS = re.compile(r"iter|step|batch|\bit\b", re.IGNORECASE)
 _SAID = {
@@ -109,15 +112,17 @@ _SAID = {
 
 @dataclass(frozen=True)
 class _Proportional:
-    """Columns that rise and fall with a rate, for tables without one."""
+    """Columns that rise and fall with a rate, or its inverse, for tables without one."""
 
     kind: str
     unit: str
     of: str
     percent: bool = False
+    inverse: bool = False
 
 
 _PROPORTIONAL = (
+    _Proportional(ColumnKind.WORKER_TIME, "runs/GPU-hour", EACH, inverse=True),
     _Proportional(ColumnKind.FLOPS, "TFLOP/s", ""),
     _Proportional(ColumnKind.SPEEDUP, "times the first", ALL),
     _Proportional(ColumnKind.MFU, "workers at peak", EACH, percent=True),
@@ -156,10 +161,20 @@ def read(document: Document) -> list[Rates]:
     found = _tables(document)
     if not found:
         raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
-    scaling = [name for name, words in _SAID.items() if re.search(words, document.text[:100_000], re.IGNORECASE)]
-    read = [RateTable(document, grid, grid.above if len(found) > 1 else "").rates() for grid in found]
+    scaling = _scaling_in(document.text[:100_000])
+    read = [
+        rates
+        for grid in found
+        for rates in RateTable(document, grid, grid.above if len(found) > 1 else "").by_scaling()
+    ]
     text = document.text if len(document.text) <= POSTED else ""
-    return [replace(one, text=text, scaling=scaling[0] if len(scaling) == 1 else "") for one in read]
+    return [replace(one, text=text, scaling=one.scaling or scaling) for one in read]
+
+
+def _scaling_in(text: str) -> str:
+    """Return `WEAK` or `STRONG` where a text says one of them."""
+    said = [name for name, words in _SAID.items() if re.search(words, text, re.IGNORECASE)]
+    return said[0] if len(said) == 1 else ""
 
 
 class NoRow(Exception):
@@ -189,6 +204,12 @@ class RateTable:
         self.kinds = list(map(self._kind, range(len(self.headings))))
         self._fill_down()
         self.values, self.like = self._value_columns()
+        self.several = len(self.values) > 1
+        each = re.search(
+            rf"\b(\d{{1,3}}) ?x? ?(?:gpus?|{CHIP}s?)\b", " ".join(self._headings_of(ColumnKind.NODES)), re.I
+        )
+        self.each = float(each[1]) if each else None
+        """Workers of each node, where the heading of nodes says them."""
         self.settings = self._setting_columns()
 
     def _check_widths(self) -> None:
@@ -264,8 +285,9 @@ class RateTable:
         if ran := list(filter(self._ran, unknown or labels)):
             return ran, None
         for like in _PROPORTIONAL:
-            if column := of_kind.get(like.kind, [])[:1]:
-                return column, like
+            if columns := of_kind.get(like.kind, []):
+                measured = [index for index in columns if not _EXTREME.search(self.headings[index])]
+                return measured or columns, like
         if not unknown and not labels:
             words = f"no column of rates among {', '.join(self.headings)[:200]}"
             raise self.document.error(self.line, f"{words}; a unit says which, such as (images/s) or (s/iteration)")
@@ -347,7 +369,20 @@ class RateTable:
         first, last = known[0][1], known[-1][1]
         return (first / last if self.kinds[value] in TIMES else last / first) > FASTER
 
+    def _headings_of(self, kind: str) -> list[str]:
+        return [heading for heading, one in zip(self.headings, self.kinds, strict=True) if one == kind]
+
     # --- its rates --------------------------------------------------------------------------------
+
+    def by_scaling(self) -> Iterator[Rates]:
+        """Yield the rates of columns of strong and of weak scaling, and of all others, apart."""
+        groups: dict[str, list[int]] = {}
+        for index in self.values:
+            groups.setdefault(_scaling_in(self.headings[index]), []).append(index)
+        for scaling, self.values in groups.items():
+            rates = self.rates()
+            yield replace(rates, scaling=scaling or rates.scaling)
+            self.notes, self.left = [], []
 
     def rates(self) -> Rates:
         """Return the table's rates."""
@@ -363,6 +398,8 @@ class RateTable:
         if like:
             if like.percent and max((row.value or 0.0 for row in rows), default=0.0) > 1.5:
                 rows = [replace(row, value=row.value and row.value / 100) for row in rows]
+            if like.inverse:
+                rows = [replace(row, value=row.value and 1 / row.value) for row in rows]
             if like.kind == ColumnKind.SPEEDUP:
                 self._check_speedup(rows)
             return Rates(rows, like.unit, of or like.of, "", self._counted(), tuple(self.notes))
@@ -382,7 +419,30 @@ class RateTable:
             and not re.search(r"epoch|" + _STEPS.pattern, heads[0], re.IGNORECASE)
         ):
             return self._of_work(rows)
-        return Rates(rows, unit, "" if seconds else of, seconds, self._counted(), tuple(self.notes))
+        scaling = self._scaling_of_speedup(rows) if seconds == ColumnKind.ITERATION else ""
+        return Rates(
+            rows, unit, "" if seconds else of, seconds, self._counted(), tuple(self.notes), scaling=scaling
+        )  # fmt: skip
+
+    def _scaling_of_speedup(self, rows: Sequence[RateRow]) -> str:
+        """Return `WEAK` or `STRONG` where a column of speedups fits the times of steps in only one of them."""
+        if ColumnKind.SPEEDUP not in self.kinds or len({row.series for row in rows}) > 1:
+            return ""
+        index = self.kinds.index(ColumnKind.SPEEDUP)
+        said = {number: number_in(cell) for (number, _), cell in zip(self.body, self.columns[index], strict=True)}
+        known = sorted((row.workers, row.value, said[row.line]) for row in rows if row.value and said[row.line] > 0)
+        if len(known) < 2:
+            return ""
+        first, seconds, begin = known[0]
+
+        def fits(more: Callable[[int], float]) -> bool:
+            return all(
+                abs(more(count) * seconds / value / (speedup / begin) - 1) <= _SPEEDUP_FITS
+                for count, value, speedup in known
+            )
+
+        possible = [name for name, more in ((STRONG, lambda _: 1.0), (WEAK, lambda count: count / first)) if fits(more)]
+        return possible[0] if len(possible) == 1 else ""
 
     def _of_work(self, rows: Sequence[RateRow]) -> Rates:
         """Return the rates of times of which a column says how much was done in them."""
@@ -439,7 +499,7 @@ class RateTable:
             if kind in self.kinds:
                 name = self.headings[self.kinds.index(kind)].lower()
                 return "GPUs" if "gpu" in name or not kind_of(re.sub(r"\w*\d\w*", "", name)) else "workers"
-        return "nodes"
+        return "GPUs" if self.each else "nodes"
 
     def _rows(self, row: int) -> Iterator[RateRow]:
         number = self.body[row][0]
@@ -448,7 +508,7 @@ class RateTable:
         except NoRow as error:
             self.left.append(self.document.error(number, str(error)))
             return
-        per_node = self._optional(row, ColumnKind.PER_NODE)
+        per_node = self._optional(row, ColumnKind.PER_NODE) or self.each
         if ColumnKind.WORKERS not in self.kinds:
             workers *= int(per_node or 1)
         elif per_node is None and (nodes := self._optional(row, ColumnKind.NODES)):
@@ -467,7 +527,7 @@ class RateTable:
         name = self._series(row)
         repeats = all(self.kinds[index] == ColumnKind.LABEL for index in self.values)
         for index in self.values:
-            series = name if repeats or len(self.values) == 1 else f"{name} {self.headings[index].strip('*` ')}".strip()
+            series = name if repeats or not self.several else f"{name} {self.headings[index].strip('*` ')}".strip()
             for text in ends_of(self.columns[index][row]):
                 yield RateRow(
                     series, workers, self._rate(number, text, index), per_node, batch, number, total
@@ -487,7 +547,7 @@ class RateTable:
             for index in chosen
             if (cell := self.columns[index][row])
         )
-        several = len(self.values) > 1 and any(self.kinds[index] != ColumnKind.LABEL for index in self.values)
+        several = self.several and any(self.kinds[index] != ColumnKind.LABEL for index in self.values)
         return re.sub(r"[*`]", "", words) if words or several else self.name
 
     def _count(self, row: int, kind: str) -> int:
@@ -532,8 +592,15 @@ class RateTable:
             if text.strip("-–— "):
                 self.notes.append(f"line {number}: {text[:40]} is no rate")
             return None
+        if bound := _BOUND.match(text):
+            what = f"{heading} is {text[:40]}: {'less' if bound[1] else 'more'} than it, and no number"
+            self.left.append(self.document.error(number, what))
+            return None
+        turned = _turned(kind, text)
+        kind = turned or kind
         of_kind = per_second if kind == ColumnKind.RATE else seconds_in if kind in TIMES else None
         value = of_kind(text, heading, self.comma) if of_kind else number_in(text, decimal_comma=self.comma)
+        value = 1 / value if turned and value > 0 else value
         if MIN_RATE <= value <= MAX_RATE:
             return value
         expected = "a time is expected" if kind in TIMES and re.match(r"\d", text) else (
@@ -544,6 +611,14 @@ class RateTable:
             self.left.append(error)
             return None
         raise error
+
+
+def _turned(kind: str, text: str) -> str:
+    """Return what the unit in a cell says where it is the inverse of its column's: ``1.25s/it`` below ``2.00it/s``."""
+    unit = _IN_CELL.fullmatch(text)
+    of_unit = kind_of(unit[1]) if unit else ""
+    steps = unit and _STEPS.search(unit[1])
+    return of_unit if steps and {kind, of_unit} == {ColumnKind.RATE, ColumnKind.ITERATION} else ""
 
 
 def _with_batches(rows: Sequence[RateRow], seconds: str) -> Iterator[RateRow]:

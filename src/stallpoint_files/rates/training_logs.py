@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from statistics import median, quantiles
 
 from stallpoint.errors import MAX_SEARCH, InputError, within
@@ -21,6 +22,7 @@ from stallpoint_files.rates.logged_counts import (
     first_number,
     headings_in,
     last_before,
+    workers_by_rates,
     workers_in,
 )
 from stallpoint_files.rates.rate_tables import ALL, EACH
@@ -30,6 +32,8 @@ from stallpoint_files.texts.numbers import number_in, unit_in
 
 MIN_VALUES = 10
 """Logged values below which their spread says nothing."""
+MIN_STEPS = 3
+"""Times between logged steps below which they say nothing."""
 WARMUP = 0.1
 """Part of the lines that are warm-up."""
 
@@ -76,7 +80,7 @@ _UNIT = (
     r"(?P<unit>(?:tok(?:en)?s?|samples?|ima?ge?s?|img|seq(?:uence)?s?|examples?)[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?s?"
     r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip))?(?![a-zA-Z]))"
 )
-_STEP = re.compile(r"\b(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b", re.IGNORECASE)
+_STEP = re.compile(r"(?<![a-zA-Z])(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b", re.IGNORECASE)
 _STEPS = ("step", "iter", "epoch")
 PROGRAMS = (
     Program("DeepSpeed", re.compile(rf"SamplesPerSec=(?:{_N}), CurrSamplesPerSec=(?P<rate>{_N})")),
@@ -125,6 +129,12 @@ PROGRAMS = (
         "NeMo",
         re.compile(rf"^(?>.*?\bglobal_batch_size: (?P<batch>\d+))?.*?\btrain_step_timing in s[=:] ?(?P<seconds>{_N})"),
         words=("train_step_timing",),
+    ),
+    Program(
+        "modded-nanogpt",
+        re.compile(rf"\bstep_avg: ?(?P<ms>{_N})ms"),
+        averages=True,
+        begin=re.compile(r"\bstep:\d+/\d+ "),
     ),
     Program("llm.c", re.compile(rf"^step +\d+/\d+ \| loss .*\| (?P<rate>{_N}) tok/s"), "tokens/s", ALL),
     Program("nanoGPT", re.compile(rf"^iter \d+: loss .*\btime (?P<ms>{_N})ms")),
@@ -207,6 +217,9 @@ _REDRAWN = Program("Lightning or tqdm", re.compile(rf"(?P<its>{_N}) ?it/s"), "it
 """What is left of a progress bar whose format is one's own, where carriage returns redraw it."""
 _BELOW_HEADINGS = Program("lines", re.compile(rf"{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE))
 """Rates of programs of one's own, where headings say of how many workers they are."""
+_STEP_COLUMN = re.compile(r"(?:(?:train|trainer|metrics?)[/_ ])?_?(?:global[_ ])?step", re.IGNORECASE)
+_WALL_COLUMN = re.compile(r"wall[ _]time|_timestamp|_runtime|(?:relative|elapsed)[ _]time|relative", re.IGNORECASE)
+"""Headings of columns of steps, and of when they were logged, in exports of TensorBoard and W&B."""
 _REDRAWS = re.compile(r"\r(?![\r\n])")
 _MODEL = re.compile(
     r"\b(num_layers|num_hidden_layers|n_layers?|hidden_size|n_embd|d_model)\b[\"' .:=]{1,60}(\d{1,9})\b"
@@ -361,12 +374,8 @@ def _in_columns(document: Document) -> list[LoggedRate]:
         and unit_in(heads[index]) not in ("", "iterations/s")
         and not heads[index].endswith(("__MIN", "__MAX"))
     ]
-    if (
-        not rates
-        or {ColumnKind.WORKERS, ColumnKind.NODES} & set(kinds)
-        or not {"step", "global_step"} & set(map(str.lower, heads))
-    ):
-        return []
+    if not rates or {ColumnKind.WORKERS, ColumnKind.NODES} & set(kinds) or not any(map(_STEP_COLUMN.fullmatch, heads)):
+        return _by_wall_times(heads, rows)
     body = [cells for _, cells in rows if len(cells) == len(heads)]
     found: dict[str, LoggedRate] = {}
     for column in rates:
@@ -378,6 +387,25 @@ def _in_columns(document: Document) -> list[LoggedRate]:
             unit = unit_in(heads[column])
             found[run] = LoggedRate("steps", median(values), unit, of=of, lines=len(values), values=values, run=run)
     return list(found.values())
+
+
+def _by_wall_times(heads: Sequence[str], rows: Iterable[tuple[int, list[str]]]) -> list[LoggedRate]:
+    """Return the seconds of a step by when steps were logged; none where columns of both are missing."""
+    steps = [index for index, head in enumerate(heads) if _STEP_COLUMN.fullmatch(head)]
+    walls = [index for index, head in enumerate(heads) if _WALL_COLUMN.fullmatch(head)]
+    if not steps or not walls or {ColumnKind.WORKERS, ColumnKind.NODES} & set(map(kind_of, heads)):
+        return []
+    logged = [(number_in(cells[steps[0]]), number_in(cells[walls[0]])) for _, cells in rows if len(cells) == len(heads)]
+    values = [
+        (end[1] - begin[1]) / (end[0] - begin[0])
+        for begin, end in pairwise(logged)
+        if end[0] > begin[0] and end[1] > begin[1]
+    ]
+    if len(values) < MIN_STEPS:
+        return []
+    kept = _warm(values)
+    note = "seconds between logged steps, with all that is done between them"
+    return [LoggedRate("metrics", median(kept), "", True, lines=len(values), values=kept, notes=(note,))]
 
 
 def _warm(values: list[float]) -> list[float]:
@@ -407,6 +435,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
     per_node = first_number(PER_NODE, lines)
     if workers is None and nodes and per_node:
         workers = nodes * per_node
+    workers = workers or workers_by_rates(lines)
     if workers is None and not nodes and len(ranks) > 1 and set(ranks) == set(range(len(ranks))):
         workers = len(ranks)
     batch = batches[-1] if batches else float(last_before(BATCH, document, found[0][0]) or 0) if seconds else 0.0

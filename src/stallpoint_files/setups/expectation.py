@@ -139,7 +139,7 @@ class Expectation:
         if setup.global_batch:
             each = setup.global_batch / self.replicas / setup.accumulation
         else:
-            each = setup.batch or BATCHES[self.model.kind]
+            each = setup.batch or setup.bare_batch or BATCHES[self.model.kind]
         return each * (setup.tokens or TOKENS if self.model.unit == "tokens/s" else 1)
 
     @property
@@ -304,7 +304,7 @@ def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") 
         raise InputError(several if setup.chips else "no chip is named: h100, a100, mi300x, ...")
     workers = setup.workers or 1
     assumed = []
-    if not setup.batch and not setup.global_batch:
+    if not (setup.batch or setup.bare_batch or setup.global_batch):
         unit = "sequences" if model.kind == DECODER else "samples"
         assumed.append(f"{BATCHES[model.kind]:g} {unit} in each worker's mini-batch")
     if model.unit == "tokens/s" and not setup.tokens:

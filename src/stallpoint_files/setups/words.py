@@ -74,6 +74,8 @@ class Setup:
     gloo: bool = False
     batch: float | None = None
     """Samples of a worker's mini-batch."""
+    bare_batch: float | None = None
+    """Samples of a mini-batch of which nobody says whether it is a worker's or that of all."""
     global_batch: float | None = None
     accumulation: int = 1
     tensor: int = 1
@@ -200,11 +202,14 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     yield r"(?:gradient |grad[-_]?)?acc\w*(?:[-_ ]steps)?[= ]+(\d+)", _set("accumulation")
     yield r"gradient[-_ ]accumulation[-_ ]steps[= ]+(\d+)", _set("accumulation")
     yield r"(?:global|total|effective)[-_ ]batch(?:[-_ ]size)?[= ]*(?:of )?(\d+)", _set("global_batch")
+    batch, each = r"(?:mini[- ]?)?batch(?:[-_ ]size)?", r"(?:gpu|device|worker)"
     yield (
-        r"(?:per[- ]gpu )?(?:mini[- ]?)?batch(?:[-_ ]size)?(?: per (?:device|gpu|worker))?[= ]+(?:of |is )?(\d+)"
-        r"|(\d+) (?:samples?|images?|sequences?)? ?(?:per|on each|for each) ?(?:gpu|device|worker)",
+        rf"(?:per[- ]{each}|local) +{batch}[= ]+(?:of |is )?(\d+)|{batch} per {each}[= ]+(?:of |is )?(\d+)"
+        rf"|(?:{batch}[= ]+(?:of |is )?)?(\d+) ?(?:samples?|images?|sequences?)? ?"
+        rf"(?:per|/|(?:on|for) (?:each|every)) ?{each}",
         _set("batch"),
     )
+    yield rf"{batch}[= ]+(?:of |is )?(\d+)", _set("bare_batch")
     yield r"(?:tp|tensor[-_ ]parallel)[-= ]*(\d+)", _set("tensor")
     yield r"(?:pp|pipeline[-_ ](?:parallel|stages))[-= ]*(\d+)", _set("pipeline")
     yield r"(?:mbs|micro[-_ ]?batch)[-= ]*(\d+)", _set("batch")

@@ -12,6 +12,7 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -19,7 +20,8 @@ from itertools import takewhile
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint_files.texts.headings import BRACKETS, COUNTS, ColumnKind, kind_of
-from stallpoint_files.texts.sentences import COUNT_ALONE, COUNTED, in_sentences
+from stallpoint_files.texts.languages import in_english
+from stallpoint_files.texts.sentences import COUNT_AHEAD, COUNT_ALONE, COUNTED, in_sentences
 
 MAX_ROWS = 200_000
 _SEARCHED_ROWS = 40
@@ -34,10 +36,19 @@ _OF_CHIP = re.compile(
     re.IGNORECASE,
 )
 """Counts with what they are of: ``8xA100``, ``2x8xH100 SXM``."""
+_SLICE = re.compile(
+    r"(?:(?P<slices>\d+)\s*[x×*]\s*)?(?P<chip>(?:tpu ?)?(?:v\d[ep]?|v5lite(?:pod)?))-(?P<size>\d{1,5})(?:-\w+)?",
+    re.IGNORECASE,
+)
+"""Slices of TPUs, such as ``32x v5e-256``; of v2, v3, v4 and v5p the number is that of cores, two of a chip."""
+_IN_CORES = re.compile(r"v(?:[234]|5p)$", re.IGNORECASE)
 _MACHINES = re.compile(r"config|set-?up|layout|hardware|cluster|system|scale", re.IGNORECASE)
+_LONGEST_YAML = 1_000_000
+_YAML_LIST = re.compile(r"^\s*- \w[\w .-]*: .*\n\s+\w[\w .-]*: ", re.MULTILINE)
 _RULE = re.compile(r"[\s:=+|-]*")
 _PAIR = re.compile(r"\s*(~?[\d.,]+\s*[kKM]?)\s*/\s*(~?[\d.,]+\s*[kKM]?)\s*")
 
+_AMOUNTS = (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION)
 _LISTED = re.compile(r"[^:,|\d]{1,40}:\s*~?\d[^,:]{0,20}(?:,\s*~?[^,:]{1,20})+$")
 """Lines such as ``GPUs: 1, 2, 4``."""
 
@@ -122,7 +133,7 @@ def _above(document: Document, line: int) -> str:
 @lru_cache(maxsize=2)
 def _ways(document: Document) -> list[list[Grid]]:
     """Return the text as tables in each way of writing, which the readers of all kinds of tables share."""
-    return list(_written(document))
+    return list(_written(replace(document, text=in_english(document.text))))
 
 
 def _written(document: Document) -> Iterator[list[Grid]]:
@@ -149,19 +160,40 @@ def _written(document: Document) -> Iterator[list[Grid]]:
 
 
 def _objects(document: Document) -> list[tuple[int, dict[str, object]]]:
-    """Return the rows of a table in JSON: a list of objects, or an object on each line."""
-    whole = document.text.lstrip().startswith("[")
+    """Return the rows of a table in JSON or YAML: a list of objects, alone or the one of a key, or one on each line."""
     try:
-        if whole:
-            found = [(1, one) for one in json.loads(document.text)]
-        else:
-            found = [(line, json.loads(text)) for line, text in enumerate(document.raw_lines, start=1) if text.strip()]
+        found: list[tuple[int, object]] = [(1, one) for one in _listed(_parsed(document.text))]
+        if not found:
+            lines = enumerate(document.raw_lines, start=1)
+            found = [(line, json.loads(text)) for line, text in lines if text.strip()]
     except (ValueError, RecursionError):
         return []
-    flat = all(
-        isinstance(one, dict) and not any(isinstance(cell, dict | list) for cell in one.values()) for _, one in found
-    )
-    return found if flat else []
+    rows = [(line, one) for line, one in found if isinstance(one, dict) and len(one) > 1]
+    flat = not any(isinstance(cell, dict | list) for _, one in rows for cell in one.values())
+    return rows if flat and len(rows) == len(found) else []
+
+
+def _parsed(text: str) -> object:
+    """Return what a text in JSON or YAML holds; None where it is neither."""
+    try:
+        if text.lstrip()[:1] in ("[", "{"):
+            return json.loads(text)
+        if len(text) < _LONGEST_YAML and _YAML_LIST.search(text):
+            import yaml  # needed by few texts
+
+            with suppress(yaml.YAMLError):
+                return yaml.safe_load(text)
+    except (ValueError, RecursionError):
+        return None
+    return None
+
+
+def _listed(found: object) -> list[object]:
+    """Return a list, alone or as the only list of an object."""
+    if isinstance(found, dict):
+        lists = [one for one in found.values() if isinstance(one, list)]
+        found = lists[0] if len(lists) == 1 else []
+    return found if isinstance(found, list) else []
 
 
 def _of_html(text: str) -> Iterator[Grid]:
@@ -262,6 +294,17 @@ def _with_chips(grid: Grid) -> Iterator[Grid]:
         return
     for place in range(len(grid.rows[0][1])):
         texts = [row[place] if place < len(row) else "" for _, row in grid.rows[1:]]
+        slices = [one for one in takewhile(bool, map(_SLICE.fullmatch, texts)) if one]
+        if len(slices) == len(texts):
+            chips = [
+                int(one["slices"] or 1) * int(one["size"]) // (2 if _IN_CORES.search(one["chip"]) else 1)
+                for one in slices
+            ]
+            of = [one["chip"] for one in slices]
+            yield _replaced(
+                grid, place, [["chips", "chip"], *([str(n), chip] for n, chip in zip(chips, of, strict=True))]
+            )
+            return
         found = [one for one in takewhile(bool, map(_OF_CHIP.fullmatch, texts)) if one]
         if len(found) == len(texts):
             nodes = any(one["nodes"] for one in found)
@@ -294,7 +337,7 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
     What its numbers are is said by the names of its rows, of which those of rates are taken, or by a line of the text.
     """
     for index, (line, cells) in enumerate(grid.rows[:_SEARCHED_ROWS]):
-        counts = {place: found for place, cell in enumerate(cells) if (found := COUNTED.fullmatch(cell))}
+        counts = _counts_in(cells)
         if len(counts) < 2:
             continue
         others = [place for place in range(len(cells)) if place not in counts]
@@ -303,19 +346,15 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
         kind = next(
             (one for one in (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION) if one in kinds.values()), ""
         )
+        _, of, what = next(iter(counts.values()))
         if kind:
             body = [(number, row) for number, row in body if kind in {kinds[row[place]] for place in others}]
             what = next(row[place] for _, row in body for place in others if kinds[row[place]] == kind)
-        else:
-            said = (
-                text
-                for text in document.raw_lines
-                if kind_of(text) in (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION)
-            )
+        elif not what:
+            said = (text for text in document.raw_lines if kind_of(text) in _AMOUNTS)
             what = next(said, "").strip()
-        of = next(iter(counts.values()))
         names = (BRACKETS.sub("", cells[place]).strip() or "series" for place in others)
-        heads = [*names, of["of"] or of["of_"], what]
+        heads = [*names, of, what]
         if not what and not grid.separator.strip():
             return
         if not what:
@@ -323,13 +362,33 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
             what = f"a column for each count ({', '.join(cells)[:80]}); what its numbers are {expected}"
             raise document.error(line, what)
         rows = [
-            (number, [*names, found["count"] or found["count_"], row[place]])
+            (number, [*names, str(count), row[place]])
             for number, row in body
             for names in ([BRACKETS.sub("", row[other]).strip() if kind else row[other] for other in others],)
-            for place, found in counts.items()
+            for place, (count, _, _) in counts.items()
         ]
         yield Grid([(line, heads), *rows], grid.separator)
         return
+
+
+def _counts_in(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
+    """Return the places of headings such as ``2 GPUs`` or ``2 GPUs (img/s)``: count, what it is of, what is below."""
+    found: dict[int, tuple[int, str, str]] = {}
+    nodes: dict[int, int] = {}
+    for place, head in enumerate(heads):
+        if count := COUNTED.fullmatch(head):
+            found[place] = int(count["count"] or count["count_"]), count["of"] or count["of_"], ""
+        elif count := COUNT_AHEAD.match(head):
+            what = head[count.end() :].strip()
+            if not re.search(r"\d", what) and kind_of(what) in _AMOUNTS:
+                nodes[place] = int(count["before"] or 0)
+                found[place] = int(count["count"]) * (nodes[place] if count["times"] else 1), count["of"], what
+    if len({what for _, _, what in found.values()}) > 1:
+        return {}
+    if len(found) > 1 and len({count for count, _, _ in found.values()}) == 1 and all(nodes.values()):
+        # On 1 node and on 2 as many: those of each node.
+        return {place: (count * nodes[place], of, what) for place, (count, of, what) in found.items() if place in nodes}
+    return found
 
 
 def _with_counts_in_a_row(grid: Grid) -> Iterator[Grid]:

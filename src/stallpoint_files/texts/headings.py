@@ -48,6 +48,8 @@ class ColumnKind(StrEnum):
     ITERATION = "iteration"
     EPOCH = "epoch"
     """A time of the same work on any count: an epoch, a training."""
+    WORKER_TIME = "worker_time"
+    """Time of all workers together: GPU hours."""
     PART = "part"
     """A time that is a part of an iteration."""
     WORK = "work"
@@ -126,8 +128,8 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.NODES,
-        rf"{_NUMBER_OF}? ?(?:nodes?|hosts?|servers?|machines?)",
-        ("nodes", "Number of nodes", "#hosts"),
+        rf"{_NUMBER_OF}? ?(?:{CHIP} ?)?(?:nodes?|hosts?|servers?|machines?)",
+        ("nodes", "Number of nodes", "#hosts", "A100 nodes (8 GPUs each)"),
         True,
     ),
     Heading(
@@ -151,14 +153,19 @@ HEADINGS = (
         r"(?![a-z])",
         ("std img/s", "±"),
     ),
+    Heading(ColumnKind.MFU, r"\b[mh]fu\b|utili[sz]ation", ("MFU (%)", "Model flops utilization", "GPU utilization")),
     Heading(ColumnKind.FLOPS, r"flop", ("TFLOP/s/GPU", "per-GPU TFLOP/s")),
     Heading(
         ColumnKind.SPEEDUP,
         r"speed ?up|(?:strong|weak) scaling",
         ("Speedup", "TF32 Strong Scaling", "Weak scaling - FP32"),
     ),
-    Heading(ColumnKind.MFU, r"\b[mh]fu\b|utili[sz]ation", ("ColumnKind.MFU (%)", "GPU utilization")),
     Heading(ColumnKind.EFFICIENCY, r"efficien", ("parallel efficiency",)),
+    Heading(
+        ColumnKind.WORKER_TIME,
+        rf"\b(?:gpu|node|core|device|chip|accelerator|tpu|{CHIP})s?[ -]?(?:h|hours?|hrs?|days?)\b",
+        ("gpu hours", "GPU-days", "A100 hours"),
+    ),
     Heading(
         ColumnKind.OTHER,
         r"loss|acc|mem|utili[sz]|%|compute seconds|learning|cost|price|dollar|[$€]|power(?! ?\d)|watt|energy|joule|kwh|"
@@ -176,9 +183,8 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.PART,
-        rf"(?=.*{_TIME}).*(?:forward|backward|comp(?:ut\w*)?\b|comm|sync|data|load|wait|start|warm|refit|"
-        r"(?:gpu|node|core|device) ?h)",
-        ("forward time", "gpu hours", "data time"),
+        rf"(?=.*{_TIME}).*(?:forward|backward|comp(?:ut\w*)?\b|comm|sync|data|load|wait|start|warm|refit)",
+        ("forward time", "data time"),
     ),
     Heading(
         ColumnKind.EPOCH,
@@ -194,8 +200,17 @@ HEADINGS = (
         r"strateg(?:y|ies)|method|chips?|gpu types?|hardware|systems?|clusters?|precision|dtype|optimi[sz]ations?|"
         r"techniques?|sharding(?: strategy)?|backends?|algorithms?|datasets?|sizes?|seq(?:uence)? ?len(?:gth)?s?|"
         r"(?:num(?:ber of)? )?layers|hidden(?: size)?|"
-        r"(?:num ?)?param(?:eter)?s|torch\.compile|compile",
-        ("model", "Model size", "SeqLen (T)", "NumParams", "Sharding Strategy", "torch.compile", "hidden size"),
+        rf"(?:{_NUMBER_OF} ?)?param(?:eter)?s|torch\.compile|compile",
+        (
+            "model",
+            "Model size",
+            "SeqLen (T)",
+            "NumParams",
+            "No. of params",
+            "Sharding Strategy",
+            "torch.compile",
+            "hidden size",
+        ),
         True,
     ),
 )

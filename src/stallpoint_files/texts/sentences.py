@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from stallpoint.inputs.documents import Document
 from stallpoint_files.texts.headings import CHIP
+from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import DIGITS, UNITS, unit_in
 
 _OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
@@ -37,7 +38,7 @@ _AMOUNT = re.compile(
     rf"(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKM]\b)?) ?"
     rf"(?:(?P<unit>(?:{UNITS.pattern})(?:/(?:gpu|worker|device))?"
     r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
-    r"|(?P<time>minutes?|mins?|hours?|hrs?|ms|seconds?|secs?|s)\b(?!/))",
+    r"|(?P<time>days?|minutes?|mins?|hours?|hrs?|ms|seconds?|secs?|s)\b(?!/))",
     re.IGNORECASE,
 )
 _PLAIN = re.compile(rf"[-*\s]*{_COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
@@ -61,25 +62,31 @@ _IN_DIGITS = (
     (re.compile(rf"\b(?:a )?single[- ](?={_COUNTABLE}\b)", re.IGNORECASE), "1 "),
     (re.compile(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", re.IGNORECASE), " node"),
     (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
-    (re.compile("单机"), "1 node "),
-    (re.compile("[双两]机"), "2 nodes "),
-    (re.compile(r"(?<=\d) ?个?(?:节点|台机器|机)"), " nodes "),
-    (re.compile(r"(?<=\d) ?(?:张?卡|张)"), " GPUs "),
-    (re.compile("每个(?=iter|step)|耗时"), " "),
-    (re.compile("万兆(?:网卡)?"), "10 GbE "),
-    (re.compile("千兆(?:网卡)?"), "1 GbE "),
 )
 """Counts in words, and what replaces them."""
 
 
 def counted_in_digits(text: str) -> str:
     """Return a text whose counts of nodes and workers are digits: ``one box`` and ``单机`` as ``1 node``."""
+    text = in_english(text)
     for pattern, digits in _IN_DIGITS:
         text = pattern.sub(digits, text)
     return text
 
 
-_OF_NODES = re.compile(rf"\b(\d{{1,6}}) nodes? (?:with|of) (\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?)\b", re.IGNORECASE)
+_OF_NODES = re.compile(
+    rf"\b(?:(\d{{1,6}}) nodes? (?:with|of) |(1) nodes?,? )(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?)\b", re.IGNORECASE
+)
+_OF_EACH = re.compile(
+    r"(?:throughput|speed|rate|performance|tps) ?(?:per|/|of each|on each|for each)[- ]?(?:gpu|worker|device)",
+    re.IGNORECASE,
+)
+_FROM_TO = re.compile(
+    rf"from (\d{{1,6}}) to (\d{{1,6}}) ({_OF})\b([^.;\d]{{0,80}}?)from ({DIGITS} ?[kKM]?\b)[^\d,;.]{{0,20}}? "
+    rf"to ({DIGITS} ?[kKM]?) ?([^\d,;.]{{1,20}})",
+    re.IGNORECASE,
+)
+"""``from 4 to 8 nodes the throughput went from 410k to 520k tokens/s``."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +105,19 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     found = list(_all(document))
     if len(found) < 2:
         return
+    per_node = max((one.count / one.nodes for one in found if one.nodes), default=0.0)
+    if per_node and any(one.of == "nodes" for one in found) and any(one.of != "nodes" for one in found):
+        # Where some counts say how many workers a node has, those of nodes are counts of workers.
+        of = next(one.of for one in found if one.of != "nodes")
+        found = [
+            replace(one, of=of, count=round(one.count * per_node), nodes=one.count) if one.of == "nodes" else one
+            for one in found
+        ]
     # Other amounts, such as the hours beside rates, are not taken.
     unit = Counter(one.unit for one in found).most_common(1)[0][0]
     found = [one for one in found if one.unit == unit]
     if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2:
         return
-    per_node = max((one.count / one.nodes for one in found if one.nodes), default=0.0)
     common = frozenset.intersection(*(one.settings for one in found))
     several = {one.settings - common for one in found}
     head = [*(["strategy"] if len(several) > 1 else []), found[0].of, unit, *(["nodes"] if per_node else [])]
@@ -128,13 +142,15 @@ def _all(document: Document) -> Iterator[_Found]:
     context: frozenset[str] = frozenset()
     above = ""
     for number, line in enumerate(document.lines, start=1):
-        text = _OF_NODES.sub(r"\1 nodes x \2 gpus", counted_in_digits(line))
+        counted = counted_in_digits(line)
+        text = _OF_NODES.sub(r"\1\2 nodes x \3 gpus", counted)
+        text = _FROM_TO.sub(r"\4: \1 \3 \5 \7, \2 \3 \6 \7", text)
         if above and _PLAIN.fullmatch(text):  # a number below a line that says its unit
             text = f"{text.strip()} {above}"
         elif alone := _UNIT_ALONE.search(text):
             above = alone[0]
         counts, amounts = list(_IN_LINE.finditer(text)), list(_AMOUNT.finditer(text))
-        named = frozenset(next(filter(None, one.groups())).lower() for one in _SETTING.finditer(text))
+        named = frozenset(next(filter(None, one.groups())).lower() for one in _SETTING.finditer(counted))
         if not counts or not amounts:
             context = named if named and not amounts else context
             continue
@@ -177,10 +193,10 @@ def _unit(amount: re.Match[str], text: str) -> str:
     if unit := amount["unit"]:
         if re.search(r"epoch$", unit, re.IGNORECASE) and not UNITS.search(unit):
             return f"epoch time ({re.split(r'[ /]', unit)[0]})"
-        each = re.search(r"/(?:gpu|worker|device)$", unit, re.IGNORECASE)
-        return (unit_in(unit) + (each[0] if each else "")) if UNITS.search(unit) else re.sub(r" per | an ", "/", unit)
+        each = re.search(r"/(?:gpu|worker|device)$", unit, re.IGNORECASE) or _OF_EACH.search(text)
+        return (unit_in(unit) + ("/gpu" if each else "")) if UNITS.search(unit) else re.sub(r" per | an ", "/", unit)
     time = amount["time"].lower()
-    if time.startswith(("m", "h")) and time != "ms":
+    if time.startswith(("m", "h", "d")) and time != "ms":
         return f"run time ({time})"
     if re.search(r"\bsteps?\b|iteration", text, re.IGNORECASE):
         return f"{time}/step"

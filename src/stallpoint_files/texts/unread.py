@@ -36,6 +36,12 @@ UNREAD = (
         "its scalars as CSV (TensorBoard: Show data download links)",
     ),
     Unread(
+        "trainer_state.json of transformers without a time",
+        re.compile(rb'(?s)\A\s*\{.*"log_history": \[.*"global_step"|\A\s*\{.*"global_step".*"log_history": \['),
+        "train_results.json, or that of the end of the training (train_samples_per_second), or its log",
+    ),
+    Unread("a file of W&B", re.compile(rb"\A:W&B"), "the run's metrics as CSV (wandb.Api().run(...).history())"),
+    Unread(
         "nvidia-smi topo",
         re.compile(rb"(?m)^\s*GPU0\s.*(?:CPU Affinity|NIC0|mlx)"),
         "the start of the run with NCCL_DEBUG=INFO",

@@ -1,0 +1,69 @@
+"""Chinese and German words of tables and posts about training, as the English ones that readers know."""
+
+from __future__ import annotations
+
+import re
+
+_CHINESE = (
+    (r"(?:显|加速)?卡(?:的)?数量?|GPU ?(?:数量?|个数)", "GPUs"),
+    (r"(?:节点|机器)数量?(?!据)", "nodes"),
+    (r"吞吐[量率]?|训练速度", "throughput"),
+    (r"加速比", "speedup"),
+    (r"(?:并行|扩展|加速)效率", "efficiency"),
+    (r"单步(?:迭代)?(?:耗时|时间)|每步(?:耗时|时间)|每个?(?:iter|step)(?:耗时|时间)", "time per step"),
+    (r"每轮(?:耗时|时间)|(?:每|单)个? ?epoch(?:训练)?(?:耗时|时间)", "time per epoch"),
+    (r"训练(?:总)?(?:耗时|时间)", "training time"),
+    (r"耗时|用时", " time "),
+    (r"性能", "performance"),
+    (r"芯片|(?:显卡|GPU ?)型号", "chip"),
+    (r"模型", "model"),
+    (r"配置", "config"),
+    (r"批(?:次)?大小", "batch size"),
+    (r"张/秒", "images/s"),
+    (r"毫秒", " ms"),
+    (r"秒", " s"),
+    (r"分钟", " minutes"),
+    (r"小时", " hours"),
+    (r"(?<=\d) ?天", " days"),
+    (r"/ ?步|每步", "/step"),
+    (r"每个(?=iter|step)", " "),
+    (r"万兆(?:网卡)?", "10 GbE "),
+    (r"千兆(?:网卡)?", "1 GbE "),
+    (r"每(?:张)?卡", " per GPU "),
+    (r"单机", "1 node "),
+    (r"[双两]机", "2 nodes "),
+    (r"(?<=\d) ?个?(?:节点|台机器|机)", " nodes "),
+    (r"单卡", "1 GPU "),
+    (r"(?<=\d) ?(?:张?卡|张)", " GPUs "),
+)
+_GERMAN = (
+    (r"Anzahl(?: der)?", "number of"),
+    (r"(?:Rechen)?Knoten", "nodes"),
+    (r"Durchsatz", "throughput"),
+    (r"Beschleunigung", "speedup"),
+    (r"Effizienz", "efficiency"),
+    (r"Bilder", "images"),
+    (r"pro (?=Schritt|Epoche|Sekunde|Stunde|GPU)", "per "),
+    (r"Schritte?", "step"),
+    (r"Epochen?", "epoch"),
+    (r"(?:Lauf|Trainings)zeit|Trainingsdauer", "training time"),
+    (r"Zeit|Dauer", "time"),
+    (r"dauer[nt]|braucht|brauchen", "takes"),
+    (r"Sekunden?", "seconds"),
+    (r"Minuten?", "minutes"),
+    (r"Stunden?", "hours"),
+    (r"Tagen?|Tag", "days"),
+)
+"""Patterns in the order in which they are replaced, each with the English words."""
+_IS_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_IS_GERMAN = re.compile(r"\b(?:Anzahl|Knoten|Durchsatz|Schritte?|Epochen?|Laufzeit|dauert|Beschleunigung)\b")
+_FROM_CHINESE = [(re.compile(pattern, re.IGNORECASE), words) for pattern, words in _CHINESE]
+_FROM_GERMAN = [(re.compile(rf"\b(?:{pattern})\b"), words) for pattern, words in _GERMAN]
+
+
+def in_english(text: str) -> str:
+    """Return a text with its words of training in English, on the same lines."""
+    known = [*(_FROM_CHINESE if _IS_CHINESE.search(text) else ()), *(_FROM_GERMAN if _IS_GERMAN.search(text) else ())]
+    for pattern, words in known:
+        text = pattern.sub(words, text)
+    return text
