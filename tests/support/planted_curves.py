@@ -35,7 +35,7 @@ def curve(
     row = TableRow({
         "network": "alexnet", "hardware": "cpu", "storage": "jpeg", "scaling": "strong", "sync": "wfbp", "prefetch": 1,
         "batch": 64, "workers_per_node": 1, "verdict": verdict, "verdict_ranks": ranks, "note": "", "withheld": "",
-        "placed": "", "reached": False, "basis": "measured", "deciding_time": float("nan"),
+        "placed": "", "one_machine": False, "reached": False, "basis": "measured", "deciding_time": float("nan"),
         "measured_speedup_ranks": 2,
         "largest_measured": 2, "largest_considered": 2, **spread("stall_ranks", stall_ranks or Estimate(2, 2, 2)),
         **spread("measured_speedup", at(2, 1.8).speedup), **changes,

@@ -19,7 +19,7 @@ from stallpoint.text import interval
 Point: TypeAlias = Mapping[str, float | None]
 """``workers, rate, predicted, low, high`` for a chart; of several ranks' traces the cells of `Stragglers`."""
 
-GROUPS = ("Answer", "Why", "How sure", "Papers", "Data")
+GROUPS = ("Answer", "Why", "What would help", "How sure", "Papers", "Data")
 """Groups of sections, in the order of a page."""
 MACHINE = "machine"
 """Kind of a finding that says what was measured on."""

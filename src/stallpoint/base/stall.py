@@ -17,11 +17,11 @@ from stallpoint.base.statistics import Reals, likely
 
 
 class Verdict(StrEnum):
-    """What is said of a curve."""
+    """What is said of a curve, in the order in which curves are read."""
 
     STALLS = "stalls"
-    SCALES = "scales"
     UNDECIDED = "undecided"
+    SCALES = "scales"
     WITHHELD = "withheld"
 
 

@@ -58,8 +58,8 @@ def section(study: StudyTables) -> Section:
 
 
 def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
-    curve, machines = answer.curve, study.machines
-    imported = any(at.imported for at in machines if at.hardware == curve["hardware"])
+    curve = answer.curve
+    imported = any(at.imported for at in study.machines if at.hardware == curve["hardware"])
     verdict, ranks = Verdict(curve["verdict"]), int(curve["verdict_ranks"])
     likely = Stall(measured).likely if (measured := curve.stall("measured")) else []
     undecided = verdict == Verdict.UNDECIDED and bool(curve.deciding_ranks)
@@ -67,7 +67,7 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
     return Finding(
         KIND,
         placement(answer),
-        sentence(answer, machines),
+        sentence(answer),
         verdict,
         value=float(ranks) if ranks and verdict != Verdict.WITHHELD else None,
         low=float(min(likely)) if likely else None,
@@ -76,9 +76,9 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
         causes=(Cause(_key(loss), loss_in_words(loss, answer)),) if loss else (),
         evidence="; ".join(filter(None, ("imported" if imported else "measured", _precision(answer), model_error))),
         fits="; ".join((throughput_in_words(answer), gain_in_words(answer))),
-        beyond=beyond_in_words(answer, machines) if not curve.unanswered else "",
+        beyond=beyond_in_words(answer) if not curve.unanswered else "",
         ask=(deciding_in_words(curve),) if undecided else (),
-        notes=tuple(_notes(answer, machines)),
+        notes=tuple(_notes(answer)),
         about=about(curve) | _card(answer),
         first=True,
         points=tuple(_points(curve)),
@@ -105,9 +105,9 @@ def _mini_batch(curve: CurveRows) -> str:
     return f"mini-batch {curve['batch']}{'' if curve['scaling'] == 'strong' else ' for each worker'}"
 
 
-def _notes(answer: Answer, machines: list[MeasuredMachine]) -> Iterator[str]:
+def _notes(answer: Answer) -> Iterator[str]:
     if limited := answer.curve.limited:
-        where = workers_in_words(answer.curve, machines, int(answer.curve["largest_measured"]))
+        where = workers_in_words(answer.curve, int(answer.curve["largest_measured"]))
         yield f"beyond {where} withheld, as {limited}"
     if placed := answer.curve["placed"]:
         yield str(placed)
@@ -134,11 +134,11 @@ def _points(curve: CurveRows) -> Iterator[Point]:
 # --- in words -------------------------------------------------------------------------------------
 
 
-def sentence(answer: Answer, machines: list[MeasuredMachine]) -> str:
+def sentence(answer: Answer) -> str:
     """Return the answer as a sentence without its subject."""
     curve = answer.curve
     ranks = int(curve["verdict_ranks"])
-    here = workers_in_words(curve, machines, ranks)
+    here = workers_in_words(curve, ranks)
     if curve.unanswered:
         return f"{curve['verdict']}, as {curve.unanswered}"
     if not ranks:
@@ -201,11 +201,11 @@ def _key(loss: LargestLoss) -> str:
     return str(named).replace(" ", "_")
 
 
-def beyond_in_words(answer: Answer, machines: list[MeasuredMachine]) -> str:
+def beyond_in_words(answer: Answer) -> str:
     """Return the prediction beyond the measured workers; empty without one."""
     curve = answer.curve
     largest, to = int(curve["largest_measured"]), int(curve["largest_considered"])
-    where = workers_in_words(curve, machines, largest) if largest else "no count was measured"
+    where = workers_in_words(curve, largest) if largest else "no count was measured"
     if curve["withheld"]:
         return f"{where}: withheld: {curve['withheld']}"
     verdict, gains = curve.predicted

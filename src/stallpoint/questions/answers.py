@@ -90,8 +90,9 @@ class Answer:
 
 
 def answers(curves: Sequence[CurveRows]) -> list[Answer]:
-    """Return one answer for each competition, those of a network side by side."""
+    """Return one answer for each competition: what stalls first, then what is undecided; a network's side by side."""
     found = [Answer(leading(rivals), rivals) for rivals in _competing(curves)]
+    found.sort(key=lambda one: list(Verdict).index(one.curve["verdict"]))
     networks = unique(one.curve["network"] for one in found)
     found.sort(key=lambda one: networks.index(one.curve["network"]))
     answering = Counter(_competition(one.curve) for one in found)

@@ -34,20 +34,26 @@ REST = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: "not 
 
 
 def section(study: StudyTables) -> Section:
-    """Return the counts of verdicts, and a table of each paper's claims: tested ones first."""
+    """Return the counts of verdicts, and a table of each paper's claims that were tested."""
     if not study.claims:
         nothing = "No claim was judged: the study names no file of claims."
         return Section("claims", TITLE, "Papers", nothing, absence=Absence.NONE_FOUND)
-    papers = dict.fromkeys(one.claim.paper for one in study.claims)
-    grids = tuple(_grid(paper, [one for one in study.claims if one.claim.paper == paper]) for paper in papers)
+    tested = [one for one in study.claims if one.verdict != UNTESTED]
+    papers = dict.fromkeys(one.claim.paper for one in tested)
+    grids = tuple(_grid(paper, [one for one in tested if one.claim.paper == paper]) for paper in papers)
     return Section("claims", TITLE, "Papers", TEXT, tuple(_counts(study.claims)), grids)
 
 
 def _counts(judged: Sequence[JudgedClaim]) -> Iterator[Finding]:
-    """Yield the counts of verdicts on the papers' claims, and on the study's own."""
+    """Yield the counts of verdicts on the papers' claims, and on the study's own; last of all that were not tested."""
     for whose, own in (("claims of papers", False), ("claims of this study", True)):
-        if counts := Counter(one.verdict for one in judged if (one.claim.paper == OWN) == own):
-            yield Finding("claims", whose, counted(counts))
+        of = [one.verdict for one in judged if (one.claim.paper == OWN) == own and one.verdict != UNTESTED]
+        if of:
+            yield Finding("claims", whose, counted(Counter(of)))
+    if untested := sum(one.verdict == UNTESTED for one in judged):
+        yield Finding(
+            "claims", "not tested", f"{untested} of {len(judged)} claims; claims.parquet says what each lacks"
+        )
 
 
 def counted(counts: Counter[ClaimVerdict]) -> str:

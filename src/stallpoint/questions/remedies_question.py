@@ -32,7 +32,7 @@ FITS_IN_WORDS = {
 
 def section(study: StudyTables) -> Section:
     """Return a table for each curve, open for those that answer; curves without remedies have none."""
-    found = Section("remedies", "What would help", "Answer", TEXT)
+    found = Section("remedies", "Remedies", "What would help", TEXT)
     answering = [one.curve for one in answers(study.curves)]
     others = [curve for curve in study.curves if not any(curve is one for one in answering)]
     grids = [*(_grid(curve) for curve in answering), *(_grid(curve, folded=True) for curve in others)]

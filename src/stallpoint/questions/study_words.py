@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from stallpoint.base.row import TableRow
 from stallpoint.base.stall import Verdict
-from stallpoint.questions.study_tables import CurveRows, MeasuredMachine
+from stallpoint.questions.study_tables import CurveRows
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_round_words, interval
 
@@ -31,12 +29,10 @@ def at_count(curve: TableRow, ranks: int | str) -> str:
     return f"{ranks} workers" if isinstance(ranks, str) else placement_in_words(ranks, per_node)
 
 
-def workers_in_words(curve: TableRow, machines: Iterable[MeasuredMachine], ranks: int) -> str:
+def workers_in_words(curve: TableRow, ranks: int) -> str:
     """Return ``2 nodes``, or ``8 workers (2 nodes)``; ``2 processes`` where nodes with one worker each were processes
     of one machine."""
-    one = any(at.hardware == curve["hardware"] and at.machines < at.nodes for at in machines)
-    per_node = int(curve["workers_per_node"])
-    return count(ranks, "process") if one and per_node == 1 else placement_in_words(ranks, per_node)
+    return placement_in_words(ranks, int(curve["workers_per_node"]), one_machine=bool(curve["one_machine"]))
 
 
 def series(curve: TableRow) -> str:

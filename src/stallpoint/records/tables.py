@@ -820,6 +820,7 @@ STALLING = _table("""
     dominant_cause         | text  |  | cause that dominates at twice stall_ranks, or not distinguishable
     withheld               | text  |  | why nothing is predicted beyond the measured worker counts; empty where it is
     note                   | text  |  | what an answer lacks, or why it ends below larger counts; else empty
+    one_machine            | flag  |  | whether its nodes were processes of one machine
     placed                 | text  |  | how scatter between placements is known, where a count ran in one placement only
 """)
 

@@ -97,7 +97,7 @@ def _group(name: str, parts: Sequence[PagePart]) -> str:
 
 
 def filters(tables: Tables) -> str:
-    """Return a group of boxes for each axis that takes several values in any table."""
+    """Return a group of boxes for each axis that takes several values among the curves, or in any table without one."""
     groups = "".join(_boxes(name, values) for name, values in _choices(tables).items() if len(values) > 1)
     return (
         f'<form id="filters" aria-label="Filters"{"" if groups else " hidden"}>{groups}'
@@ -106,9 +106,11 @@ def filters(tables: Tables) -> str:
 
 
 def _choices(tables: Tables) -> dict[str, list[str]]:
-    """Return the values of each axis in any table."""
+    """Return the values of each axis among scaling curves; in any table where there is none."""
+    curves = tables.get("stalling")
+    chosen = tables.values() if curves is None or curves.empty else [curves]
     found = {
-        name: {str(value) for frame in tables.values() if name in frame for value in frame[name].dropna().unique()}
+        name: {str(value) for frame in chosen if name in frame for value in frame[name].dropna().unique()}
         for name in FILTERS
     }
     return {name: sorted(values - {""}, key=natural) for name, values in found.items()}

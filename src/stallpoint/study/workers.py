@@ -66,15 +66,17 @@ def counts(nodes: Iterable[int], per_node: int) -> list[int]:
     return sorted({*inside, *([per_node] if per_node > 1 else []), *(n * per_node for n in nodes)})
 
 
-def placement_in_words(ranks: int, per_node: int, node: str = "node", nodes: str = "nodes") -> str:
+def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) -> str:
     """Return the words for a placement: ``4 nodes`` if a node has one worker, else ``8 workers (2 nodes)``.
+
+    Nodes with one worker each that were processes of `one_machine` are called so.
 
     >>> placement_in_words(1, 1), placement_in_words(8, 4), placement_in_words(2, 4)
     ('1 node', '8 workers (2 nodes)', '2 workers (1 node)')
     """
     if per_node == 1:
-        return _counted(ranks, node, nodes)
-    return f"{_counted(ranks, 'worker', 'workers')} ({_counted(placement_at(ranks, per_node)[0], node, nodes)})"
+        return _counted(ranks, *(("process", "processes") if one_machine else ("node", "nodes")))
+    return f"{_counted(ranks, 'worker', 'workers')} ({_counted(placement_at(ranks, per_node)[0], 'node', 'nodes')})"
 
 
 def _counted(number: int, one: str, several: str) -> str:

@@ -158,8 +158,8 @@ def test_what_is_said_says_that_nothing_was_measured(composed: dict[str, pd.Data
     assert verdict_in_words(curve) == (
         "undecided: no iteration was measured: they are composed of the times of their layers"
     )
-    assert sentence(found, study.machines).startswith("undecided, as no iteration was measured")
-    assert beyond_in_words(found, study.machines).startswith("no count was measured: predicted to ")
+    assert sentence(found).startswith("undecided, as no iteration was measured")
+    assert beyond_in_words(found).startswith("no count was measured: predicted to ")
 
 
 def test_measured_iterations_beside_layers_show_the_error_of_the_model(tmp_path: Path) -> None:

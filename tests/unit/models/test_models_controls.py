@@ -201,6 +201,12 @@ def test_a_disturbed_count_leaves_the_verdict_on_those_below() -> None:
     assert {of["ranks"] for of in probabilities if of["basis"] == "known"} == set(times)
 
 
+@pytest.mark.parametrize(("machines", "one"), [({}, False), ({"cell of 2": 2}, False), ({"cell of 2": 1}, True)])
+def test_nodes_of_one_machine_are_known(machines: dict[str, int], one: bool) -> None:
+    (row,), _ = stalling([trusted(long_curve({1: 1.0, 2: 0.6}))], 0.1, 0.5, machines=machines)
+    assert row["one_machine"] == one
+
+
 def test_where_every_visit_was_disturbed_the_verdict_is_withheld() -> None:
     records = study(storages=("local",), prefetches=(0,), nodes=(1, 2), compute_batches=(64,), visits=2, repeats=1)
     iterations = records["iterations"]

@@ -1,7 +1,6 @@
 """Answers of planted curves: the state, the numbers, the words."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,8 @@ from stallpoint.questions.answer_question import (
 from stallpoint.questions.answers import Answer, answers, as_chosen, leading
 from stallpoint.questions.curves_question import next_in_words, stall_in_words, verdict_in_words
 from stallpoint.questions.remedies_question import gained_in_words, helps_in_words
-from stallpoint.questions.study_tables import CurveRows, MeasuredCount, MeasuredMachine
+from stallpoint.questions.study_tables import CurveRows, MeasuredCount
 
-MACHINE = MeasuredMachine("cpu", machines=2, processes=2, nodes=2, models=("Xeon",))
 ONE: dict[str, Any] = {"largest_measured": 1, "measured_speedup_ranks": 1, "measured": [at(1, 1.0)]}
 
 
@@ -85,11 +83,11 @@ def test_a_verdict_is_said_in_words(found: CurveRows, words: str) -> None:
     ],
 )
 def test_an_answer_has_one_of_four_states(found: CurveRows, said: str) -> None:
-    assert sentence(answer(found), [MACHINE]) == said
+    assert sentence(answer(found)) == said
 
 
 def test_workers_of_one_machine_are_no_nodes() -> None:
-    assert sentence(answer(curve()), [replace(MACHINE, machines=1)]) == "still gets faster at 2 processes"
+    assert sentence(answer(curve(one_machine=True))) == "still gets faster at 2 processes"
 
 
 @pytest.mark.parametrize(("counts", "undecided", "wanted"), [((1, 2, 4, 8), 4, [16]), ((4, 12, 14), 12, [24])])
@@ -169,18 +167,28 @@ def test_a_mini_batch_with_another_verdict_answers_for_itself_under_strong_scali
     assert answer(*weak).of_batch == 0, "a mini-batch of each worker competes"
 
 
+def test_what_stalls_is_read_first_then_what_is_undecided() -> None:
+    found = [
+        curve(verdict, 1, batch=batch, network=network, measured_stall={1: 0.5, 2: 0.5})
+        for network, batch, verdict in (
+            ("vgg16", 4, "scales"), ("alexnet", 16, "scales"), ("lenet", 2, "undecided"), ("alexnet", 2, "stalls"),
+        )
+    ]  # fmt: skip
+    order = [(one.curve["network"], one.curve["verdict"]) for one in answers(found)]
+    assert order == [("alexnet", "stalls"), ("alexnet", "scales"), ("lenet", "undecided"), ("vgg16", "scales")]
+
+
 def test_nothing_is_said_of_counts_that_nobody_measured_but_apart() -> None:
-    machines = [MACHINE]
     gains, stalled = ({"largest_considered": 64, "known_stall": {8: 1 - share, 64: share}} for share in (0.95, 0.04))
     stall = {"reached": True, "basis": "predicted", "stall_ranks": Estimate(8, 4, 16)}
-    assert beyond_in_words(answer(curve(**gains)), machines) == (
+    assert beyond_in_words(answer(curve(**gains))) == (
         "2 nodes: predicted to gain up to 64, if no cost begins beyond 2"
     )
     found = answer(curve(**stalled, **stall))
-    assert beyond_in_words(found, machines) == "2 nodes: predicted to stall at 8 (4–16)"
-    assert beyond_in_words(answer(curve("stalls", 1, **stalled, **stall)), machines) == ""
+    assert beyond_in_words(found) == "2 nodes: predicted to stall at 8 (4–16)"
+    assert beyond_in_words(answer(curve("stalls", 1, **stalled, **stall))) == ""
     doubted = answer(curve(withheld="the model is 57 % off", **gains))
-    assert beyond_in_words(doubted, machines) == "2 nodes: withheld: the model is 57 % off"
+    assert beyond_in_words(doubted) == "2 nodes: withheld: the model is 57 % off"
 
 
 @pytest.mark.parametrize("likely", [0.58, 0.2])
@@ -189,7 +197,7 @@ def test_what_is_not_likely_enough_is_said_with_its_probability(likely: float) -
     changes["stall_ranks"] = Estimate(64 if likely > 0.5 else 8, 8, 64)
     changes |= {"reached": likely < 0.5, "basis": "predicted"}
     found = curve(**changes)
-    words = beyond_in_words(answer(found), [MACHINE])
+    words = beyond_in_words(answer(found))
     assert words == f"2 nodes: undecided whether it gains up to 64 (P = {likely:.2f})"
     assert stall_in_words(found).startswith("undecided: ")
     assert f"P = {max(likely, 1 - likely):.2f}" in stall_in_words(found)

@@ -47,7 +47,7 @@ def both(name: str, values: list[float]) -> dict[str, list[float]]:
 
 STALLING = planted(
     network=list("abcde"), verdict=["stalls", "scales", "undecided", "withheld", "stalls"],
-    verdict_ranks=[4, 8, 4, 1, 2], workers_per_node=[1, 2, 1, 1, 1], stall_ranks=[9.0] * 5,
+    verdict_ranks=[4, 8, 4, 1, 2], workers_per_node=[1, 2, 1, 1, 1], stall_ranks=[9.0] * 5, one_machine=False,
 )  # fmt: skip
 LAYERS = planted(
     layer_type=["convolution", "fully-connected", "relu"] * 3, worker_batch=[64] * 3 + [16] * 3 + [4] * 3,
@@ -78,14 +78,18 @@ def fed(ranks: list[int], utilisation: list[float], **columns: Any) -> pd.DataFr
 
 PLANTED: list[tuple[str, dict[str, pd.DataFrame], str]] = [
     ("speedup", {"stalling": STALLING},
-     "a stops getting faster at 4 nodes; b still gets faster at 8 workers (4 nodes); c undecided at 8 nodes; "
-     "d withheld and 1 more"),
+     "a stops getting faster at 4 nodes; e stops getting faster at 2 nodes; c undecided at 8 nodes; "
+     "b still gets faster at 8 workers (4 nodes) and 1 more"),
     ("speedup", {"stalling": STALLING.iloc[:4]},
-     "a stops getting faster at 4 nodes; b still gets faster at 8 workers (4 nodes); c undecided at 8 nodes; "
+     "a stops getting faster at 4 nodes; c undecided at 8 nodes; b still gets faster at 8 workers (4 nodes); "
      "d withheld"),
+    ("speedup", {"stalling": planted(network="a", batch=[2, 16], verdict=["scales", "stalls"], verdict_ranks=[2, 1],
+     one_machine=True)},
+     "a at mini-batch 16 stops getting faster at 1 process; a at mini-batch 2 still gets faster at 2 processes"),
     ("costs", {"costs": planted(ranks=[1, 2], goal="epoch", time=[9.0, 3.0], node_hours=[3.0, 2.0], price=NO)},
      "alexnet: an epoch is fastest and cheapest on 2 nodes"),
-    ("speedup", {"stalling": planted(sync=["naive", "wfbp"], verdict="stalls", verdict_ranks=[2, 4]),
+    ("speedup", {"stalling": planted(sync=["naive", "wfbp"], verdict="stalls", verdict_ranks=[2, 4],
+     one_machine=False),
      "predictions": predictions([4, 4, 2, 8], [2.0, 1.0, 3.0, NO], sync=["naive", "wfbp", "naive", "naive"])},
      "alexnet stops getting faster at 4 nodes"),
     ("critical-path", {"critical_path": planted(ranks=[2, 8, 8, 8, 8], basis="predicted", share=[0.9, 0.2, 0.15, 0.3,

@@ -660,3 +660,27 @@ def test_logarithmic_axes_have_ticks_inside(least: float, factor: float) -> None
     for ticks in (axes.log2_ticks(domain), axes.log10_ticks(domain)):
         assert ticks
         assert all(domain[0] <= tick <= domain[1] for tick in ticks)
+
+
+@pytest.mark.parametrize(
+    ("ends", "ticks"),
+    [((0.6, 1.9), [0.7, 1, 1.5, 2]), ((1, 7), [1, 2, 4, 8]), ((0.9, 3.4), [1, 1.5, 2, 3, 4])],
+)
+def test_ticks_of_a_speedup_are_round(ends: tuple[float, float], ticks: list[float]) -> None:
+    assert axes.log2_ticks(axes.log_domain(ends)) == ticks
+
+
+def test_the_fastest_curves_of_each_verdict_lead_and_what_stalls_comes_first() -> None:
+    curves = combined(batch=[2, 4, 16])
+    curves = curves[curves["ranks"] == curves["ranks"].min()]
+    verdicts = {2: "stalls", 4: "scales", 16: "scales"}
+    tables = {
+        "stalling": curves.assign(verdict=curves["batch"].map(verdicts), one_machine=True),
+        "predictions": curves.assign(
+            global_batch=curves["batch"], measured_iteration=1.0, predicted_iteration=float("nan")
+        ),
+    }
+    found = frames.leading_first(curves, tables)
+    assert list(zip(found["batch"], found["lead"], strict=True)) == [(2, True), (16, True), (4, False)]
+    assert axes.workers(found) == "processes"
+    assert axes.workers(curves) == "nodes"

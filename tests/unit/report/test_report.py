@@ -34,9 +34,10 @@ def text(report: Path) -> str:
 # --- what is said ---------------------------------------------------------------------------------
 
 
-def test_the_answer_comes_first_then_why_then_how_sure_then_data(text: str, said: list[Section]) -> None:
+def test_the_page_says_the_answer_why_what_would_help_how_sure_then_data(text: str, said: list[Section]) -> None:
     titles = [f"{network} on {hardware}" for network in ("alexnet", "googlenet") for hardware in ("cpu", "gpu")]
-    titles += ["Time to accuracy", "What would help", "Every curve", CHARTS["speedup"].title, "How sure this is"]
+    titles += ["Time to accuracy", "Every curve", CHARTS["critical-path"].title, CHARTS["speedup"].title]
+    titles += [CHARTS["what-if"].title, "Remedies", "How sure this is"]
     titles += ["What the timing of layers costs", "Could not run", "Excluded from the matrix", "Raw tables"]
     places = [text.index(f" {title} ", 0 if place < 4 else text.index("googlenet on gpu"))
               for place, title in enumerate(titles)]  # fmt: skip

@@ -72,14 +72,16 @@ def tables(
     threshold: float,
     efficiency: float,
     durations: Mapping[Any, float] = MappingProxyType({}),
+    machines: Mapping[Any, int] = MappingProxyType({}),
     *,
     placements_shown: bool = False,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities.
 
-    `durations` are those of all visits to each cell, s; `placements_shown` is whether equal cells show how placements
-    differ. The dominant cause is that of the doubled count, which lacks the gain. Workers are cost-efficient while a
-    sample costs at most 1/`efficiency` of the worker-seconds it costs at the smallest worker count.
+    `durations` are those of all visits to each cell, s, `machines` the number that ran it; `placements_shown` is
+    whether equal cells show how placements differ. The dominant cause is that of the doubled count, which lacks the
+    gain. Workers are cost-efficient while a sample costs at most 1/`efficiency` of the worker-seconds it costs at the
+    smallest worker count.
     """
     rows: list[dict[str, object]] = []
     probabilities: list[dict[str, object]] = []
@@ -87,10 +89,24 @@ def tables(
         known, measured = (replace(one, threshold=threshold) for one in (curve.known, curve.seen))
         verdict = _verdict_columns(curve, measured, durations, withheld=mistrusted)
         placed = PLACED_ONCE_WORDS[placements_shown] if measured.placed_once else ""
-        rows.append({**_row(curve, known.stall, efficiency, doubt), **verdict, "placed": placed})
+        rows.append(
+            {
+                **_row(curve, known.stall, efficiency, doubt),
+                **verdict,
+                "placed": placed,
+                "one_machine": _one_machine(curve, machines),
+            }
+        )
         for of, one in (("measured", measured), ("known", known)):
             probabilities += _probabilities(curve, of, one.stall)
     return rows, probabilities
+
+
+def _one_machine(curve: CurvePoints, machines: Mapping[Any, int]) -> bool:
+    """Return whether fewer machines than nodes ran any cell of a curve."""
+    return any(
+        machines.get(cell, one.point.nodes) < one.point.nodes for one in curve.points.values() for cell in one.cells
+    )
 
 
 def _labels(curve: CurvePoints) -> dict[str, object]:
@@ -194,6 +210,7 @@ def _stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str
     return tables(
         fitted.once(trusted_curves), fitted.asked.threshold, fitted.asked.efficiency,
         fitted.tidy["runs"].set_index("cell")["duration"].to_dict(),
+        fitted.tidy["environments"].groupby("cell")["node"].nunique().to_dict(),
         placements_shown=fitted.placements.shown,
     )  # fmt: skip
 

@@ -88,42 +88,36 @@ class Chart:
 TOPICS: dict[str, tuple[Chart, ...]] = {
     "Where scaling stalls": (
         Chart(
-            "speedup", "Speedup against nodes", ("predictions", "stalling"),
-            "Speedup relative to the smallest node count: points with 90 % intervals are measured, dashed lines with "
-            "bands are predicted by the DAG model, the grey line is ideal. Triangles on the axis mark the stalling "
-            "point: from there on, doubling the nodes gains less than the threshold.",
-            source="Keuper & Pfreundt (2016), Fig. 1, and Shi et al. (2018), Figs. 2 to 4",
-        ),
-        Chart(
-            "critical-path", "Where the time goes", ("critical_path", "predictions"),
-            "What is on the critical path of an iteration, in seconds and per cent, by node count: only what nothing "
+            "critical-path", "Where the time goes", ("critical_path", "predictions", "stalling"),
+            "What is on the critical path of an iteration, in seconds and per cent, by workers: only what nothing "
             "else hides, so the parts add up to the iteration time. Latency and bandwidth divide the exposed "
             "communication as the fit of its messages says. Lines at the upper end of a part are its 90 % interval. "
-            "Hatched bars are predicted, for node counts nobody ran.",
+            "Hatched bars are predicted, for counts nobody ran.",
             drawn_by="iteration",
         ),
         Chart(
-            "causes", "What costs the time", ("causes", "predictions"),
-            "Share of each iteration lost to each cause, with its 90 % interval, by node count; the rest, up to "
-            "100 %, is what ideal scaling would take. Bars below zero are gains. Hatched bars are predicted, for node "
+            "causes", "What costs the time", ("causes", "predictions", "stalling"),
+            "Share of each iteration lost to each cause, with its 90 % interval, by workers; the rest, up to "
+            "100 %, is what ideal scaling would take. Bars below zero are gains. Hatched bars are predicted, for "
             "counts nobody ran.",
             drawn_by="iteration",
         ),
         Chart(
-            "what-if", "What if", ("what_if", "predictions"),
-            "Samples per second over those of the measured cluster on as many nodes, if its links, compute units, "
-            "gradients, mini-batch or preset were different: points with 90 % intervals, the largest gain on top. "
-            "Both are predicted by the DAG model. At 1 nothing is gained.",
+            "speedup", "Speedup against workers", ("predictions", "stalling"),
+            "Speedup relative to the fewest workers: points with 90 % intervals are measured, dashed lines with "
+            "bands are predicted by the DAG model, the grey line is ideal. Triangles on the axis mark the stalling "
+            "point: from there on, doubling the workers gains less than the threshold.",
+            source="Keuper & Pfreundt (2016), Fig. 1, and Shi et al. (2018), Figs. 2 to 4",
         ),
         Chart(
-            "throughput", "Throughput, efficiency and cost", ("predictions",),
+            "throughput", "Throughput, efficiency and cost", ("predictions", "stalling"),
             "The fastest curve of each network: samples per second, the speedup relative to the smallest node count "
             "as a part of the ideal one, and the node-hours that training on a million samples takes. Points with "
             "90 % intervals are measured, dashed lines with bands are predicted.",
             drawn_by="throughput",
         ),
         Chart(
-            "costs", "Time against cost", ("costs", "predictions"),
+            "costs", "Time against cost", ("costs", "predictions", "stalling"),
             "The fastest curve of each network: the time of an epoch against its price, or its node-hours where a "
             "hardware entry has no price_per_node_hour; each point is a number of nodes. Down and to the left is "
             "better; a line that turns up to the right pays more for no less time. Points with 90 % intervals of the "
@@ -131,7 +125,7 @@ TOPICS: dict[str, tuple[Chart, ...]] = {
             drawn_by="throughput",
         ),
         Chart(
-            "utilisation", "Use of devices and link", ("utilisation", "predictions"),
+            "utilisation", "Use of devices and link", ("utilisation", "predictions", "stalling"),
             "The fastest curve of each network: a worker's FLOP/s, counting only operations that the network needs, "
             "and the bandwidth of its gradients, their bytes over the time of communication between nodes. In percent "
             "of what the hardware is rated for, where the study says that (rated_tflops, rated_gbits). Points with "
@@ -141,10 +135,10 @@ TOPICS: dict[str, tuple[Chart, ...]] = {
     ),
     "Communication of gradients": (
         Chart(
-            "communication", "Compute against communication time", ("predictions",),
+            "communication", "Compute against communication time", ("predictions", "stalling"),
             "Seconds of one iteration spent computing (forward, backward, update), beside those with an all-reduce "
             "under way: hidden behind the backward pass, or exposed after it. Hatched bars are predicted. A triangle "
-            "marks the first node count at which communication takes longer than compute: training is communication "
+            "marks the fewest workers at which communication takes longer than compute: training is communication "
             "bound there.",
             source="Keuper & Pfreundt (2016), Fig. 3", drawn_by="iteration",
         ),
@@ -247,6 +241,14 @@ TOPICS: dict[str, tuple[Chart, ...]] = {
             drawn_by="feeding",
         ),
     ),
+    "What if": (
+        Chart(
+            "what-if", "What if", ("what_if", "predictions", "stalling"),
+            "Samples per second over those of the measured cluster on as many nodes, if its links, compute units, "
+            "gradients, mini-batch or preset were different: points with 90 % intervals, the largest gain on top. "
+            "Both are predicted by the DAG model. At 1 nothing is gained.",
+        ),
+    ),
     "Accuracy of the DAG model": (
         Chart(
             "prediction", "Predicted against measured iteration time", ("predictions",),
@@ -283,7 +285,8 @@ TOPICS: dict[str, tuple[Chart, ...]] = {
             drawn_by="time_to_target",
         ),
         Chart(
-            "time-to-accuracy", "Time to the target against throughput", ("time_to_accuracy", "predictions"),
+            "time-to-accuracy", "Time to the target against throughput",
+            ("time_to_accuracy", "predictions", "stalling"),
             "What more workers gain on each scaling curve: in throughput, and in time to the target, steps times "
             "iteration time, each relative to the fewest workers. Where the mini-batch grows with the workers (weak "
             "scaling), the gap is what larger mini-batches cost in samples. Points rest on measured iteration times, "

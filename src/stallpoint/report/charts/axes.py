@@ -19,11 +19,9 @@ def log_domain(values: Iterable[float]) -> list[float]:
 
 
 def log2_ticks(domain: list[float]) -> list[float]:
-    """Return powers of two in the domain, with steps between them where the domain is short."""
-    low, high = (math.floor(math.log2(domain[0])), math.ceil(math.log2(domain[1])))
-    parts = (1.0, 1.25, 1.5, 1.75) if high - low <= 3 else (1.0,)
-    ticks = [2.0**power * part for power in range(low, high + 1) for part in parts]
-    return [tick for tick in ticks if domain[0] <= tick <= domain[1]]
+    """Return powers of two in the domain, or round numbers where it has few of them."""
+    low, high = (math.ceil(math.log2(domain[0])), math.floor(math.log2(domain[1])))
+    return [2.0**power for power in range(low, high + 1)] if high - low >= 3 else log10_ticks(domain)
 
 
 DECADE = (
@@ -77,8 +75,10 @@ def counts_x(
 
 
 def workers(frame: pd.DataFrame) -> str:
-    """Return the unit of curves' counts: nodes, or workers where a node has several on any of the curves."""
-    return "nodes" if (frame["workers_per_node"].dropna() == 1).all() else "workers"
+    """Return the unit of curves' counts: nodes, processes of one machine, or workers where a node has several."""
+    if not (frame["workers_per_node"].dropna() == 1).all():
+        return "workers"
+    return "processes" if "one_machine" in frame and frame["one_machine"].eq(True).all() else "nodes"
 
 
 def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:

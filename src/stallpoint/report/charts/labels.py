@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.base.section import FILTERS
+from stallpoint.base.stall import Verdict
 from stallpoint.records.tables import SERIES
 from stallpoint.report.charts import NoData, Tables
 from stallpoint.strategies.presets import NONE
@@ -114,8 +115,17 @@ def compact(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
 
 
 def placement_in_words(row: Any) -> str:
-    """Return the placement of a row of a curve: ``4 nodes``, or ``8 workers (2 nodes)``."""
-    return in_words(int(row["ranks"]), int(row["workers_per_node"]))
+    """Return the placement of a row of a curve: ``4 nodes``, ``8 workers (2 nodes)``, or ``4 processes``."""
+    return in_words(int(row["ranks"]), int(row["workers_per_node"]), one_machine=bool(row.get("one_machine", False)))
+
+
+def with_machines(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """Return `frame` with ``one_machine`` of its curves, as in the table ``stalling``; false where that is missing."""
+    judged = tables.get("stalling")
+    if judged is None or "one_machine" in frame:
+        return frame
+    known = frame.merge(judged[[*AXES, "one_machine"]], on=list(AXES), how="left")
+    return known.assign(one_machine=known["one_machine"].eq(True)).set_index(frame.index)
 
 
 def largest_row(frame: pd.DataFrame, column: str) -> Any:
@@ -129,12 +139,13 @@ def smallest_row(frame: pd.DataFrame, column: str) -> Any:
 
 
 def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return `frame` with ``lead``, whether its curve is the fastest of its network and hardware; those rows come
-    first.
+    """Return `frame` with ``lead``, whether its curve is the fastest of its network and hardware with its verdict;
+    those rows come first, of what stalls before others.
 
     The fastest has the most samples per second at any measured number of workers, as on the cards of the report;
     without measurements at any predicted one.
     """
+    frame = with_machines(frame, tables)
     curves = frame[list(AXES)].drop_duplicates()
     known = tables.get("predictions")
     if known is not None and len(known):
@@ -144,7 +155,13 @@ def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
         fastest = known.assign(**rates).groupby(list(AXES))[bases].max().reset_index()
         curves = curves.merge(fastest, on=list(AXES), how="left")
         curves = curves.sort_values(bases, ascending=False, kind="stable", na_position="last")
-    leads = curves.drop_duplicates(["network", "hardware"])[list(AXES)].assign(lead=True)
-    marked = frame.merge(leads, on=list(AXES), how="left")
+    curves = curves.assign(turn=0)
+    judged = tables.get("stalling")
+    if judged is not None and len(judged):
+        turns = {str(verdict): turn for turn, verdict in enumerate(Verdict)}
+        known = judged[list(AXES)].assign(turn=judged["verdict"].map(turns))
+        curves = curves.drop(columns="turn").merge(known, on=list(AXES), how="left")
+    leads = curves.drop_duplicates(["network", "hardware", "turn"])[[*AXES, "turn"]]
+    marked = frame.merge(leads.assign(lead=True), on=list(AXES), how="left")
     marked["lead"] = marked["lead"].notna()
-    return marked.sort_values("lead", ascending=False, kind="stable")
+    return marked.sort_values(["lead", "turn"], ascending=[False, True], kind="stable").drop(columns="turn")

@@ -11,9 +11,19 @@ import pandas as pd
 
 from stallpoint.base.stall import Verdict
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
-from stallpoint.report.charts.labels import AXES, arrange, compact, estimate, label, leading_first, rows, varies
+from stallpoint.report.charts.labels import (
+    AXES,
+    arrange,
+    compact,
+    estimate,
+    label,
+    leading_first,
+    placement_in_words,
+    rows,
+    varies,
+    with_machines,
+)
 from stallpoint.strategies.presets import NONE
-from stallpoint.study.workers import placement_in_words
 
 CELLS = "train cells with scaling strong or weak"
 TITLE = "speedup relative to {}"
@@ -31,12 +41,16 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def finding(tables: Tables) -> str:
-    """Return the measured verdicts of the fastest curves: which stall, which scale, which are undecided."""
+    """Return the measured verdicts of the fastest curves of each network and verdict, those that stall first."""
     curves = leading_first(rows(tables, "stalling", CELLS), tables).query("lead")
     words = {
         Verdict.STALLS: "stops getting faster at", Verdict.SCALES: "still gets faster at",
         Verdict.UNDECIDED: "undecided at",
     }  # fmt: skip
+    several = curves["network"].duplicated(keep=False)
+    curves = curves.assign(
+        network=curves["network"] + (" at mini-batch " + curves["batch"].astype(str)).where(several, "")
+    )
     verdicts = [
         f"{one['network']} {words[one['verdict']]} {_verdict_placement(one)}"
         if one["verdict"] in words
@@ -49,13 +63,14 @@ def finding(tables: Tables) -> str:
 
 def _verdict_placement(one: Any) -> str:
     count = int(one["verdict_ranks"]) * (2 if one["verdict"] == Verdict.UNDECIDED else 1)
-    return placement_in_words(count, int(one["workers_per_node"]))
+    return placement_in_words({**one, "ranks": count})
 
 
 def _relative(predictions: pd.DataFrame) -> str:
     fewest = predictions.groupby(list(AXES))["ranks"].min().unique()
-    one = axes.workers(predictions).removesuffix("s")
-    return f"1 {one}" if list(fewest) == [1] else f"the fewest {one}s"
+    counted = axes.workers(predictions)
+    one = {"processes": "process"}.get(counted, counted.removesuffix("s"))
+    return f"1 {one}" if list(fewest) == [1] else f"the fewest {counted}"
 
 
 MAX_NAMED = 4
@@ -69,6 +84,7 @@ def _curves(
 
     Where several curves of a panel share a preset, and so a colour, predicted ones have their shape too.
     """
+    predictions = with_machines(predictions, tables)
     known = pd.concat(
         [estimate(predictions, f"{basis}_speedup").assign(basis=basis) for basis in ("measured", "predicted")]
     )

@@ -15,6 +15,7 @@ from stallpoint.report.charts.labels import (
     rows,
     smallest_row,
     with_interval,
+    with_machines,
 )
 from stallpoint.strategies.presets import NONE
 from stallpoint.text import number
@@ -46,7 +47,8 @@ def _fastest(tables: Tables, table: str) -> pd.DataFrame:
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    leads = leading_first(frame, tables).query("lead").drop(columns="lead")
+    known = {name: of for name, of in tables.items() if name != "stalling"}  # of all verdicts, the fastest
+    leads = leading_first(with_machines(frame, tables), known).query("lead").drop(columns="lead")
     return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
 
 

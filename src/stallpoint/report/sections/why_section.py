@@ -18,6 +18,7 @@ MAX_CHART_ROWS = 4000
 
 
 GROUPS = {
+    "What if": "What would help",
     "Accuracy of the DAG model": "How sure",
     "Scaling laws": "How sure",
     "How it was measured": "How sure",

@@ -38,7 +38,7 @@ function leading(name, spec) {
   const others = panels.size - leads.size, all = drawn.get(name)?.all;
   place.hidden = !leads.size || !others;
   place.querySelector("button").textContent =
-    all ? "Only the fastest curve of each network" : `Other curves too (${others} more)`;
+    all ? "Only the fastest curve of each network and verdict" : `Other curves too (${others} more)`;
   return place.hidden || all ? spec : withRows(spec, rows => rows.filter(row => leads.has(row.panel)));
 }
 
