@@ -24,6 +24,7 @@ FACTS: Facts = {
         "k80-2gpu": "cuda", "k80-4gpu": "cuda", "v100-4gpu": "cuda",
     },
     "sync.start": {name: known.preset.start for name, known in PRESETS.items()},
+    "sync.gradient_bits": {name: known.preset.gradient_bits for name, known in PRESETS.items()},
     "sync.grouping": {name: known.preset.grouping for name, known in PRESETS.items()},
 }  # fmt: skip
 """Compute units of Keuper & Pfreundt, Table I, and clusters of Shi et al., Table II."""

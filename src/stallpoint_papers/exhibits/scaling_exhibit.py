@@ -12,7 +12,10 @@ from stallpoint.questions.study_words import count
 from stallpoint.report.charts import axes, marks, shapes, speedup_chart
 from stallpoint.report.charts.labels import AXES, arrange, estimate
 from stallpoint.report.charts.shapes import Line
-from stallpoint.strategies.presets import NONE
+from stallpoint.strategies.presets import NONE, Preset, preset_from
+from stallpoint.study.kinds import cell_from_json
+from stallpoint.study.kinds.train_kind import TrainCell
+from stallpoint.text import listed
 from stallpoint_papers.exhibits import Made, Material, Missing
 from stallpoint_papers.exhibits.study_material import (
     BY_NODES,
@@ -48,7 +51,7 @@ def one_machine(material: Material) -> Made:
     curves = _with_several(_speedups(frame, ["measured", "predicted"]))
     if curves.empty:
         raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(arrange(curves), LINES), lacking(curves, SHI_NETWORKS, cells))
+    return Made(_chart(arrange(curves), LINES), lacking(curves, SHI_NETWORKS, cells), _alike(curves, material))
 
 
 def several_machines(material: Material) -> Made:
@@ -59,7 +62,7 @@ def several_machines(material: Material) -> Made:
     curves = _over_fewest(frame)
     if curves.empty:
         raise Missing(f"no {cells} of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(arrange(curves), LINES[:1]), lacking(curves, SHI_NETWORKS, cells))
+    return Made(_chart(arrange(curves), LINES[:1]), lacking(curves, SHI_NETWORKS, cells), _alike(curves, material))
 
 
 def predicted(material: Material) -> Made:
@@ -101,6 +104,16 @@ def ideal(material: Material) -> Made:
     tips = {"series": "series", "ranks": "workers", "shown": "samples/s (90 % interval)"}
     chart = shapes.curves(pd.concat([curves, line]), axes.ranks_x(curves), y, tips, LINES[:1])
     return Made(chart, lacking(curves, GUIDE_NETWORKS, cells))
+
+
+def _alike(curves: pd.DataFrame, material: Material) -> str:
+    """Return which of the presets shown do the same on a CPU, in words; empty where all differ."""
+    does: dict[Preset, set[str]] = {}
+    for cell in map(cell_from_json, material.tables["runs"]["settings"]):
+        if isinstance(cell, TrainCell) and cell.device == "cpu" and cell.sync in set(curves["sync"]):
+            does.setdefault(preset_from(cell.preset).on(cell.device), set()).add(cell.sync)
+    several = "; ".join(listed(sorted(names)) for names in does.values() if len(names) > 1)
+    return f"the same on a CPU, so that any difference between them is chance: {several}" if several else ""
 
 
 def _errors(frame: pd.DataFrame, material: Material) -> str:

@@ -20,6 +20,9 @@ WAIVED = {
     "binary-tree-moves-the-crossing-little": "a small factor, without a number (section II-A)",
     "fewer-bytes-move-the-stall-by-their-factor": "the factor by which it moves, without the nodes (section II-A)",
     "eight-bits-move-the-stall-by-their-factor": "the factor by which it moves, without the nodes (section II-A)",
+    "sixteen-bits-move-the-stall-by-their-factor": "the factor by which it moves, without the nodes (section II-A)",
+    "sparse-gradients-move-the-stall": WORDS,
+    "lrn-dominates-on-cpus": PICTURE,  # Fig. 5
     "free-communication-is-not-linear": PICTURE,  # Fig. 4
     "free-communication-stalls-beyond-8-nodes": "8 nodes, b < 32, but not the gain there (section III-C, Fig. 4)",
     "fully-connected-poor-below-64": PICTURE,  # Fig. 7
@@ -50,6 +53,7 @@ WAIVED = {
     "alexnet-cannot-hide-communication": WORDS,
     "slow-gpus-scale-better": PICTURE,  # Figs. 2 and 3
     "one-node-scales-well": PICTURE,  # Fig. 2; up to 95 %, of whichever framework and network
+    "fast-gpus-scale-worse-in-one-node": PICTURE,  # Fig. 2
     "decoding-frameworks-scale-alexnet-worse": PICTURE,  # Fig. 2
     "tensorflow-scales-resnet-worst": PICTURE,  # Fig. 3
     "fast-gpus-compute-ten-times-as-fast": "about 10 times, without the times (section V-C1)",

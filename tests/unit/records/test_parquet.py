@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
 from stallpoint.records import parquet
+from stallpoint.records.migrations import OLDEST
 from stallpoint.records.seal import seal
 from stallpoint.records.tables import FLAG, ITERATIONS, LAYERS, REAL, RUNS, SCHEMA_VERSION, TEXT, Table, columns
 
@@ -99,5 +100,5 @@ def test_a_record_of_another_version_says_what_helps(tmp_path: Path, place: str,
     seal(file)
     with pytest.raises(InputError) as error:
         parquet.read(table, file)
-    assert f"{file}: schema version 3, this program reads {SCHEMA_VERSION}; " in str(error.value)
+    assert f"{file}: schema version 3, this program reads {OLDEST} to {SCHEMA_VERSION}; " in str(error.value)
     assert helps.format(tmp_path) in str(error.value)

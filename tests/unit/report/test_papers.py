@@ -269,6 +269,24 @@ def test_workers_of_one_machine_are_compared(material: Material) -> None:
     assert [text.rpartition(" ")[2] for text in made.missing] == ["googlenet", "resnet50"]
 
 
+def test_presets_that_do_the_same_on_a_cpu_are_named_beside_the_figure(material: Material) -> None:
+    def shown(device: str) -> str:
+        tables = dict(material.tables)
+        runs, points = tables["runs"], tables["predictions"]
+        (sync,) = set(points.query("scaling == 'weak' and network == 'alexnet'")["sync"]) - {"none"}
+        as_other = {f'"sync":"{sync}"': '"sync":"twin"', '"device_prefetch":false': '"device_prefetch":true'}
+        other = runs.copy()
+        for old, new in as_other.items():
+            other["settings"] = other["settings"].str.replace(old, new, regex=False)
+        runs = pd.concat([runs, other])
+        runs["settings"] = runs["settings"].str.replace('"device":"cpu"', f'"device":"{device}"', regex=False)
+        tables |= {"runs": runs, "predictions": pd.concat([points, points[points["sync"] == sync].assign(sync="twin")])}
+        return of(SHI, "fig-03").make(Material(tables, PUBLISHED)).shown
+
+    assert shown("cpu").endswith("is chance: twin and wfbp")
+    assert shown("cuda") == "", "a GPU reads ahead into its own memory, or not"
+
+
 def test_weak_scaling_over_machines_and_its_prediction(material: Material) -> None:
     predictions = material.tables["predictions"].query("scaling == 'weak' and network == 'alexnet'")
     for name, basis in (("fig-03", "measured"), ("fig-04", "predicted")):
