@@ -1,18 +1,15 @@
-"""A two-second all-reduce by torch.distributed with Gloo: what this node, or a job's nodes, carry.
-
-``python -m stallpoint.measure.machine.trial_all_reduce RANK RANKS FOLDER`` is one of several local processes, which
-meet in a file.
-"""
+"""A one-second all-reduce by torch.distributed with Gloo: what this node, or a job's nodes, carry."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,32 +20,32 @@ if TYPE_CHECKING:
 
 BYTES = 16 * 2**20
 """Of the message: nearly all bandwidth, and short even at 100 Mbit/s."""
-SECONDS = 2.0
+SECONDS = 1.0
 PATIENCE = 90.0
-"""How long local processes may take, s: they import PyTorch first."""
+"""How long local processes may take, s."""
 
 
 def between_local_processes(ranks: int = 2) -> float | None:
     """Return bytes/s that each of some processes on this node sends while they all-reduce; None where they fail."""
+    import torch.distributed as dist  # once, before forking: each process would take seconds for it
+
+    if not dist.is_available():
+        return None
+    context = multiprocessing.get_context("fork")
+    received, sent = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", __name__]
-        environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-        jobs = [
-            subprocess.Popen(
-                [*command, str(rank), str(ranks), folder],
-                env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            )
-            for rank in range(ranks)
-        ]  # fmt: skip
+        jobs = [context.Process(target=_one_process, args=(rank, ranks, Path(folder), sent)) for rank in range(ranks)]
+        for job in jobs:
+            job.start()
+        sent.close()
         try:
-            outputs = [job.communicate(timeout=PATIENCE)[0] for job in jobs]
-        except subprocess.TimeoutExpired:
+            return float(received.recv()) if received.poll(PATIENCE) else None
+        except EOFError:  # all of them have ended
             return None
         finally:
             for job in jobs:
                 job.kill()
-                job.wait()
-    return float(outputs[0]) if not any(job.returncode for job in jobs) else None
+                job.join()
 
 
 def between_ranks(world: World) -> float:
@@ -84,16 +81,18 @@ def _timed(all_reduce: Callable[[torch.Tensor], object], values: torch.Tensor, c
     return time.perf_counter() - begin
 
 
-def _one_process(rank: int, ranks: int, folder: Path) -> float:
+def _one_process(rank: int, ranks: int, folder: Path, sent: Connection) -> None:
+    """Send the rate, if this is the first process; what others of them say when one fails is not shown."""
+    import torch
     import torch.distributed as dist
 
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
     dist.init_process_group(
         "gloo", init_method=f"file://{folder / 'store'}", rank=rank, world_size=ranks, timeout=timedelta(seconds=60)
     )
     rate = _rate(dist.all_reduce, ranks)
+    if rank == 0:
+        sent.send(rate)
     dist.destroy_process_group()
-    return rate
-
-
-if __name__ == "__main__":
-    print(_one_process(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))
