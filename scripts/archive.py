@@ -39,10 +39,12 @@ def draw(folder: Path) -> None:
     """Let the workflow in `folder` draw again what was left out, from the records there."""
     rules, targets = snakemake.params.drawn_by, snakemake.params.drawn
     path = os.pathsep.join(filter(None, [str(folder / "src"), os.environ.get("PYTHONPATH")]))
-    subprocess.run(
-        [sys.executable, "-m", "snakemake", "--quiet", "--allowed-rules", *rules, "--", *targets],
-        cwd=folder, env={**os.environ, "PYTHONPATH": path}, check=True,
+    drawing = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--allowed-rules", *rules, "--", *targets],
+        cwd=folder, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
+    if drawing.returncode:
+        sys.exit(f"drawing again without names failed\n{drawing.stdout}")
     for left in (".snakemake", "logs"):
         shutil.rmtree(folder / left, ignore_errors=True)
     for compiled in list((folder / "src").rglob("__pycache__")):

@@ -156,7 +156,8 @@ class LogHandler(LogHandlerBase):
         """Print what is measured, if this run measures."""
         if self.facts.get("wanted") and any(rule.startswith("measure_") for rule in jobs):
             self.measuring = terminal.Measuring(self.facts["wanted"])
-            for line in terminal.opening(**self.facts):
+            said = ("study", "wanted", "seconds", "excluded", "results", "warnings")
+            for line in terminal.opening(**{name: self.facts[name] for name in said if name in self.facts}):
                 self._print(line)
 
     def _start(self, record: logging.LogRecord) -> None:
@@ -279,7 +280,7 @@ class LogHandler(LogHandlerBase):
         """Redraw the bar, or print it at milestones if lines cannot be redrawn."""
         done = self.measuring.done
         took = time.time() - self.measuring_since
-        bar = self.measuring.bar(self.measuring.slowdown(took), limit=max(0.0, self.facts["seconds"][2] - took))
+        bar = self.measuring.bar(self.measuring.slowdown(took), limit=max(0.0, self.facts["limit"] - took))
         if self.stream.isatty():
             self.stream.write(f"\r{bar}\x1b[K")
             self.stream.flush()
@@ -307,7 +308,7 @@ class LogHandler(LogHandlerBase):
                     self._print(line)
                 if self.finished and not self.failed:
                     took = None if self.idle else time.monotonic() - self.began
-                    for line in terminal.closing(took, *self._answer()):
+                    for line in terminal.closing(took, *self._answer(), self.facts.get("archive", "")):
                         self._print(line)
         super().close()
 

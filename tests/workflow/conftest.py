@@ -39,6 +39,7 @@ def archive(finished: Checkout) -> Path:
     ran = finished.snakemake("--logger-stallpoint-plain", "archive")
     assert ran.status == 0, ran.text
     assert ran.jobs == {"archive": 1}, "nothing is measured or drawn again for it"
+    assert ran.text.count("to measure now") == 1, "its inner run, which leaves names out, says nothing"
     return finished.folder / "archives/tiny.zip"
 
 

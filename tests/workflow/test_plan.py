@@ -39,6 +39,12 @@ def test_studies_that_come_along_pass_a_dry_run(planned: Checkout, name: str, ce
     assert any(rule.startswith("measure_") for rule in ran.jobs)
 
 
+def test_a_kind_of_cells_that_no_rule_measures_is_no_end_of_a_run(planned: Checkout) -> None:
+    ran = planned.snakemake("--until", "train")
+    assert ran.status == 1
+    assert "--until train: one job measures all kinds of cells of a hardware entry: --until measure_ENTRY" in ran.text
+
+
 def test_a_cell_can_stand_on_the_command_line(study: Checkout) -> None:
     cell = "network: alexnet, hardware: local, nodes: 1, batch: 12, storage: jpeg, scaling: strong, iterations: 7"
     ran = study.snakemake("-n", "--config", f"include=[{{{cell}, sync: naive}}]")

@@ -39,6 +39,12 @@ def unpacked(archive: Path, new_checkout: Callable[..., Checkout]) -> Checkout:
 
 
 @pytest.mark.night
+@pytest.mark.usefixtures("archive")
+def test_a_run_says_where_the_archive_is(finished: Checkout) -> None:
+    finished.write_study()
+    assert finished.snakemake("archive").text.splitlines()[-1] == "Archive: archives/tiny.zip"
+
+
 def test_it_validates(archive: Path, tmp_path: Path) -> None:
     assert problems(archive, tmp_path / "cache") == []
 

@@ -5,6 +5,11 @@ localrules:
     archive,
 
 
+ARCHIVE = f"archives/{STUDY.name}.zip"
+if command_line() and {"archive", ARCHIVE} & {*command_line().targets}:
+    logger.info("", extra={"stallpoint": {"archive": ARCHIVE}})
+
+
 rule archive:
     input:
         **rules.collect.output,
@@ -15,7 +20,7 @@ rule archive:
         claim_files=CLAIM_FILES,
         schema=SCHEMA_FILE,
     output:
-        f"archives/{STUDY.name}.zip",
+        ARCHIVE,
     log:
         f"{LOGS}/archive.log",
     params:

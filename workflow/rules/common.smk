@@ -25,6 +25,7 @@ from stallpoint.schedule import plan as plans
 from stallpoint.schedule.budget import check_budget
 from stallpoint.schedule.plan_text import text as plan_text
 from stallpoint.schedule.plan_text import warnings as plan_warnings
+from stallpoint.schedule.visit_durations import other_studies
 from stallpoint.study.sources import sources_of
 from stallpoint.schedule import requested
 from stallpoint.schedule.agenda import Agenda, Limits
@@ -53,6 +54,13 @@ update_config(
 RETRY = config.pop("retry", None)
 if RETRY not in (None, "failed"):
     raise WorkflowError(f"retry: {RETRY!r} is not known; --config retry=failed measures failed cells again")
+
+# No rule measures the cells of one kind.
+if (told := command_line()) and (kinds := sorted({*MEASURED} & {*(told.until or ())})):
+    raise WorkflowError(
+        f"--until {kinds[0]}: one job measures all kinds of cells of a hardware entry: --until measure_ENTRY,"
+        f" or the path of a cell (scripts/plan.py lists them); -R {kinds[0]} measures all of the kind again"
+    )
 
 # Tables that are too large for the machine that Snakemake runs on.
 SUBMIT = config.pop("submit", None)
@@ -299,11 +307,13 @@ def planned(blocks):
         cores=None if on_cluster() else min(workflow.cores or usable_cores(), usable_cores()),
         concurrent=on_cluster(),
         asks=scheduler_settings(),
+        others=other_studies(Path(RESULTS)),
     )
     wanted = {
         "study": plan.study,
         "wanted": plan.wanted,
         "seconds": plan.seconds.values(),
+        "limit": plan.limit,
         "warnings": list(plan_warnings(plan)),
     }
     logger.info(plan_text(plan), extra={"stallpoint": wanted})

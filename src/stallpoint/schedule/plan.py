@@ -27,7 +27,7 @@ from stallpoint.schedule.expected import BASES, Expectations, Expected, Interval
 from stallpoint.schedule.ledger import Measurement
 from stallpoint.schedule.next_visit import compared_cells, expected_visits
 from stallpoint.schedule.terminal import Wanted
-from stallpoint.schedule.visit_durations import FOLDER, Durations, Sitting, Took
+from stallpoint.schedule.visit_durations import FOLDER, Durations, Sitting, Took, other_studies
 from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
@@ -110,6 +110,11 @@ class BlockJob:
     def budget_left(self) -> float:
         """Maximum duration of its further visits, s: without what earlier jobs used."""
         return max(0.0, self.budget - sum(order.done * order.expected.visit.typical for order in self.orders))
+
+    @property
+    def limit(self) -> float:
+        """Wall time after which the budget ends the job, s."""
+        return self._between_visits.typical + max(self.budget_left, self.first_visits.typical)
 
     @cached_property
     def first_visits(self) -> Interval:
@@ -221,6 +226,12 @@ class Plan:
             return Interval(*(max(values) for values in zip(*ends, strict=True)))
         return total(job.seconds for job in self.jobs)
 
+    @property
+    def limit(self) -> float:
+        """Wall time after which budgets end all jobs, s."""
+        limits = [job.limit for job in self.jobs]
+        return max(limits, default=0.0) if self.concurrent else sum(limits)
+
     @cached_property
     def node_hours(self) -> Interval:
         return total(job.node_hours for job in self.jobs)
@@ -309,15 +320,19 @@ def planned(
     cores: int | None = None,
     concurrent: bool = False,
     asks: Mapping[str, str] | None = None,
+    others: Sequence[Path] = (),
 ) -> Plan:
     """Return the plan for `blocks`, from measurements below `results`; `cores` as in `work.seconds`.
 
-    `storages` are the study's entries, which hold the numbers of generated samples. Without blocks nothing is read.
+    `storages` are the study's entries, which hold the numbers of generated samples; `others` are
+    folders with durations of other studies on this machine, whose cells of the same hardware entries tell of what this
+    one has not visited. Without blocks
+    nothing is read.
     """
     if not blocks:
         return Plan(study, [], concurrent, asks)
     begun = (results / "visits").is_dir()
-    before = Durations.read_all(results / "schedule" / FOLDER)
+    before, elsewhere = Durations.read_all(results / "schedule" / FOLDER), Durations.read_all(*others)
     known = dict(before.cells)
     visits = {
         one.cell.path: len(one.visits) if begun and one.folder.is_dir() else 0
@@ -325,7 +340,8 @@ def planned(
         for one in block
     }
     _read_unfinished((one for block in blocks.values() for one in block if visits[one.cell.path]), known)
-    start, between = _overheads(before.sittings)
+    start, between = _overheads(before.sittings or elsewhere.sittings)
+    known = {**elsewhere.cells, **known}
     expectations = Expectations(known.values(), results / "networks", cores, samples_of(storages, results))
     jobs = []
     for name, block in blocks.items():
@@ -357,6 +373,7 @@ def plan_of(study: Study, results: Path, *, cores: int | None = None, concurrent
         storages=study.config["storage"],
         cores=cores,
         concurrent=concurrent,
+        others=other_studies(results),
     )
 
 

@@ -40,6 +40,7 @@ PHASES = {
     "draw": "Drawing charts",
     "conclude": "Drawing conclusions",
     "report_page": "Writing the report",
+    "archive": "Packing the archive, its report without names",
 }
 """Rules whose start is reported once, with the report."""
 
@@ -139,18 +140,18 @@ class Measuring:
     def bar(self, slowdown: float = 1.0, limit: float = math.inf) -> str:
         """``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.
 
-        `slowdown` is the ratio of elapsed time to that of its visits, `limit` the remaining time of the budget, s.
+        `slowdown` is the ratio of elapsed time to that of its visits, `limit` the remaining time of the budget, s. The
+        number of visits is the planned one, of which a budget or the precision may leave some out, or need more.
         """
         made, total, done, to_go = self.made.total(), self.total, self.done, self.seconds_to_go
         if limit < slowdown * to_go:  # the budget ends the visits
-            total = made + math.ceil(limit / (slowdown * to_go) * max(0, total - made))
             to_go = limit / slowdown
             done = self.seconds_done / ((self.seconds_done + to_go) or 1.0)
         filled = round(WIDTH * done)
         rest = (
             f"~{in_round_words(slowdown * to_go)} left" if self.seconds_to_go else "more where precision asks for them"
         )
-        bar = f"[{'#' * filled}{'-' * (WIDTH - filled)}] {made} of {total} visits, {rest}"
+        bar = f"[{'#' * filled}{'-' * (WIDTH - filled)}] {made}{f' of {total}' if made <= total else ''} visits, {rest}"
         return f"{bar}: {cell_in_words(self.last)}" if self.last else bar
 
     def more_warnings(self) -> Iterator[str]:
@@ -215,12 +216,14 @@ def stopping(jobs: Mapping[str, str]) -> Iterator[str]:
     yield "Stopping: finished visits are kept, and the same command goes on with them."
 
 
-def closing(seconds: float | None, headline: Sequence[str], report: str) -> Iterator[str]:
-    """Yield the end of a run: its duration (None: nothing was to be done), the answer, the report."""
+def closing(seconds: float | None, headline: Sequence[str], report: str, archive: str = "") -> Iterator[str]:
+    """Yield the end of a run: its duration (None: nothing was to be done), the answer, the report, the archive."""
     yield "Nothing to be done: all results are up to date." if seconds is None else f"Done in {in_words(seconds)}."
     yield from headline
     if report:
         yield f"Report: {report}"
+    if archive:
+        yield f"Archive: {archive}"
 
 
 DISK_FULL = (

@@ -75,9 +75,9 @@ class Durations:
             return cls()
 
     @classmethod
-    def read_all(cls, folder: Path) -> Durations:
+    def read_all(cls, *folders: Path) -> Durations:
         found = cls()
-        for file in sorted(folder.glob("*.json")):
+        for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
             one = cls.read(file)
             found.cells.update(one.cells)
             found.sittings += one.sittings
@@ -103,6 +103,11 @@ def add(file: Path, took: Iterable[Took], sitting: Sitting) -> None:
     known.cells.update({one.cell.path: one for one in took if one.durations})
     known.sittings.append(sitting)
     known.write(file)
+
+
+def other_studies(results: Path) -> list[Path]:
+    """Return the folders with durations of other studies whose results are beside these."""
+    return sorted({*results.parent.glob(f"*/schedule/{FOLDER}")} - {results / "schedule" / FOLDER})
 
 
 def file_of(agenda: Path) -> Path:

@@ -58,7 +58,7 @@ def test_a_job_that_never_starts_is_cancelled_though_progress_cannot_be_drawn(
     monkeypatch.setattr(plugin.terminal.Measuring, "bar", defect)
     log = tmp_path / "cpu.log"
     log.write_text(f"visit 1: {CELL} in 4.0 s\n")
-    logger.facts = {"seconds": (1, 2, 3)}
+    logger.facts = {"limit": 3.0}
     logger.measuring = plugin.terminal.Measuring({CELL: {"visits": 2, "seconds": 5}})
     logger.logs = {log: 0}
     until(lambda: logger.logs[log] > 0)

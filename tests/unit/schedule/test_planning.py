@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,12 +55,15 @@ def a_plan(
     concurrent: bool = False,
     storages: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     cores: int | None = None,
+    others: Sequence[Path] = (),
 ) -> Plan:
     blocks: dict[str, list[Measurement]] = {}
     for cell in cells:
         folder = results / "visits" / cell.path / "0~1"
         blocks.setdefault(block_of(cell), []).append(Measurement(cell, folder))
-    return planned("tiny", blocks, limits, results, concurrent=concurrent, storages=storages, cores=cores)
+    return planned(
+        "tiny", blocks, limits, results, concurrent=concurrent, storages=storages, cores=cores, others=others
+    )
 
 
 def knows(results: Path, *took: Took) -> None:
@@ -266,6 +269,20 @@ def test_a_job_asks_for_no_time_that_earlier_ones_used_of_its_budget(tmp_path: P
     assert begun.runtime < fresh.runtime
 
 
+def test_what_another_study_measured_on_this_machine_is_expected_until_this_one_has_visits(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    cells: list[Cell] = [on(1), on(2)]
+    fresh = a_plan(cells, here)
+    knows(there, Took(on(2, iterations=7), [9.0, 9.1, 9.2], []))
+    others = visit_durations.other_studies(here)
+    assert others == [there / "schedule" / visit_durations.FOLDER]
+    plan = a_plan(cells, here, others=others)
+    assert set(fresh.basis) == {"defaults"}
+    assert set(plan.basis) == {"cell", "network"}
+    knows(here, Took(cells[0], [5.0, 5.1], []), Took(cells[1], [7.0, 7.1], []))
+    assert a_plan(cells, here, others=others).basis == {"cell": 2}
+
+
 def test_first_visits_over_the_budget_are_said_and_asked_for_by_their_typical_time(tmp_path: Path) -> None:
     cells: list[Cell] = [on(nodes, worker_batch=1024) for nodes in (1, 2)]
     plan, free = a_plan(cells, tmp_path, Limits(minutes=1)), a_plan(cells, tmp_path)
@@ -273,6 +290,8 @@ def test_first_visits_over_the_budget_are_said_and_asked_for_by_their_typical_ti
     assert line.startswith("budget: job cpu has 1 min 0 s, but each cell's first visit comes first: ")
     assert job.first_visits.high / 60 > job.runtime > job.first_visits.typical / 60
     assert list(warnings(free)) == []
+    assert math.isinf(free.limit)
+    assert plan.limit > job.first_visits.typical > job.budget_left
 
 
 def test_jobs_of_a_cluster_run_at_once_and_those_of_a_machine_one_after_the_other(tmp_path: Path) -> None:

@@ -52,14 +52,14 @@ def test_what_is_left_is_what_visits_to_come_are_expected_to_take() -> None:
     assert found.done == pytest.approx(15 / 50)
     assert found.bar() == "[######--------------] 2 of 6 visits, ~35 s left: sgemm alexnet, 1 node"
     assert found.bar(slowdown=4) == "[######--------------] 2 of 6 visits, ~2 min left: sgemm alexnet, 1 node"
-    assert found.bar(slowdown=4, limit=20) == "[###############-----] 2 of 3 visits, ~20 s left: sgemm alexnet, 1 node"
-    assert Measuring(found.wanted).bar(limit=0).startswith("[--------------------] 0 of 0 visits")
+    assert found.bar(slowdown=4, limit=20) == "[###############-----] 2 of 6 visits, ~20 s left: sgemm alexnet, 1 node"
+    assert Measuring(found.wanted).bar(limit=0).startswith("[--------------------] 0 of 6 visits")
 
 
 def test_visits_beyond_those_that_were_expected_leave_the_bar_full() -> None:
     found = visited(measuring(), *[NAIVE] * 6, SGEMM, SGEMM)
     assert found.done == 1
-    assert "8 of 6 visits, more where precision asks for them" in found.bar()
+    assert "] 8 visits, more where precision asks for them" in found.bar()
 
 
 def test_more_visits_to_one_cell_do_not_stand_for_those_to_another() -> None:
