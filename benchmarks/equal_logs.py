@@ -1,6 +1,6 @@
 """Equal runs beside each other by their logs, and slower ones: what `stallpoint compare` calls them.
 
-As a program: ``equal_logs.py STEPS.csv RUNS.csv``. The first table has a row for each logged iteration of public runs:
+As a program: ``equal_logs.py STEPS.csv RUNS.csv [SEED]``. The first table has a row for each iteration of public runs:
 submitter, system, run, logged (its number), step_s; all pairs of a system's runs are equal. The second has a row for
 each run: round, submitter, system, benchmark, step_s (its median), whose repeats say how far runs are apart. Every
 other system is what rules were chosen on; both halves are printed. Simulated pairs have the iterations of a public run,
@@ -53,9 +53,9 @@ def judged(old: Sequence[Reals], new: Sequence[Reals]) -> tuple[set[str], float]
 class Simulated:
     """Runs whose truth is known."""
 
-    def __init__(self, systems: Sequence[Sequence[Reals]], apart: Sequence[float]) -> None:
+    def __init__(self, systems: Sequence[Sequence[Reals]], apart: Sequence[float], seed: int) -> None:
         self.systems, self.apart = systems, apart
-        self.random = np.random.default_rng(62)
+        self.random = np.random.default_rng(seed)
 
     def pair(self, count: int, slower: float) -> tuple[set[str], float]:
         """What is said of two groups of so many runs, the second slower by a share."""
@@ -78,7 +78,7 @@ def packed(random: np.random.Generator, slower: float, same_order: bool) -> tupl
     return judged([old], [(1 + slower) * new])
 
 
-def lines(steps: pd.DataFrame, runs: pd.DataFrame) -> Iterator[str]:
+def lines(steps: pd.DataFrame, runs: pd.DataFrame, seed: int) -> Iterator[str]:
     systems, apart = logged(steps), scatters(runs)
     halves = {"chosen on": list(systems.values())[::2], "the other half": list(systems.values())[1::2]}
     for name, half in halves.items():
@@ -96,11 +96,11 @@ def lines(steps: pd.DataFrame, runs: pd.DataFrame) -> Iterator[str]:
         ("3 % slower, two logs, 0.22 % between runs", 1, [USUAL], 0.03, ""),
         ("3 % slower, groups of three, 0.5 % between runs", 3, [0.005], 0.03, ">= 0.80"),
     ):
-        simulated = Simulated(every, among)
+        simulated = Simulated(every, among, seed)
         found = [simulated.pair(count, slower) for _ in range(PAIRS)]
         said = f", power said {np.mean([one for _, one in found]):.2f}" if slower else ""
         yield _line(name, [words for words, _ in found], wanted) + said
-    random = np.random.default_rng(63)
+    random = np.random.default_rng(seed + 1)
     for same in (True, False):
         for slower in (0.0, 0.03):
             found = [packed(random, slower, same) for _ in range(PAIRS)]
@@ -118,5 +118,6 @@ def _line(name: str, pairs: Sequence[set[str]], wanted: str) -> str:
 
 
 if __name__ == "__main__":
-    for text in lines(*map(pd.read_csv, sys.argv[1:])):
+    tables, seed = map(pd.read_csv, sys.argv[1:3]), int((*sys.argv, "62")[3])
+    for text in lines(*tables, seed):
         print(text, flush=True)

@@ -26,5 +26,11 @@ def fewer_examples(part: int) -> settings:
     return settings(max_examples=settings.default.max_examples // part)
 
 
+def examples(by_day: int, at_night: int) -> settings:
+    """Return settings of a property that is tried so often by day and at night."""
+    day = settings.get_profile("day").max_examples == settings.default.max_examples
+    return settings(max_examples=by_day if day else at_night)
+
+
 def _by_night(value: Any) -> Any:
     return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.night)

@@ -1,6 +1,7 @@
 """What a probe says at the end of a script: the rank, the phase and the layer where a wait was planted."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from stallpoint.measure.probe.probe_box import Diagnosis, found_last
 from stallpoint.measure.probe.probe_box import diagnose as diagnose_runs
 from stallpoint.measure.probe.probe_files import RankRecords, of_script
 from stallpoint.measure.probe.probe_parts import RunPart, partial_costs
-from stallpoint.measure.probe.probe_runs import run_of
+from stallpoint.measure.probe.probe_runs import RankRun, run_of
 from stallpoint.measure.probe.probe_words import lines, summary
 from stallpoint.measure.probe.probe_words import texts as texts_of_box
 from stallpoint.records.parquet import to_arrow, write
@@ -195,6 +196,70 @@ def test_a_slow_begin_is_named_and_equal_iterations_have_no_parts() -> None:
     (found,) = partial_costs([0, 1], own, own)
     assert (found.part, found.phase, found.ranks) == (RunPart.FIRST, "data_wait", ())
     assert abs(found.last - 70) <= 2
+
+
+def test_iterations_that_grow_over_the_run_are_a_decay_and_a_clock_that_fell_is_said() -> None:
+    own = run(65)
+    own[:, :, PHASES.index("forward")] *= np.linspace(1.0, 3.0, own.shape[1])
+    (found,) = partial_costs([0, 1], own, own)
+    assert (found.part, found.phase, found.ranks) == (RunPart.DECAY, "forward", ())
+    none = dict.fromkeys(("frequency", "gpu_clock", "temperature", "memory", "device_memory"))
+    clocks = [{**none, "backend": "gloo", "samples": None, "frequency": hertz} for hertz in (3e9, 1.5e9)]
+    whole = run_of(ranks(1, None, "forward")[0])
+    slower = replace(
+        whole, steps=np.arange(200), start=np.arange(200.0), phases=own[0], entering=np.zeros(200), states=clocks
+    )
+    said = texts_of_box(found_of({0: slower}))
+    assert "slower and slower" in said["verdict"]
+    assert "clock of the CPUs 3 -> 1.5 GHz" in said["why"]
+
+
+def test_ranks_are_alike_only_if_they_are() -> None:
+    """Communication of two ranks, one of which has half as much again: neither waits for the other's own work."""
+    own = {rank: run_of(one) for rank, one in ranks(2, None, "exposed_communication").items()}
+    assert texts_of_box(found_of(own))["verdict"] == "mostly communication, on every rank alike"
+    more = own[1].phases * [3 / 2 if phase == "exposed_communication" else 1 for phase in PHASES]
+    assert texts_of_box(found_of({0: own[0], 1: replace(own[1], phases=more)}))["verdict"] == (
+        "mostly communication, 51.7 ms on rank 0 to 77.6 ms on rank 1"
+    )
+
+
+@pytest.mark.parametrize("more", [1.0, 2.0])
+def test_a_rank_with_more_samples_is_called_that_if_its_passes_are_longer_in_proportion(more: float) -> None:
+    many = BUSY | {"forward": 2 * BUSY["forward"], "backward": 2 * BUSY["backward"]}
+    slow = made(2, many, {"conv": 8.0, "fc": 16.0}, waits=SENDING, late=0.0)
+    fast = made(2, BUSY, {"conv": 4.0, "fc": 8.0}, waits=SENDING + 18, late=0.0)
+    states = [{"backend": "gloo", "samples": 8 * part} for part in (1.0, more)]
+    runs = {
+        rank: replace(run_of(one), states=[state])
+        for rank, one, state in zip((0, 1), (fast, slow), states, strict=True)
+    }
+    said = texts_of_box(found_of(runs))
+    assert said["verdict"].startswith("rank 1 holds the others up")
+    assert ("2 times as many samples" in said["verdict"]) == (more == 2)
+    assert ("as many samples for rank 1" in said["next"]) == (more == 2)
+
+
+@pytest.mark.parametrize(
+    ("backend", "words", "never"),
+    [("nccl", "all_reduce_perf -b 2M -e 2M", "Gloo"), ("gloo", "over gloo (torch.distributed", "all_reduce_perf")],
+)
+def test_advice_fits_what_carries_the_messages(backend: str, words: str, never: str) -> None:
+    runs = {
+        rank: replace(run_of(one), states=[{"backend": backend, "samples": None}])
+        for rank, one in ranks(2, None, "exposed_communication").items()
+    }
+    said = texts_of_box(found_of(runs))["next"]
+    assert words in said
+    assert "2.1 MB" in said
+    assert never not in said
+
+
+def found_of(runs: Mapping[int, RankRun]) -> Diagnosis:
+    """The diagnosis of runs that are long enough for one."""
+    found = diagnose_runs(runs)
+    assert found is not None
+    return found
 
 
 PLANTED = [f"{where}:0.3:{who}" for where in planted_waits.WHERE for who in ("last", "all")]

@@ -241,27 +241,35 @@ def _pace(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
     slow, fast = (before, after) if first else (after, before)
     if np.quantile(slow, 0.1) > STEP * np.quantile(fast, 0.9) and min(len(slow), len(fast)) > 1:
         edge = _edge(each, blocks, at)
-        part = slice(0, edge) if first else slice(edge, len(each))
-        yield from _of_part(RunPart.FIRST if first else RunPart.LATER, ranks, own, times, part)
+        inside, outside = slice(0, edge), slice(edge, len(each))
+        if not first:
+            inside, outside = outside, inside
+        yield from _of_part(RunPart.FIRST if first else RunPart.LATER, ranks, own, times, inside, outside)
         return
     order = np.argsort(np.argsort(medians))
     if np.corrcoef(order, np.arange(len(medians)))[0, 1] < 0.9:
         return
     third = max(1, len(blocks) // 3)
     if np.median(medians[-third:]) > DECAY * np.median(medians[:third]):
-        yield from _of_part(RunPart.DECAY, ranks, own, times, slice(blocks[-third].start, len(each)))
+        begin, end = slice(0, blocks[third].start), slice(blocks[-third].start, len(each))
+        yield from _of_part(RunPart.DECAY, ranks, own, times, end, begin)
 
 
-def _of_part(part: RunPart, ranks: Sequence[int], own: Reals, times: Reals, of: slice) -> Iterator[PartialCost]:
-    """Yield what the iterations `of` a part take beyond the others, in the phase with most of it."""
+def _of_part(
+    part: RunPart, ranks: Sequence[int], own: Reals, times: Reals, inside: slice, outside: slice
+) -> Iterator[PartialCost]:
+    """Yield what iterations `inside` a part take beyond those `outside`, in the phase with most of it.
+
+    All iterations beyond the pace of those outside count: in a decay most lie between the two.
+    """
     work = _with_network(own, times)
     each = times.sum(axis=2)
-    inside = np.median(work[:, of], axis=1)
-    outside = np.median(np.delete(work, of, axis=1), axis=1)
-    usual = float(np.median(np.delete(each, of, axis=1)))
-    more = float(np.median(each[:, of])) - usual
-    share = more * (of.stop - of.start) / float(each.mean(axis=0).sum())
+    usual = float(np.median(each[:, outside]))
+    more = float(np.median(each[:, inside])) - usual
+    beyond = np.median(each, axis=0) - usual
+    share = float(np.clip(beyond, None, 2 * more).mean() / each.mean())
     if share < LEAST_SHARE:
         return
-    phase, whose = _phase_and_ranks(ranks, inside - outside)
-    yield PartialCost(part, share, phase, whose, more, usual, of.start, of.stop)
+    excess = np.median(work[:, inside], axis=1) - np.median(work[:, outside], axis=1)
+    phase, whose = _phase_and_ranks(ranks, excess)
+    yield PartialCost(part, share, phase, whose, more, usual, inside.start, inside.stop)
