@@ -118,6 +118,6 @@ def _line(name: str, pairs: Sequence[set[str]], wanted: str) -> str:
 
 
 if __name__ == "__main__":
-    tables, seed = map(pd.read_csv, sys.argv[1:3]), int((*sys.argv, "62")[3])
-    for text in lines(*tables, seed):
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 62
+    for text in lines(*map(pd.read_csv, sys.argv[1:3]), seed=seed):
         print(text, flush=True)

@@ -455,3 +455,12 @@ def test_more_than_two_studies_are_followed_over_time(
     assert {file.name for file in tmp_path.iterdir()} == {"history.html", "history.json"}
     assert "studies; a trend needs 4" in capsys.readouterr().out
     assert main([*folders, "nothing"]) == 2
+    for name, folder in zip("abc", (*folders, folders[0]), strict=True):
+        (tmp_path / "all" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "all" / name).symlink_to(folder)
+    assert main([str(tmp_path / "all")]) == 0
+    assert "3 studies; a trend needs 4" in capsys.readouterr().out
+    (tmp_path / "all/b").unlink()
+    (tmp_path / "all/c").unlink()
+    assert main([str(tmp_path / "all")]) == 2
+    assert "here are 1" in capsys.readouterr().err

@@ -37,8 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     the two cannot be compared."""
     parser = argparse.ArgumentParser("stallpoint compare", description=__doc__)
     state = "a study's name or folder, its archive (zip), or a file with repeats: a table of rates, a log"
-    parser.add_argument("old", metavar="OLD", help=f"before: {state}")
-    parser.add_argument("new", metavar="NEW", help="after: the same kind as OLD")
+    parser.add_argument("old", metavar="OLD", help=f"before: {state}; alone: a folder of studies or archives")
+    parser.add_argument("new", metavar="NEW", nargs="?", help="after: the same kind as OLD")
     parser.add_argument("more", nargs="*", metavar="STUDY", help="further studies: all are followed over time")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--markdown", action="store_true", help="a page for a pull request")
@@ -57,10 +57,11 @@ def main(arguments: Sequence[str]) -> int:
         "--fail-on", choices=FAIL_ON, default=str(Change.SLOWER), help="what ends with status 1 (%(default)s)"
     )
     given = parser.parse_args(arguments)
-    if given.more:
-        return _over_time([given.old, given.new, *given.more], given.out, as_json=given.json)
     try:
-        found = compare_two(given.old, given.new, pattern=given.pattern, between=given.between)
+        old, new, *more = [given.old, given.new, *given.more] if given.new else _studies(Path(given.old))
+        if more:
+            return _over_time([old, new, *more], given.out, as_json=given.json)
+        found = compare_two(old, new, pattern=given.pattern, between=given.between)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -75,17 +76,22 @@ def main(arguments: Sequence[str]) -> int:
 
 def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
     """Follow machines through studies, and write ``history.html`` and ``history.json`` to `out`."""
-    try:
-        found = history([read_results(name, name) for name in names])
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+    found = history([read_results(name, name) for name in names])
     print(history_page.to_json(found) if as_json else "\n".join(history_page.summary(found)))
     pages = {"history.html": history_page.to_html, "history.json": history_page.to_json}
     for name, text in pages.items() if out else ():
         with atomic(Path(str(out), name)) as scratch:
             scratch.write_text(text(found), encoding="utf-8")
     return SLOWER if any(machine.word == Change.SLOWER for machine in found.machines) else 0
+
+
+def _studies(folder: Path) -> list[str]:
+    """Return the archives and studies in a folder; `InputError` where there are fewer than two to compare."""
+    inside = folder.iterdir() if folder.is_dir() else ()
+    found = sorted(str(one) for one in inside if one.suffix == ARCHIVE or (one / "tables").is_dir())
+    if len(found) < 2:
+        raise InputError(f"{folder}: name NEW too, or a folder with two studies or archives; here are {len(found)}")
+    return found
 
 
 def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) -> Comparison:
