@@ -10,7 +10,7 @@
 #   make mutants small defects planted in the source, and which of them tests find; MUTANTS="--all" takes an hour
 #   make house   the library's rooms: order, circles, sizes
 #   make words   words of the documentation, private words of the source, messages (WORDS=--messages), a draw to be read
-#   make docs    the documentation as a site, in site/
+#   make docs    the documentation as a site, in site/; docs-serve: with its search, at http://localhost:8000
 #   make lock    the newest versions that fit together, with hashes, in requirements.lock
 #   make release VERSION=1.2.3: reproducible archives in dist/, what they are made of, a tag; publishes nothing
 PYTHON ?= python3
@@ -24,13 +24,16 @@ UV := $(BIN)/uv pip install --python $(BIN)/python -c requirements.lock
 # pip installs torch, as its configuration may choose the build; uv installs the rest (a fifth of pip's CPU time), each file
 # with the hash of the lock. uv does not see a site's packages, so there pip installs everything, as it does where uv cannot be
 # had: by versions, without hashes.
-INSTALL = { test -z "$(SITE_PACKAGES)" && $(PIP) uv && $(PIP) torch numpy && $(UV) -e '.[$(EXTRAS)]'; } || $(PIP) -e '.[$(EXTRAS)]'
+INSTALL = { test -z "$(SITE_PACKAGES)" && $(PIP) uv && $(call SAY,PyTorch and numpy) && $(PIP) torch numpy \
+	&& $(call SAY,stallpoint with $(EXTRAS): what requirements.lock names) && $(UV) -e '.[$(EXTRAS)]'; } \
+	|| { $(call SAY,by pip alone) && $(PIP) -e '.[$(EXTRAS)]'; }
 # What tests, checks and the documentation need beside.
 INSTALL_MORE = { test -z "$(SITE_PACKAGES)" && $(UV) -e '.[$(EXTRAS),dev]'; } || $(PIP) -e '.[$(EXTRAS),dev]'
-LOGGED = > $(VENV)/pip.log 2>&1 || { tail -n 20 $(VENV)/pip.log; echo "the whole log: $(VENV)/pip.log"; exit 1; }
+SAY = echo "  $(1) ..." >&3
+LOGGED = 3>&1 > $(VENV)/pip.log 2>&1 || { tail -n 20 $(VENV)/pip.log; echo "the whole log: $(VENV)/pip.log"; exit 1; }
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup setup-test run test test-all check bench chaos mutants house words gpu docs cluster-up cluster-down lock release clean
+.PHONY: help setup setup-test run test test-all check bench chaos mutants house words gpu docs docs-serve cluster-up cluster-down lock release clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -41,7 +44,7 @@ setup-test: $(VENV)/.ready-test
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "stallpoint needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
-	@echo "Installing into $(VENV) ..."
+	@echo "Installing into $(VENV), which takes minutes (pip's own words: $(VENV)/pip.log):"
 	@$(PYTHON) -m venv $(if $(SITE_PACKAGES),--system-site-packages) $(VENV)
 	@sed -nE 's/^([^ #]+==[^ ]+).*/\1/p' requirements.lock | grep -vE '$(SITE_OWN)' > $(VENV)/requirements.txt
 	@($(INSTALL)) $(LOGGED)
@@ -89,6 +92,10 @@ words: setup-test
 docs: setup-test
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo site/index.html
+
+docs-serve: docs
+	@echo http://localhost:8000
+	@$(BIN)/python -m http.server --bind localhost --directory site 8000
 
 cluster-up: setup-test
 	$(BIN)/python tests/cluster/cluster.py up

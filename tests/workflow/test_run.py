@@ -265,7 +265,7 @@ def test_tables_can_be_made_in_jobs_that_ask_for_memory_by_their_rows(study: Che
     memory = of_fit(study.results("tables/runs.parquet"), study.results("tables/iterations.parquet"))
     ran = study.snakemake("-n", "-R", "fit", "--config", "submit=tables")
     assert re.search(rf"\nrule fit:.* mem_mb={memory},", ran.text, re.DOTALL), ran.text
-    assert "submit=tables makes tables in jobs" in study.snakemake("-n", "--config", "submit=fit").text
+    assert "submit=tables makes tables and charts in jobs" in study.snakemake("-n", "--config", "submit=fit").text
 
 
 def test_a_single_cell_can_be_asked_for_and_forced(study: Checkout) -> None:

@@ -65,7 +65,9 @@ if (told := command_line()) and (kinds := sorted({*MEASURED} & {*(told.until or 
 # Tables that are too large for the machine that Snakemake runs on.
 SUBMIT = config.pop("submit", None)
 if SUBMIT not in (None, "tables"):
-    raise WorkflowError(f"submit: {SUBMIT!r} is not known; --config submit=tables makes tables in jobs")
+    raise WorkflowError(
+        f"submit: {SUBMIT!r} is not known; --config submit=tables makes tables and charts in jobs"
+    )
 
 
 def with_next_round(study):

@@ -2,7 +2,6 @@
 
 
 localrules:
-    draw,
     chart,
     conclude,
     report_page,
@@ -23,6 +22,10 @@ rule draw:
         drawn=temp(directory(f"{RESULTS}/drawn")),
     log:
         f"{LOGS}/draw.log",
+    localrule: SUBMIT is None
+    resources:
+        mem_mb=lambda wildcards, input: memory_forecast.of_fit(Path(input.runs), Path(input.iterations)),
+        runtime=time_limits.of_tables(len(STUDY.cells)),
     script:
         "../../scripts/draw.py"
 

@@ -1,5 +1,6 @@
 """The documentation: the site builds, links lead somewhere, and commands and paths that are named exist."""
 
+import json
 import re
 import runpy
 import subprocess
@@ -49,6 +50,23 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     loaded = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
     found = {tag for page in site.rglob("*.html") for tag in loaded.findall(page.read_text())}
     assert not found
+
+
+def test_the_first_tab_has_few_entries_and_the_home_page_a_first_answer(site: Path) -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    assert next(iter(nav[1])) == "Start"
+    assert len(nav[1]["Start"]) <= 6
+    home = (ROOT / "docs/index.md").read_text()
+    assert home.index("pip install") < home.index("stallpoint explain") < home.index("](images/")
+    assert json.loads((site / "search/search_index.json").read_text())["docs"], "served by make docs-serve"
+
+
+def test_setting_up_says_what_is_installed(tmp_path: Path) -> None:
+    command = ["make", "setup", f"VENV={tmp_path / 'venv'}", "PIP=true", "UV=true", f"PYTHON={sys.executable}"]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    first, *parts = made.stdout.splitlines()
+    assert first.startswith("Installing into ")
+    assert parts == ["  PyTorch and numpy ...", "  stallpoint with workflow,openmpi: what requirements.lock names ..."]
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
