@@ -2,10 +2,11 @@
 
 Every program of the workflow is killed, or refused by the file system, at every so-many-th operation on a file
 (tests/support/crash_points.py), whole studies are drawn at random (histories.py), files of others are changed at random
-(fuzzing.py), runs are killed (kills.py), sites that lack what most have are emulated, and cells of every kind die
-(site_trials.py), and defects are planted that these must find (planted_defects.py). --cluster also lets studies run
-through Slurm while things go wrong (tests/cluster/cluster_histories.py). Prints one table; the exit status is 1 where
-anything in it is red. --every 1 tries every operation, which takes hours.
+(fuzzing.py), values of records are altered (altered.py), runs are killed (kills.py), sites that lack what most have are
+emulated, and cells of every kind die (site_trials.py), and defects are planted that these must find
+(planted_defects.py). --cluster also lets studies run through Slurm while things go wrong
+(tests/cluster/cluster_histories.py). Prints one table; the exit status is 1 where anything in it is red. --every 1
+tries every operation, which takes hours.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--histories", type=int, default=30, help="studies drawn at random")
     parser.add_argument("--cluster", type=int, default=0, help="studies on the Slurm cluster of tests/cluster, as root")
     parser.add_argument("--files", type=int, default=1000, help="changed files of each kind")
+    parser.add_argument("--values", type=int, default=500, help="altered values of records")
     parser.add_argument("--kills", type=int, default=40, help="runs of a study that are killed")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn at random")
     arguments = parser.parse_args()
@@ -37,6 +39,7 @@ def main() -> None:
         "operation": tallies("crash_points", "--every", str(arguments.every)),
         "history": tallies("histories", "--examples", str(arguments.histories), *seed),
         "changed file": tallies("fuzzing", "--trials", str(arguments.files), *seed),
+        "altered value": tallies("altered", "--values", str(arguments.values), *seed),
         "run killed": tallies("kills", "--kills", str(arguments.kills), *seed),
         "site": tallies("site_trials"),
         "trials themselves": tallies("planted_defects"),

@@ -120,8 +120,11 @@ def plain(text: str) -> str:
     return _HTML.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], marked)
 
 
-_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 """Characters that a terminal obeys: control characters but for tab and line end, and those that turn the direction."""
+
+
+_UNSHOWN = re.compile(CONTROLS)
 
 
 def for_terminal(text: str) -> str:

@@ -25,6 +25,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,7 +47,7 @@ from stallpoint.errors import InputError, program
 from stallpoint.measure import job
 from stallpoint.models import fitting
 from stallpoint.records.parquet import read, write
-from stallpoint.records.tables import MODEL_TABLES, SLURM_JOBS, TABLES, TIDY_TABLES, Table
+from stallpoint.records.tables import MODEL_TABLES, SLURM_JOBS, TABLES, TIDY_TABLES, VISITS, Table
 from stallpoint.schedule import session
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
@@ -71,11 +72,14 @@ PATIENCE = 600
 
 @cache
 def tidy() -> dict[str, pd.DataFrame]:
-    """All tidy tables of a small study of every kind of cell but interventions."""
-    return synthetic.study(
+    """All tidy tables of a small study of every kind of cell but interventions, with visits that are long enough."""
+    found = synthetic.study(
         nodes=(1, 2), storages=("local",), syncs=("wfbp",), prefetches=(0,), compute_batches=(64, 32), repeats=1,
         iterations=2, visits=1,
     )  # fmt: skip
+    found["visits"] = found["visits"].assign(started=archived.STARTED, duration=1000.0, measuring=900.0)
+    found["runs"] = found["runs"].assign(started=archived.STARTED, duration=1e6)
+    return found
 
 
 @cache
@@ -96,6 +100,8 @@ def rows_of(cell: Cell, visit: int, table: Table) -> pa.Table:
     rows = rows[rows["cell"] == cell.path]
     if "visit" in rows:
         rows = rows.assign(visit=visit)
+    if table is VISITS:
+        rows = rows.assign(started=archived.STARTED + timedelta(hours=visit - 1))
     if "iteration" in rows and len(rows):
         rows = rows.assign(iteration=rows["iteration"] + (visit - 1) * (1 + rows["iteration"].max()))
     return pa.Table.from_pandas(rows, table.schema, preserve_index=False)
@@ -206,7 +212,7 @@ def made_up() -> Iterator[None]:
     """Visits are made here and measure nothing; what depends on the time of day does not."""
 
     def same_row(cell: Cell, started: Any, **rest: Any) -> dict[str, Any]:
-        return {**run_row(cell, archived.STARTED, **rest), "started": archived.STARTED, "duration": 1.0}
+        return {**run_row(cell, archived.STARTED, **rest), "started": archived.STARTED, "duration": 1e6}
 
     with (
         mock.patch.object(session, "Processes", VisitingHere),

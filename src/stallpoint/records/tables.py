@@ -32,6 +32,8 @@ class Column:
     description: str
     relative: bool = False
     """Whether the column is a ratio to another row of the table: 1, without an interval, in that row itself."""
+    bound: str = ""
+    """What limits its values in raw records, where not what `records.bounds` takes for granted; part of the meaning."""
 
     @property
     def field(self) -> pa.Field:
@@ -66,6 +68,7 @@ class Table:
 SHARED: dict[str, tuple[Column, ...]] = {}
 """Columns that several tables have, and groups of them, by the name after a plus sign."""
 _CONTINUED = re.compile(r"\n\s+")
+_BOUND = re.compile(r" \[([^\[\]]+)\]$")
 _TYPES = {"text": TEXT, "int": INT, "real": REAL, "flag": FLAG, "time": pa.timestamp("us", tz="UTC")}
 _TYPES |= {"real±": REAL, "ratio±": REAL}
 
@@ -75,18 +78,20 @@ def columns(text: str) -> Iterator[Column]:
 
     Types are those of `_TYPES`: ``real±`` for a quantity with the two ends of its 90 % interval, ``ratio±`` for one
     that is relative to another row. Names, counts and ratios have no unit. A line that is indented further continues
-    the meaning; ``+ names`` are columns or groups that are `SHARED`.
+    the meaning, whose end may be a bound of `records.bounds`: ``[<= duration]``, ``[>= 1]``, ``[summed]``; ``+
+    names`` are columns or groups that are `SHARED`.
     """
     for line in _CONTINUED.sub(" ", cleandoc(text)).splitlines():
         if line.startswith("+"):
             yield from (column for name in line[1:].split() for column in SHARED[name])
             continue
         name, kind, unit, meaning = (part.strip() for part in line.split("|", 3))
-        yield Column(name, _TYPES[kind], unit or None, meaning, relative=kind == "ratio±")
+        bound = "".join(_BOUND.findall(meaning))
+        yield Column(name, _TYPES[kind], unit or None, meaning, kind == "ratio±", bound)
         if kind.endswith("±"):
             for short, end in (("low", "lower"), ("high", "upper")):
-                bound = f"{end} end of the 90 % interval of {name}"
-                yield Column(f"{name}_{short}", REAL, unit or None, bound)
+                words = f"{end} end of the 90 % interval of {name}"
+                yield Column(f"{name}_{short}", REAL, unit or None, words, bound=bound)
 
 
 def _table(text: str) -> Table:
@@ -163,8 +168,8 @@ RUNS = _table("""
     reason   | text  |   | why a failed job could not run; empty when ok
     + hardware nodes workers_per_node ranks repeat
     started  | time  |   | start of the first visit
-    duration | real  | s | duration of all its visits
-    planned  | real± | s | expected duration when its job was submitted; unknown if imported
+    duration | real  | s | duration of all its visits [unlimited]
+    planned  | real± | s | expected duration when its job was submitted; unknown if imported [unlimited]
     settings | text  |   | the cell as JSON
     ended    | text  |   | why there was no further visit: visits (its own number), precision (reached), budget (used
         up), max visits; empty where it failed or was imported
@@ -181,15 +186,15 @@ ENVIRONMENTS = _table("""
     cpu_nominal_clock    | real | Hz | clock the CPU is sold with; null where the machine does not report it
     cpu_max_clock        | real | Hz | highest clock of the CPU; null as above
     gpu_max_clock        | real | Hz | highest clock of the GPU's multiprocessors; null without a GPU or NVML
-    cores_available      | int  |    | cores this process may run on
-    threads              | int  |    | threads the tensor library really used
+    cores_available      | int  |    | cores this process may run on [>= 1]
+    threads              | int  |    | threads the tensor library really used [>= 1]
     load_average         | real |    | 1-minute load average of the node at the start
     core_cache_bytes     | int  | B  | largest cache of a single core; empty where the machine does not report it
     cache_bytes          | int  | B  | caches of the last level that the worker's threads can fill, or that of the GPU;
         empty as above
     memory_bytes         | int  | B  | memory of the node
     available_memory     | int  | B  | memory of the host that the worker may use: the least of its parts of the
-        machine's memory, of its cgroups' limits and of Slurm's allocation
+        machine's memory, of its cgroups' limits and of Slurm's allocation [<= memory_bytes]
     gpu_available_memory | real | B  | memory of the GPU that tensors can have; null without a GPU
     kernel               | text |    | operating system and kernel release
     python               | text |    | version of Python
@@ -237,12 +242,14 @@ SENSORS = _share("""
     sensors:
     runnable_wait        | real | s  | time the computing thread could have run but did not; null where unknown
     thread_time          | real | s  | CPU time of the computing thread
-    process_time         | real | s  | CPU time of all threads of the process
+    process_time         | real | s  | CPU time of all threads of the process [summed]
     node_busy            | real | s  | time that any thread of this kernel ran on the CPUs this process may run on
-    steal                | real | s  | time that the hypervisor took from those CPUs, in steps of 10 ms
+        [summed]
+    steal                | real | s  | time that the hypervisor took from those CPUs, in steps of 10 ms [summed]
     cpu_pressure         | real | s  | time in which some thread of this kernel waited for a CPU
     involuntary_switches | real |    | how often the computing thread lost its CPU to another one
     throttled            | real | s  | time that a quota kept threads of this process's cgroup from running, over CPUs
+        [summed]
     thermal_throttles    | real |    | how often those CPUs slowed down for heat; null where unknown
     frequency            | real | Hz | mean clock of those CPUs at the end of the iteration; null where unknown
     gpu_clock            | real | Hz | clock of the GPU's multiprocessors at the end of the iteration; null without NVML
@@ -254,23 +261,23 @@ _share("""
     timed:
     + rank visit iteration warmup
     start                 | real | s | start of the iteration, since the ranks began the first one together
-    data_wait             | real | s | time the worker waited for its mini-batch
+    data_wait             | real | s | time the worker waited for its mini-batch [<= iteration_time]
     read                  | real | s | time spent reading this mini-batch from the storage, summed over samples; of a
-        command data_wait, as how it reads is its own
-    decode                | real | s | time spent decoding and resizing this mini-batch, summed over samples
+        command data_wait, as how it reads is its own [summed]
+    decode                | real | s | time spent decoding and resizing this mini-batch, summed over samples [summed]
     host_to_device        | real | s | copy of the mini-batch to the device; of a command all that it does between data
-        and forward pass
-    forward               | real | s | forward pass, loss included
-    backward              | real | s | backward pass
-    communication         | real | s | time in which at least one collective operation was under way
+        and forward pass [<= iteration_time]
+    forward               | real | s | forward pass, loss included [<= iteration_time]
+    backward              | real | s | backward pass [<= iteration_time]
+    communication         | real | s | time in which at least one collective operation was under way [<= iteration_time]
     exposed_communication | real | s | from the end of the backward pass to the last gradient's arrival, and waiting for
         collectives within the passes and the update, whose times are without it; in a pipeline receiving from another
-        stage
+        stage [<= iteration_time]
     update                | real | s | model update; 0 where a parameter server updates, as part of the communication;
-        of a command all that it does behind the backward pass
+        of a command all that it does behind the backward pass [<= iteration_time]
     iteration_time        | real | s | complete iteration; in a pipeline the time beyond its parts is waiting for
         other stages, the bubble
-    loss                  | real |   | training loss of the worker's mini-batch
+    loss                  | real |   | training loss of the worker's mini-batch [any number]
     + sensors
 """)
 ITERATIONS = _table("""
@@ -296,17 +303,17 @@ LAYERS = _table("""
     backward           | real | s | backward time of the layer
     gradient_ready     | real | s | when its gradients were complete, since the start of the iteration
     all_reduce_start   | real | s | start of its all-reduce, since the start of the iteration
-    all_reduce_end     | real | s | end of its all-reduce, since the start of the iteration
+    all_reduce_end     | real | s | end of its all-reduce, since the start of the iteration [>= all_reduce_start]
     gradient_bytes     | int  | B | size of its gradients; 0 without parameters
-    bucket             | int  |   | bucket that carried its gradients, in the order of sending, from 0; -1: none
+    bucket             | int  |   | bucket that carried its gradients, in the order of sending, from 0; -1: none [>= -1]
     bucket_bytes       | int  | B | what this rank put into that bucket for its gradients, after compression
     gather_start       | real | s | start of the (last) all-gather of its weights ahead of the forward pass, or after a
         sharded update, since the start of the iteration; where outputs are split, of what it takes; null where nothing
         is gathered
-    gather_end         | real | s | end of it
+    gather_end         | real | s | end of it [>= gather_start]
     gather_again_start | real | s | start of the (last) all-gather of its weights for the backward pass; where outputs
         are split, of the reduce-scatter of the gradients of what it takes
-    gather_again_end   | real | s | end of it
+    gather_again_end   | real | s | end of it [>= gather_again_start]
 """)
 
 VISITS = _table("""
@@ -318,9 +325,9 @@ VISITS = _table("""
     position          | int  |   | position of the visit among all visits of the hardware entry, from 1
     concurrent        | int  |   | other cells visited at the same moment, on other nodes of the job
     started           | time |   | start of the visit
-    duration          | real | s | from there to its end, what is done before and after measuring included
-    preparing         | real | s | of that: until all ranks begin to measure
-    measuring         | real | s | of that: iterations, products, all-reduces and reads, warm-up included
+    duration          | real | s | from there to its end, what is done before and after measuring included [unlimited]
+    preparing         | real | s | of that: until all ranks begin to measure [<= duration]
+    measuring         | real | s | of that: iterations, products, all-reduces and reads, warm-up included [<= duration]
     excluded_samples  | int  |   | samples of its storage that cannot be decoded and are excluded (max_corrupt)
     kernel            | text |   | hash that identifies the running kernel: ranks on one share its counters
     cpus              | text |   | CPUs that the process may run on, such as 0-3,8
@@ -351,7 +358,7 @@ INSTRUMENTATION = _table("""
     layers           | int  |   | layers timed
     marks            | int  |   | time stamps taken in a forward pass: one for each call of a layer; more within layers
     timing_cost      | real | s | time that timing adds to an iteration for each mark, measured in this job
-    timing_share     | real |   | part of the iteration that timing takes: timing_cost · marks / median time
+    timing_share     | real |   | part of the iteration that timing takes: timing_cost · marks / median time [<= 1]
     forward_closure  | real |   | layers' forward times over the forward pass, median of the iterations
     backward_closure | real |   | the same of the backward pass; 1 where the layers add up to the pass
 """)
@@ -472,7 +479,7 @@ STORAGE_PASSES = _table("""
     + storage_axes reading visit source
     source        | text |   | mounted device or export, as reported by the kernel; empty when anonymised
     metadata      | text |   | the node's metadata cache before: cold (dropped), warm or unknown
-    resident      | real |   | share of the samples' pages in the page cache before; null where unknown
+    resident      | real |   | share of the samples' pages in the page cache before; null where unknown [<= 1]
     bytes         | int  | B | bytes that this worker asked for
     node_bytes    | int  | B | bytes that all workers of its node asked for
     process_bytes | int  | B | read by block devices for this process; null where unknown, as below
@@ -506,7 +513,7 @@ STAGING = _table("""
     files     | int  |   | files copied
     samples   | int  |   | samples in them
     bytes     | int  | B | bytes copied
-    seconds   | real | s | from when all nodes began until this node's copy was complete
+    seconds   | real | s | from when all nodes began until this node's copy was complete [unlimited]
 """)
 
 CONVERSIONS = _table("""
@@ -515,7 +522,7 @@ CONVERSIONS = _table("""
     source  | text |   | path of the storage it was converted from
     samples | int  |   | samples converted
     threads | int  |   | threads that converted
-    seconds | real | s | until all samples were written and compared
+    seconds | real | s | until all samples were written and compared [unlimited]
 """)
 
 COPIES = _table("""
@@ -552,26 +559,28 @@ CONVERGENCE = _table("""
     samples             | int  |   | training samples seen so far
     seconds             | real | s | training so far, without evaluations and checkpoints
     train_loss          | real |   | mean training loss since the evaluation before; empty before the first step
-    validation_loss     | real |   | mean cross-entropy of the validation samples
-    validation_accuracy | real |   | share of the validation samples whose class is found
+        [any number]
+    validation_loss     | real |   | mean cross-entropy of the validation samples [any number]
+    validation_accuracy | real |   | share of the validation samples whose class is found [<= 1]
 """)
 
 CONVERGENCE_RUNS = _table("""
     convergence_runs: one row for each run of training to a target; steps and times to the target are interpolated
         linearly in accuracy between evaluations
     + run_axes
-    target            | real |   | validation accuracy that was to be reached; empty where the run had none
+    target            | real |   | validation accuracy that was to be reached; empty where the run had none [<= 1]
     reached           | flag |   | the target was reached
     steps_to_target   | real |   | updates until then; empty where it was not reached, as below
     samples_to_target | real |   | training samples until then
     seconds_to_target | real | s | training until then, without evaluations and checkpoints
-    best_accuracy     | real |   | best validation accuracy of all evaluations
+    best_accuracy     | real |   | best validation accuracy of all evaluations [<= 1]
     best_step         | int  |   | updates before that evaluation, the first of equal ones
     loss_gap          | real |   | generalisation gap at the end: loss of the validation samples, less that of
         `sharpness_samples` training samples (Keskar et al. 2017); empty without these, as below, and if diverged
-    accuracy_gap      | real |   | accuracy of these training samples, less that of the validation samples
+        [any number]
+    accuracy_gap      | real |   | accuracy of these training samples, less that of the validation samples [any number]
     sharpness         | real | % | largest rise of the loss f of these training samples, over 1 + f, while each weight x
-        moves by up to 0.001 (abs(x) + 1) (Keskar et al. 2017, metric 2.1)
+        moves by up to 0.001 (abs(x) + 1) (Keskar et al. 2017, metric 2.1) [any number]
     ended             | text |   | target (reached), max steps (its number of steps), diverged (a loss that is no
         number, or a validation loss well above that of the initial weights), stopped early (no better for as long as
         its patience) or walltime (its minutes are used up)

@@ -24,7 +24,8 @@ from stallpoint.study.completeness import Record
 def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> None:
     """Write every table of raw records from all cell `folders` to the file that `outputs` has for it.
 
-    Raises `InputError` as `collect` does, and if a folder does not hold the complete record of its cell.
+    Raises `InputError` as `collect` does, and if a folder does not hold the complete record of its cell, or
+    an impossible one.
     """
     runs = Path(outputs[RUNS.name])
     for folder in folders:
@@ -36,6 +37,8 @@ def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> N
     for table in TIDY_TABLES:
         if table is not RUNS:
             collect(table, folders, Path(outputs[table.name]), records)
+    for record in records:
+        record.check_possible()
 
 
 def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequence[Record] = ()) -> None:

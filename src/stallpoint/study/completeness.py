@@ -1,4 +1,4 @@
-"""Check that a record belongs to its cell and is complete, for `collect`.
+"""Check that a record belongs to its cell, is complete and possible, for `collect`.
 
 Most checks use the statistics in a file's footer, which costs next to nothing; only durations are read.
 """
@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
-from stallpoint.records.tables import ENERGY, ITERATIONS, LAYERS, RUNS, SLURM_JOBS, VISITS, Table
+from stallpoint.records import bounds
+from stallpoint.records.tables import ENERGY, ITERATIONS, LAYERS, RUNS, SLURM_JOBS, TIDY_TABLES, VISITS, Table
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of
 from stallpoint.study.kinds.train_kind import TrainCell
@@ -23,7 +24,7 @@ from stallpoint.study.kinds.train_kind import TrainCell
 _ALWAYS_KNOWN = frozenset(("iteration_time", "seconds"))
 """Durations that are never unknown."""
 _DURATIONS = _ALWAYS_KNOWN | {"data_wait", "forward", "backward", "update"}
-"""Columns without negative numbers; NaN in all rows if a script does not report the parts of an iteration."""
+"""Those; NaN in all rows if a script does not report the parts of an iteration."""
 _TIMES = _DURATIONS | {
     "read", "decode", "host_to_device", "communication", "computing", "isolated_computing", "bookkeeping", "duration",
     "measuring", "node_busy_error", "product_before", "product_after", "all_reduce_before", "all_reduce_after",
@@ -67,7 +68,7 @@ class Record:
             record._refuse(file, f"status {run['status']!r}; ok or failed is expected")
         if not folder.as_posix().endswith(f"/{cell.path}"):
             record._refuse(file, f"it is of another cell, {cell.path}")
-        if run["duration"] is None or not 0 <= run["duration"] < math.inf:
+        if run["duration"] is None or math.isnan(run["duration"]):
             record._refuse(file, f"duration is {run['duration']!r}, which is no duration")
         for name, value in _of_cell(cell, RUNS).items():
             if run[name] != value:
@@ -106,15 +107,23 @@ class Record:
                     other = least if least != expected[name] else most
                     self._refuse(file, f"{name} is {other!r}, that of the cell is {expected[name]!r}")
                 if name in _TIMES:
-                    self._check_durations(file, content, name, least)
+                    self._check_durations(file, content, name)
                 if name == "rank" and (least, most) != (0, self._ranks - 1):
                     self._refuse(file, f"ranks {least} to {most}; expected are 0 to {self._ranks - 1}")
         self._check_rows(file, table, rows)
 
-    def _check_durations(self, file: Path, content: pq.ParquetFile, name: str, least: Any) -> None:
+    def check_possible(self) -> None:
+        """Raise `InputError` if a value of the complete record is impossible (`bounds`)."""
+        tables = [table for table in TIDY_TABLES if self.file(table).exists()]
+        record = {table: bounds.numbered(self.file(table)) for table in tables}
+        try:
+            bounds.check(record, getattr(self.cell, "warmup", 0), self.cell.threads_per_worker)
+        except bounds.Impossible as impossible:
+            mend = f"delete {self.folder}, and it is written again; of an archive, ask its author"
+            raise Incomplete(self.file(impossible.table), str(impossible), mend) from None
+
+    def _check_durations(self, file: Path, content: pq.ParquetFile, name: str) -> None:
         """Check durations by value, as statistics in footers ignore NaN."""
-        if least is not None and least < 0:
-            self._refuse(file, f"{name} is {least!r}, a duration below 0")
         values = content.read(columns=[name])[name]
         wrong = values.filter(pc.invert(pc.is_finite(values)))
         if len(wrong) and (len(wrong) < len(values) or name in _ALWAYS_KNOWN):

@@ -9,6 +9,7 @@ from typing import Any
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import RUNS
 from stallpoint.study.cells import Cell
+from stallpoint.text import for_terminal
 
 
 def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "") -> dict[str, Any]:
@@ -17,7 +18,7 @@ def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "
         "cell": cell.path,
         "kind": cell.kind,
         "status": "failed" if failure else "ok",
-        "reason": failure,
+        "reason": for_terminal(failure),
         "started": started,
         "duration": (datetime.now(UTC) - started).total_seconds(),
         **dict.fromkeys(("planned", "planned_low", "planned_high"), None),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from small_study import study
+from altered import ALTERATIONS, cells, run
 from table_vi import table_vi_cell
 from whole_records import measured
 
@@ -28,7 +28,6 @@ from stallpoint.records.tables import (
     VISITS,
     Table,
 )
-from stallpoint.study.cells import Cell
 from stallpoint.study.collect import collect_all
 from stallpoint.study.kinds import kind_of
 from stallpoint.study.runs import run_row
@@ -36,19 +35,6 @@ from stallpoint.study.runs import run_row
 STARTED = datetime(2026, 1, 2, tzinfo=UTC)
 TRAIN = "train/*/hardware~cpu/nodes~2/*/*/*/*/sync~wfbp/*/*"
 Change = Callable[[pa.Table], pa.Table]
-
-
-def cells() -> list[Cell]:
-    """Cells of every kind, a training cell on one node and one on two among them."""
-    expanded = study(
-        iterations=3, warmup=1, sgemm={"batches": [1], "samples": 1}, interventions=["synthetic-data"],
-        collectives={"largest": 4096, "samples": 2}, storage_reads={"samples": 1},
-        matrix=[{"network": "alexnet", "hardware": "cpu", "nodes": [1, 2], "batch": 8, "storage": "disk",
-                 "scaling": "strong", "sync": "wfbp"}],
-    )  # fmt: skip
-    found = list(expanded.cells.values())
-    assert {cell.kind for cell in found} == {"train", "intervention", "sgemm", "collectives", "storage"}
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +79,12 @@ def refused(raw: Path, where: Path, message: str) -> None:
     assert "written again" in str(error.value)
 
 
+def test_impossible_values_are_refused_and_harmless_ones_collected() -> None:
+    tallies = list(run(values=len(ALTERATIONS), seed=1))
+    assert [wrong for tally in tallies for wrong in tally.red] == []
+    assert sum(tally.clear for tally in tallies) == sum(kind.impossible for kind in ALTERATIONS)
+
+
 def test_whole_records_are_collected(whole: Path) -> None:
     tables = collected(whole)
     assert read(RUNS, tables / "runs.parquet").num_rows == len(cells()) + 1
@@ -121,7 +113,7 @@ CHANGES: dict[str, tuple[Table, Change, str]] = {
     "two runs": (RUNS, lambda rows: pa.concat_tables([rows, rows]), "2 rows, one is expected"),
     "another status": (RUNS, lambda rows: put(rows, "status", "fine"), "status 'fine'; ok or failed is expected"),
     "no cell": (RUNS, lambda rows: put(rows, "settings", "{}"), "settings: a cell of unknown kind None"),
-    "a time below 0": (ITERATIONS, lambda rows: put(rows, "forward", -1.0), "forward is -1.0, a duration below 0"),
+    "a time below 0": (ITERATIONS, lambda rows: put(rows, "forward", -1.0), "forward is -1.0 in row 1; it has to be"),
     "no number": (LAYERS, lambda rows: put(rows, "backward", math.nan), "backward is nan, which is no duration"),
     "other nodes": (RUNS, lambda rows: put(rows, "nodes", 3), "nodes is 3, that of the cell is 2"),
 }  # fmt: skip

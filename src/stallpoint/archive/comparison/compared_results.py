@@ -15,9 +15,10 @@ from stallpoint.archive.comparison.comparison_files import ARCHIVE, FOLDER, file
 from stallpoint.archive.other_archives import opened, read_zip_index
 from stallpoint.base.measured import POINT, READING, SERIES, TIMES
 from stallpoint.errors import InputError
+from stallpoint.records import bounds
 from stallpoint.records.checksums import verified
 from stallpoint.records.parquet import open_file, read_rows
-from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, Table
+from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, TIDY_TABLES, Table
 from stallpoint.text import natural
 
 _ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
@@ -78,8 +79,12 @@ def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
         with open_file(table, path, again, needed=NEEDED[table]) as file:
             known = [name for name in wanted if name in file.schema_arrow.names]
             frame: pd.DataFrame = read_rows(file, path, known).to_pandas()
+        if table in TIDY_TABLES:
+            bounds.check_columns(table, path, known)
     except InputError as error:
         raise InputError(f"{where}: {str(error).replace(f'{path.parent.parent}/', '')}") from None
+    except bounds.Impossible as error:
+        raise InputError(f"{where}: {table.name}: {error}; ask who measured it") from None
     return frame
 
 

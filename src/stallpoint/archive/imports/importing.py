@@ -20,9 +20,10 @@ from stallpoint.inputs.layer_trace import LAYER_TRACE, TracedIteration, TracedLa
 from stallpoint.measure.machine.sensors import Reading, between
 from stallpoint.measure.recorder import Recorder
 from stallpoint.models import taskgraph
+from stallpoint.records import bounds
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.seal import sha256
-from stallpoint.records.tables import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, RUNS
+from stallpoint.records.tables import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, RUNS, TABLES
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import preset_from
 from stallpoint.study.kinds import kind_of
@@ -48,6 +49,11 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     tables = kind_of(cell).tables[1:]
     parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
     found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
+    record = {TABLES[name]: bounds.numbered(rows) for name, rows in found.items()}
+    try:
+        bounds.check(record, cell.warmup, cell.threads_per_worker)
+    except bounds.Impossible as impossible:
+        raise InputError(f"{', '.join(cell.files)}: {impossible.table.name}: {impossible}") from None
     source = "; ".join(f"{file} (SHA-256 {sha256(Path(file))})" for file in cell.files)
     write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})
 

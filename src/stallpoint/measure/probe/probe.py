@@ -45,6 +45,7 @@ from stallpoint.measure.training.layer_timing import LayerTimer, LayerTimes
 from stallpoint.measure.training.transfers import Gathered, Transfer
 from stallpoint.networks.layers import Layer, layers
 from stallpoint.records.tables import PEAK_MEMORY, PROBES
+from stallpoint.text import for_terminal
 
 MAX_ITERATIONS = "STALLPOINT_PROBE_ITERATIONS"
 """Variable with the number of iterations after which the script is ended, on all ranks at the same one."""
@@ -220,7 +221,7 @@ class Probe:
         self.write()
         self._recording.write_once(PEAK_MEMORY, self._memory.row())
         enough = kind is SystemExit and self._done == self._max_iterations
-        ended = COMPLETE if kind is None or enough else f"{kind.__name__}: {error}"[:200]
+        ended = COMPLETE if kind is None or enough else for_terminal(f"{kind.__name__}: {error}"[:200])
         self._describe(ended=ended)
         if ended == COMPLETE and self._recording.rank == 0 and os.environ.get(BOX) != "0":
             self._say()

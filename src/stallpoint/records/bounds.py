@@ -1,0 +1,245 @@
+"""What values of raw records are possible: bounds of columns, and how rows fit each other.
+
+Taken for granted: no number is negative or infinite, no duration exceeds the longest visit to its cell, a time is of
+this century, a text has no control characters. What else limits a column stands at the end of its meaning in
+`records.tables`, as ``[<= iteration_time]``; ``[summed]`` is a duration summed over CPUs or threads,
+``[unlimited]`` one that is not of a visit. What is unknown (null, NaN) is possible.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+from polars import col
+
+from stallpoint.records.tables import (
+    ENVIRONMENTS,
+    FLAG,
+    INTERVENED,
+    ITERATIONS,
+    LAYERS,
+    PEAK_MEMORY,
+    REAL,
+    RUNS,
+    SGEMM,
+    TEXT,
+    VISITS,
+    Column,
+    Table,
+)
+from stallpoint.text import CONTROLS
+
+_CENTURY = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
+_VISIT = ("rank", "visit")
+"""What rows of one visit of a rank have in common; and those of one iteration."""
+_ITERATION = (*_VISIT, "iteration")
+_PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
+_PASSES = ("forward", "backward")
+_ENDS = ("gradient_ready", "all_reduce_end", "gather_end", "gather_again_end")
+"""Moments within an iteration."""
+_OF_CPUS = ("node_busy", "steal")
+_LONGEST = "longest visit"
+"""Column beside all rows: the longest visit to the cell, s."""
+_NUMBER = re.compile(r"-?\d+")
+_TICKS = 0.1
+"""Time by which two readings of a CPU's counters may be off, s."""
+_TIMES = {"": 1, "summed": 4096}
+"""How many times as long as its visit a duration can be; no node has as many CPUs."""
+_ROUNDING = 1 + 1e-6
+
+
+Record = Mapping[Table, pl.LazyFrame]
+"""Tables of one cell, each with numbers of its rows (`numbered`)."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Values of `column` that are `wrong`, and what would be `right`."""
+
+    column: str
+    right: str
+    wrong: pl.Expr
+
+
+@dataclass(frozen=True)
+class CheckedRows:
+    """Rules of a table's `rows`, which have what they are compared to beside them."""
+
+    table: Table
+    rows: pl.LazyFrame
+    rules: Sequence[Rule]
+
+
+class Impossible(Exception):
+    """A value of `table` that is not possible."""
+
+    def __init__(self, table: Table, why: str) -> None:
+        super().__init__(why)
+        self.table = table
+
+
+def numbered(rows: Path | pa.Table) -> pl.LazyFrame:
+    """Return the rows of a Parquet file or Arrow table with their number, from 1, in the column ``row``."""
+    if isinstance(rows, Path):
+        return pl.scan_parquet(rows, row_index_name="row", row_index_offset=1, glob=False)
+    return pl.LazyFrame(pl.from_arrow(rows)).with_row_index("row", 1)
+
+
+def check(record: Record, warmup: int, threads: int) -> None:
+    """Raise `Impossible` for the first value of a cell's record that is not possible.
+
+    `warmup` is the number of iterations at the beginning of a visit that are warm-up, `threads` the number of threads
+    that a worker may use.
+    """
+    longest = pl.lit(math.inf)
+    if VISITS in record:
+        longest = pl.lit(record[VISITS].select(col("duration").max()).collect().item())
+    single = [
+        CheckedRows(table, rows.with_columns(longest.alias(_LONGEST)), _of_columns(table))
+        for table, rows in record.items()
+    ]
+    _check_all([*single, *_of_rows(record, warmup, threads)])
+
+
+def _check_all(rules: Sequence[CheckedRows]) -> None:
+    """Raise `Impossible` for the first value that breaks one of the rules."""
+    frames = [
+        one.rows.select(rule.wrong.any().alias(str(place)) for place, rule in enumerate(one.rules)) for one in rules
+    ]
+    for one, found in zip(rules, pl.collect_all(frames, engine="streaming"), strict=True):
+        for rule, wrong in zip(one.rules, found.row(0), strict=True):
+            if wrong:
+                row, value = one.rows.filter(rule.wrong).select("row", rule.column).head(1).collect().row(0)
+                text = value if isinstance(value, int | float) else repr(str(value))
+                raise Impossible(one.table, f"{rule.column} is {text} in row {row:,}; it has to be {rule.right}")
+
+
+def check_columns(table: Table, path: Path, known: Collection[str]) -> None:
+    """Raise `Impossible` for the first value in the `known` columns of a file that is not possible in itself."""
+    rules = [rule for rule in _of_columns(table) if {*rule.wrong.meta.root_names()} <= {*known}]
+    _check_all([CheckedRows(table, numbered(path), rules)])
+
+
+@cache
+def _of_columns(table: Table) -> Sequence[Rule]:
+    """Return what limits the values of each column in itself."""
+    return [rule for column in table.columns for rule in _of_column(column)]
+
+
+def _of_column(column: Column) -> Iterator[Rule]:
+    value = col(column.name)
+    if column.type == TEXT:
+        yield Rule(column.name, "without control characters", value.str.contains(CONTROLS))
+    elif pa.types.is_timestamp(column.type):
+        yield Rule(column.name, "of this century", ~value.is_between(*_CENTURY))
+    elif column.type != FLAG and column.bound != "any number":
+        known = value.fill_nan(None) if column.type == REAL else value
+        sign, _, end = column.bound.rpartition(" ")
+        limit = pl.lit(float(end)) if _NUMBER.fullmatch(end) else col(end) if sign else pl.lit(0.0)
+        if sign == ">=":
+            yield Rule(column.name, f"no less than {end}", known < limit)
+        else:
+            yield Rule(column.name, "no less than 0", known < 0)
+        if sign == "<=":
+            yield Rule(column.name, f"no more than {end}", known > limit * _ROUNDING)
+        elif column.unit == "s" and column.bound in _TIMES:
+            times = _TIMES[column.bound]
+            yield Rule(
+                column.name,
+                "no longer than its visit" if times == 1 else f"no more than {times:,} times its visit",
+                known > col(_LONGEST) * times * _ROUNDING,
+            )
+        if column.type == REAL:
+            yield Rule(column.name, "finite", known.is_infinite())
+
+
+def _of_rows(record: Record, warmup: int, threads: int) -> Iterator[CheckedRows]:
+    """Yield rules of how the rows of a record fit each other."""
+    for table, rows in record.items():
+        if table in (ENVIRONMENTS, VISITS):
+            wrong = col("threads") > threads
+            yield CheckedRows(table, rows, [Rule("threads", f"no more than {threads}, those of the cell", wrong)])
+        if table in (ITERATIONS, INTERVENED):
+            yield CheckedRows(table, rows, list(_of_iterations(warmup)))
+        if table in (ITERATIONS, INTERVENED) and VISITS in record:
+            yield _beside_visits(table, record)
+    if VISITS in record:
+        yield _of_visits(record)
+    if LAYERS in record:
+        yield from _of_layers(record)
+    if PEAK_MEMORY in record:
+        wrong = pl.coalesce("device_peak", "host_peak") < col("weights")
+        yield CheckedRows(PEAK_MEMORY, record[PEAK_MEMORY], [Rule("weights", "no more than the peak of memory", wrong)])
+    if SGEMM in record:
+        products = 2e-9 * col("m") * col("k") * col("n") * col("operations")
+        wrong = (col("gflops") * col("seconds") / products - 1).abs() > _ROUNDING - 1
+        yield CheckedRows(SGEMM, record[SGEMM], [Rule("gflops", "2·m·k·n·operations / seconds / 1e9", wrong)])
+
+
+def _of_visits(record: Record) -> CheckedRows:
+    run = record[RUNS].select(run=col("duration"), began=col("started"))
+    late = (col("started").first() - col("began")).abs() > pl.duration(minutes=1)
+    before = col("started").shift(1).over("rank") - pl.duration(seconds=1)  # clocks of two nodes
+    rules = [
+        Rule("visit", "more than before", ~_rises("visit", ("rank",))),
+        Rule("started", "later than the visit before", col("started") < before),
+        Rule("duration", "less in sum than that of the run", _sum("duration", ("rank",)) > col("run") * _ROUNDING),
+        Rule("started", "the start of the run in the first visit", late),
+    ]
+    return CheckedRows(VISITS, record[VISITS].join(run, how="cross"), rules)
+
+
+def _of_iterations(warmup: int) -> Iterator[Rule]:
+    ended = ((col("start") + col("iteration_time")) / _ROUNDING).shift(1).over(_VISIT)
+    first = pl.int_range(pl.len()).over(_VISIT) < warmup
+    yield Rule("iteration", "more than before in the visit", ~_rises("iteration", _VISIT))
+    yield Rule("start", "no less than the end of the iteration before", col("start") < ended)
+    yield Rule("warmup", f"true of the first {warmup} of a visit, of no others", col("warmup") != first)
+
+
+def _beside_visits(table: Table, record: Record) -> CheckedRows:
+    visits = record[VISITS].select(*_VISIT, "measuring", "duration")
+    cores = record[ENVIRONMENTS].select("rank", "cores_available")
+    rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on="rank", how="left")
+    time, parts = col("iteration_time"), pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
+    too_long = _sum("iteration_time", _VISIT) > col("measuring") * _ROUNDING
+    first = col("iteration") == col("iteration").min().over(_VISIT)  # of a command: from the start of the script
+    cpus = (pl.when(first).then("duration").otherwise(time) + _TICKS) * col("cores_available")
+    rules = [
+        Rule("iteration_time", "no less than the sum of its parts", parts > time * _ROUNDING),
+        Rule("iteration_time", "no more in sum than its visit measured", too_long),
+        *(Rule(name, "no more than the time of its CPUs", col(name) > cpus) for name in _OF_CPUS),
+    ]
+    return CheckedRows(table, rows, rules)
+
+
+def _of_layers(record: Record) -> Iterator[CheckedRows]:
+    layers = record[LAYERS]
+    sums = [col(name).fill_nan(None).sum() for name in _PASSES]
+    of_each = layers.group_by(_ITERATION).agg(col("row").min(), *sums, *(col(name).max() for name in _ENDS))
+    passes = [col(name).fill_nan(None).alias(f"{name}_pass") for name in _PASSES]
+    iterations = record[ITERATIONS].select(*_ITERATION, "iteration_time", *passes)
+    rules = [
+        Rule(name, "no more in sum than its pass", col(name) > col(f"{name}_pass") * _ROUNDING) for name in _PASSES
+    ]
+    rules += [Rule(name, "within its iteration", col(name) > col("iteration_time") * _ROUNDING) for name in _ENDS]
+    yield CheckedRows(LAYERS, of_each.join(iterations, on=_ITERATION), rules)
+    sizes = layers.group_by("rank", "layer_index").agg(col("row").min(), col("gradient_bytes").unique())
+    differ = col("gradient_bytes").list.len() > 1
+    yield CheckedRows(LAYERS, sizes, [Rule("gradient_bytes", "the same of a layer in all iterations", differ)])
+
+
+def _rises(name: str, within: Sequence[str]) -> pl.Expr:
+    return (col(name) > col(name).shift(1).over(within)).fill_null(True)
+
+
+def _sum(name: str, within: Sequence[str]) -> pl.Expr:
+    return col(name).sum().over(within)
