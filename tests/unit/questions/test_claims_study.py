@@ -28,7 +28,7 @@ from stallpoint.questions.claims_question import combinations, section
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.records.tables import CONVERGENCE_RUNS, EXTRAPOLATED_TABLES, INSTRUMENTATION
 from stallpoint.report.html import part
-from stallpoint.strategies.presets import PRESETS
+from stallpoint.strategies.presets import PRESETS, Preset
 from stallpoint.study.paths import PAPERS
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))
@@ -42,13 +42,16 @@ STORAGES = {"local": ("files", False), "shared": ("raw", True), "shared-files": 
 """Format, and whether reads share the gradients' link."""
 NO_TABLE = {"delayed-gradients-speed-up-backward"}
 """Claims that no table can tell."""
+COMPRESSED = {"some": Preset(gradient_bits=8), "fewer": Preset(gradient_bits=16), "largest": Preset(top_k=0.01)}
+"""Presets of a study's own, whatever it calls them."""
+KNOWN = {name: known.preset for name, known in PRESETS.items()} | COMPRESSED
 FACTS: Facts = {
     "hardware.device": dict(DEVICES),
     "storage.format": {(name, of): kind for name in DEVICES for of, (kind, _) in STORAGES.items()},
     "storage.shared_link": {(name, of): shared for name in DEVICES for of, (_, shared) in STORAGES.items()},
     **{
-        f"sync.{fact}": {name: getattr(known.preset, fact) for name, known in PRESETS.items()}
-        for fact in ("start", "reduction", "grouping")
+        f"sync.{fact}": {name: getattr(preset, fact) for name, preset in KNOWN.items()}
+        for fact in ("start", "reduction", "grouping", "gradient_bits", "top_k")
     },
 }
 
@@ -130,7 +133,10 @@ def under_all_names(frame: pd.DataFrame) -> pd.DataFrame:
         frame = pd.concat([frame, *(frame.assign(sync=sync) for sync in trained)])
     elif "sync" in frame:
         presets = {
-            "wfbp": ("parameter-server", "horovod", "mxnet", "caffe-mpi", "tensorflow", "one-weird-trick", "eight-bit"),
+            "wfbp": (
+                *("parameter-server", "horovod", "mxnet", "caffe-mpi", "tensorflow", "one-weird-trick"),
+                *COMPRESSED,
+            ),
             "naive": ("firecaffe", "cntk"),
         }
         more = [frame[frame["sync"] == like].assign(sync=name) for like, names in presets.items() for name in names]
