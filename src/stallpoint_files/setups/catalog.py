@@ -59,6 +59,8 @@ class KnownModel:
     lora: bool = False
     tokens: int = 1
     """Tokens of a sample."""
+    active: float = 0.0
+    """Parameters that a token uses, of a mixture of experts; 0 of others, which use all."""
 
 
 @cache
@@ -79,10 +81,10 @@ def models() -> tuple[KnownModel, ...]:
     return tuple(_model(name, **one) for name, one in yaml_table(_FILE)["models"].items())
 
 
-def decoder(name: str, parameters: float, *, lora: bool = False) -> KnownModel:
+def decoder(name: str, parameters: float, *, lora: bool = False, active: float = 0.0) -> KnownModel:
     """Return a decoder of so many parameters, which counts tokens."""
     source = "Kaplan et al. 2020, section 2.1: 6 operations for each parameter and token, 4 where weights are frozen"
-    return _model(name, "", parameters, "tokens/s", DECODER, source, lora=lora)
+    return _model(name, "", parameters, "tokens/s", DECODER, source, lora=lora, active=active)
 
 
 def _model(
@@ -96,7 +98,7 @@ def _model(
     flops: float | None = None,
     tokens: int = 1,
     lora: bool = False,
+    active: float = 0.0,
 ) -> KnownModel:
-    parameters = float(parameters)
-    flops = float(flops or (4 if lora else 6) * parameters * tokens)
-    return KnownModel(name, parameters, flops, unit, kind, source, pattern, lora, tokens)
+    flops = float(flops or (4 if lora else 6) * float(active or parameters) * tokens)
+    return KnownModel(name, float(parameters), flops, unit, kind, source, pattern, lora, tokens, float(active))

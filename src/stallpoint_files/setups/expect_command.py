@@ -106,6 +106,8 @@ def _fits(one: Expectation) -> str:
 def _notes(one: Expectation) -> Iterator[str]:
     if one.assumed:
         yield f"taken, as nothing says it: {', '.join(one.assumed)}"
+    if one.model.active:
+        yield "what experts send each other (all-to-all) is not in it"
     if one.bytes_needed > one.chip.memory:
         yield (
             f"does not fit without offloading: weights, gradients and Adam's states need "

@@ -34,6 +34,8 @@ BATCHES = {"vision": 32.0, "encoder": 32.0, DECODER: 2.0}
 STATES, FROZEN = 16, 2
 """Bytes of a parameter with gradient and Adam's states in mixed precision (ZeRO, Rajbhandari et al. 2020, section 3.1);
 of a frozen one."""
+NIC, MANY_NICS = 12.5e9, 100e9
+"""Bytes per second of links that nodes often have one of for each GPU."""
 LINK = "hdr"
 """Link of each accelerator between nodes where none is named: one adapter for each is usual in such nodes."""
 
@@ -311,6 +313,8 @@ def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") 
         assumed.append(f"sequences of {TOKENS:,} tokens")
     if workers > (setup.per_node or NODE) and not setup.link:
         assumed.append("a link of 200 Gbit/s for each GPU between nodes")
+    if setup.link and NIC <= setup.link.bytes_per_second < MANY_NICS and workers > (setup.per_node or NODE) > 1:
+        assumed.append(f"one link of {setup.link.name} for each node (8xndr: one of NDR for each of 8 GPUs)")
     if not setup.precision:
         assumed.append("16 bits")
     rows = [one for one in reached() if not without or without not in one.source]

@@ -53,6 +53,12 @@ _LINK = (
     r"gbe|ge|g[b](?:it)?(?:/s|ps)|mb/s|G(?= (?:ethernet|network|nic|link|infiniband|ib|roce)\b))(?!\w)"
     r"(?! ?(?:nvlink|memory|hbm|disk|read))"
 )
+_RATE_BEHIND = (
+    r"\b(?:infiniband|ib|roce|ethernet)[ :]*(?P<rate>10|25|40|50|56|100|200|400|800)"
+    r"(?:(?P<unit>G)(?:b(?:it)?(?:/s|ps))?)?"
+    r"(?! ?(?:[x×*]|gpu|card|device|node|machine|worker|rank)|\w| ?[a-z]+\d)"
+)
+"""A link before its rate: ``InfiniBand 400``."""
 _DEFAULT_BATCHES = {"pytorch_synthetic_benchmark.py": 32, "tensorflow2_synthetic_benchmark.py": 32}
 """Samples in a worker's mini-batch where Horovod's examples are started without --batch-size."""
 
@@ -148,10 +154,10 @@ def _nodes(setup: Setup, found: re.Match[str]) -> None:
 
 
 def _link(setup: Setup, found: re.Match[str]) -> None:
-    value, unit = float(found["rate"]), found["unit"]
+    value, unit = float(found["rate"]), found["unit"] or "G"
     bits = unit in ("GE", "ge", "G", "GigE") or "b" in unit.replace("mb/s", "MB/s").replace("GbE", "b")
     scale = 1e9 if unit[0] in "Gg" else 1e6
-    name = f"{value:g} {unit}"
+    name = f"{value:g} {'Gbit/s' if unit == 'G' else unit}"
     setup.links.append(LinkRate(name, value * scale / (8 if bits else 1), "as told"))
 
 
@@ -173,7 +179,8 @@ def _sized(setup: Setup, found: re.Match[str]) -> None:
         name = " ".join((found["name"] or "").replace("_", " ").split()).strip(" -")
         parameters = float(found["size"]) * scale
         size = f"{found['size']}{found['scale'][0].upper()}"
-        setup.model = decoder(f"{name} {size}".strip(), parameters)
+        active = float(found["active"] or 0) * scale
+        setup.model = decoder(f"{name} {size}".strip(), parameters, active=active)
 
 
 def _set(name: str, value: object = None) -> _Taken:
@@ -216,6 +223,7 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     yield r"(?:gbs)[-= ]*(\d+)", _set("global_batch")
     yield r"(?:seq(?:uence)?[-_ ]?len(?:gth)?|context|sequences of)[= ]*(?:of )?([\d,]+)", _set("tokens")
     yield _LINK, _link
+    yield _RATE_BEHIND, _link
     yield (
         r"\b((?:\d+ ?x ?)?(?:" + "|".join(name for name in LINKS if re.match(r"edr|h[d]r|ndr|efa", name)) + r"))\b",
         _named_link,
@@ -225,7 +233,8 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
         yield rf"(?<![a-z]){model.pattern}", _named_model(model)
     yield (
         r"(?P<name>(?<![\w-])[a-z][a-z]*[-_ ]?(?:v?\d+(?:\.\d+)?)?[-_ ])??(?<![\w.])(?P<size>\d+(?:\.\d+)?) ?"
-        r"(?P<scale>[bm]|billion|million)(?: param\w*)?(?:[-_ ]?(?:chat|instruct|base|model))*(?![\w/])",
+        r"(?P<scale>[bm]|billion|million)(?:[-_ ]?a(?P<active>\d+(?:\.\d+)?)b)?"
+        r"(?: param\w*)?(?:[-_ ]?(?:chat|instruct|base|model))*(?![\w/])",
         _sized,
     )
     yield r"q?lora", _set("lora", True)
@@ -280,7 +289,8 @@ def read_setup(text: str) -> Setup:
     if setup.model and (setup.lora or setup.model.lora):
         setup.lora = True
         if not setup.model.lora and setup.model.kind == DECODER:
-            setup.model = decoder(f"{setup.model.name} LoRA", setup.model.parameters, lora=True)
+            model = setup.model
+            setup.model = decoder(f"{model.name} LoRA", model.parameters, lora=True, active=model.active)
     return setup
 
 
@@ -297,7 +307,7 @@ def _infer_nodes(setup: Setup) -> None:
 _KNOWN = re.compile(
     r"(?:on|with|and|of|in|x|a|an|the|over|per|each|ethernet|infiniband|ib|roce|nvlink|network|link|train\w*|nodes?|gpus?|"
     r"nvidia|amd|between|inside|deepspeed|pytorch|torch|nccl|model|full|fine-?tun\w*|pretrain\w*|tokens|s|at|by|using|"
-    r"speed|data|parallel|instinct|geforce)",
+    r"speed|data|parallel|instinct|geforce|pcie)",
     re.IGNORECASE,
 )
 """Words that say nothing of a rate."""

@@ -45,6 +45,31 @@ def test_published_rates_are_inside_without_their_round() -> None:
     assert sorted(widths)[len(widths) // 2] < 4
 
 
+@pytest.mark.parametrize(
+    ("words", "gigabytes"),
+    [("infiniband 400", 50), ("IB 200G", 25), ("roce: 100gbps", 12.5), ("ethernet 25", 3.125), ("ib, 8 gpus", None)],
+)
+def test_a_link_may_stand_before_its_rate(words: str, gigabytes: float | None) -> None:
+    link = read_setup(f"bert-large, 2 x 8 h100, {words}").link
+    assert (link and link.bytes_per_second / 1e9) == gigabytes
+
+
+def test_a_mixture_of_experts_computes_with_some_parameters_and_sends_all() -> None:
+    mixture, dense = (read_setup(f"{name}, zero 3, 2 x 8 h100, 100 Gbit/s") for name in ("qwen3 30b-a3b", "qwen3 30b"))
+    assert mixture.model
+    assert dense.model
+    assert mixture.model.parameters == dense.model.parameters == 30e9
+    assert (mixture.model.flops, dense.model.flops) == (18e9, 180e9)
+    assert any("all-to-all" in note for note in answer("mixtral 8x7b, zero 3, 2 x 8 h200, 100 Gbit/s").notes)
+    assert read_setup("mixtral 8x22b").model != read_setup("mixtral 8x7b").model
+
+
+def test_one_link_of_a_node_is_said_where_each_gpu_may_have_one() -> None:
+    (note,) = (one for one in answer("bert-large, 2 x 8 h100, infiniband 400").notes if "for each node" in one)
+    assert "one link of 400 Gbit/s" in note
+    assert not any("for each node" in one for one in answer("bert-large, 2 x 8 h100, 8xndr").notes)
+
+
 def test_what_does_not_fit_is_said() -> None:
     assert any("does not fit" in note for note in answer("llama 3 70b, ddp, 1 x 1 a100").notes)
     assert not any("does not fit" in note for note in answer("llama 3 8b, zero 3, 2 x 8 a100").notes)
