@@ -191,9 +191,11 @@ PROGRAMS = (
         begin=_STEP,
         words=_STEPS,
     ),
-    Program(  # a key's value before the unit is none of a rate: ``lr 1e-4 tokens/sec 12000``
+    Program(  # a key's value before the unit is none of a rate: ``lr 1e-4 tokens/sec 12000``, ``1.5 s/it | tok/s 980``
         "steps",
-        re.compile(rf"\b(?:lr|loss|acc\w*|ppl|\w*norm|mem\w*)[ :=]+{_N} {_UNIT} (?P<rate>{_N})", re.IGNORECASE),
+        re.compile(
+            rf"(?:\b(?:lr|loss|acc\w*|ppl|\w*norm|mem\w*)[ :=]+{_N} |[|,;] ?){_UNIT} (?P<rate>{_N})", re.IGNORECASE
+        ),
         begin=_STEP,
         words=_STEPS,
     ),
