@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stallpoint.base.section import Cause
+from stallpoint_files.setups.catalog import chips
 from stallpoint_files.texts.yaml_tables import yaml_table
 
 NORMAL = 0.9
@@ -78,18 +79,23 @@ class _Published:
 
         Where precisions are published, theirs has to be named; else results of MLPerf are taken, which do not say it.
         """
-        names = {what: _named(yaml_table(_FILE)[what], setup) for what in ("model", "precision", "hardware")}
+        names = {what: _named(yaml_table(_FILE)[what], setup) for what in ("model", "precision")}
+        names["hardware"] = _named(
+            {chip.name: rf"(?<![a-z0-9])(?:{chip.pattern})(?![a-z0-9])" for chip in chips()}, setup
+        )
         subject = f"{names['model']} in {names['precision']} on {names['hardware']}"
         for one in yaml_table(_FILE)["rates"]:
             if all(one[what] == name for what, name in names.items()):
                 rates = [_Rate(count, rate, None, one["source"]) for count, rate in one["rates"].items()]
                 return cls(subject, one["unit"], rates)
-        rates = [
-            _Rate(one["gpus"], one["rate"], one["batch"], f"MLPerf Training {one['source']}")
+        runs = [
+            one
             for one in yaml_table(_FILE)["runs"]
             if (one["model"], one["hardware"]) == (names["model"], names["hardware"])
         ]
-        return cls(f"{names['model']} on {names['hardware']}", "samples/s", rates) if rates else None
+        rates = [_Rate(one["gpus"], one["rate"], one["batch"], f"MLPerf Training {one['source']}") for one in runs]
+        unit = runs[0].get("unit", "samples/s") if runs else ""
+        return cls(f"{names['model']} on {names['hardware']}", unit, rates) if rates else None
 
     def nearest(self, count: int, batch: float | None) -> _Rate:
         """Return the rate on the nearest count, there of the nearest mini-batch, or of the fastest."""
