@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import sentences
 from paired import Figure
 
 from stallpoint.base.statistics import generator
@@ -105,6 +106,11 @@ def agreement(name: str, studies: Sequence[Path]) -> Iterator[Figure]:
         against = {"stalls", "scales"}
         contradict = sum(any(set(pair) == against for pair in combinations(of_curve, 2)) for of_curve in states)
         yield _figure(name, f"answers that contradict, {what}, of {len(states)}", contradict, "0")
+    pairs = [*combinations(map(sentences.tables_of, studies), 2), *(sentences.halves(study) for study in studies)]
+    for what, some in (("another's", pairs[: -len(studies)]), ("those of its other half", pairs[-len(studies) :])):
+        found = [one for pair in some for one in sentences.compared(*pair)]
+        against, both = sum(len(one.contradictions) for one in found), sum(one.both for one in found)
+        yield _figure(name, f"sentences that contradict {what}, of {both}", against, "0")
 
 
 def _curves(results: Path) -> dict[tuple[Any, ...], CurveRows]:
