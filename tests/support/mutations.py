@@ -174,7 +174,8 @@ def modules_of(folder: Path) -> dict[str, list[Function]]:
 
 
 def drawn(source: Path, number: int, seed: int) -> list[Mutant]:
-    """So many mutants in random order: at least two of each room, the rest by size; kinds as evenly as they go."""
+    """So many mutants in random order: two of each room where they are many, the rest by size; kinds as evenly as they
+    go."""
     drawing = random.Random(seed)
     by_room: dict[str, dict[str, list[tuple[Mutant, Function, ast.expr]]]] = defaultdict(lambda: defaultdict(list))
     for module, functions in modules_of(source).items():
@@ -183,10 +184,9 @@ def drawn(source: Path, number: int, seed: int) -> list[Mutant]:
                 mutant = Mutant(module, function.name, kind, ast.unparse(spot), 0, becomes)
                 by_room[mutant.room][kind].append((mutant, function, spot))
     sizes = Counter({room: sum(map(len, kinds.values())) for room, kinds in by_room.items()})
-    rest = number - 2 * len(sizes)
-    share = {room: 2 + int(rest * size / sizes.total()) for room, size in sizes.items()}
-    for room, _ in sizes.most_common(number - sum(share.values())):
-        share[room] += 1
+    least = min(2, number // (2 * len(sizes)))
+    rest = drawing.choices([*sizes], [*sizes.values()], k=number - least * len(sizes))
+    share = Counter(dict.fromkeys(sizes, least)) + Counter(rest)
     found: list[Mutant] = []
     for room, kinds in sorted(by_room.items()):
         places: set[tuple[str, str]] = set()

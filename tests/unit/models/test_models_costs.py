@@ -43,9 +43,9 @@ def test_costs_of_an_epoch_follow_from_the_iteration_time() -> None:
 
 def test_the_power_of_a_node_is_counted_once_for_its_processors_and_for_each_gpu() -> None:
     random = np.random.default_rng(4)
-    found = [MeasuredPower(energy_of_visits(WATTS, random), seed).of(["train/a"]) for seed in range(200)]
+    found = [MeasuredPower(energy_of_visits(WATTS, random), seed).of(["train/a"]) for seed in range(100)]
     intervals = np.array([estimate(one.watts) for one in found if one])
-    assert len(intervals) == 200
+    assert len(intervals) == 100
     assert intervals[:, 0].mean() == pytest.approx(WATTS, rel=0.01)
     assert 0.85 <= ((intervals[:, 1] <= WATTS) & (intervals[:, 2] >= WATTS)).mean() <= 0.97
     assert found[0]

@@ -53,6 +53,16 @@ def test_a_draw_is_the_same_from_run_to_run(source: Path) -> None:
     assert drawn(source, 2, 7) == drawn(source, 2, 7)
 
 
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_a_draw_has_as_many_as_were_asked_for(source: Path, number: int) -> None:
+    """Also of more rooms than mutants."""
+    for room in ("base", "models", "report"):
+        module = source / "stallpoint" / room / f"{room}.py"
+        module.parent.mkdir()
+        module.write_text("".join(PROGRAM.replace("largest", f"largest_{which}") for which in range(4)))
+    assert len(drawn(source, number, 3)) == number
+
+
 def test_a_mutant_is_found_again_where_its_function_moved_and_only_there(source: Path) -> None:
     elsewhere = of_program("rank == 0", "rank == 1", module="stallpoint/gone.py")
     module, node = place_of(elsewhere, source) or ("", None)
