@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, redirect_stderr, suppress
 from io import TextIOBase, TextIOWrapper
 from pathlib import Path
+from types import TracebackType
 from typing import Literal, TextIO
 
 from typing_extensions import override
@@ -136,6 +137,16 @@ def reason(error: OSError) -> str:
 
 CAUSES = "STALLPOINT_CAUSES"
 """Environment variable: ``log`` if the caller shows the end of the program's log when it fails."""
+
+
+def _shown_unless_interrupted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an error that ends the program; not Ctrl-C, whose caller says that the run stops."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+
+
+if os.environ.get(CAUSES) == "log":  # also while a program's other imports take their seconds
+    sys.excepthook = _shown_unless_interrupted
 
 
 class _Log(TextIOBase):

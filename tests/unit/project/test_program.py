@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,15 @@ def test_whoever_shows_the_log_gets_the_cause_there_alone(
     assert ended.value.code == 2
     assert capsys.readouterr().err == ""
     assert (tmp_path / "job.log").read_text() == "error: network: unknown 'alexnot'\n"
+
+
+@pytest.mark.parametrize(("causes", "shown"), [("log", False), ("", True)])
+def test_ctrl_c_leaves_no_traceback_where_the_run_says_that_it_stops(causes: str, shown: bool) -> None:
+    code = "import stallpoint.errors; raise KeyboardInterrupt"
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, env={**os.environ, CAUSES: causes}, capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGINT
+    assert ("Traceback" in ended.stderr) == shown
 
 
 def test_an_answer_that_nobody_reads_ends_quietly(
