@@ -39,6 +39,8 @@ ENDING = signal.SIGUSR1
 LOOK, ASK = 1.0, 20.0
 """Time between two looks at the logs of measuring jobs, and at Slurm's queue, s."""
 _UNSHOWN = "the progress is not shown"
+OLDER = "The answer and the report are older than these records: `snakemake` makes them again."
+"""Printed in place of an answer that rests on earlier records."""
 _NOT_CANCELLED = "Unable to cancel jobs"
 _SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
 
@@ -313,7 +315,9 @@ class LogHandler(LogHandlerBase):
         super().close()
 
     def _answer(self) -> tuple[list[str], str]:
-        """Return the headline and the report's path, if the run made them."""
+        """Return the headline and the report's path, if the run made them; that they are older if it only measured."""
+        if self.measuring_since and not self.phases & {"collect", "report_page"}:
+            return [OLDER], ""
         results = self.facts.get("results", "")
         conclusions, report = (Path(results, name) for name in ("conclusions.json", "report.html"))
         elsewhere = self.phases and "report_page" not in self.phases

@@ -97,3 +97,21 @@ def test_a_job_is_said_when_submitted_and_that_it_measures_only_once_it_does(
         "job 45 (measure_gpu, 1 node) submitted",
         "Measuring on cpu ...",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "last"), [(("measure_cpu",), plugin.OLDER), (("collect", "report_page"), "Report: ")]
+)
+def test_an_answer_from_earlier_records_is_not_shown_after_a_cell_alone(
+    logger: plugin.LogHandler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: tuple[str, ...], last: str
+) -> None:
+    monkeypatch.setattr(plugin, "output_of", lambda *_: None)
+    (tmp_path / "conclusions.json").write_text("{}")
+    (tmp_path / "report.html").touch()
+    for job, rule in enumerate(rules):
+        logger.emit(event(event=LogEvent.JOB_INFO, rule_name=rule, jobid=job, log=[], resources={}))
+    logger.facts = {"results": str(tmp_path)}
+    logger.finished = True
+    logger.close()
+    assert isinstance(logger.stream, io.StringIO)
+    assert logger.stream.getvalue().splitlines()[-1].startswith(last)
