@@ -17,14 +17,10 @@ from stallpoint.base.section_texts import sections_from_json
 from stallpoint.questions.claims.judge import UNTESTED
 from stallpoint.text import plain
 
-SHOWN = {
-    ("shi-2018-small", "shi-2018"): ("Fig. 2", "Fig. 3", "Fig. 4"),
-    ("keuper-2016-small", "keuper-2016"): (
-        *("Table I", "Fig. 1", "Fig. 3", "Fig. 4", "Fig. 5", "Fig. 7", "Fig. 9"),
-        *("Fig. 11", "Fig. 12", "Fig. 13", "Fig. 14", "Fig. 15"),
-    ),
-}
-"""Exhibits by study and paper, without those that need a GPU; claims that these studies cannot test are excluded."""
+TOGETHER = {"shi-2018-small": "shi-2018", "keuper-2016-small": "keuper-2016"}
+"""The studies of docs/small-studies.md, and the paper of each."""
+EXHIBITS = {**TOGETHER, "guide-small": "guide"}
+"""The paper whose exhibits each study makes: all that have data are shown."""
 PICTURES = Path("docs/images/small-studies")
 PAGES = Path("docs")
 
@@ -32,7 +28,7 @@ CLAIMS_ALONE = {
     "guide-small": "An introductory guide on distributed training of neural networks",
     "dlbs-small": "Serebryakov (2017)",
 }
-"""The paper of each study whose source has claims, but no exhibits."""
+"""The source of each study with a page of its own, as its claims name it."""
 
 
 def head(page: str) -> str:
@@ -47,6 +43,8 @@ def judged(results: Path, study: str) -> Iterator[str]:
     yield head(f"{study}.md")
     yield from answers(of_study)
     yield f"\n{picture(of_study / 'figures/speedup.svg', f'{study}-speedup.svg', 'Speedup over nodes')}"
+    if study in EXHIBITS:
+        yield from exhibits(of_study, EXHIBITS[study], [])
     yield "## What the source claims\n"
     yield from map(claimed, tested(of_study, CLAIMS_ALONE[study]))
 
@@ -83,16 +81,25 @@ def claimed(claim: dict[str, str]) -> str:
 def lines(results: Path) -> Iterator[str]:
     """The page, as it begins; copies the pictures."""
     yield (PAGES / "small-studies.md").read_text().partition("\n## ")[0]
-    for (study, paper), numbers in SHOWN.items():
-        of_paper = results / study / "papers" / paper
-        index = json.loads((of_paper / "index.json").read_text())
-        claims = tested(results / study, index["authors"])
+    for study, paper in TOGETHER.items():
+        index = index_of(results / study, paper)
         yield f"## {plain(index['authors'])}\n"
         machines = (one for one in said(results / study)["answer"].findings if one.kind == "machine")
         yield "; ".join(one.sentence for one in machines) + ".\n"
-        for exhibit in index["exhibits"]:
-            if exhibit["number"] in numbers:
-                yield from shown(exhibit, of_paper, claims)
+        yield from exhibits(results / study, paper, tested(results / study, index["authors"]))
+
+
+def index_of(of_study: Path, paper: str) -> dict[str, Any]:
+    """Return the index of a paper's exhibits, as the study made them."""
+    found: dict[str, Any] = json.loads((of_study / "papers" / paper / "index.json").read_text())
+    return found
+
+
+def exhibits(of_study: Path, paper: str, claims: list[dict[str, str]]) -> Iterator[str]:
+    """Every exhibit that the study made, with the claims about it."""
+    for exhibit in index_of(of_study, paper)["exhibits"]:
+        if exhibit["status"] != "missing":
+            yield from shown(exhibit, of_study / "papers" / paper, claims)
 
 
 def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, str]]) -> Iterator[str]:
@@ -105,7 +112,7 @@ def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, str]])
             yield claimed(claim)
     if exhibit["shown"]:
         yield f"- Ours: {plain(exhibit['shown'])}"
-    if exhibit["status"] == "missing":
+    if exhibit["missing"]:
         yield f"- Missing: {plain('; '.join(exhibit['missing']))}"
     yield ""
     if "table" in exhibit:

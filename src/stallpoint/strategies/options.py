@@ -104,6 +104,10 @@ class StepOptions:
     """Bits for each gradient value sent: 32, 16 (half precision) or 8 (scaled integers)."""
     top_k: float = 1.0
     """Share of each message's values that is sent, the largest ones; the residual is added next time."""
+    momentum_correction: float = 0.0
+    """Momentum of the recipe that ranks apply before they choose values to send (top_k); 0: after the sum, as ever."""
+    sparse_warmup: int = 0
+    """Iterations in which the share that is sent falls from all to top_k, by equal factors."""
     sharding: str = "none"
     bucket_view: bool = False
     """Whether gradients lie in the buckets, which saves a copy; only for ddp."""

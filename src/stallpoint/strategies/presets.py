@@ -94,6 +94,10 @@ class Preset(StepOptions):
             raise InputError(f"gradient_bits: {self.gradient_bits} is not one of 8, 16, 32")
         if not 0 < self.top_k <= 1:
             raise InputError(f"top_k: {self.top_k} is not a share above 0 and at most 1")
+        if not 0 <= self.momentum_correction < 1 or self.sparse_warmup < 0:
+            raise InputError("momentum_correction: a number from 0 and below 1; sparse_warmup: a number of iterations")
+        if self.top_k == 1 and (self.momentum_correction or self.sparse_warmup):
+            raise InputError("top_k: a share below 1 goes with momentum_correction and sparse_warmup")
         if (self.fusion_bytes > 0) != (self.grouping == "fused"):
             raise InputError("fusion_bytes: a size above 0 and grouping: fused go together")
         if self.communicator == "torch" and self.reduction != "library":

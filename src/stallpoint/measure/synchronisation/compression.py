@@ -109,19 +109,44 @@ class FewerBits:
 
 
 class Largest:
-    """Reducer of the share `top_k` of a message's values with the largest magnitude, encoded; with error feedback."""
+    """Reducer of the share `top_k` of a message's values with the largest magnitude, encoded; with error feedback.
+
+    With `momentum` a rank adds up gradients with momentum, and forgets both where it sends (Lin et al. 2018, Deep
+    Gradient Compression, algorithm 4). The optimiser of the recipe has the same momentum m, which would act twice:
+    instead of a sum S it gets S(t) - m S(t - 1), so that it updates with S itself.
+    """
 
     def __init__(
-        self, communicator: Communicator, codec: Codec, top_k: float, values: int, device: torch.device
+        self,
+        communicator: Communicator,
+        codec: Codec,
+        top_k: float,
+        values: int,
+        device: torch.device,
+        momentum: float = 0.0,
+        warmup: int = 0,
     ) -> None:
         self._communicator, self._codec, self._share = communicator, codec, top_k
+        self._momentum, self._warmup = momentum, warmup
+        self._sums: dict[int, int] = {}
+        """Sums of each message so far, by its offset."""
         self.residuals = torch.zeros(values, device=device)
+        self._velocities, self._before = (torch.zeros(values if momentum else 0, device=device) for _ in range(2))
+
+    def share(self, step: int) -> float:
+        """Return the share of the values that is sent in a step, from 0."""
+        return float(self._share ** min(1.0, (step + 1) / (self._warmup + 1)))
 
     def sum(self, values: torch.Tensor, offset: int) -> int:
         """Sum over all ranks, in place; return the bytes this rank put into messages."""
-        count = max(1, round(len(values) * self._share))
-        residual = self.residuals[offset : offset + len(values)]
-        residual += values
+        step = self._sums[offset] = self._sums.get(offset, -1) + 1
+        count = max(1, round(len(values) * self.share(step)))
+        here = slice(offset, offset + len(values))
+        residual = self.residuals[here]
+        if self._momentum:
+            residual += self._velocities[here].mul_(self._momentum).add_(values)
+        else:
+            residual += values
         chosen = residual.abs().topk(count, sorted=False).indices
         outgoing = torch.zeros(4 * count + self._codec.size(count), dtype=torch.uint8, device=values.device)
         outgoing[: 4 * count].view(torch.int32).copy_(chosen)
@@ -133,6 +158,11 @@ class Largest:
         for row in received:
             places = row[: 4 * count].view(torch.int32)
             values.index_add_(0, places, self._codec.decode(row[4 * count :], count))
+        if self._momentum:
+            self._velocities[here][chosen] = 0
+            total = values.clone()
+            values.sub_(self._before[here], alpha=self._momentum)
+            self._before[here] = total
         return size
 
 
@@ -156,7 +186,8 @@ def reducer(preset: Preset, communicator: Communicator, values: int, device: tor
         return Uncompressed(communicator)
     codec = CODECS[preset.gradient_bits]
     if preset.top_k < 1:
-        return Largest(communicator, codec, preset.top_k, values, device)
+        correction, warmup = preset.momentum_correction, preset.sparse_warmup
+        return Largest(communicator, codec, preset.top_k, values, device, correction, warmup)
     return FewerBits(communicator, codec)
 
 
