@@ -11,6 +11,8 @@ from stallpoint_files.answering import explain_files
 from stallpoint_files.file_options import Options
 from stallpoint_files.rates import published_rates
 from stallpoint_files.rates.published_rates import compared
+from stallpoint_files.setups.catalog import chips
+from stallpoint_files.setups.words import chip_named
 
 DATA = yaml.safe_load(Path(published_rates.__file__).with_suffix(".yaml").read_text())
 TITAN = """\
@@ -76,7 +78,9 @@ def test_every_published_rate_has_a_source_and_is_found_by_its_names() -> None:
         assert re.match(r"you have 100 % of .*\)$", said)
     for one in DATA["runs"]:
         setup = f"{one['model']} {one['hardware']}"
-        (said,) = compared(setup, "samples/s", {one["gpus"]: one["rate"]}, [], {one["gpus"]: one["batch"]})
+        (said,) = compared(
+            setup, one.get("unit", "samples/s"), {one["gpus"]: one["rate"]}, [], {one["gpus"]: one["batch"]}
+        )
         assert said.startswith("you have 100 % of")
         assert said.endswith(f", mini-batch {one['batch']:,} (MLPerf Training {one['source']})")
     assert len(DATA["rates"]) + len(DATA["runs"]) >= 60
@@ -97,3 +101,19 @@ def test_a_spread_within_the_run_is_looked_at_first(tmp_path: Path) -> None:
     steady = [line.replace(line.split()[-1], "2980") for line in lines]
     (said,) = beside(tmp_path, head + "".join(steady), setup="bf16")
     assert said.endswith("mini-batch, kernels, data")
+
+
+def test_gpt_3_is_published_in_tokens_and_not_compared_with_sequences() -> None:
+    # 767 tokens/s of each are 0.37 sequences/s of 2,048: 0.8 of 989 TFLOP/s, at 6 operations for each parameter
+    assert compared("GPT-3 175B, H100", "samples/s", {512: 0.37}, []) == []
+    (said,) = compared("GPT-3 175B, H100", "tokens/s", {512: 767.4}, [])
+    assert "767.4 tokens/s of each of 512" in said
+
+
+def test_chips_with_names_alike_have_their_own_data_sheets() -> None:
+    halves = {chip.name: chip.peak("half") / 1e12 for chip in chips()}
+    assert (halves["A10"], halves["A10G"]) == (125, 70)
+    assert (halves["L40"], halves["L40S"]) == (181, 362)
+    assert [chip_named(text).name for text in ("l40", "L40S", "a10g", "A10", "h100-nvl", "H100 PCIe")] == [
+        "L40", "L40S", "A10G", "A10", "H100 NVL", "H100 PCIe",
+    ]  # fmt: skip
