@@ -81,6 +81,7 @@ def test_no_verdict_of_one_placement_is_sure() -> None:
     assert once.stall.probabilities == pytest.approx({1: 0.05, 2: 0.05, 4: PLACED_ONCE})
     assert (once.verdict, once.sure) == (Curve(rates).verdict, False)
     assert Stall({1: 0.5, 2: 0.5}).capped(0.9).probabilities == {1: 0.5, 2: 0.5}
+    assert Stall({1: 0.0, 2: 1.0}).capped(0.9).probabilities == pytest.approx({1: 0.1, 2: 0.9})
 
 
 def test_a_study_in_jobs_says_that_each_count_ran_in_one_placement() -> None:

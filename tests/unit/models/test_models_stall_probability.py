@@ -78,12 +78,14 @@ def stalling(**shares: float) -> Stall:
         (stalling(n1=0.0, n2=0.6, n4=0.4), 2, [2, 4], (UNDECIDED, 2), [2, 4]),
         (stalling(n1=0.0, n2=0.2, n4=0.0, n8=0.8), 8, [2, 8], (UNDECIDED, 2), [2, 4]),
         (stalling(n1=0.3, n3=0.3, n4=0.3, n8=0.1), 3, [1, 3, 4], (UNDECIDED, 1), [1, 3, 4]),
+        (stalling(n1=0.5, n2=0.5), 1, [1, 2], (UNDECIDED, 1), [1, 2]),
     ],
 )
 def test_what_follows_from_probabilities(
     stall: Stall, nodes: int, likely: list[int], verdict: tuple[str, int], deciding: list[int]
 ) -> None:
     assert (stall.ranks, stall.likely, stall.verdict, stall.deciding) == (nodes, likely, verdict, deciding)
+    assert list(stall.columns.values()) == [nodes, likely[0], likely[-1]]
 
 
 @pytest.mark.parametrize("rates", [{}, {4: 100.0}])
@@ -201,6 +203,8 @@ STEP = {1: 100, 2: 190, 3: 272, 4: 352, 8: 252}
         # The count beyond is not the first beyond a node.
         (STEP, 2, (STALLS, 4)),
         ({1: 100, 2: 190, 3: 272, 6: 252}, None, (STALLS, 3)),
+        # Each worker is a node.
+        ({1: 100, 2: 101}, 1, (STALLS, 1)),
     ],
 )
 def test_one_count_beyond_a_node_does_not_make_a_stall(
@@ -214,6 +218,13 @@ def test_a_dip_is_slower_than_an_earlier_count_that_a_larger_one_exceeds() -> No
     assert curve({1: 100, 2: 95, 4: 180, 8: 350}).dips == [(2, 1, 4)]
     assert curve({1: 100, 2: 95, 4: 98, 8: 97}).dips == []
     assert curve({1: 100, 2: 95, 4: 180}, noise=0.05).dips == []
+    # As fast is neither slower nor faster.
+    assert curve({1: 100, 2: 95, 4: 100}).dips == []
+    assert curve({1: 100, 2: 100, 4: 200}, noise=0.0).dips == []
+    # 19 of 20 draws are slower.
+    draws = {n: rate * np.append(np.ones(20), 1.1 if n == 2 else 1.0) for n, rate in {1: 100, 2: 95, 4: 180}.items()}
+    assert Curve(draws).dips == [(2, 1, 4)]
+    assert Curve({n: draws[n] for n in (1, 2)}).slower_beyond == 2
 
 
 def test_single_runs_are_sure_beyond_the_prior_alone() -> None:
@@ -222,6 +233,19 @@ def test_single_runs_are_sure_beyond_the_prior_alone() -> None:
     assert not Curve(rates_from(posted, Noise(0.05, 4.0, ""))).sure
     flat = {n: [rate] for n, rate in {1: 100.0, 2: 109.0, 4: 118.0, 8: 129.0}.items()}
     assert Curve(rates_from(flat)).verdict[0] == UNDECIDED
+
+
+def test_a_stall_is_sure_where_it_shows_at_more_than_one_count() -> None:
+    assert not curve({1: 100, 2: 190, 4: 195}).sure
+    assert curve({1: 100, 2: 190, 4: 195, 8: 196}).sure
+    assert curve({1: 100}, per_node=1).full_node == 1
+
+
+def test_the_odd_one_of_a_steep_pair_is_the_one_farther_from_its_neighbours() -> None:
+    assert curve({1: 100, 2: 120, 4: 380, 8: 760}).odd == 2
+    assert curve({1: 100, 2: 190, 4: 600, 8: 720}).odd == 4
+    assert curve({1: 100, 2: 300}).odd == 2
+    assert curve({1: 100, 2: 210, 4: 420}).odd is None
 
 
 def test_repeats_give_the_noise() -> None:
