@@ -38,7 +38,7 @@ from worlds.world import World
 
 FITTED = (plain, loader, cache, costs_beyond, jobs_apart, flat, cells_slow)
 REPORTED = (visits_apart, loader_of_few, strong_cache, step_beyond, cells_slow_twice, slow_visits)
-TRIALS = 4
+TRIALS = 12
 BEYOND = (2, 4, 8)
 """Times the largest measured count."""
 SURE = 0.99
