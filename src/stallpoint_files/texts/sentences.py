@@ -75,8 +75,19 @@ def counted_in_digits(text: str) -> str:
 
 
 _OF_NODES = re.compile(
-    rf"\b(?:(\d{{1,6}}) nodes? (?:with|of) |(1) nodes?,? )(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?)\b", re.IGNORECASE
+    rf"\b(?:(\d{{1,6}}) nodes? (?:with|of) |(1) nodes?,? ?\(?)(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?)\b", re.IGNORECASE
 )
+_EACH_HAS = re.compile(
+    rf"\b(\d{{1,6}}) nodes? ?(?:[(,] ?|with |of )(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?)(?: gpus?)? "
+    r"(?:each|per node|a node|on each)\b",
+    re.IGNORECASE,
+)
+"""``4 nodes (8 gpus each)``."""
+_THAN_ONE = re.compile(
+    rf"(?<=\d )({_OF})\b([^.;\d]{{1,60}}?\b(?:than|and|vs\.?|versus)(?: (?:on|with|for|using))?) one\b(?! {_OF})",
+    re.IGNORECASE,
+)
+"""``on 2 nodes it is slower than on one``."""
 _OF_EACH = re.compile(
     r"(?:throughput|speed|rate|performance|tps) ?(?:per|/|of each|on each|for each)[- ]?(?:gpu|worker|device)",
     re.IGNORECASE,
@@ -143,7 +154,9 @@ def _all(document: Document) -> Iterator[_Found]:
     above = ""
     for number, line in enumerate(document.lines, start=1):
         counted = counted_in_digits(line)
-        text = _OF_NODES.sub(r"\1\2 nodes x \3 gpus", counted)
+        text = _EACH_HAS.sub(r"\1 nodes x \2 gpus", counted)
+        text = _OF_NODES.sub(r"\1\2 nodes x \3 gpus", text)
+        text = _THAN_ONE.sub(r"\1\2 1 \1", text)
         text = _FROM_TO.sub(r"\4: \1 \3 \5 \7, \2 \3 \6 \7", text)
         if above and _PLAIN.fullmatch(text):  # a number below a line that says its unit
             text = f"{text.strip()} {above}"
@@ -176,7 +189,11 @@ def _all(document: Document) -> Iterator[_Found]:
 def _pairs(
     counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]]
 ) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
-    """Yield each count with its amount: the next one, or the one before where amounts come first."""
+    """Yield each count with its amount: the next one, or the one before where amounts come first; one by one where all
+    counts come before as many amounts."""
+    if counts[-1].end() <= amounts[0].start() and len(counts) == len(amounts):
+        yield from zip(counts, amounts, strict=True)
+        return
     if counts[0].start() < amounts[0].start():
         for place, count in enumerate(counts):
             end = counts[place + 1].start() if place + 1 < len(counts) else amounts[-1].end()
@@ -197,7 +214,7 @@ def _unit(amount: re.Match[str], text: str) -> str:
         return (unit_in(unit) + ("/gpu" if each else "")) if UNITS.search(unit) else re.sub(r" per | an ", "/", unit)
     time = amount["time"].lower()
     if time.startswith(("m", "h", "d")) and time != "ms":
-        return f"run time ({time})"
+        return f"{'epoch' if re.search(r'epoch', text, re.IGNORECASE) else 'run'} time ({time})"
     if re.search(r"\bsteps?\b|iteration", text, re.IGNORECASE):
         return f"{time}/step"
     return f"run time ({time})" if re.search(r"epoch|training|takes?\b|took", text, re.IGNORECASE) else ""
