@@ -48,6 +48,13 @@ UNREAD = (
     ),
     Unread("nvidia-smi", re.compile(rb"\| NVIDIA-SMI \d"), _LOG),
     Unread("a log of MLPerf", re.compile(rb"(?m)^(?:\d+: ?)?:::MLLOG "), "a table of its minutes and worker counts"),
+    Unread(
+        "a collective that timed out",
+        re.compile(
+            rb"Watchdog caught collective operation timeout|Timed out waiting \d+ms for (?:recv|send) operation"
+        ),
+        "the records of a probe in the script, or py-spy dump of every rank: the one in no collective is the cause",
+    ),
     Unread("a traceback", re.compile(rb"(?m)^Traceback \(most recent call last\):"), _LOG),
 )
 """In the order in which they are tried, once no reader knows a text."""
