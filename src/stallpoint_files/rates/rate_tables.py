@@ -394,7 +394,8 @@ class RateTable:
         self._check_left(rows)
         heads = [self.headings[index] for index in values]
         seconds = kind if kind in TIMES else ""
-        of = EACH if PER_WORKER.search(" ".join(heads)) else ALL if _ALL.search(heads[0]) else ""
+        in_cell = next((one[1] for cell in self.columns[values[0]] if (one := _IN_CELL.fullmatch(cell))), "")
+        of = EACH if PER_WORKER.search(" ".join([*heads, in_cell])) else ALL if _ALL.search(heads[0]) else ""
         if like:
             if like.percent and max((row.value or 0.0 for row in rows), default=0.0) > 1.5:
                 rows = [replace(row, value=row.value and row.value / 100) for row in rows]
