@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -15,6 +16,7 @@ from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import ValidationError
 
 from stallpoint.errors import InputError, reason
+from stallpoint.text import CONTROLS
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader, ten times faster, if PyYAML has it: each plan reads studies and claims."""
@@ -147,7 +149,7 @@ def typed(value: Any) -> Any:
 
 def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return `config` with the schema's defaults; raises `InputError` listing every entry that is wrong."""
-    if (entries := _entries(config, {})) > MAX_ENTRIES:
+    if (entries := _entries(config, {}, 0)) > MAX_ENTRIES:
         raise InputError(f"the study: {entries:,} entries with its aliases written out; at most {MAX_ENTRIES:,}")
     if wrong := list(_not_plain(config, "", 0)):
         raise InputError("\n".join(wrong))
@@ -159,20 +161,22 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
     return filled
 
 
-def _entries(value: Any, counted: dict[int, int]) -> int:
+def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
     """Count the entries below a value, itself included; aliases count again, but are walked once."""
+    if depth > DEEPEST:
+        raise InputError(f"the study: nested more than {DEEPEST} levels deep")
     if not isinstance(value, Mapping | list):
         return 1
     if id(value) not in counted:
         counted[id(value)] = 1  # for the walk, as it may contain itself
         inner = value.values() if isinstance(value, Mapping) else value
-        counted[id(value)] = 1 + sum(_entries(one, counted) for one in inner)
+        counted[id(value)] = 1 + sum(_entries(one, counted, depth + 1) for one in inner)
     return counted[id(value)]
 
 
 def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
-    """Yield problems that no configuration may have: keys that are no text, infinite numbers, entries that contain
-    themselves."""
+    """Yield problems that no configuration may have: keys that are no text, control characters, infinite numbers,
+    entries that contain themselves."""
     if depth > DEEPEST:
         yield f"{where[:80]}...: nested more than {DEEPEST} levels deep, or an entry that contains itself"
     elif isinstance(value, Mapping):
@@ -186,6 +190,8 @@ def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
             yield from _not_plain(inner, f"{where}[{index}]", depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
         yield f"{where}: {value} is not a number that can be used"
+    elif isinstance(value, str) and re.search(CONTROLS, value):
+        yield f"{where}: {value[:80]!r} has control characters"
 
 
 def known(name: str, names: Sequence[str], where: str, what: str) -> None:

@@ -163,7 +163,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"condition": None}, "claims[0] (stalls-early): needs quantity and condition, or missing"),
     ({}, {"missing": "time"}, "needs quantity and condition, or missing"),
     ({}, {"chart": "sped"}, ".chart: unknown chart 'sped', did you mean 'speedup'?"),
-    ({}, {"chart": None}, "(stalls-early): missing chart, the one that shows the quantity; known: speedup"),
+    ({}, {"chart": None}, "(stalls-early): missing chart, the one that shows the quantity; known: "),
     ({}, {"sentence": None}, "claims[0]: missing sentence"),
 ]  # fmt: skip
 

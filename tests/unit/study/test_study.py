@@ -273,6 +273,14 @@ def test_a_folder_of_traces_is_its_files_by_rank(tmp_path: Path) -> None:
         study(hardware=imported(files=str(empty)))
 
 
+def nested(depth: int) -> dict[str, Any]:
+    """Mappings in each other, as only a program can make them: Snakemake's reader of files refuses them."""
+    entry: dict[str, Any] = {}
+    for _ in range(depth):
+        entry = {"a": entry}
+    return entry
+
+
 def itself() -> list[Any]:
     """A list that contains itself, as an anchor in YAML can make it."""
     entry: list[Any] = []
@@ -315,6 +323,8 @@ def itself() -> list[Any]:
         ({"hardware": {8: {"device": "cpu", "nodes": 1}}}, "hardware: key 8 is no text"),
         ({"hardware": {"a\n": {"device": "cpu", "nodes": 1}}}, "hardware"),
         ({"what_if": itself()}, "nested more than 50 levels deep, or an entry that contains itself"),
+        ({"external_tables": nested(5000)}, "the study: nested more than 50 levels deep"),
+        ({"archive": {"title": "a\x1b[2J"}}, "archive.title: 'a\\x1b[2J' has control characters"),
         ({"matrix": [block(nodes=8)]}, "no cell to run"),
         ({"what_if": [{"sync": "wfpb"}]}, "what_if[0].sync: unknown preset 'wfpb', did you mean 'wfbp'?"),
         ({"what_if": [{"bandwith": 2}]}, "what_if[0]: unknown key 'bandwith', did you mean 'bandwidth'?"),
@@ -341,7 +351,7 @@ def itself() -> list[Any]:
         (converted(format="tokens"), "storage.b.convert_from: disk: format tokens holds tokens, no images"),
         (converted(convert_from="b"), "storage.b.convert_from: b: b from b: they are converted from each other"),
         (converted(image_size=9), "storage.b.image_size: applies only to format raw, mapped; leave it out"),
-        ({"external_tables": {"a": "x\0y.csv"}}, "external_tables.a: 'x\\x00y.csv' has characters that no path has"),
+        ({"external_tables": {"a": "x\0y.csv"}}, "external_tables.a: 'x\\x00y.csv' has control characters"),
         ({"external_tables": {"a": "/tmp"}}, "external_tables.a: /tmp is a folder; a file is expected"),
         ({"claims": ["papers", "/tmp"]}, "claims[1]: /tmp is a folder; a file is expected"),
         ({"claims": ["my{1}.yaml"]}, "claims[0]: my{1}.yaml has a brace, which the workflow takes for a wildcard"),
