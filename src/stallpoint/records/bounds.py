@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -122,10 +122,10 @@ def _check_all(rules: Sequence[CheckedRows]) -> None:
                 raise Impossible(one.table, f"{rule.column} is {text} in row {row:,}; it has to be {rule.right}")
 
 
-def check_columns(table: Table, path: Path, known: Collection[str]) -> None:
-    """Raise `Impossible` for the first value in the `known` columns of a file that is not possible in itself."""
-    rules = [rule for rule in _of_columns(table) if {*rule.wrong.meta.root_names()} <= {*known}]
-    _check_all([CheckedRows(table, numbered(path), rules)])
+def check_columns(table: Table, rows: pa.Table) -> None:
+    """Raise `Impossible` for the first value in the columns that `rows` have that is not possible in itself."""
+    rules = [rule for rule in _of_columns(table) if {*rule.wrong.meta.root_names()} <= {*rows.column_names}]
+    _check_all([CheckedRows(table, numbered(rows), rules)])
 
 
 @cache

@@ -78,9 +78,10 @@ def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
     try:
         with open_file(table, path, again, needed=NEEDED[table]) as file:
             known = [name for name in wanted if name in file.schema_arrow.names]
-            frame: pd.DataFrame = read_rows(file, path, known).to_pandas()
+            rows = read_rows(file, path, known)
         if table in TIDY_TABLES:
-            bounds.check_columns(table, path, known)
+            bounds.check_columns(table, rows)
+        frame: pd.DataFrame = rows.to_pandas()
     except InputError as error:
         raise InputError(f"{where}: {str(error).replace(f'{path.parent.parent}/', '')}") from None
     except bounds.Impossible as error:
