@@ -54,6 +54,9 @@ make setup
 .venv/bin/snakemake --forceall
 ```
 
+This runs the archive's own programs: do it only if you trust whoever gave it to you. Checksums do not say who made the
+archive, and no record says whether its times were measured: times that are all halved look like a faster machine.
+
 Compare it with results of another cluster: `stallpoint compare THIS.zip OTHER.zip`
 
 Results: licence $licence. The workflow: see `LICENSE`. To cite: `CITATION.cff`. $names

@@ -20,7 +20,7 @@ import pandas as pd
 from stallpoint.base.section_texts import markdown_table
 from stallpoint.records.atomic import atomic
 from stallpoint.records.tables import Table
-from stallpoint.text import number
+from stallpoint.text import number, plain, read_number
 
 FORMATS = ("csv", "tex", "md")
 """Formats of a table."""
@@ -74,8 +74,15 @@ def write(table: Typeset, files: Mapping[str, Path]) -> None:
             scratch.write_text(content[name], encoding="utf-8", newline="")
 
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Characters at whose sight a spreadsheet computes a text."""
+
+
 def to_csv(table: Typeset) -> str:
-    """Return every column and digit; a missing value is empty. The header holds the units: ``seconds [s]``."""
+    """Return every column and digit; a missing value is empty. The header holds the units: ``seconds [s]``.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_with_unit(name, _unit(table, name)) for name in table.frame.columns)
@@ -87,7 +94,7 @@ def to_csv(table: Typeset) -> str:
 def to_markdown(table: Typeset) -> str:
     """Return a page of its own: caption, table, notes."""
     head, rows, caption = on_paper(table)
-    first, *others = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in (head, *rows)]
+    first, *others = [list(map(plain, row)) for row in (head, *rows)]
     blocks = (caption, markdown_table(first, others), *table.notes)
     return "\n\n".join(blocks).rstrip("\n") + "\n"
 
@@ -153,7 +160,9 @@ def _missing(value: object) -> bool:
 
 
 def _exact(value: object) -> str:
-    return repr(float(value)) if isinstance(value, float) else str(value)
+    text = repr(float(value)) if isinstance(value, float) else str(value)
+    formula = isinstance(value, str) and text[:1] in FORMULA and math.isnan(read_number(text))
+    return f"'{text}" if formula else text
 
 
 def _shown(value: object) -> str:

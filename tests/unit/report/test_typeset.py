@@ -117,6 +117,15 @@ def test_what_all_rows_share_stands_in_the_caption() -> None:
     assert "serial fraction low" not in head
 
 
+def test_texts_are_no_formulas_and_no_tags() -> None:
+    names = ["=HYPERLINK(1)", "@a", "-rm", "-4.5", "<script>", "a"]
+    table = Typeset(pd.DataFrame({"name": names, "x": [-1.5, *range(5)]}), "c", "tab:c", {})
+    cells = [line.partition(",")[0] for line in to_csv(table).splitlines()[1:]]
+    assert cells == ["'=HYPERLINK(1)", "'@a", "'-rm", "-4.5", "<script>", "a"]
+    assert to_csv(table).splitlines()[1].endswith(",-1.5")
+    assert "| &lt;script> |" in to_markdown(table)
+
+
 def test_markdown_cells_hold_no_bars() -> None:
     page = to_markdown(Typeset(pd.DataFrame({"a": ["x|y", "z"], "b": [1, 2]}), "c", "l", {}))
     assert "| x\\|y | 1 |" in page

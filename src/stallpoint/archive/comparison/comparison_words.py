@@ -14,7 +14,7 @@ from stallpoint.base.frames import records
 from stallpoint.base.measured import SERIES
 from stallpoint.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.report.charts.labels import label
-from stallpoint.text import interval, number
+from stallpoint.text import interval, number, plain
 
 NOUNS = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
 """Families of single answers, and the nouns for their answers."""
@@ -108,8 +108,8 @@ def to_markdown(comparison: Comparison) -> str:
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
-    yield f"# {title(comparison)}\n"
-    yield from (f"- {sentence}" for sentence in summary(comparison))
+    yield f"# {plain(title(comparison))}\n"
+    yield from (f"- {plain(sentence)}" for sentence in summary(comparison))
     yield f"\n{how(comparison)}{_unmatched(comparison.unmatched)}\n"
     yield "## Verdicts\n"
     yield from _markdown(("curve", "old", "new", "moved"), verdicts(comparison))
@@ -144,4 +144,4 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
         yield "Nothing."
         return
     for line in (head, ["---"] * len(head), *rows):
-        yield "| " + " | ".join(str(text).replace("|", "\\|").replace("\n", " ") for text in line) + " |"
+        yield "| " + " | ".join(plain(str(text)) for text in line) + " |"

@@ -4,7 +4,8 @@ let tables = {};  // name -> {columns: [{name, unit, description}], rows}
 
 function csv({columns, rows}) {
   const field = value => {
-    const text = String(value ?? "").replaceAll("\n", ", ");
+    let text = String(value ?? "").replaceAll("\n", ", ");
+    if (typeof value === "string" && /^[=+\-@\t\r]/.test(text) && isNaN(text)) text = `'${text}`; // else a formula
     return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return new Blob([[columns, ...rows].map(row => row.map(field).join(",")).join("\r\n") + "\r\n"], {type: "text/csv"});
