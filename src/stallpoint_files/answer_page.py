@@ -36,6 +36,7 @@ def _parts(found: Explanation) -> Iterator[str | Spec]:
             yield rank_chart.draw(answer.points)
         elif len(answer.points) > 1:
             yield _curve(answer)
+            yield "<p class='soft'>The grey line is ideal: in proportion to workers.</p>"
     for detail in found.details.values():
         yield from detail.parts()
     read = "".join(f"<li>{escape(one.file)}: {escape(', '.join(one.recognised))}</li>" for one in found.inputs)
@@ -46,7 +47,9 @@ def _curve(answer: Finding) -> Spec:
     columns = ["workers", "rate", "predicted", "low", "high"]
     points = pd.DataFrame(list(answer.points)).reindex(columns=columns).astype(float)
     basis = points["rate"].notna().map({True: "measured", False: "predicted"})
-    return rates_chart(points.assign(basis=basis, value=points["rate"].fillna(points["predicted"])), "rate", "rate")
+    rows = points.assign(basis=basis, value=points["rate"].fillna(points["predicted"]))
+    unit = answer.about.get("unit", "min")
+    return {**rates_chart(rows, f"rate [{unit}]", unit), "description": headline(answer)}
 
 
 def rates_chart(rows: pd.DataFrame, title: str, tip: str) -> Spec:

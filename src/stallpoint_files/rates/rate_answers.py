@@ -331,6 +331,7 @@ def _read_twice(series: RateSeries, subject: str, notes: tuple[str, ...]) -> Fin
         ask=(_ASKS[next(iter(series.readings))],),
         notes=notes,
         points=_points(likely),
+        about={"unit": likely.unit},
     )
 
 
@@ -408,6 +409,7 @@ def measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
         ask=tuple(dict.fromkeys(asks)),
         notes=tuple(notes),
         points=_points(curve),
+        about={"unit": curve.unit},
         to_mend=bool(curve.dips or curve.slower_beyond),
     )
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from html import escape
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -448,6 +449,20 @@ def test_html_loads_nothing(specs: dict[str, Spec]) -> None:
     assert not re.search(r"""\b(src|href)\s*=\s*["']?(https?:)?//""", page)
 
 
+def test_pages_can_be_read_without_scripts_and_by_keys(specs: dict[str, Spec]) -> None:
+    parts = [specs["storage"], specs["speedup"], web_page.grid(["", "a"], [["1", "<b>"]])]
+    body = web_page.page("Two charts", parts).partition("<body>")[2]
+    assert body.count("<main>") == body.count("</main>") == 1
+    pictures = re.findall(r"<noscript>(<div.*?</svg></div>)</noscript>", body, re.DOTALL)
+    assert len(pictures) == 2
+    named = [set(re.findall(r'\bid="(.*?)"', picture)) for picture in pictures]
+    assert not named[0] & named[1]
+    for picture, name in zip(pictures, ("storage", "speedup"), strict=True):
+        assert f'aria-label="{escape(specs[name]["description"])}' in picture
+    assert body.count('<div class="wide" tabindex="0"') == 3
+    assert '<td></td><th scope="col">a</th>' in body
+
+
 def test_libraries_that_were_kept_are_those_made_where_nothing_can_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,7 +477,7 @@ def test_libraries_that_were_kept_are_those_made_where_nothing_can_be_kept(
 
 def test_texts_cannot_end_the_script_of_a_page() -> None:
     evil = "</script><script>alert(1)</script><!-- <script>"
-    text = web_page.page(evil, [{"description": evil}])
+    text = web_page.page(evil, [{"description": evil, "mark": "point", "data": {"values": []}}])
     assert text.count("<script>") == text.count("</script>") == 2
     (specs_text,) = re.findall(r"Object.entries\((.*)\)\) \{", text)
     assert json.loads(specs_text)["chart-0"]["description"] == evil

@@ -39,17 +39,17 @@ def svg(spec: Spec, version: str) -> str:
     target, across = _layout(spec)
     drawn = ""
     for columns in LEGEND_COLUMNS:
-        drawn = _numbered(_fitted(spec, version, target, across, columns))
+        drawn = numbered(_fitted(spec, version, target, across, columns))
         if _width(drawn) <= target + 1:
             return drawn
     return _shrunk(drawn, target)
 
 
-def _numbered(drawn: str) -> str:
-    """Return the SVG with its clip paths and gradients numbered from 1: Vega counts on through all charts of a
-    process."""
+def numbered(drawn: str, chart: str = "") -> str:
+    """Return the SVG with its clip paths and gradients numbered from 1, after the name of a `chart` among several: Vega
+    counts on through all charts of a process."""
     numbers: dict[str, str] = {}
-    return _NUMBERED.sub(lambda found: found[1] + numbers.setdefault(found[2], str(len(numbers) + 1)), drawn)
+    return _NUMBERED.sub(lambda found: found[1] + numbers.setdefault(found[2], f"{chart}{len(numbers) + 1}"), drawn)
 
 
 def in_points(drawn: str) -> str:

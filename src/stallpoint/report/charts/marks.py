@@ -44,10 +44,14 @@ def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
     return alt.Color("series:N", scale=colours, legend=legend), alt.Shape("series:N", scale=shapes, legend=legend)
 
 
-def dashes(of: Mapping[str, Sequence[int]] = theme.DASHES, title: str | None = None) -> alt.StrokeDash:
-    """Return the dashes of lines by their ``basis``, with a legend."""
+def dashes(
+    of: Mapping[str, Sequence[int]] = theme.DASHES, title: str | None = None, colour: str | None = None
+) -> alt.StrokeDash:
+    """Return the dashes of lines by their ``basis``, with a legend, in a `colour`."""
     scale = alt.Scale(domain=list(of), range=list(of.values()))
-    legend = alt.Legend(title=title, symbolType="stroke", symbolSize=DASH_SIZE)
+    legend = alt.Legend(
+        title=title, symbolType="stroke", symbolSize=DASH_SIZE, symbolStrokeColor=colour or alt.Undefined
+    )
     return alt.StrokeDash("basis:N", scale=scale, legend=legend)
 
 

@@ -93,7 +93,9 @@ def curves_in_one(
     tooltips = marks.tips(**tips)
     layers = [marks.ideal(x, y)] if (frame["basis"] == "ideal").any() else []
     layers += [marks.band(base[line.basis], y) for line in lines if line.intervals == "band"]
-    layers += [_line(line, base[line.basis], _dash(line, lines)).encode(y=y) for line in lines if line.dash is not None]
+    layers += [
+        _line(line, base[line.basis], _dash(line, lines, colour)).encode(y=y) for line in lines if line.dash is not None
+    ]
     layers += [
         marks.hover(base[line.basis], y).encode(tooltip=tooltips) for line in lines if line.hover and not line.points
     ]
@@ -114,7 +116,8 @@ def over_workers(
     row."""
     ideal = rows.assign(basis="ideal", start=0, value=rows["value"].iloc[0] / rows["workers"].iloc[0] * rows["workers"])
     x = axes.counts_x(rows, "workers", "workers")
-    layers, frame = curves_in_one(pd.concat([rows, ideal]), x, y, tips, colour=alt.value(theme.BLUE))
+    lines = [line for line in BOTH if (rows["basis"] == line.basis).any()]
+    layers, frame = curves_in_one(pd.concat([rows, ideal]), x, y, tips, lines, colour=alt.value(theme.BLUE))
     return alt.layer(*layers, data=frame).properties(width=width, height=height)
 
 
@@ -134,11 +137,11 @@ def _line(line: Line, base: alt.Chart, dash: Any) -> alt.Chart:
     return drawn if dash is None else drawn.encode(strokeDash=dash)
 
 
-def _dash(line: Line, lines: Sequence[Line]) -> Any:
-    """Return dashes, with a legend where they differ."""
+def _dash(line: Line, lines: Sequence[Line], colour: Colour) -> Any:
+    """Return dashes, with a legend where they differ: in the one colour of all lines, where they have one."""
     dashes = {one.basis: one.dash for one in lines if one.dash is not None}
     if len(set(dashes.values())) > 1 and line.legend:
-        return marks.dashes(dashes)
+        return marks.dashes(dashes, colour=colour["value"] if isinstance(colour, dict) else None)
     return None if line.dash == theme.SOLID else alt.value(line.dash)
 
 

@@ -16,7 +16,7 @@ import altair as alt
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.report.charts import theme
+from stallpoint.report.charts import journal, theme
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that Altair writes, as vl-convert names it."""
@@ -36,17 +36,21 @@ body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem; font: 15px/1.5 $fon
 p, li { max-width: 60rem; }
 table { border-collapse: collapse; font-size: .9em; }
 td { padding: .15rem .8rem .15rem 0; border-bottom: 1px solid $grid; }
-thead, .soft { color: $soft; }
+th { padding: .15rem .8rem .15rem 0; border-bottom: 1px solid $grid; text-align: left; font-weight: normal; }
+th, .soft { color: $soft; }
 .wide { overflow-x: auto; }
 </style>
 <script>$libraries</script>
 </head>
 <body>
+<main>
 <h1>$title</h1>
 $parts
+</main>
 <script>
 for (const [id, spec] of Object.entries($specs)) {
-  const draw = () => vegaEmbed("#" + id, spec, {renderer: "svg"}).catch(console.error);
+  const named = ({element}) => element.querySelector("summary")?.setAttribute("aria-label", "Save or view this chart");
+  const draw = () => vegaEmbed("#" + id, spec, {renderer: "svg"}).then(named).catch(console.error);
   const closed = document.getElementById(id).closest("details:not([open])");
   if (closed) closed.addEventListener("toggle", draw, {once: true}); else draw();
 }
@@ -58,7 +62,7 @@ for (const [id, spec] of Object.entries($specs)) {
 
 def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns: int = 3) -> str:
     """Return a page of pieces of HTML and charts (Vega-Lite), which its script draws; without charts, without
-    libraries.
+    libraries. Readers without scripts see the charts as SVG.
 
     Legends have so many columns; 0: all entries in a row.
     """
@@ -71,8 +75,11 @@ def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns
             elements.append(part)
             continue
         name = f"chart-{len(specs)}"
-        specs[name] = {**part, "config": config}
-        elements.append(f'<div id="{name}"></div>')
+        # A picture needs a text in its place.
+        specs[name] = {"description": part.get("title", title), **part, "config": config}
+        described = escape(specs[name]["description"])
+        still = f'<noscript><div role="img" aria-label="{described}">{_svg(specs[name], name)}</div></noscript>'
+        elements.append(f'<div class="wide" tabindex="0" id="{name}">{still}</div>')
     # A script element must not contain a tag, even inside a text.
     text = json.dumps(specs).replace("<", "\\u003c")
     return _PAGE.substitute(
@@ -81,11 +88,19 @@ def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns
     )  # fmt: skip
 
 
+def _svg(spec: Mapping[str, Any], name: str) -> str:
+    """Return the chart as SVG; `name` tells its parts from those of the page's other charts."""
+    import vl_convert as vlc
+
+    return journal.numbered(vlc.vegalite_to_svg(dict(spec), VEGA_LITE), f"{name}-")
+
+
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of texts."""
-    first, *others = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in (head, *rows))
-    body = "".join(f"<tr>{row}</tr>" for row in others)
-    return f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table></div>'
+    """Return a table of texts, which keys scroll."""
+    first = "".join(f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in head)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
+    table = f"<table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide" tabindex="0">{table}</div>'
 
 
 @cache
