@@ -333,8 +333,8 @@ VISITS = _table("""
     cpus              | text |   | CPUs that the process may run on, such as 0-3,8
     threads           | int  |   | threads that the worker computes with
     node_busy_error   | real | s | how far a difference of node_busy may be off
-    product_before    | real | s | sentinel: 1,000 matrix products, the same for all visits, before measuring
-    product_after     | real | s | the same, after it
+    product_before    | real | s | sentinel: time of 1,000 matrix products, from fewer, before measuring [unlimited]
+    product_after     | real | s | the same, after it [unlimited]
     all_reduce_before | real | s | sentinel: all-reduces, the same for all visits, before; null for one rank
     all_reduce_after  | real | s | the same, after it
 """)
