@@ -77,6 +77,18 @@ def test_the_command_line_is_known_the_hook_comes_before_the_first_job_and_a_job
     assert (folder / "made").read_text() == "makeNone", "the command line is the main process's alone"
 
 
+def test_a_run_that_another_keeps_out_says_who_and_not_how_to_unlock(folder: Path) -> None:
+    with (folder / "Snakefile").open("a") as more:
+        more.write('\nsay_when_locked("ada measures here")\n')
+    (folder / ".snakemake/locks").mkdir(parents=True)
+    (folder / ".snakemake/locks/0.output.lock").write_text("made\n")
+    command = [sys.executable, "-m", "snakemake", "make", "--cores", "1"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""})
+    assert ran.returncode != 0
+    assert "ada measures here" in ran.stderr
+    assert "unlock" not in ran.stderr
+
+
 @pytest.mark.night  # by day a plan leaves nothing behind in test_plan.py
 def test_a_dry_run_calls_no_hook(folder: Path) -> None:
     assert run(folder, "make", "-n") == {}

@@ -102,7 +102,10 @@ def take_over():
                 logger.warning(f"! {line}")
         except InputError as error:
             raise WorkflowError(str(error)) from None
-    return bool(locks and locks.is_dir() and any(locks.iterdir()))
+    locked = bool(locks and locks.is_dir() and any(locks.iterdir()))
+    if locked:
+        say_when_locked(earlier_run.who(locks.parent, locks))
+    return locked
 
 
 LOCKED = take_over()

@@ -6,7 +6,9 @@ from contextlib import redirect_stderr
 from functools import cache, partial
 from pathlib import Path
 
+from snakemake import exceptions
 from snakemake.cli import parse_args
+from snakemake.exceptions import WorkflowError
 
 
 @cache
@@ -32,6 +34,11 @@ def locks_folder():
     told = command_line()
     no_run = told is None or told.dryrun or told.unlock or told.nolock or told.executor == "dryrun"
     return None if no_run else Path(".snakemake/locks")
+
+
+def say_when_locked(text):
+    """End with `text` where the lock of another run is in the way: Snakemake advises to unlock."""
+    exceptions.LockException = lambda: WorkflowError(text)
 
 
 def called(rules):

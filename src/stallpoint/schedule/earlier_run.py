@@ -16,10 +16,12 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 from stallpoint.records.atomic import atomic
 from stallpoint.slurm.orphaned_jobs import WorkflowRun, known
+from stallpoint.text import listed
 
 FILE = "stallpoint_runs.json"
 """Name of the file with the runs, in Snakemake's folder."""
@@ -50,6 +52,19 @@ def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator
     os.environ[VARIABLE] = this.name
     with atomic(file) as scratch:
         scratch.write_text(json.dumps([asdict(run) for run in (*stay, this)]))
+
+
+def who(folder: Path, locks: Path) -> str:
+    """Return who holds the lock since when, and what to do: another run that goes on, or may on another machine."""
+    *others, _ = known(folder / FILE)
+    found = locks.stat()
+    with suppress(OSError):  # it ends meanwhile
+        found = min((lock.stat() for lock in locks.iterdir()), key=lambda one: one.st_mtime, default=found)
+    since = f"{datetime.fromtimestamp(found.st_mtime):%Y-%m-%d %H:%M}"
+    where = listed([f"process {run.pid} on {run.host}" for run in others]) or "a process that is not known"
+    text = f"user {found.st_uid} measures in this folder since {since} ({where}): let that run end, or end it there"
+    elsewhere = any(run.host != socket.gethostname() for run in others) or not others
+    return text + ("; if it is gone, remove its lock with --unlock" if elsewhere else "")
 
 
 def _processes(run: WorkflowRun) -> list[int]:
