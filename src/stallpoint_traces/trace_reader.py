@@ -49,6 +49,12 @@ _OTHERS = re.compile(rb'"(?:results|test_start|log_history|_step|_runtime|timing
 """Keys of nccl-tests, iperf3, transformers' trainer and trackers of metrics, which write no traces."""
 
 
+_OF_TRACE = re.compile(
+    rb'"(?:ph|traceEvents|deviceProperties|schemaVersion|schema|ctrlDeps|dataDeps|durationMicros|cat|distributedInfo)"'
+)
+"""Keys that traces of profilers have in their first kilobytes; other objects may be rows of a table."""
+
+
 def trace(path: Path) -> Path | None:
     """Return the path of a file that is a trace of a profiler; None for others."""
     if path.is_dir():
@@ -60,7 +66,7 @@ def trace(path: Path) -> Path | None:
         flat = re.match(rb"\s*\[?\s*\{[^{}]*\}", begin)  # a log of steps, a table of rates, or results
         if flat and not re.search(rb'"(ph|traceEvents)"', flat[0]):
             return None
-        return path if b'"traceEvents"' in begin or not _OTHERS.search(begin) else None
+        return path if _OF_TRACE.search(begin) and (b'"traceEvents"' in begin or not _OTHERS.search(begin)) else None
     # Kineto's traces are recognised by their beginning above; other texts are NCCL's profiler's, or no traces.
     if begin.lstrip()[:1] in (b"{", b"[") or not (_BINARY.search(begin) or b'"cat":' in begin):
         return None

@@ -426,12 +426,17 @@ class RateTable:
         )  # fmt: skip
 
     def _scaling_of_speedup(self, rows: Sequence[RateRow]) -> str:
-        """Return `WEAK` or `STRONG` where a column of speedups fits the times of steps in only one of them."""
-        if ColumnKind.SPEEDUP not in self.kinds or len({row.series for row in rows}) > 1:
+        """Return `WEAK` or `STRONG` where speedups, or efficiencies, fit the times of steps in only one of them."""
+        kind = next((one for one in (ColumnKind.SPEEDUP, ColumnKind.EFFICIENCY) if one in self.kinds), None)
+        if kind is None or len({row.series for row in rows}) > 1:
             return ""
-        index = self.kinds.index(ColumnKind.SPEEDUP)
-        said = {number: number_in(cell) for (number, _), cell in zip(self.body, self.columns[index], strict=True)}
-        known = sorted((row.workers, row.value, said[row.line]) for row in rows if row.value and said[row.line] > 0)
+        cells = self.columns[self.kinds.index(kind)]
+        said = {number: number_in(cell) for (number, _), cell in zip(self.body, cells, strict=True)}
+        known = sorted(
+            (row.workers, row.value, said[row.line] * (row.workers if kind == ColumnKind.EFFICIENCY else 1))
+            for row in rows
+            if row.value and said[row.line] > 0
+        )
         if len(known) < 2:
             return ""
         first, seconds, begin = known[0]

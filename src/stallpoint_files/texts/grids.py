@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import csv
 import html
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -21,6 +19,7 @@ from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint_files.texts.headings import BRACKETS, COUNTS, ColumnKind, kind_of
 from stallpoint_files.texts.languages import in_english
+from stallpoint_files.texts.objects import objects
 from stallpoint_files.texts.sentences import COUNT_AHEAD, COUNT_ALONE, COUNTED, in_sentences
 
 MAX_ROWS = 200_000
@@ -43,8 +42,6 @@ _SLICE = re.compile(
 """Slices of TPUs, such as ``32x v5e-256``; of v2, v3, v4 and v5p the number is that of cores, two of a chip."""
 _IN_CORES = re.compile(r"v(?:[234]|5p)$", re.IGNORECASE)
 _MACHINES = re.compile(r"config|set-?up|layout|hardware|cluster|system|scale", re.IGNORECASE)
-_LONGEST_YAML = 1_000_000
-_YAML_LIST = re.compile(r"^\s*- \w[\w .-]*: .*\n\s+\w[\w .-]*: ", re.MULTILINE)
 _RULE = re.compile(r"[\s:=+|-]*")
 _PAIR = re.compile(r"\s*(~?[\d.,]+\s*[kKM]?)\s*/\s*(~?[\d.,]+\s*[kKM]?)\s*")
 
@@ -137,10 +134,10 @@ def _ways(document: Document) -> list[list[Grid]]:
 
 
 def _written(document: Document) -> Iterator[list[Grid]]:
-    if objects := _objects(document):
-        heads = list(dict.fromkeys(head for _, one in objects for head in one))
-        rows = [(line, [str(one.get(head, "")) for head in heads]) for line, one in objects]
-        yield [Grid([(objects[0][0], heads), *rows], ",")]
+    if found := objects(document):
+        heads = list(dict.fromkeys(head for _, one in found for head in one))
+        rows = [(line, [str(one.get(head, "")) for head in heads]) for line, one in found]
+        yield [Grid([(found[0][0], heads), *rows], ",")]
         return
     lines = [(number, line) for number, line in enumerate(document.raw_lines, start=1) if line.strip()]
     if "<tr" in document.text.lower():
@@ -157,43 +154,6 @@ def _written(document: Document) -> Iterator[list[Grid]]:
     yield [Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")]
     yield [Grid([(number, line.split()) for number, line in lines], " ")]
     yield [Grid(list(rows), ",") for rows in in_sentences(document)]
-
-
-def _objects(document: Document) -> list[tuple[int, dict[str, object]]]:
-    """Return the rows of a table in JSON or YAML: a list of objects, alone or the one of a key, or one on each line."""
-    try:
-        found: list[tuple[int, object]] = [(1, one) for one in _listed(_parsed(document.text))]
-        if not found:
-            lines = enumerate(document.raw_lines, start=1)
-            found = [(line, json.loads(text)) for line, text in lines if text.strip()]
-    except (ValueError, RecursionError):
-        return []
-    rows = [(line, one) for line, one in found if isinstance(one, dict) and len(one) > 1]
-    flat = not any(isinstance(cell, dict | list) for _, one in rows for cell in one.values())
-    return rows if flat and len(rows) == len(found) else []
-
-
-def _parsed(text: str) -> object:
-    """Return what a text in JSON or YAML holds; None where it is neither."""
-    try:
-        if text.lstrip()[:1] in ("[", "{"):
-            return json.loads(text)
-        if len(text) < _LONGEST_YAML and _YAML_LIST.search(text):
-            import yaml  # needed by few texts
-
-            with suppress(yaml.YAMLError):
-                return yaml.safe_load(text)
-    except (ValueError, RecursionError):
-        return None
-    return None
-
-
-def _listed(found: object) -> list[object]:
-    """Return a list, alone or as the only list of an object."""
-    if isinstance(found, dict):
-        lists = [one for one in found.values() if isinstance(one, list)]
-        found = lists[0] if len(lists) == 1 else []
-    return found if isinstance(found, list) else []
 
 
 def _of_html(text: str) -> Iterator[Grid]:

@@ -160,7 +160,7 @@ HEADINGS = (
         r"speed ?up|(?:strong|weak) scaling",
         ("Speedup", "TF32 Strong Scaling", "Weak scaling - FP32"),
     ),
-    Heading(ColumnKind.EFFICIENCY, r"efficien", ("parallel efficiency",)),
+    Heading(ColumnKind.EFFICIENCY, r"efficien|\beff\b", ("parallel efficiency", "Scaling eff.")),
     Heading(
         ColumnKind.WORKER_TIME,
         rf"\b(?:gpu|node|core|device|chip|accelerator|tpu|{CHIP})s?[ -]?(?:h|hours?|hrs?|days?)\b",
