@@ -13,6 +13,7 @@ import argparse
 import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -33,6 +34,8 @@ AT_ONCE = 2
 """Lanes that run at a time."""
 SHOWN_FAILURES = 8
 PR_SET_CHILD_SUBREAPER = 36
+PATIENCE = 5.0
+"""Time for processes to end before they are killed, s."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,36 @@ def adopt(command: list[str]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
+def leave_nothing() -> None:
+    """At SIGTERM end all processes below this one, whatever they detached from, and then this one."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+    def end(number: int, _: object) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while left := below():
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL)
+            time.sleep(0.1)
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def below() -> set[int]:
+    """Return the processes below this one that have not ended."""
+    parents: dict[int, int] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile
+            state, parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
+            if state not in "ZX":
+                parents[int(process.name)] = int(parent)
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
 def folders(found: Iterable[Case]) -> list[tuple[float, int, str]]:
     """Return seconds, number of tests and name of each folder of tests, the slowest first."""
     groups: defaultdict[str, list[float]] = defaultdict(list)
@@ -205,6 +238,7 @@ def main() -> None:
     parser.add_argument("--night", action="store_true", help="repetitions, too (make test-all)")
     parser.add_argument("--lane", choices=[lane.name for lane in LANES])
     arguments = parser.parse_args()
+    leave_nothing()
     began = time.monotonic()
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
