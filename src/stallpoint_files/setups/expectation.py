@@ -148,7 +148,7 @@ class Expectation:
     def split(self) -> int:
         """Workers over which the model is split: as is said, or where nothing is, as many as its bytes need."""
         said = self.setup.tensor * self.setup.pipeline
-        if said > 1 or self.setup.strategy in (*GATHERS, Sharding.HYBRID):
+        if said > 1 or self.setup.strategies:
             return said
         needed = math.ceil(math.log2(max(self._bytes / self.chip.memory, 1)))
         return min(int(2**needed), self.workers)

@@ -71,7 +71,9 @@ def test_one_link_of_a_node_is_said_where_each_gpu_may_have_one() -> None:
 
 
 def test_what_does_not_fit_is_said() -> None:
-    assert any("does not fit" in note for note in answer("llama 3 70b, ddp, 1 x 1 a100").notes)
+    for words in ("llama 3 70b, ddp, 1 x 1 a100", "llama 3 8b, ddp, 8 v100"):
+        assert any("does not fit" in note for note in answer(words).notes)
+    assert any("need 1120 GB on each" in note for note in answer("llama 3 70b, ddp, 8 a100").notes)
     assert not any("does not fit" in note for note in answer("llama 3 8b, zero 3, 2 x 8 a100").notes)
 
 
