@@ -73,7 +73,7 @@ def headed(found: Diagnosis) -> str:
     if found.mean > MEAN_BESIDE * found.seconds:
         each += f" in the median, {_in_ms(found.mean)} in the mean"
     head = f"{found.workers} worker{'s' * (found.workers > 1)}, {found.iterations:,} iterations of {each}"
-    return head + (f" ({found.lacking} ranks left no records here)" if found.lacking else "")
+    return head + (f" ({found.lacking} rank{'s' * (found.lacking > 1)} left no records here)" if found.lacking else "")
 
 
 def texts(found: Diagnosis) -> dict[str, str]:
