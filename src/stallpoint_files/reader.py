@@ -26,7 +26,7 @@ class Detail(Protocol):
         """Kind of the findings that the parts of a page say already."""
 
     def to_json(self) -> Any:
-        """Return it as JSON's types."""
+        """Return the details as JSON types."""
 
     def parts(self) -> Iterator[str | Spec]:
         """Yield its HTML and charts for a page."""

@@ -70,7 +70,7 @@ MAX_REPLAY_ERROR = 0.05
 
 
 def lacking(rank: Rank) -> Iterator[str]:
-    """Yield in words what predictions need and the trace of `rank` lacks."""
+    """Yield what predictions need and the trace of `rank` lacks, in words."""
     count = len(rank.iterations.seconds)
     if count < MIN_ITERATIONS and not rank.trace.graph:
         yield f"it has {count} iteration, and at least {MIN_ITERATIONS} are needed"

@@ -31,7 +31,7 @@ _SEEN = 1 / 1000
 COMPUTE, COMMUNICATION, COPIES, WAIT, DATA = "compute", "communication", "copy", "wait", "data wait"
 HOST = "host"
 """Kind of a device's host's operators and calls, which only start work."""
-FINEST = 1 / 1000
+MIN_GAP = 1 / 1000
 """Minimum gap between two spans of one kind, as a fraction of an iteration."""
 _KINDS = {
     COMPUTE: theme.VERMILION, COMMUNICATION: theme.BLUE,
@@ -200,7 +200,7 @@ class LaneSpan:
 def spans(rank: Rank, iteration: int) -> list[LaneSpan]:
     """Return the spans within an iteration."""
     begin, end = float(rank.iterations.begin[iteration]), float(rank.iterations.end[iteration])
-    gap = FINEST * (end - begin)
+    gap = MIN_GAP * (end - begin)
     return [
         LaneSpan(lane, kind, float(first - begin), float(last - begin))
         for lane, kind, when in _lanes(rank, np.array([[begin, end]]))

@@ -82,7 +82,7 @@ _NAMED = 0.02
 
 
 def across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
-    """Yield for each worker count which rank arrives last, and how much of communication is waiting for others."""
+    """Yield which rank arrives last at each worker count, and how much of communication is waiting for others."""
     for size in dict.fromkeys(one["world_size"] for one in explained):
         some = [one for one in explained if one["world_size"] == size]
         yield from _across(some)
@@ -107,7 +107,7 @@ def _across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
 
 
 def _straggling(of: dict[str, Any], ranks: str) -> str:
-    """Return in words what uneven ranks cost, and why."""
+    """Return what uneven ranks cost, and why, in words."""
     slow = f"{number(of['slowdown'])} times as long as with even ones, exposed communication apart"
     if of["slowdown"] < STRAGGLING:
         return f"None of these {ranks} straggles: an iteration takes {slow}."

@@ -65,7 +65,7 @@ class IterationCollectives:
         )
 
     def at(self, places: npt.NDArray[np.int64]) -> IterationCollectives:
-        """Return those at some places."""
+        """Return the collectives at some indices."""
         return IterationCollectives(*(getattr(self, of.name)[places] for of in fields(self)))
 
     def staying(self, workers: int, traced: int) -> Reals:

@@ -16,7 +16,7 @@ from stallpoint.errors import InputError
 from stallpoint.records.migrations import OLDEST, settings_now
 from stallpoint.records.tables import SCHEMA_VERSION
 from stallpoint.strategies.presets import check_types, preset_from, presets_of
-from stallpoint.study.cells import LONGEST, NAME, Cell
+from stallpoint.study.cells import MAX_NAME_LENGTH, NAME, Cell
 from stallpoint.study.configuration import check
 from stallpoint.study.kinds import IMPORTED, cell_from_json
 
@@ -27,7 +27,7 @@ RECORDS = range(OLDEST, SCHEMA_VERSION + 1)
 """Versions of records that are read."""
 
 
-_NAME = {"type": "string", "pattern": rf"^{NAME.pattern}\Z", "maxLength": LONGEST}
+_NAME = {"type": "string", "pattern": rf"^{NAME.pattern}\Z", "maxLength": MAX_NAME_LENGTH}
 _NAMED = {"type": "object", "propertyNames": _NAME}
 _RELATIVE_PATH = {
     "type": "string",

@@ -1,6 +1,6 @@
 """Workflow steps and their outputs, as a Provenance Run Crate: steps, their tools and each of their runs.
 
-A cell's run has the times of its record. The steps after it have none: a file's own time is that of its last copy.
+A cell's run has the times of its record. Later steps have no times: copying a file changes its modification time.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Curve:
 
     @cached_property
     def verdict(self) -> tuple[Verdict, int]:
-        """As `Stall.verdict`, but undecided where what was measured beyond a stall is too little to call it one."""
+        """Return `Stall.verdict`, but undecided where too little was measured beyond a stall to establish it."""
         verdict, count = self.stall.verdict
         return (Verdict.UNDECIDED, count) if self.step_only or self.short else (verdict, count)
 
@@ -124,7 +124,7 @@ class Curve:
 
     @property
     def stalls_within(self) -> bool:
-        """Whether it stalls at one of several counts, of which noise does not tell one, and not beyond them."""
+        """Whether the curve stalls at one of several counts, which noise makes indistinguishable, and not later."""
         likely = self.stall.likely
         return len(likely) > 1 and likely[-1] != self.stall.largest and self.counts[-1] >= 2 * likely[-1]
 
@@ -174,7 +174,7 @@ class Curve:
 
     @cached_property
     def odd(self) -> int | None:
-        """Count with a more than linear gain at it or after it: other settings, or a disturbed run."""
+        """Count next to a gain that is more than linear, by other settings or a disturbed run."""
         pairs = list(pairwise(self.counts))
         steep = [(start, end) for start, end in pairs if self.gain(start, end) > 2 * SUPERLINEAR]
         if not steep:
@@ -184,7 +184,7 @@ class Curve:
         return max(suspects or [end], key=self._away)
 
     def _away(self, count: int) -> float:
-        """Return how far a worker's rate is from that between its neighbours."""
+        """Return how far a count's rate per worker is from its neighbours' interpolation, as a logarithm."""
         index = self.counts.index(count)
         if index in (0, len(self.counts) - 1):
             return 0.0

@@ -90,7 +90,7 @@ class Finding:
 
     @property
     def qualifies(self) -> bool:
-        """Whether it says what others rest on or suffer from, and is no answer."""
+        """Whether the finding is no answer, but says what answers rest on or suffer from."""
         return self.kind == MACHINE or self.verdict in (WARNING, NOTE)
 
     @property

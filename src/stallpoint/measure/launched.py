@@ -1,4 +1,4 @@
-"""What launchers (mpirun, srun) tell the processes that they start; asked before MPI is there, and without it."""
+"""Variables by which launchers (mpirun, srun) describe a job to its processes; readable without MPI."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ COST, FAILURES = "cost", "failures"
 
 
 def section(study: StudyTables) -> Section:
-    """Return for each answer the choices by deadline and budget, and what failures leave of its gain."""
+    """Return the choices by deadline and budget for each answer, and its gain after failures."""
     found = tuple(_findings(study))
     if not found:
         nothing = "The study asks for no deadline and no budget, and gives no time between failures."

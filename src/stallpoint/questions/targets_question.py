@@ -46,7 +46,7 @@ class Place:
 
     @cached_property
     def alike(self) -> list[TableRow]:
-        """What is not distinguishable from the soonest: of its own preset any, of others their soonest."""
+        """Rows not distinguishable from the soonest: any of its preset, the soonest of each other preset."""
         own = self.best[0]["sync"]
         shown = (row for row in self.rows if row["sync"] == own or any(row is one for one in self.best))
         return [row for row in shown if row["verdict"] == TargetVerdict.NOT_DISTINGUISHABLE]

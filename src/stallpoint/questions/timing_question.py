@@ -41,7 +41,7 @@ def section(study: StudyTables) -> Section:
 
 
 def _worst(table: pd.DataFrame) -> Iterator[TableRow]:
-    """Yield for each network on each hardware the worst timing error of any rank of any cell."""
+    """Yield the worst timing error of any rank of any cell, for each network on each hardware."""
     for (network, hardware), rows in groups(table, ["network", "hardware"]):
         yield TableRow(
             network=network, hardware=hardware, cells=int(rows["cell"].nunique()),

@@ -83,7 +83,7 @@ def _finding(hardware: str, words: str, verdict: str = "", *, network: str = "",
 
 
 def _ended(study: StudyTables) -> Iterator[TableRow]:
-    """Yield for each hardware and reason why visits ended: its cells, and the sum of their visits."""
+    """Yield the cells and the sum of their visits for each hardware and reason why visits ended."""
     runs, visits = study.tables["runs"], study.tables["visits"]
     visited = visits.groupby("cell")["visit"].nunique()
     for (hardware, ended), rows in groups(runs[runs["ended"].fillna("") != ""], ["hardware", "ended"]):
@@ -106,7 +106,7 @@ def _visits(rows: list[TableRow]) -> TextTable:
 
 
 def _planned(study: StudyTables) -> TextTable:
-    """Return for each hardware, kind and placement the expected and actual time of its visits: seconds, node-hours.
+    """Return expected and actual time of visits (seconds, node-hours) for each hardware, kind and placement.
 
     Ends of intervals are added: an error of one expectation is shared by others. A job has the nodes of its largest
     cell, whatever is visited; cells that are visited at the same time share them.
@@ -157,7 +157,7 @@ def _widths(study: StudyTables) -> Iterator[Finding]:
 
 
 def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
-    """Return for each hardware and network how far predictions on more than one rank are off, in words."""
+    """Return how far predictions on more than one rank are off, in words, for each hardware and network."""
     predictions = study.tables["predictions"]
     compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
     found = {}
@@ -235,7 +235,7 @@ def _slow(rows: list[TableRow]) -> TextTable:
 
 
 def undecodable(study: StudyTables) -> dict[str, int]:
-    """Return for each storage with samples that cannot be decoded the largest number of them skipped."""
+    """Return the largest number of skipped samples for each storage with samples that cannot be decoded."""
     visits = study.tables["visits"]
     rows = visits[visits["excluded_samples"] > 0]
     storages = rows["cell"].str.extract(r"(?:^|/)storage~([^/]+)", expand=False)

@@ -97,7 +97,7 @@ def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def on_all_ranks(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str]:
-    """Return for each row the reasons of all ranks of its iteration, as they wait for each other."""
+    """Return the reasons of all ranks of each row's iteration, as ranks wait for each other."""
     which = [*_VISIT, "iteration"]
     rows = iterations[which].assign(reason=reasons)
     some = rows[rows["reason"] != ""]
@@ -250,7 +250,7 @@ def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _
 
 
 def _cpus_and_threads(iterations: pd.DataFrame) -> tuple[_Reals, _Reals]:
-    """Return for each row the number of CPUs that its rank may run on, and of the job's threads there."""
+    """Return the number of CPUs that each row's rank may run on, and of the job's threads there."""
     which = [*_VISIT, "iteration", "kernel"]
     rows = iterations[which].assign(cpus=_cpus(iterations), threads=_numbers(iterations, "threads", 1))
     wanted = pd.Series(0.0, index=iterations.index)

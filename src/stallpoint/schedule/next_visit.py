@@ -25,7 +25,7 @@ from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.workers import curves_of
 
 INTERVAL = 0.90
-FEWEST = 2
+MIN_VISITS = 2
 """Visits from which the spread between visits can be estimated."""
 MAX_FACTOR = 4
 """Maximum number of visits to a cell, as a multiple of its own number."""
@@ -128,7 +128,7 @@ def _of_two(base: Sequence[float], other: Sequence[float]) -> float:
 def half_width(medians: Sequence[float]) -> float:
     """Return half the length of the 90 % interval of the mean of a cell's visits (Student's t, of logarithms)."""
     count = len(medians)
-    if count < FEWEST:
+    if count < MIN_VISITS:
         return math.inf
     return _quantile(count - 1) * statistics.stdev(medians) / math.sqrt(count)
 
@@ -223,7 +223,7 @@ def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[
             yield from (speedup.base, speedup.other)
     controls: dict[tuple[object, ...], list[Visited]] = {}
     for one in visited:
-        if trains(one.cell) and one.cell.ranks == 1 and len(one.medians) >= FEWEST and not one.ended:
+        if trains(one.cell) and one.cell.ranks == 1 and len(one.medians) >= MIN_VISITS and not one.ended:
             controls.setdefault(tuple(getattr(one.cell, axis) for axis in CONTROL_AXES), []).append(one)
     for first, *others in controls.values():
         for other in others:
@@ -244,7 +244,7 @@ def due(visited: Sequence[Visited], seed: int) -> list[int]:
 def _narrowing(one: Visited) -> float:
     """Return the expected reduction of the squared half-width by another visit, for each node-second."""
     count = len(one.medians)
-    if count < FEWEST:
+    if count < MIN_VISITS:
         return math.inf
     return half_width(one.medians) ** 2 / (count + 1) / max(one.cost, 1e-9)
 
@@ -277,7 +277,7 @@ def visits_needed(noise: float, least: int, precision: float) -> int:
     `MAX_FACTOR` times `least`.
     """
     maximum = MAX_FACTOR * least
-    for count in range(max(FEWEST + 1, least), maximum):
+    for count in range(max(MIN_VISITS + 1, least), maximum):
         ends = (_student(visits - 1) * noise / math.sqrt(visits) for visits in (count, count - 1))
         if math.expm1(math.hypot(*ends)) <= precision:
             return count

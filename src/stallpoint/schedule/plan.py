@@ -238,7 +238,7 @@ class Plan:
 
     @property
     def idle_node_hours(self) -> Interval:
-        """Those of nodes that the cells being visited do not use."""
+        """Node-hours of nodes that the cells being visited do not use."""
         return total(job.idle_node_hours for job in self.jobs)
 
     @property
@@ -410,7 +410,7 @@ def _overheads(sittings: Sequence[Sitting]) -> tuple[Interval, Interval]:
 
 
 def _read_unfinished(measurements: Iterable[Measurement], known: dict[str, Took]) -> None:
-    """Add durations of visits of jobs that were killed before they wrote them."""
+    """Add the durations of visits whose job was killed before it wrote durations."""
     unknown = [one for one in measurements if one.cell.path not in known or known[one.cell.path].cell != one.cell]
     for one in unknown[:: 1 + len(unknown) // MAX_READ]:
         runs = [one.run(visit) for visit in one.visits]

@@ -21,7 +21,7 @@ from stallpoint.records.tables import ITERATIONS, VISITS
 from stallpoint.schedule import visit_durations
 from stallpoint.schedule.agenda import Agenda
 from stallpoint.schedule.ledger import Measurement, Seconds
-from stallpoint.schedule.next_visit import FEWEST, Visited, choose, speedups
+from stallpoint.schedule.next_visit import MIN_VISITS, Visited, choose, speedups
 from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE, Processes, VisitRequest
 from stallpoint.schedule.side_by_side import SideBySide
 from stallpoint.schedule.terminal import AGAIN, CANNOT_RUN, DISTURBED, LOST, SO_FAR
@@ -356,10 +356,10 @@ def _widths(visited: Sequence[Visited]) -> str:
         return "no speedup among these cells"
     known = [width for width in widths if math.isfinite(width)]
     if not known:
-        return f"no speedup has {FEWEST} undisturbed visits to each of its cells"
+        return f"no speedup has {MIN_VISITS} undisturbed visits to each of its cells"
     text = f"speedups to within {100 * statistics.median(known):.1f} % in the median, {100 * max(known):.1f} % at most"
     few = len(widths) - len(known)
-    return f"{text}; {few} more without {FEWEST} undisturbed visits to each cell" if few else text
+    return f"{text}; {few} more without {MIN_VISITS} undisturbed visits to each cell" if few else text
 
 
 def _say(log: Path, text: str) -> None:

@@ -249,7 +249,7 @@ _NOISE = (
     "Removing output files of failed job",
     "Trying to restart job",
     "CalledProcessError in file",
-    "Ignore corrupted or currently written metadata record",  # of a killed run or a full disk; it is made again
+    "Ignore corrupted or currently written metadata record",  # after a killed run or full disk; Snakemake remakes it
     # Snakemake's Slurm plugin, wherever no account is named; where one is needed, sbatch says so.
     "No SLURM account given",
     "not able to get a SLURM account",

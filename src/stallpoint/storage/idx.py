@@ -96,7 +96,7 @@ class IdxImages(ImageSet):
 
     @override
     def extent(self, index: int) -> Extent | None:
-        """As `SampleSet.extent`; None where the file is compressed."""
+        """Return `SampleSet.extent`; None where the file is compressed."""
         return None if self.in_memory else super().extent(index)
 
     @override

@@ -131,7 +131,7 @@ class _Environments:
             return environment
 
     def close(self, path: Path) -> None:
-        """One that reads less."""
+        """Release one reader's use of the LMDB; the last one closes it."""
         with self._lock:
             key = os.path.realpath(path)
             environment, users = self._open.pop(key)

@@ -26,7 +26,7 @@ class MappedImages(RawImages):
 
     @override
     def read(self, index: int) -> bytes:
-        """As `SampleSet.read`; the time of the page faults is in it."""
+        """Read as `SampleSet.read` does, including the page faults."""
         extent = self._extent(index)
         begin, end = extent.offset, extent.offset + extent.size
         try:

@@ -146,7 +146,7 @@ class Preset(StepOptions):
 
     @property
     def exact_on_one(self) -> bool:
-        """Whether that holds for a single worker, which waits for no other."""
+        """Whether a single worker's weights are exact; it waits for no other."""
         return self.lossless and not self.own.delays
 
 

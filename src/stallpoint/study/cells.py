@@ -123,7 +123,7 @@ class Cell:
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of entries; axes are parts of paths."""
-LONGEST = 200
+MAX_NAME_LENGTH = 200
 """Characters of a name: a file system takes 255."""
 FROM_ZERO = ("prefetch", "seed", "warmup")
 """Integers that may be 0; all others are at least 1."""
@@ -134,9 +134,9 @@ def check_value(cell: type[Cell], name: str, value: Any) -> None:
     wanted = _types(cell)[name]
     if not _is(value, wanted):
         raise InputError(f"{name} of a {cell.kind} cell is {_short(value)}; {_words(wanted)} is expected")
-    if name in cell.axes and isinstance(value, str) and not (NAME.fullmatch(value) and len(value) <= LONGEST):
+    if name in cell.axes and isinstance(value, str) and not (NAME.fullmatch(value) and len(value) <= MAX_NAME_LENGTH):
         raise InputError(
-            f"{name} of a {cell.kind} cell is {_short(value)}; {LONGEST} letters, digits and . _ - at most"
+            f"{name} of a {cell.kind} cell is {_short(value)}; {MAX_NAME_LENGTH} letters, digits and . _ - at most"
         )
     if wanted is int and value < (0 if name in FROM_ZERO else 1):
         raise InputError(

@@ -16,7 +16,7 @@ from stallpoint.errors import InputError
 Column: TypeAlias = str | float
 Row: TypeAlias = Mapping[str, Column]
 
-LONGEST = 1000
+MAX_LENGTH = 1000
 """Characters of a condition."""
 _ORDER: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
@@ -38,8 +38,8 @@ def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
     `columns` are the names of columns with their types, names (`str`) or numbers (`float`). An `InputError` names the
     error and the correct form.
     """
-    if len(text) > LONGEST:
-        raise InputError(f"a condition of {len(text):,} characters; at most {LONGEST:,}")
+    if len(text) > MAX_LENGTH:
+        raise InputError(f"a condition of {len(text):,} characters; at most {MAX_LENGTH:,}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):

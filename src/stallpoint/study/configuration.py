@@ -20,7 +20,7 @@ from stallpoint.text import CONTROLS
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader, ten times faster, if PyYAML has it: each plan reads studies and claims."""
-DEEPEST = 50
+MAX_DEPTH = 50
 """Largest depth of a configuration; an entry that contains itself exceeds it."""
 MAX_ENTRIES = 1_000_000
 """Largest number of entries with all aliases expanded; nested aliases may exceed it."""
@@ -163,8 +163,8 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
 
 def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
     """Count the entries below a value, itself included; aliases count again, but are walked once."""
-    if depth > DEEPEST:
-        raise InputError(f"the study: nested more than {DEEPEST} levels deep")
+    if depth > MAX_DEPTH:
+        raise InputError(f"the study: nested more than {MAX_DEPTH} levels deep")
     if not isinstance(value, Mapping | list):
         return 1
     if id(value) not in counted:
@@ -177,8 +177,8 @@ def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
 def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
     """Yield problems that no configuration may have: keys that are no text, control characters, infinite numbers,
     entries that contain themselves."""
-    if depth > DEEPEST:
-        yield f"{where[:80]}...: nested more than {DEEPEST} levels deep, or an entry that contains itself"
+    if depth > MAX_DEPTH:
+        yield f"{where[:80]}...: nested more than {MAX_DEPTH} levels deep, or an entry that contains itself"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(key, str):

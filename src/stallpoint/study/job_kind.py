@@ -74,7 +74,7 @@ class JobKind:
 
     @property
     def measured(self) -> bool:
-        """Whether it is run, and not imported."""
+        """Whether the kind's cells are run, and not imported."""
         return bool(self.function)
 
     @property

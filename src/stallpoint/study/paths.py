@@ -11,7 +11,7 @@ from typing import Any
 from stallpoint.errors import InputError
 from stallpoint.networks.own import file_of
 
-LONGEST, LONGEST_PART = 4095, 255
+MAX_PATH, MAX_PART = 4095, 255
 """Largest length of a path, and of each name in it, bytes."""
 PAPERS = "papers"
 """Entry under ``claims`` of a study for all files of resources/claims."""
@@ -82,6 +82,6 @@ def _impossible(path: str) -> str:
         return "an empty path"
     if _NO_CHARACTER.search(path):
         return f"{path[:80]!r} has characters that no path has; one on a single line is expected"
-    if len(os.fsencode(path)) > LONGEST or any(len(os.fsencode(part)) > LONGEST_PART for part in Path(path).parts):
-        return f"{path[:80]}... is longer than file systems take: {LONGEST_PART} bytes a name, {LONGEST:,} in all"
+    if len(os.fsencode(path)) > MAX_PATH or any(len(os.fsencode(part)) > MAX_PART for part in Path(path).parts):
+        return f"{path[:80]}... is longer than file systems take: {MAX_PART} bytes a name, {MAX_PATH:,} in all"
     return ""

@@ -115,8 +115,8 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
     train, excluded = training_cells(config, catalogue)
     runs, no_runs = convergence_cells(config, catalogue)
     imported = list(imported_cells(catalogue))
-    supporting = supporting_cells(config, catalogue, train.values(), imported)
-    cells: dict[str, Cell] = {**train, **{cell.path: cell for cell in (*supporting, *runs, *imported)}}
+    other_cells = supporting_cells(config, catalogue, train.values(), imported)
+    cells: dict[str, Cell] = {**train, **{cell.path: cell for cell in (*other_cells, *runs, *imported)}}
     if not cells and not config["external_tables"]:
         raise InputError("the study has no cell to run: matrix excludes every combination, and nothing is imported")
     return Study(name=config["study"], config=config, cells=cells, excluded=(*excluded, *no_runs))

@@ -140,7 +140,7 @@ class Command:
 
     @property
     def prepares(self) -> bool:
-        """Whether it trains nothing: a builtin of the shell, a usual small program, ``python -c``."""
+        """Whether the command trains nothing: a builtin of the shell, a usual small program, ``python -c``."""
         if not self.program:
             return not self.starts or not STARTERS[self.starts[-1].name].operands
         return self.program[0] in _SMALL.split()
@@ -166,7 +166,7 @@ class BatchScript:
         return _number(self.asked[name][0]) if name in self.asked else None
 
     def nodes(self, step: Start | None) -> int | None:
-        """Return on how many nodes a step runs, or without one the job; None where that cannot be told."""
+        """Return the number of nodes of a step, or else of the job; None where unknown."""
         if step and (stated := step.option("--nodes")) is not None:
             return _number(stated)
         if step and step.option("--ntasks") == "1":

@@ -43,7 +43,7 @@ RIGHT = 0.7
 """Fraction of rehearsed choices that have to be right for a choice to be stated."""
 SHORTLIST = 10
 """Candidates of a rehearsed choice."""
-FEWEST = 10
+MIN_CHOICES = 10
 """Minimum number of rehearsed choices that tell how many are right."""
 _REHEARSALS = 40
 _LIMITS = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -322,7 +322,7 @@ class Rehearsal:
         another (Student's t), with one more difference as prior: the scatter of layouts within a fit.
         """
         like = self.usable == usable
-        if like.sum() < FEWEST:
+        if like.sum() < MIN_CHOICES:
             like = np.ones(len(like), np.bool_)
         numbers = np.unique(self.group[like])
         fits = [self.errors[like & (self.group == one)] for one in numbers]
@@ -339,9 +339,9 @@ class Rehearsal:
         return float(np.exp(low)), float(np.exp(high))
 
     def right_if(self, sure: float) -> float:
-        """Return which fraction of the choices that were at least as `sure` were right; 0 of fewer than `FEWEST`."""
+        """Return the fraction right of the choices at least as `sure`; 0 of fewer than `MIN_CHOICES`."""
         chosen = self.right[self.sure >= sure]
-        return self.steady * float(chosen.mean()) if len(chosen) >= FEWEST else 0.0
+        return self.steady * float(chosen.mean()) if len(chosen) >= MIN_CHOICES else 0.0
 
     def limit(self, choice: LayoutChoice) -> float:
         """Return the limit of sureness, no larger than that of `choice`, above which most choices are right."""

@@ -83,7 +83,7 @@ def _numbers(path: Path, text: pd.Series[str]) -> pd.Series[float]:
 
 
 def _refuse(path: Path, wrong: pd.Series[bool], text: pd.Series[str], expected: str) -> None:
-    """Raise for the first row of which `wrong` holds."""
+    """Raise an error for the first row of which `wrong` holds."""
     if wrong.any():
         line = int(wrong.index.to_numpy()[wrong.to_numpy().argmax()])
         more = f" (and {wrong.sum() - 1} more such rows)" if wrong.sum() > 1 else ""

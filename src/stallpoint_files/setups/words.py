@@ -314,7 +314,7 @@ _KNOWN = re.compile(
 
 
 def unknown_words(setup: Setup) -> list[str]:
-    """Return for each unknown word that it is not known, and the nearest that is."""
+    """Return a message for each unknown word, with the nearest known word."""
     return [_not_known(word) for word in setup.unknown if not word.isdigit()]
 
 

@@ -17,7 +17,7 @@ def answers(folder: Path) -> Iterator[Finding]:
         yield Finding(
             "probe", f"probe in {folder}", "too few iterations were recorded by rank 0", Verdict.UNDECIDED,
             evidence="recorded",
-            ask=(f"a run of {probe_box.FEWEST + 1} iterations or more",),
+            ask=(f"a run of {probe_box.MIN_ITERATIONS + 1} iterations or more",),
         )  # fmt: skip
         return
     texts = probe_words.texts(found)

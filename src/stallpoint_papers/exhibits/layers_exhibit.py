@@ -133,7 +133,7 @@ def with_data(material: Material) -> Made:
 
 
 def _comparable(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return for each network and hardware the preset, prefetch depth and B measured with the most storages."""
+    """Return the preset, prefetch depth and B measured with most storages, by network and hardware."""
     same = ["network", "hardware", "prefetch", "sync", "batch"]
     counts = layers.groupby(same)["storage"].nunique().rename("storages").reset_index()
     counts = counts[counts["storages"] > 1].sort_values(

@@ -65,7 +65,7 @@ def _integer_node_counts(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def _curves(times: pd.DataFrame) -> pd.DataFrame:
-    """Return for each B the speedup at the measured b that divide it: its time over theirs."""
+    """Return the speedup at the measured b that divide each B: time at B over time at b."""
     pairs = times.merge(times[["network", "hardware", "worker_batch", "seconds"]], on=["network", "hardware"])
     pairs = pairs.assign(nodes=pairs["worker_batch_x"] / pairs["worker_batch_y"], global_batch=pairs["worker_batch_x"])
     pairs = _integer_node_counts(pairs[(pairs["nodes"] >= 1) & np.isfinite(pairs["seconds_x"] / pairs["seconds_y"])])
@@ -113,7 +113,7 @@ def amdahl(material: Material) -> Made:
 
 
 def _fractions(material: Material) -> pd.DataFrame:
-    """Return for each network and hardware the part of the time that does not fall with b, in layers without products.
+    """Return the part of the time that does not fall with b in layers without products, by network and hardware.
 
     That is the sum over their types of share at the largest b times serial fraction (docs/models/compute.md).
     """

@@ -17,7 +17,7 @@ from stallpoint_traces.formats.events import UNKNOWN
 from stallpoint_traces.rank.trace_collectives import ALL_TO_ALL, SEND_RECEIVE, Collectives
 
 Reals = npt.NDArray[np.float64]
-FEWEST = 3
+MIN_SHARED = 3
 """Minimum number of shared collectives for two ranks' clocks to be compared."""
 
 
@@ -101,7 +101,7 @@ def clocks(ranks: Sequence[Collectives]) -> list[ClockOffset]:
 def _apart(numbers: Sequence[npt.NDArray[np.int64]], ends: Sequence[Reals], one: int, other: int) -> ClockOffset | None:
     _, mine, theirs = np.intersect1d(numbers[one], numbers[other], return_indices=True)
     mine, theirs = mine[numbers[one][mine] >= 0], theirs[numbers[other][theirs] >= 0]
-    if len(mine) < FEWEST:
+    if len(mine) < MIN_SHARED:
         return None
     apart = ends[other][theirs] - ends[one][mine]
     middle = float(np.median(apart))

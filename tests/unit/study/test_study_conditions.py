@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.study.conditions import LONGEST, condition
+from stallpoint.study.conditions import MAX_LENGTH, condition
 from stallpoint.study.matrix import COLUMNS
 
 ROW = {
@@ -93,7 +93,7 @@ def test_nothing_is_run(text: str, tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-@given(st.text(max_size=LONGEST + 10))
+@given(st.text(max_size=MAX_LENGTH + 10))
 def test_any_text_is_a_condition_or_refused(text: str) -> None:
     try:
         met = condition(text, COLUMNS)

@@ -112,17 +112,16 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
 
 
 def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return for each network the layers in one cell, that with the largest mini-batch of a worker, and the most
-    visits.
+    """Return each network's layers in one cell: largest mini-batch of a worker, then most visits.
 
     The scatter between visits to one cell is known; those to several cells may all be from slow rounds.
     """
-    chosen = []
+    largest_cells = []
     for _, rows in layers.groupby("network"):
         cells = rows.assign(visits=rows[["old_visits", "new_visits"]].min(axis=1)).groupby(list(POINT))["visits"].min()
         order = cells.reset_index().sort_values(["worker_batch", "visits"], kind="stable")
-        chosen.append(rows.merge(order[list(POINT)].tail(1), on=list(POINT)))
-    return pd.concat(chosen, ignore_index=True)
+        largest_cells.append(rows.merge(order[list(POINT)].tail(1), on=list(POINT)))
+    return pd.concat(largest_cells, ignore_index=True)
 
 
 def _layers(found: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """One time for each visit: the unit of comparison of two studies.
 
-What differs between visits (placement, neighbours, the state of the machine) is in them; what differs between the
-iterations of a visit is not, as in all intervals of stallpoint (`base.statistics.bootstrap`).
+Intervals contain the scatter between visits (placement, neighbours, the state of the machine), not that between the
+iterations of a visit, as in all of stallpoint (`base.statistics.bootstrap`).
 """
 
 from __future__ import annotations

@@ -125,9 +125,9 @@ def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
         keep = Recorder(cell, rank=0)
         for index, ranks in iterations:
             layers_of_ranks = zip(*(of.layers for of in ranks), strict=False)
-            communicating = [layers for layers in layers_of_ranks if layers[0].communication]
-            sizes = [layers[0].gradient_bytes for layers in communicating]
-            seconds = [min(layer.communication for layer in layers) for layers in communicating]
+            communicating_layers = [layers for layers in layers_of_ranks if layers[0].communication]
+            sizes = [layers[0].gradient_bytes for layers in communicating_layers]
+            seconds = [min(layer.communication for layer in layers) for layers in communicating_layers]
             row = {**ALL_REDUCES, "warmup": index < cell.warmup}
             keep.add(COLLECTIVES, message_bytes=sizes, sample=_samples(sizes, seen), seconds=seconds, **row)
         yield keep

@@ -25,7 +25,7 @@ from stallpoint.measure.jobs.train import Trainer, on_device
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training import allocator, checkpoint
-from stallpoint.measure.training.evaluation import LARGEST, SMALLEST, Classes, Evaluation, InTurn, check_labels
+from stallpoint.measure.training.evaluation import MAX_BATCH, MIN_BATCH, Classes, Evaluation, InTurn, check_labels
 from stallpoint.measure.training.gradient_norms import GradientNorms
 from stallpoint.measure.training.input_pipeline import InputPipeline, SampleOrder
 from stallpoint.measure.training.optimisers import RecipeOptimiser
@@ -187,7 +187,7 @@ def _in_turn(
     cell: ConvergenceCell, rank: int, ranks: int, storage: Storage, chosen: Indices
 ) -> tuple[InputPipeline, int]:
     """Return the pipeline of a rank's share of `chosen` samples, and the number of its mini-batches."""
-    batch = min(max(cell.worker_batch, SMALLEST), LARGEST)
+    batch = min(max(cell.worker_batch, MIN_BATCH), MAX_BATCH)
     order = InTurn(chosen, batch, rank, ranks)
     pipeline = InputPipeline(
         storage,

@@ -352,7 +352,7 @@ def _is_reported(path: Path) -> bool:
 
 
 def _resident_pages(extent: Extent) -> npt.NDArray[np.bool_]:
-    """Return for each page of the extent whether it is in the page cache; asking (``mincore``) loads none."""
+    """Return whether each page of the extent is in the page cache; asking (``mincore``) loads none."""
     begin = extent.offset - extent.offset % mmap.ALLOCATIONGRANULARITY
     length = extent.offset + extent.size - begin
     pages = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)

@@ -81,7 +81,7 @@ class EnergyMeter:
                 self._read()
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Start counting energy."""
         with self._lock:
             self._read()
             for zone in self._zones.values():

@@ -68,7 +68,7 @@ class Planted:
         )
 
     def text(self) -> str:
-        """Return it as `PLANT` holds it."""
+        """Return the wait as text of the variable `PLANT`."""
         return ":".join(map(str, astuple(self)))
 
 

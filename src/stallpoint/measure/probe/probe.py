@@ -149,7 +149,7 @@ class Probe:
             raise SystemExit(0)
 
     def stepped(self) -> bool:
-        """As `step`, but only says whether as many were recorded as are wanted."""
+        """End an iteration as `step` does, but return whether all wanted ones are recorded, without exiting."""
         end = self._clock.mark()
         self._clock.wait()
         begin = time.perf_counter()

@@ -33,11 +33,11 @@ from stallpoint.records.tables import PHASES
 
 DATA, BETWEEN, FORWARD, BACKWARD, EXPOSED, UPDATE = PHASES
 
-FEWEST = 5
+MIN_ITERATIONS = 5
 """Fewest iterations after warm-up for a summary."""
 PATIENCE = 5.0
 """Time that rank 0 waits for the other ranks' last records, s."""
-OF_PHASE = 0.2
+MIN_LAYER_SHARE = 0.2
 """Share of its phase from which on a layer is named."""
 MORE_SAMPLES = 1.1
 """Ratio of samples from which on a rank has more than the others."""
@@ -100,7 +100,7 @@ class Diagnosis:
 
     @property
     def main(self) -> PartialCost | None:
-        """Return the part of the run that costs more than what holds up all of it; None without one."""
+        """Return the dearest part of the run if it costs more than what slows the entire run; else None."""
         whole = 0.0
         if self.rank is not None or self.phase in (DATA, EXPOSED):
             name = {DATA: "data", EXPOSED: "communication"}.get(self.phase, "waiting")
@@ -131,7 +131,7 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     steps = runs[0].steps
     for run in runs[1:]:
         steps = np.intersect1d(steps, run.steps, assume_unique=True)
-    if len(steps) < FEWEST:
+    if len(steps) < MIN_ITERATIONS:
         return None
     rows = [np.searchsorted(run.steps, steps) for run in runs]
     times = np.array([run.phases[of] for run, of in zip(runs, rows, strict=True)])  # [rank, iteration, phase]
@@ -165,7 +165,7 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
         phase = max(costs, key=costs.__getitem__)
         here = costs[phase]
         layer, of_layer = _layer(phase, runs[0])
-        if of_layer < OF_PHASE * here:
+        if of_layer < MIN_LAYER_SHARE * here:
             layer, of_layer = "", 0.0
     each = np.median(times[..., PHASES.index(phase)], axis=1)
     shares = {"computing": computing, "communication": costs[EXPOSED], "data": costs[DATA], "waiting": waiting}

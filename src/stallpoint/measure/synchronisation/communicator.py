@@ -63,7 +63,7 @@ class Staged:
         self.ranks, self.rank = inner.ranks, inner.rank
 
     def all_reduce(self, values: torch.Tensor) -> int:
-        """See `Communicator`; both copies included."""
+        """Sum over ranks as `Communicator` does, with both copies."""
         return self._in_place(self._inner.all_reduce, values)
 
     def collect(self, values: torch.Tensor) -> int:

@@ -31,7 +31,7 @@ def interface(world: World) -> tuple[str, str]:
 
 
 def reachable(world: World) -> list[str]:
-    """Return for each rank the address at which the others reach it (its host name if no network is shared)."""
+    """Return the address at which others reach each rank (its host name if no network is shared)."""
     return [rank.host for rank in _meeting(world)]
 
 

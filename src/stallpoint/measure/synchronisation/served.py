@@ -136,7 +136,7 @@ class Served(Exchanging):
 
     @override
     def state(self) -> dict[str, Any]:
-        """See `Exchanging`; that of the server as well."""
+        """Return the state of `Exchanging`, and the server's."""
         return {**super().state(), "server": self._server and self._server.state()}
 
     @override
@@ -179,7 +179,7 @@ class Served(Exchanging):
         return bool(after) and 0 < world.rank == world.size - 1 and self._iterations >= after
 
     def _exchanged(self, asks: Callable[[], int]) -> None:
-        """As `_exchange`, of so many transfers of all values."""
+        """Do `_exchange`, counting as many transfers of all values as `asks` returns."""
         self._exchange(lambda: 4 * self._flat.values * asks())
 
 

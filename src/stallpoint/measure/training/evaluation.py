@@ -18,7 +18,7 @@ from stallpoint.measure.world import World
 from stallpoint.networks import Network
 from stallpoint.networks.layers import Loss
 
-SMALLEST, LARGEST = 32, 256
+MIN_BATCH, MAX_BATCH = 32, 256
 """Bounds of the mini-batch of an evaluation, else the worker's own: large enough for a device, small enough for
 memory."""
 

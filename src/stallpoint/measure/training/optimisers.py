@@ -52,7 +52,7 @@ class Stepwise(ABC):
 class RecipeOptimiser(Stepwise):
     """Optimiser of a recipe.
 
-    `step_size` is that of each step, counted from 0; without it all steps have the recipe's.
+    `step_size` maps a step's number, from 0, to its step size; None gives every step the recipe's step size.
     """
 
     def __init__(

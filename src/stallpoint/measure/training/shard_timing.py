@@ -219,7 +219,7 @@ class _Waited(dist.Work):
 
     @override
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it has ended."""
+        """Wait until the collective has ended."""
         self._says(True)
         done = bool(self._work.wait())
         self._says(False)

@@ -37,7 +37,7 @@ class MedianIteration:
         return pd.concat(self.parts) if self.parts else typed(LAYERS, LAYERS.schema.empty_table().to_pandas())
 
     def add(self, layers: pd.DataFrame) -> None:
-        """Keep those of the rows that belong to this iteration."""
+        """Keep the rows that belong to this iteration."""
         cell, iteration = self.ranks.iloc[0][["cell", "iteration"]]
         here = (layers["iteration"] == iteration) & layers["rank"].isin(self.ranks["rank"])
         rows = layers[here]

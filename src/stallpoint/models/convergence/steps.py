@@ -276,7 +276,7 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     Heavy-tailed priors allow a large misfit or an unusual bend: p(τ) = s / (s + τ)² with s = `USUAL_MISFIT` (DuMouchel
     1994), and a Cauchy prior of log a.
     """
-    # Both in logarithms, in which they are evenly spaced.
+    # Both priors are densities of logarithms, in which the grids are evenly spaced.
     bends = 1 / (1 + np.square(np.log(_BENDS) / USUAL_BEND))
     prior = bends[:, None] * _MISFITS / (USUAL_MISFIT + _MISFITS) ** 2
     if len(known) <= MIN_BATCHES:

@@ -21,7 +21,7 @@ from stallpoint.study.workers import Placement
 
 
 class PipelineIteration(Replicas):
-    """As `Replicas`; times are sums over the layers and micro-batches, which the stages share."""
+    """Pipeline of stages, which share the layers; times are sums over layers and micro-batches."""
 
     @property
     @override
@@ -92,7 +92,7 @@ class PipelineIteration(Replicas):
             ),
             reading,
             latency_share(transfers, transfers.isolated, transfers.isolated),
-            IsolatedComputing(**{**mean_stage, "update": isolated.update}),  # the update is already a share
+            IsolatedComputing(**{**mean_stage, "update": isolated.update}),  # `isolated.update` is one stage's already
             2 * count * transfers.isolated.sum(-1),
             waiting=self.waiting,
         )

@@ -19,12 +19,12 @@ from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 
 class ShardedIteration(Replicas):
-    """As `Replicas`."""
+    """Sharded data parallelism: `Replicas` with a timeline of its own."""
 
     @override
     def isolated(self, buckets: Buckets) -> IsolatedTimes | None:
-        """As in `Replicas`, but passes that overlap gathers have the length of the task graph: the known slowdown by
-        gathers is not calibrated twice."""
+        """Return the times of `Replicas`, but passes that overlap gathers as long as in the task graph: the known
+        slowdown by gathers is not calibrated twice."""
         times, isolated = self.times(), super().isolated(buckets)
         if not buckets or times is None or isolated is None:
             return isolated
@@ -36,7 +36,7 @@ class ShardedIteration(Replicas):
 
     @override
     def timeline(self, terms: Terms) -> Timeline:
-        """As in `Replicas`."""
+        """Return the timeline of the task graph with these terms."""
         if not terms.buckets:
             return super().timeline(terms)
         blocks = range(len(terms.buckets) - 1, -1, -1)

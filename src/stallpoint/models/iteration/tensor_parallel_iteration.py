@@ -17,7 +17,7 @@ from stallpoint.strategies.options import ALL_GATHER, REDUCE_SCATTER
 
 
 class TensorParallelIteration(Replicas):
-    """As `Replicas`."""
+    """Tensor parallelism: `Replicas` with a timeline of its own."""
 
     @override
     def times(self, without: frozenset[str] = frozenset()) -> Times | None:
@@ -34,7 +34,7 @@ class TensorParallelIteration(Replicas):
 
     @override
     def timeline(self, terms: Terms) -> Timeline:
-        """As in `Replicas`."""
+        """Return the timeline of the task graph with these terms."""
         times, calibrated = terms.times, terms.calibrated
         costs = self.costs(terms, np.zeros(1 + REPLICATES))
         forward = slowness(calibrated, waits=True)[..., None] * times.forward_steps * calibrated.forward[:, None]

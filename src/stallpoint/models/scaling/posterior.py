@@ -148,7 +148,7 @@ def _effective(log_weight: Reals) -> float:
 
 
 def _proposal(z: Reals, log_weight: Reals) -> Proposal:
-    """Return mean and covariance of the draws, their weights flattened until enough of them count."""
+    """Return mean and covariance of the draws; weights are tempered until `TEMPERED` draws are effective."""
     power = 1.0
     while _effective(power * log_weight) < TEMPERED:
         power *= 0.7

@@ -46,7 +46,7 @@ class WeighedLaws:
 
     @property
     def name(self) -> str:
-        """Return that law, or ``average`` with the laws of most weight."""
+        """Return the winning law's name, or ``average`` with the laws of most weight."""
         if self.winner:
             return self.winner.model.name
         order = np.argsort(-self.weights, kind="stable")

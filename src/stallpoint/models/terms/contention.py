@@ -75,7 +75,7 @@ class Seen:
 
     @cached_property
     def forward(self) -> Ensemble:
-        """As in `Effects`."""
+        """Slowdown of the forward pass, as `Effects.forward`."""
         return self.observed.forward / self.isolated.forward
 
     @cached_property
@@ -106,7 +106,7 @@ class Seen:
 
     @cached_property
     def update(self) -> Ensemble:
-        """As in `Effects`."""
+        """Slowdown of the update, as `Effects.update`."""
         measured, isolated = self.observed.update, self.isolated.update
         return np.divide(measured, isolated, out=np.ones_like(measured), where=isolated > 0)
 

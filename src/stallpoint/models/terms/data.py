@@ -229,7 +229,7 @@ def _growth(curve: BatchTimes, count: float) -> Ensemble:
 
 
 def _likest(passes: Sequence[tuple[tuple[str, ...], pd.DataFrame]]) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
-    """Return those of `passes`, by `_CURVE`, whose order is nearest to that of training."""
+    """Return the `passes` (keyed by `_CURVE`) whose order is nearest to the order of training."""
     orders = [_ORDERS.index(key[_CURVE.index("order")]) for key, _ in passes]
     return [one for one, order in zip(passes, orders, strict=True) if order == min(orders)]
 

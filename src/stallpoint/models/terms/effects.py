@@ -47,7 +47,7 @@ class CollectiveTimes:
         )
 
     def and_then(self, others: CollectiveTimes) -> CollectiveTimes:
-        """Return these and then the `others`, among the same ranks, on idle nodes."""
+        """Return these collectives followed by the `others`, among the same ranks, on idle nodes."""
         latency = np.concatenate([self.latency, others.latency], axis=-1)
         return CollectiveTimes(latency, np.concatenate([self.isolated, others.isolated], axis=-1), self.rounds)
 

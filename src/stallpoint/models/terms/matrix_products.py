@@ -168,7 +168,7 @@ def _library(measured: Sequence[ShapeTimes]) -> MachineProducts:
 
 
 def _bent(rows: ShapeTimes) -> Kernel | None:
-    """Return the kernel under which `rows` takes its measured times; None with a single b."""
+    """Return the kernel that reproduces the measured times of the shape `rows`; None if only one b was measured."""
     if len(rows.batches) < 2:
         return None
     off = rows.seconds[0, :, 0] / fit(rows.batches, rows.seconds)(rows.batches)[0, :, 0]

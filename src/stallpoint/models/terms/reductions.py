@@ -125,7 +125,7 @@ class Laws:
 
     @property
     def name(self) -> str:
-        """Return that law, or ``average (...)`` with the laws of most replicates."""
+        """Return the certain law's name, or ``average (...)`` with the laws of most replicates."""
         shares: dict[str, float] = {}
         for option, count in zip(self.options, np.bincount(self.drawn[1:], minlength=len(self.options)), strict=True):
             laws = " then ".join(option.laws)

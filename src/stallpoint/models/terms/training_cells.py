@@ -89,7 +89,7 @@ class TrainingCells:
     all-reduces since the start of the backward pass."""
 
     def of(self, cells: Collection[str]) -> TrainingCells:
-        """Return those among `cells`."""
+        """Return the training cells that are in `cells`."""
         cells = frozenset(cells)
         steps = self.steps[self.steps["cell"].isin(cells)]
         return replace(

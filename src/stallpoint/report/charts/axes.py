@@ -47,7 +47,7 @@ def log10_ticks(domain: list[float]) -> list[float]:
 
 
 def reach(frame: pd.DataFrame) -> list[float]:
-    """Return the ends of ``value`` and of its interval, the latter up to a factor of two beyond the values."""
+    """Return the ends of ``value``, then those of its interval, at most a factor of two beyond the values."""
     least, most = frame["value"].min(), frame["value"].max()
     return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
 

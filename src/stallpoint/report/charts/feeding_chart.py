@@ -75,7 +75,7 @@ def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
 
 
 def _longest_wait(tables: Tables) -> str:
-    """Return from which workers on training starves; else the longest wait, and where."""
+    """Return the count of workers from which training starves; else the longest wait, and where."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame["utilisation"].notna()]
     if frame.empty:

@@ -22,7 +22,7 @@ LINES = (replace(shapes.MEASURED, dash=None), Line("predicted", theme.DASHED, ho
 GIB = 2.0**-30
 GRID = 25
 """Points of a predicted line."""
-FARTHEST = 4
+MAX_END_RATIO = 4
 """Largest end of lines over the largest measured b, so that measurements can be seen."""
 
 
@@ -64,7 +64,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
     here = measured[(measured[KEY] == row[KEY]).all(axis=1)]["worker_batch"]
     if here.empty or pd.isna(row["fixed"]):
         return measured.iloc[:0]
-    largest = here.max() if pd.isna(row["largest_batch"]) else min(row["largest_batch"], FARTHEST * here.max())
+    largest = here.max() if pd.isna(row["largest_batch"]) else min(row["largest_batch"], MAX_END_RATIO * here.max())
     b = np.geomspace(here.min(), largest, GRID)
     value = (row["fixed"] + row["slope"] * b) * GIB
     return pd.DataFrame({**row.to_dict(), "worker_batch": b, "value": value, "basis": "predicted"})

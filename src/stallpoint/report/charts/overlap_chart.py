@@ -14,7 +14,7 @@ from stallpoint.text import natural, number
 CHOICE = ["network", "hardware", "sync"]
 POINT = [*AXES, "nodes", "ranks"]
 WIDTH, ROW_HEIGHT = 680, 17
-FINEST = 0.004
+MIN_DRAWN_SHARE = 0.004
 """Share of the iteration below which layers are drawn together."""
 CELLS = "train cells on two workers or more whose layers were timed"
 END = "end of the backward pass"
@@ -120,7 +120,7 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
         yield _bar(LANES[0], task, task, at, at + row[column])
         at += row[column]
     ended = at + row["backward"]
-    yield from _backward(layers, at, ended, FINEST * row["iteration_time"])
+    yield from _backward(layers, at, ended, MIN_DRAWN_SHARE * row["iteration_time"])
     yield _bar(LANES[0], END, END, ended, ended)
     updated = began + row["iteration_time"] - row["update"]
     yield _bar(LANES[0], "update", "update", updated, updated + row["update"])

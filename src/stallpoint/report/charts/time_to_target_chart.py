@@ -37,7 +37,7 @@ def _draw_times(tables: Tables) -> alt.FacetChart:
 
 
 def best(tables: Tables) -> pd.DataFrame:
-    """Return of each preset at each placement the recipe and B that reached the target first."""
+    """Return the recipe and B that reached the target first, for each preset at each placement."""
     frame = rows(tables, "target_times", CELLS)
     frame = frame[frame["verdict"] != TargetVerdict.NOT_REACHED]
     if frame.empty:

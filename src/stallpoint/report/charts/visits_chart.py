@@ -112,8 +112,8 @@ def _placed(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pauses(visits: pd.DataFrame) -> pd.Series:
-    """Return for each visit the time before its hardware entry's first one, and the pauses between jobs since, in
-    minutes."""
+    """Return the time before the first visit to a hardware entry, and later pauses between jobs, in minutes, for each
+    visit."""
     found = []
     for _, here in visits.sort_values("start").groupby("hardware"):
         ended = (here["start"] + here["duration"] / 60).cummax().shift(fill_value=0.0)
@@ -132,8 +132,7 @@ def _name(path: str) -> str:
 
 
 def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
-    """Return for each visit before and after it the sentinel over its median: the median rank and the range of
-    ranks."""
+    """Return the sentinel before and after each visit over its median: the median rank and the range of ranks."""
     ratios, found = sentinels(visits), []
     for when, at in (("before", "start"), ("after", "end")):
         ratio = ratios[when]

@@ -42,7 +42,7 @@ class CommandCell(TrainCell):
 
     @override
     def seconds(self, known: work.KnownProperties) -> float:
-        """As `Cell.seconds`: of what a script does nothing is known."""
+        """Return the expected duration; nothing is known of what a script does."""
         return work.VISIT + work.SCRIPT * known.crowd
 
 

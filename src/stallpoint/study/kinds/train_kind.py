@@ -68,7 +68,7 @@ class TrainCell(Cell):
 
     @property
     def shards(self) -> int:
-        """As `Strategy.shards`, of its workers."""
+        """Return `Strategy.shards` at the cell's placement."""
         return preset_from(self.preset).strategy.shards(self.placement)
 
     @property
