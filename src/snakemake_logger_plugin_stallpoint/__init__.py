@@ -328,7 +328,7 @@ class LogHandler(LogHandlerBase):
 
         try:
             said = sections_from_json(json.loads(conclusions.read_text()))
-        except ValueError:  # those of another version, which this run did not make again
+        except ValueError:  # results of another version, which this run did not make again
             said = []
         return list(summary(said)), str(report)
 

@@ -32,7 +32,7 @@ def student_quantile(p: Reals | float, freedom: Reals | float) -> Reals:
 
 
 def fisher_quantile(p: float, above: float, below: float) -> float:
-    """Return what a ratio of two variances, of so many degrees of freedom, is below with probability `p`."""
+    """Return the `p` quantile of the ratio of two variances with so many degrees of freedom (F)."""
     return float(fdtri(above, below, p))
 
 

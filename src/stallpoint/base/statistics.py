@@ -277,7 +277,7 @@ def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
     from scipy.special import digamma, polygamma
 
     def bias(freedom: Any) -> Any:
-        """Of the logarithm of a variance with so many degrees of freedom."""
+        """Return the bias of the logarithm of a variance with so many degrees of freedom."""
         return digamma(freedom / 2) - np.log(freedom / 2)
 
     logs = np.log(found) - bias(freedom)

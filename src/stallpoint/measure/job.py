@@ -221,7 +221,7 @@ def _attempt(step: Callable[[], None]) -> _Problem | None:
         step()
     except (CannotRun, InputError) as error:
         return _Problem(EXIT_BAD_INPUT if comes_back(error) else EXIT_FAILED, shortened(str(error)))
-    except BaseException as error:  # any error of a user's code or of a library; the other ranks go on
+    except BaseException as error:  # user code and libraries raise anything; other ranks go on
         if isinstance(error, OSError) and comes_back(error):
             return _Problem(EXIT_BAD_INPUT, f"{error.filename}: {reason(error)}" if error.filename else reason(error))
         if _out_of_memory(error):

@@ -219,7 +219,7 @@ class WithLoss(nn.Module):
         logits = _checked(self.network(inputs), labels)
         try:
             loss: torch.Tensor = self.loss(logits, labels)
-        except IndexError as error:  # on a CPU; a GPU raises an error itself
+        except IndexError as error:  # CPUs raise this; GPUs raise an error themselves
             raise InputError(f"the network has {logits.shape[-1]} classes, the data has more: {error}") from error
         return loss
 

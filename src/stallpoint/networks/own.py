@@ -119,7 +119,7 @@ def _where_it_works(make: Callable[[torch.device], nn.Module]) -> nn.Module:
 
     try:
         return make(torch.device("meta"))
-    except Exception:  # a network may need values; the CPU shows whether it is an error
+    except Exception:  # a network may need values; the CPU shows real errors
         return make(torch.device("cpu"))
 
 

@@ -73,12 +73,12 @@ class CurveRows(TableRow):
 
     @property
     def limited(self) -> str:
-        """Why the verdict does not reach larger measured counts; empty where it does, or there is none."""
+        """Why the verdict does not cover all measured counts; empty if it does, or there is no verdict."""
         return "" if self.unanswered else str(self["note"])
 
     @property
     def stall_ranks(self) -> Estimate | None:
-        """Where it stalls; None where that lies beyond all that was considered."""
+        """Count at which the curve stalls; None beyond all considered counts."""
         return self.estimate("stall_ranks") if self["reached"] else None
 
     def stall(self, basis: str) -> dict[int, float]:

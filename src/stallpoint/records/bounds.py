@@ -211,7 +211,7 @@ def _beside_visits(table: Table, record: Record) -> CheckedRows:
     rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on="rank", how="left")
     time, parts = col("iteration_time"), pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
     too_long = _sum("iteration_time", _VISIT) > col("measuring") * _ROUNDING
-    first = col("iteration") == col("iteration").min().over(_VISIT)  # of a command: from the start of the script
+    first = col("iteration") == col("iteration").min().over(_VISIT)  # a command's begins with the script
     cpus = (pl.when(first).then("duration").otherwise(time) + _TICKS) * col("cores_available")
     rules = [
         Rule("iteration_time", "no less than the sum of its parts", parts > time * _ROUNDING),

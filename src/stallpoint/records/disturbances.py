@@ -231,7 +231,7 @@ def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _
     order = np.lexsort((iterations["iteration"], group))
     first = np.searchsorted(group[order], group[order], "left")
     last = np.searchsorted(group[order], group[order], "right")
-    # A missing value must not spoil those of other visits.
+    # A missing value must not spoil the values of other visits.
     lacking = np.concatenate([[0], np.cumsum(np.isnan(taken[order]))])
     sums = [np.concatenate([[0.0], np.cumsum(values[order])]) for values in (time, np.nan_to_num(taken))]
     open_, width = np.arange(len(order)), 0

@@ -58,7 +58,7 @@ def who(folder: Path, locks: Path) -> str:
     """Return who holds the lock since when, and what to do: another run that goes on, or may on another machine."""
     *others, _ = known(folder / FILE)
     found = locks.stat()
-    with suppress(OSError):  # it ends meanwhile
+    with suppress(OSError):  # the process ends meanwhile
         found = min((lock.stat() for lock in locks.iterdir()), key=lambda one: one.st_mtime, default=found)
     since = f"{datetime.fromtimestamp(found.st_mtime):%Y-%m-%d %H:%M}"
     where = listed([f"process {run.pid} on {run.host}" for run in others]) or "a process that is not known"
@@ -71,7 +71,7 @@ def _processes(run: WorkflowRun) -> list[int]:
     """Return the processes of this machine that the run or its children started; those in Slurm jobs are Slurm's."""
     own, found = os.environb.get(SLURM_JOB), []
     for process in Path("/proc").glob("[0-9]*"):  # not */environ: looking for it raises where one ends meanwhile
-        with suppress(OSError):  # it ended, or is another user's
+        with suppress(OSError):  # the process ended, or is another user's
             environment = (process / "environ").read_bytes()
             given = dict(entry.partition(b"=")[::2] for entry in environment.split(b"\0"))
             if given.get(VARIABLE.encode()) == run.name.encode() and given.get(SLURM_JOB, own) == own:

@@ -209,7 +209,7 @@ def _epoch(name: str, path: str) -> int:
     """Return the number of samples of a storage without a manifest, from its files if they tell it quickly."""
     try:
         known = IdxImages.count(Path(path)) if FORMATS.get(name) is IdxImages else None
-    except InputError:  # which the job will report
+    except InputError:  # the job will report this error
         known = None
     return known or (work.IDX_SAMPLES if FORMATS.get(name) is IdxImages else work.EPOCH_SAMPLES)
 

@@ -149,7 +149,7 @@ class Measurement:
         if not self.placed:
             with atomic(self.raw) as scratch:
                 shutil.copytree(self.folder / RECORD, scratch, copy_function=_link)
-                os.utime(scratch)  # else as old as the record
+                os.utime(scratch)  # or the folder would be as old as the record
 
     def _joined(self, table: Table, visits: Sequence[int]) -> pa.Table:
         parts = [self.table(table, visit) for visit in visits]

@@ -38,7 +38,7 @@ def expected(cells: Iterable[object], models: Path) -> list[str]:
     if not train or not file.exists():
         return []
     known: list[dict[str, Any]] = []
-    with suppress(InputError):  # of an older format, which is written again
+    with suppress(InputError):  # an older format is rewritten
         known = read(LARGEST_BATCH, file).to_pylist()
     return list(dict.fromkeys(line for cell in train for line in _of(cell, known)))
 

@@ -60,7 +60,7 @@ def added(results: Path) -> list[dict[str, Any]]:
 
 def expanded(config: Any, schema: Mapping[str, Any], more: Sequence[Mapping[str, Any]] = ()) -> Study:
     """Return the study with the cells that earlier rounds added, and `more`."""
-    if isinstance(config, Mapping):  # else its check says so
+    if isinstance(config, Mapping):  # the study's check reports anything else
         earlier = added(Path("results", str(config.get("study"))))
         config = with_cells(config, [*earlier, *more])
     return expand(config, schema)

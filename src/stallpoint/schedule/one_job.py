@@ -90,7 +90,7 @@ def _take(file: Path, mine: str, token: str, stale: float) -> None:
         try:
             claim.open("x").close()
         except FileExistsError:
-            if waited:  # as long as the file was watched: the job that claimed it died
+            if waited:  # the claim did not change meanwhile: its job died
                 claim.unlink(missing_ok=True)
             waited = True
             continue

@@ -218,7 +218,7 @@ def _log_time(folder: Path) -> float | None:
 
 
 def _times(iterations: pd.DataFrame) -> pd.Series[float]:
-    """Return the duration of each iteration without warm-up, that of its slowest rank."""
+    """Return the duration of each iteration (of its slowest rank), without warm-up."""
     return iterations[~iterations["warmup"]].groupby("iteration")["iteration_time"].max()
 
 

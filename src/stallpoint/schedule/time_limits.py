@@ -26,7 +26,7 @@ def of_storage(name: str, storages: Mapping[str, Mapping[str, Any]], results: Pa
     each = LISTED + (GENERATED if "generate" in entry else 0.0)
     if "convert_from" in entry:
         each += SAMPLE_ENCODED + GENERATED
-    if entry["max_corrupt"]:  # then every sample is decoded
+    if entry["max_corrupt"]:  # checking decodes every sample
         each += SAMPLE_ENCODED
     return _minutes(START + each * samples)
 

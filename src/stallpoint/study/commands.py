@@ -99,7 +99,7 @@ RATES = {
 
 THREADS = (
     "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",  # with MKL, PyTorch prefers it to that of OpenMP
+    "MKL_NUM_THREADS",  # PyTorch with MKL prefers this to OMP_NUM_THREADS
     "OPENBLAS_NUM_THREADS",
     "GOTO_NUM_THREADS",
     "BLIS_NUM_THREADS",

@@ -168,7 +168,7 @@ def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
     if not isinstance(value, Mapping | list):
         return 1
     if id(value) not in counted:
-        counted[id(value)] = 1  # for the walk, as it may contain itself
+        counted[id(value)] = 1  # set before the walk: a value may contain itself
         inner = value.values() if isinstance(value, Mapping) else value
         counted[id(value)] = 1 + sum(_entries(one, counted, depth + 1) for one in inner)
     return counted[id(value)]
@@ -275,7 +275,7 @@ def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any
                 continue
             if (
                 "$ref" in inner and "default" not in inner
-            ):  # of settings shared by the study and its blocks only the study has the default
+            ):  # shared settings have their default only in the study, not in blocks
                 if schema is not root:
                     continue
                 inner = root["$defs"][inner["$ref"].rsplit("/", 1)[1]]

@@ -149,7 +149,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
                 if world.rank == 0:
                     _save(keep.checkpoint, cell, run, workers)
         minimum = _NO_MINIMUM
-        if reason != DIVERGED:  # its weights may be NaN
+        if reason != DIVERGED:  # weights of a diverged run may be NaN
             if cell.sharpness_samples:
                 minimum = _minimum(run, cell, world, trainer, classes, training)
             if preset.synchronous:

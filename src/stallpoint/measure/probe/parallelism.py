@@ -95,7 +95,7 @@ def _of_buckets(
     buckets.calling = calling
     if hooks := getattr(model, "_comm_hooks", None):
         earlier = getattr(hooks[0][0], "__self__", None)
-        if isinstance(earlier, BucketTiming):  # of an earlier probe
+        if isinstance(earlier, BucketTiming):  # left by an earlier probe
             earlier.timed, earlier.calling = True, calling
             return Buckets(earlier)
         return Parallelism(DDP, "messages: the script has a communication hook of its own")
@@ -119,7 +119,7 @@ class Buckets(Parallelism):
 
     @override
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the end of the last call that sends, if the script waits for it; else as noted."""
+        """Return the end of the last call that sends, if the script waits for it; else the noted end."""
         return noted if self._buckets.called is None else max(noted or 0, self._buckets.called)
 
     @override

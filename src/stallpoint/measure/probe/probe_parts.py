@@ -135,7 +135,7 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
             end = _edge(excess[place], blocks, last) if last < len(blocks) else excess.shape[1]
             rest = np.concatenate([excess[place, :begin], excess[place, end:]])
             inside = beyond[place, begin:end]
-            # A rank that is always slower than the others is no matter of a part.
+            # A rank that is always slower than the others explains no single part of the run.
             more = float(np.median(inside.sum(axis=1)) - np.median(rest))
             share = float(more * (end - begin) / total.mean(axis=0).sum())
             if share >= LEAST_SHARE and np.median(rest) < more / 4:

@@ -203,7 +203,7 @@ class _ReduceScatter(fsdp.DefaultReduceScatter):
         """Begin; on a CPU this waits for the end, on a GPU its stream does."""
         call, does = super().__call__, dist.ReduceOp.SUM if self._timing.summed else op
         return cast(
-            dist.Work,  # None if it is not asynchronous
+            dist.Work,  # None if the call is not asynchronous
             self._timing.reduce(
                 self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, does, async_op)
             ),

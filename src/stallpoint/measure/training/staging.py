@@ -193,7 +193,7 @@ def _is_complete(folder: Path, sizes: dict[str, int]) -> bool:
 
 def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: str) -> None:
     """Copy all files; the folder appears when each file has its size."""
-    for left in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed while it copied
+    for left in folder.parent.glob(f".{folder.name}.*"):  # copies by killed processes
         shutil.rmtree(left, ignore_errors=True)
     try:
         with atomic(folder) as scratch:
@@ -218,7 +218,7 @@ def _locked(folder: Path) -> int:
     while True:
         lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_SH)
-        with suppress(FileNotFoundError):  # its former holder may have removed the set
+        with suppress(FileNotFoundError):  # the former holder may have removed the set
             if os.fstat(lock).st_ino == file.stat().st_ino:
                 return lock
         os.close(lock)

@@ -71,7 +71,7 @@ def run(
         head[stream[task]] = task
     for member in range(members):
         current, waits, begun = head.copy(), missing.copy(), np.zeros(tasks, np.bool_)
-        part = np.ones(tasks)  # of each remaining task
+        part = np.ones(tasks)  # remaining part of each task
         now, remaining = 0.0, tasks
         while remaining:
             slow, computing, none = 1.0, False, True

@@ -28,8 +28,8 @@ from stallpoint.models.terms.batch_law import BatchTimes, Kernel
 from stallpoint.models.terms.training_cells import TOTALS, MeasuredBatch, TrainingCells
 from stallpoint.records.disturbances import OF_ONE_WORKER
 
-_SWEEPS = 60  # of Dykstra's algorithm, which converges geometrically
-_CLOSE = 1e-6  # in logarithms
+_SWEEPS = 60  # iterations of Dykstra's algorithm, which converges geometrically
+_CLOSE = 1e-6  # difference of logarithms
 
 
 def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:

@@ -148,7 +148,7 @@ class Contention:
                 random = generator(seed, "contention", *measured.point.series)
                 observed = observe(same, random, usual[measured.point.hardware])
                 preset = presets[measured.point.sync]
-                if preset.strategy.in_blocks:  # whose passes wait for their messages
+                if preset.strategy.in_blocks:  # passes wait for their own messages
                     none = np.zeros_like(observed.collectives)
                     observed = replace(observed, co_running=none, in_flight=none.sum(axis=-1))
                 times = isolated(measured.point, observed.buckets)

@@ -37,7 +37,7 @@ TENSORS = ("weights", "gradients", "optimiser")
 OFF_THE_LINE = 0.05
 """Prior relative scatter of a peak about the line: visits of one cell whose allocator wastes differently are as far
 apart (`benchmarks/run.py memory`)."""
-_BELIEVED = 2.0  # as so many degrees of freedom
+_BELIEVED = 2.0  # weight of the prior, in degrees of freedom
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]
 
 def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
     column = f"{memory}_peak"
-    # A cell needs what its most demanding rank needs: that of a parameter server, say.
+    # A cell needs what its most demanding rank needs: a parameter server, say.
     demanding = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
     usual = scatter(demanding, (*MEMORY_AXES, "worker_batch"), column)
     for key, of_training in groups(demanding, MEMORY_AXES):

@@ -121,7 +121,7 @@ def points(base: alt.Chart, y: alt.Y, shape: alt.Shape | None = None) -> alt.Cha
 
 
 def hover(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Return invisible points at ``value``, for tooltips: a line has but one, that of its first point."""
+    """Return invisible points at ``value``, for tooltips: a line shows only the tooltip of its first point."""
     chart: alt.Chart = base.mark_point(filled=True, size=150, opacity=0).encode(y=y)
     return chart
 

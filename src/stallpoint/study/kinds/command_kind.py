@@ -52,5 +52,5 @@ KIND = JobKind(
     (*TRAINING, PEAK_MEMORY, PROBES),
     "command cells",
     "violet",
-    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # it prints rates, or its layers cannot be distinguished
+    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # the script prints rates, or hides its layers
 )
