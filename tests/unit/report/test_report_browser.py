@@ -20,10 +20,18 @@ from nightly import first_by_day
 from playwright.sync_api import Browser, Download, Page, sync_playwright
 from report_samples import Tables, of_two_charts
 
+from stallpoint.archive.comparison import comparison_page, history_page
+from stallpoint.archive.comparison.changes import compare
+from stallpoint.archive.comparison.compared_results import NEEDED, Results
+from stallpoint.archive.comparison.history import history
+from stallpoint.base.frames import frame
 from stallpoint.base.section import Section
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts.render import FORMATS, render
 from stallpoint.report.report import write_report
+from stallpoint_files import answer_page
+from stallpoint_files.answering import explain_files
+from stallpoint_files.file_options import Options
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(
@@ -243,7 +251,7 @@ def test_the_first_six_of_the_chosen_answers_are_sentences(
     names = [f"network{i}" for i in range(8)]
     findings = (replace(one, about={**one.about, "network": name, "card": f"{name} on cpu"}) for name in names)
     answer = replace(said[0], findings=tuple(findings))
-    renamed = {name: pd.concat([frame, *(frame.replace("alexnet", name) for name in names)])
+    renamed = {name: pd.concat([frame, *(frame.replace("alexnet", name) for name in names)]).drop_duplicates()
                for name, frame in of_two_charts(tables).items()}  # fmt: skip
     write_report([answer], renamed, tmp_path / "report.html")
     page = open_page(tmp_path / "report.html")
@@ -411,7 +419,63 @@ def test_axe_finds_no_violation(request: pytest.FixtureRequest, open_page: Open,
     one_of_each = "#answer?network=alexnet&hardware=cpu&storage=local"
     page = open_page(request.getfixturevalue(file), one_of_each, color_scheme=colours)
     page.evaluate("document.querySelectorAll('#claims details').forEach(details => { details.open = true; })")
+    assert violations(page) == []
+    page.context.close()
+
+
+def violations(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe finds, each with elements that have it."""
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    assert [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in found] == []
-    page.context.close()
+    return [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in found]
+
+
+@pytest.fixture(scope="module")
+def others(tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Pages whose charts Vega-Embed draws alone: an answer to a file, a comparison, a history."""
+    folder = tmp_path_factory.mktemp("others")
+    (folder / "rates.csv").write_text("gpus,img/s\n1,100\n2,190\n4,350\n8,600\n16,700\n32,710\n")
+    needed = {table.name: tables.get(table.name, frame(table, [])) for table in NEEDED}
+    old, new = (Results(name, needed) for name in ("old", "new"))
+    made = {
+        "explain": answer_page.to_html(explain_files([str(folder / "rates.csv")], Options())),
+        "comparison": comparison_page.to_html(compare(old, new)),
+        "history": history_page.to_html(history([old, new])),
+    }
+    for name, text in made.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in made}
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["desk", "phone"])
+@pytest.mark.parametrize("name", ["explain", "comparison", "history"])
+def test_pages_beside_the_report_fit_and_serve_every_reader(
+    browser: Browser, others: dict[str, Path], name: str, size: dict[str, int]
+) -> None:
+    page = browser.new_page(viewport=size)
+    trouble: list[str] = []
+    page.on("console", lambda message: trouble.append(message.text))
+    page.goto(others[name].as_uri())
+    charts = page.locator("[id^=chart-]").count()
+    assert charts
+    for place in range(charts):
+        page.locator(f"#chart-{place} summary[aria-label]").wait_for(state="attached", timeout=PATIENCE)
+    assert trouble == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    page.locator("#chart-0 summary").click()
+    menu = page.locator("#chart-0 .vega-actions a").last
+    assert menu.evaluate(
+        "one => { one.scrollIntoView(); const {x, y, width, height} = one.getBoundingClientRect();"
+        " return document.elementFromPoint(x + width - 2, y + height - 2) === one; }"
+    ), "the menu is whole"
+    assert violations(page) == []
+    page.close()
+
+
+def test_a_chart_is_seen_without_scripts(browser: Browser, others: dict[str, Path]) -> None:
+    page = browser.new_page(java_script_enabled=False, viewport=NARROW)
+    page.goto(others["explain"].as_uri())
+    box = page.locator("#chart-0 noscript svg").bounding_box()
+    assert box
+    assert box["height"] > 200
+    page.close()

@@ -38,7 +38,8 @@ table { border-collapse: collapse; font-size: .9em; }
 td { padding: .15rem .8rem .15rem 0; border-bottom: 1px solid $grid; }
 th { padding: .15rem .8rem .15rem 0; border-bottom: 1px solid $grid; text-align: left; font-weight: normal; }
 th, .soft { color: $soft; }
-.wide { overflow-x: auto; }
+.wide, .vega-embed > .chart-wrapper { overflow-x: auto; }
+.vega-embed { max-width: 100%; }
 </style>
 <script>$libraries</script>
 </head>
@@ -49,9 +50,14 @@ $parts
 </main>
 <script>
 for (const [id, spec] of Object.entries($specs)) {
-  const named = ({element}) => element.querySelector("summary")?.setAttribute("aria-label", "Save or view this chart");
-  const draw = () => vegaEmbed("#" + id, spec, {renderer: "svg"}).then(named).catch(console.error);
-  const closed = document.getElementById(id).closest("details:not([open])");
+  const place = document.getElementById(id), closed = place.closest("details:not([open])");
+  // What scrolls is the chart, not its menu, which would be cut off.
+  const named = () => {
+    place.querySelector("summary").setAttribute("aria-label", "Save this chart");
+    place.querySelector(".chart-wrapper").tabIndex = 0;
+  };
+  const options = {renderer: "svg", actions: {export: true, source: false, compiled: false, editor: false}};
+  const draw = () => vegaEmbed(place, spec, options).then(named).catch(console.error);
   if (closed) closed.addEventListener("toggle", draw, {once: true}); else draw();
 }
 </script>
@@ -78,8 +84,8 @@ def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns
         # A picture needs a text in its place.
         specs[name] = {"description": part.get("title", title), **part, "config": config}
         described = escape(specs[name]["description"])
-        still = f'<noscript><div role="img" aria-label="{described}">{_svg(specs[name], name)}</div></noscript>'
-        elements.append(f'<div class="wide" tabindex="0" id="{name}">{still}</div>')
+        still = f'<div class="wide" tabindex="0" role="img" aria-label="{described}">{_svg(specs[name], name)}</div>'
+        elements.append(f'<div id="{name}"><noscript>{still}</noscript></div>')
     # A script element must not contain a tag, even inside a text.
     text = json.dumps(specs).replace("<", "\\u003c")
     return _PAGE.substitute(
