@@ -53,7 +53,10 @@ _TICKS = 0.1
 """Time by which two readings of a CPU's counters may be off, s."""
 _TIMES = {"": 1, "summed": 4096}
 """How many times as long as its visit a duration can be; no node has as many CPUs."""
-_ROUNDING = 1 + 1e-6
+_ROUNDING = 1e-6
+_SLACK, _CLOCKS = 1.05, 1e-3
+"""Ratio, and s, by which times may disagree that several clocks took: of a GPU's events, of nodes, of kernels. A bound
+that a genuine record breaks would stop its study."""
 
 
 Record = Mapping[Table, pl.LazyFrame]
@@ -149,13 +152,13 @@ def _of_column(column: Column) -> Iterator[Rule]:
         else:
             yield Rule(column.name, "no less than 0", known < 0)
         if sign == "<=":
-            yield Rule(column.name, f"no more than {end}", known > limit * _ROUNDING)
+            yield Rule(column.name, f"no more than {end}", known > limit * _SLACK)
         elif column.unit == "s" and column.bound in _TIMES:
             times = _TIMES[column.bound]
             yield Rule(
                 column.name,
                 "no longer than its visit" if times == 1 else f"no more than {times:,} times its visit",
-                known > col(_LONGEST) * times * _ROUNDING,
+                known > col(_LONGEST) * times * _SLACK + _CLOCKS,
             )
         if column.type == REAL:
             yield Rule(column.name, "finite", known.is_infinite())
@@ -180,7 +183,7 @@ def _of_rows(record: Record, warmup: int, threads: int) -> Iterator[CheckedRows]
         yield CheckedRows(PEAK_MEMORY, record[PEAK_MEMORY], [Rule("weights", "no more than the peak of memory", wrong)])
     if SGEMM in record:
         products = 2e-9 * col("m") * col("k") * col("n") * col("operations")
-        wrong = (col("gflops") * col("seconds") / products - 1).abs() > _ROUNDING - 1
+        wrong = (col("gflops") * col("seconds") / products - 1).abs() > _ROUNDING
         yield CheckedRows(SGEMM, record[SGEMM], [Rule("gflops", "2·m·k·n·operations / seconds / 1e9", wrong)])
 
 
@@ -191,14 +194,16 @@ def _of_visits(record: Record) -> CheckedRows:
     rules = [
         Rule("visit", "more than before", ~_rises("visit", ("rank",))),
         Rule("started", "later than the visit before", col("started") < before),
-        Rule("duration", "less in sum than that of the run", _sum("duration", ("rank",)) > col("run") * _ROUNDING),
+        Rule(
+            "duration", "less in sum than that of the run", _sum("duration", ("rank",)) > col("run") * _SLACK + _CLOCKS
+        ),
         Rule("started", "the start of the run in the first visit", late),
     ]
     return CheckedRows(VISITS, record[VISITS].join(run, how="cross"), rules)
 
 
 def _of_iterations(warmup: int) -> Iterator[Rule]:
-    ended = ((col("start") + col("iteration_time")) / _ROUNDING).shift(1).over(_VISIT)
+    ended = ((col("start") + col("iteration_time")) / _SLACK - _CLOCKS).shift(1).over(_VISIT)
     first = pl.int_range(pl.len()).over(_VISIT) < warmup
     yield Rule("iteration", "more than before in the visit", ~_rises("iteration", _VISIT))
     yield Rule("start", "no less than the end of the iteration before", col("start") < ended)
@@ -210,11 +215,11 @@ def _beside_visits(table: Table, record: Record) -> CheckedRows:
     cores = record[ENVIRONMENTS].select("rank", "cores_available")
     rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on="rank", how="left")
     time, parts = col("iteration_time"), pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
-    too_long = _sum("iteration_time", _VISIT) > col("measuring") * _ROUNDING
+    too_long = _sum("iteration_time", _VISIT) > col("measuring") * _SLACK + _CLOCKS
     first = col("iteration") == col("iteration").min().over(_VISIT)  # a command's begins with the script
     cpus = (pl.when(first).then("duration").otherwise(time) + _TICKS) * col("cores_available")
     rules = [
-        Rule("iteration_time", "no less than the sum of its parts", parts > time * _ROUNDING),
+        Rule("iteration_time", "no less than the sum of its parts", parts > time * _SLACK + _CLOCKS),
         Rule("iteration_time", "no more in sum than its visit measured", too_long),
         *(Rule(name, "no more than the time of its CPUs", col(name) > cpus) for name in _OF_CPUS),
     ]
@@ -228,9 +233,12 @@ def _of_layers(record: Record) -> Iterator[CheckedRows]:
     passes = [col(name).fill_nan(None).alias(f"{name}_pass") for name in _PASSES]
     iterations = record[ITERATIONS].select(*_ITERATION, "iteration_time", *passes)
     rules = [
-        Rule(name, "no more in sum than its pass", col(name) > col(f"{name}_pass") * _ROUNDING) for name in _PASSES
+        Rule(name, "no more in sum than its pass", col(name) > col(f"{name}_pass") * _SLACK + _CLOCKS)
+        for name in _PASSES
     ]
-    rules += [Rule(name, "within its iteration", col(name) > col("iteration_time") * _ROUNDING) for name in _ENDS]
+    rules += [
+        Rule(name, "within its iteration", col(name) > col("iteration_time") * _SLACK + _CLOCKS) for name in _ENDS
+    ]
     yield CheckedRows(LAYERS, of_each.join(iterations, on=_ITERATION), rules)
     sizes = layers.group_by("rank", "layer_index").agg(col("row").min(), col("gradient_bytes").unique())
     differ = col("gradient_bytes").list.len() > 1

@@ -357,8 +357,10 @@ INSTRUMENTATION = _table("""
     + cell train_axes rank visit
     layers           | int  |   | layers timed
     marks            | int  |   | time stamps taken in a forward pass: one for each call of a layer; more within layers
-    timing_cost      | real | s | time that timing adds to an iteration for each mark, measured in this job
-    timing_share     | real |   | part of the iteration that timing takes: timing_cost · marks / median time [<= 1]
+    timing_cost      | real | s | time that timing adds to an iteration for each mark, measured in this job; may be
+        below 0, as the difference of two [any number]
+    timing_share     | real |   | part of the iteration that timing takes: timing_cost · marks / median time
+        [any number]
     forward_closure  | real |   | layers' forward times over the forward pass, median of the iterations
     backward_closure | real |   | the same of the backward pass; 1 where the layers add up to the pass
 """)
