@@ -8,6 +8,7 @@ from stallpoint.base.section import MACHINE, Absence, Cause, Finding, Point, Sec
 from stallpoint.base.stall import Stall, Verdict
 from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.questions.answers import Answer, LargestLoss, answers
+from stallpoint.questions.curves_question import next_in_words
 from stallpoint.questions.remedies_question import helps_in_words
 from stallpoint.questions.study_tables import CurveRows, MeasuredCount, MeasuredMachine, StudyTables
 from stallpoint.questions.study_words import (
@@ -62,7 +63,6 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
     imported = any(at.imported for at in study.machines if at.hardware == curve["hardware"])
     verdict, ranks = Verdict(curve["verdict"]), int(curve["verdict_ranks"])
     likely = Stall(measured).likely if (measured := curve.stall("measured")) else []
-    undecided = verdict == Verdict.UNDECIDED and bool(curve.deciding_ranks)
     loss = answer.loss if not curve.unanswered else None
     return Finding(
         KIND,
@@ -77,12 +77,20 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
         evidence="; ".join(filter(None, ("imported" if imported else "measured", _precision(answer), model_error))),
         fits="; ".join((throughput_in_words(answer), gain_in_words(answer))),
         beyond=beyond_in_words(answer) if not curve.unanswered else "",
-        ask=(deciding_in_words(curve),) if undecided else (),
+        ask=tuple(_asks(curve)),
         notes=tuple(_notes(answer)),
         about=about(curve) | _card(answer),
         first=True,
         points=tuple(_points(curve)),
     )  # fmt: skip
+
+
+def _asks(curve: CurveRows) -> Iterator[str]:
+    """Yield what would decide an undecided curve, or tell more of a decided one."""
+    if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks:
+        yield deciding_in_words(curve)
+    elif curve["verdict"] in (Verdict.STALLS, Verdict.SCALES) and not curve.unanswered and curve.of("next_cells"):
+        yield next_in_words(curve)
 
 
 def _card(answer: Answer) -> dict[str, str]:

@@ -20,6 +20,7 @@ from stallpoint.questions.study_words import (
     trained,
     verdict_in_short,
     why_no_verdict,
+    workers_in_words,
 )
 from stallpoint.text import interval, number
 
@@ -139,14 +140,12 @@ def next_in_words(curve: CurveRows) -> str:
             return _beyond_this_hardware(curve)
         return f"no cell would tell more; the stalling point is known within a factor of {factor}"
     what = {
-        "train": f"training on {at_count(curve, int(cell['ranks']))}",
-        "collectives": f"the collectives on {at_count(curve, int(cell['ranks']))}",
+        "train": f"training on {workers_in_words(curve, int(cell['ranks']))}",
+        "collectives": f"the collectives on {workers_in_words(curve, int(cell['ranks']))}",
         "compute": f"compute at b = {cell['worker_batch']} on one worker",
     }[cell["kind"]]
-    return (
-        f"{what} ({number(cell['node_hours'], 2)} node-hours); the stalling point would then be known within a factor "
-        f"of {expected} instead of {factor}"
-    )
+    cost = f"{number(cell['node_hours'], 2)} node-hours"
+    return f"{what} ({cost}): stalling point within a factor of {expected}, not {factor}"
 
 
 def _beyond_this_hardware(curve: CurveRows) -> str:
@@ -155,7 +154,7 @@ def _beyond_this_hardware(curve: CurveRows) -> str:
     wanted = min((n for n in curve.deciding_ranks if n > measured), default=2 * measured)
     if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks and wanted not in curve.deciding_ranks:
         return deciding_in_words(curve)
-    return f"training on {at_count(curve, wanted)} would decide, on a hardware entry that has them"
+    return f"training on {workers_in_words(curve, wanted)} would decide, on a hardware entry that has them"
 
 
 def _next(curves: list[CurveRows]) -> list[Finding]:

@@ -79,11 +79,10 @@ def _also_first(section: Section, others: Sequence[Section]) -> Iterator[str]:
     for one in section.findings:
         if not one.about.get("card"):
             yield _warning(one, "environment")
-    for other in others:
-        found = list(first([other]))
-        for one in found:
-            if one.qualifies:
-                yield _warning(one, other.name)
+    firsts = [(other, list(first([other]))) for other in others]
+    for other, found in firsts:
+        yield from (_warning(one, other.name) for one in found if one.qualifies)
+    for other, found in firsts:
         plain = [one for one in found if not one.qualifies]
         texts = " ".join(f"<span{belongs_to(one.about)}>{escape(one.sentence)}.</span>" for one in plain)
         every = f" (one of {len(plain)})" if len(plain) > 1 else ""
@@ -112,9 +111,8 @@ def _card(name: str, title: str, found: Sequence[Finding]) -> str:
 
 
 def _answer(one: Finding) -> str:
-    tag = (
-        "" if one.verdict == Verdict.WITHHELD else f' <span class="tag">{escape(one.evidence.partition(";")[0])}</span>'
-    )
+    sure = "; ".join(one.evidence.split("; ")[:2])
+    tag = "" if one.verdict == Verdict.WITHHELD else f' <span class="tag">{escape(sure)}</span>'
     headline = f'<p class="headline">{escape(one.words[:1].upper() + one.words[1:])}{tag}</p>'
     lines = "".join(f"<p>{_labelled(label, text)}</p>" for label, text in one.parts)
     return f'<div class="verdict {escape(one.verdict)}"{belongs_to(one.about)}>{headline}{lines}</div>'

@@ -120,7 +120,7 @@ def test_more_than_all_is_efficient_only_where_the_interval_says_so(low: float, 
     ("expected", "words"),
     [
         (0.37, "no cell would tell more; the stalling point is known within a factor of 1.3"),
-        (0.2, "would then be known within a factor of 1.1 instead of 1.3"),
+        (0.2, "stalling point within a factor of 1.1, not 1.3"),
     ],
 )
 def test_a_cell_that_would_tell_no_more_than_is_said_already_is_not_named(expected: float, words: str) -> None:
@@ -134,7 +134,7 @@ def test_a_cell_that_would_tell_no_more_than_is_said_already_is_not_named(expect
 @pytest.mark.parametrize(
     ("verdict", "probabilities", "words"),
     [
-        ("scales", {"known_stall": {1: 0.0, 2: 0.47, 4: 0.53}, "largest_considered": 4}, "training on n = 4 would"),
+        ("scales", {"known_stall": {1: 0.0, 2: 0.47, 4: 0.53}, "largest_considered": 4}, "training on 4 nodes would"),
         ("undecided", {"measured_stall": {1: 0.3, 2: 0.7}}, "visits to 1, 2 workers"),
     ],
 )

@@ -224,9 +224,11 @@ def test_every_curve_says_where_it_stalls_and_why(planted: StudyTables, found: d
     assert wfbp["stalls at n"].endswith("), predicted, not measured")
     assert wfbp["as measured"].endswith(" on n = 4, over 99 % sure")
     assert ", interpolated from n = 8 on" in wfbp["communication reaches compute at n"]
-    assert any(next_in_words(one).startswith("training on n = 8 (") for one in planted.curves if one["sync"] == "naive")
+    assert any(
+        next_in_words(one).startswith("training on 8 nodes (") for one in planted.curves if one["sync"] == "naive"
+    )
     (told,) = found["curves"].findings
-    assert told.words.startswith("measure next: training on n = ")
+    assert told.words.startswith("measure next: training on 8 nodes (")
 
 
 def test_the_end_of_a_run_is_a_few_lines(found: dict[str, Section]) -> None:

@@ -120,6 +120,23 @@ def test_the_verdicts_and_their_charts_are_on_the_first_screen(wide: Page) -> No
     assert box["y"] + box["height"] <= WIDE["height"]
 
 
+def test_the_first_screen_answers_six_questions_with_numbers(wide: Page) -> None:
+    card = wide.locator(".card").first
+    questions = {
+        "where": card.locator(".headline").get_by_text(re.compile(r"at \d+ nodes")),
+        "why": card.locator("p", has_text=re.compile(r"^why most is lost to .+: \d+ ms")),
+        "how much": card.locator("p", has_text=re.compile(r"\(\d.*\) times as fast as 1, \d+ % efficient")),
+        "what helps": card.locator("p", has_text=re.compile(r"^would help: .+: \+\d+ %")),
+        "how sure": card.locator(".tag", has_text=re.compile(r"speedup known to ± \d")),
+        "what next": card.locator("p", has_text=re.compile(r"^next .+ \d+ nodes")),
+    }
+    for question, answer in questions.items():
+        assert answer.count() == 1, question
+        box = answer.bounding_box()
+        assert box, question
+        assert box["y"] + box["height"] <= WIDE["height"], question
+
+
 def test_headings_are_in_order_and_everything_has_a_name(wide: Page) -> None:
     levels = wide.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(h => Number(h.tagName[1]))")
     assert levels[0] == 1

@@ -121,7 +121,7 @@ def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.Data
 
 # --- the small chart of a verdict -----------------------------------------------------------------
 
-WIDTH, HEIGHT = 320, 130
+WIDTH, HEIGHT = 320, 110
 MAX_CURVES = 4
 """Number of curves drawn; the chart of all speedups has the others too."""
 
