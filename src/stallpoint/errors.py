@@ -78,7 +78,7 @@ MAX_SEARCH = 20.0
 
 @contextmanager
 def within(seconds: float, what: str) -> Iterator[None]:
-    """Run the block; `InputError` where it takes longer, as a user's regular expression may for ever.
+    """Run the block; `InputError` if the block takes longer than `seconds`: a user's regular expression may never end.
 
     Only the main thread is interrupted: elsewhere there is no limit.
     """

@@ -5,9 +5,9 @@ import os
 import mpi4py
 
 mpi4py.rc.initialize = False
-# Without it waiting ranks spin, and take the cores from those that still compute when ranks outnumber cores.
+# Without this setting waiting ranks spin, and take the cores from those that still compute when ranks outnumber cores.
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-# Without it a rank that loses another one, which was killed, would end itself and the job at once. In this time, in s,
+# Without this setting a rank that loses a killed rank would end itself and the job at once. During the delay, in s,
 # the launcher notices the killed rank: it ends the others, which then save their rows, and reports which was
 # killed.
 os.environ.setdefault("OMPI_MCA_mpi_abort_delay", "5")

@@ -82,7 +82,7 @@ def _rates(rows: list[TableRow]) -> TextTable:
             f" MLPerf Storage asks for sets of {number(BEYOND_CACHE)} times the memory of the nodes, of which caches "
             f"hold little; smaller: {', '.join(small)}."
         )
-    # As training reads comes first.
+    # Shuffled reads, as of training, come first.
     shown = sorted(_at_max_nodes(rows), key=lambda row: (row["order"] != "shuffled", row["cache"] != "cold"))
     return TextTable.of({
         "storage": "storage", "read by": _placement,

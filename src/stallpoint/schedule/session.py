@@ -42,8 +42,8 @@ MAX_ANSWERS = 6
 def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
     """Visit the cells of the agenda until its limits are reached, and write their records.
 
-    Visits of earlier jobs count. A cell that cannot run here gets a record with the reason. Raises `InputError` in the
-    end, when the others are recorded, for cells whose visits ended otherwise. The durations of visits are added to the
+    Visits of earlier jobs count. A cell that cannot run here gets a record with the reason. Cells whose visits failed
+    for another reason raise `InputError` once all other cells are recorded. The durations of visits are added to the
     file `took`, also after an interruption.
     """
     log.parent.mkdir(parents=True, exist_ok=True)

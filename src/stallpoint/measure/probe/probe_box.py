@@ -234,7 +234,7 @@ def _without(place: int, count: int) -> list[int]:
 def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
     """Estimate the gain from rank 0's runs on two worker counts.
 
-    Its own work shows whether its mini-batch stayed as it was or became smaller. Communication at least stays constant,
+    Its computing shows whether the mini-batch stayed or became smaller. Communication at least stays constant,
     as in a ring, and at most grows as it did between the two counts.
     """
     few, workers = (int(one.probe["script_ranks"]) for one in (fewer, found))

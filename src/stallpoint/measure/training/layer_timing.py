@@ -221,7 +221,7 @@ class LayerTimer:
     def _add(self, sums: list[float], owners: Sequence[int], marks: Sequence[float]) -> None:
         """Add to the seconds of each layer the time from each of its marks to the next."""
         for owner, (begin, end) in zip(owners, pairwise(marks), strict=True):
-            if owner < len(sums):  # else it has no owner
+            if owner < len(sums):  # the time between other marks has no owner
                 sums[owner] += end - begin
 
     def _follow_calls(self, index: int, module: nn.Module) -> None:

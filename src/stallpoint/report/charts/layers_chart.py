@@ -126,7 +126,7 @@ def _merge_small_types(frame: pd.DataFrame) -> pd.DataFrame:
     others = frame[small].groupby(keys, sort=False)["value"].sum().reset_index()
     shown = [f"{number(share)} %" for share in others["value"]]
     named = others.assign(layer_type="other", shown=shown, low=others["value"], high=others["value"])
-    # A type with that name is merged, too.
+    # A layer type that is called "other" is merged with them.
     kept = frame[~small]
     clash = kept["layer_type"] == "other"
     return pd.concat([kept[~clash], kept[clash].assign(layer_type="other layers"), named])

@@ -61,7 +61,7 @@ def finding(chart: Spec) -> str:
 
 
 def leading(chart: Spec) -> Spec:
-    """Return the chart with the panels that lead, those of the fastest curves, where some do."""
+    """Return the chart with its leading panels (of the fastest curves) alone; all panels if none leads."""
     rows = [row for rows in chart["datasets"].values() for row in rows]
     panels = {row["panel"] for row in rows if row.get("lead")}
     if not panels or "facet" not in chart or panels == {row.get("panel") for row in rows}:
@@ -112,7 +112,7 @@ def render_all(tables: Tables, folder: Path) -> None:
         own = {table: tables[table] for table in chart.tables if table in tables}
         try:
             render(name, own, {format: folder / f"{name}.{format}" for format in FORMATS})
-        except (InputError, OSError):  # of the file system, not of this chart
+        except (InputError, OSError):  # the file system failed, not this chart
             raise
         except Exception as error:
             message = f"error: chart {name} cannot be drawn: {type(error).__name__}: {error}\n"
