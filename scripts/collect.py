@@ -1,5 +1,6 @@
 """Collect the raw records of all cells into tidy tables."""
 
+import sys
 from pathlib import Path
 
 from stallpoint.errors import program
@@ -11,4 +12,6 @@ with program(Path(snakemake.log[0])):
     measured = [folder for mark in snakemake.input.marks for folder in Path(mark).read_text().splitlines()]
     # Similar cells, of all blocks, next to each other: statistics of the row groups then say which ones to skip.
     folders = [Path(folder) for folder in (*sorted(measured, key=natural), *snakemake.input.folders)]
-    collect_all(folders, {table.name: snakemake.output[table.name] for table in TIDY_TABLES})
+    doubtful = collect_all(folders, {table.name: snakemake.output[table.name] for table in TIDY_TABLES})
+    for text in doubtful:
+        print(f"warning: {text}", file=sys.stderr)

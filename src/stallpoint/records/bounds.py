@@ -150,7 +150,7 @@ def _of_column(column: Column) -> Iterator[Rule]:
         if sign == ">=":
             yield Rule(column.name, f"no less than {end}", known < limit)
         else:
-            yield Rule(column.name, "no less than 0", known < 0)
+            yield Rule(column.name, "no less than 0", known < (-_CLOCKS if column.unit == "s" else 0))
         if sign == "<=":
             yield Rule(column.name, f"no more than {end}", known > limit * _SLACK)
         elif column.unit == "s" and column.bound in _TIMES:

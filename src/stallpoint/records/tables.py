@@ -269,7 +269,7 @@ _share("""
         and forward pass [<= iteration_time]
     forward               | real | s | forward pass, loss included [<= iteration_time]
     backward              | real | s | backward pass [<= iteration_time]
-    communication         | real | s | time in which at least one collective operation was under way [<= iteration_time]
+    communication         | real | s | time in which at least one collective operation was under way [unlimited]
     exposed_communication | real | s | from the end of the backward pass to the last gradient's arrival, and waiting for
         collectives within the passes and the update, whose times are without it; in a pipeline receiving from another
         stage [<= iteration_time]
@@ -326,7 +326,8 @@ VISITS = _table("""
     concurrent        | int  |   | other cells visited at the same moment, on other nodes of the job
     started           | time |   | start of the visit
     duration          | real | s | from there to its end, what is done before and after measuring included [unlimited]
-    preparing         | real | s | of that: until all ranks begin to measure [<= duration]
+    preparing         | real | s | of that: until all ranks begin to measure; of a command
+        estimated [any number]
     measuring         | real | s | of that: iterations, products, all-reduces and reads, warm-up included [<= duration]
     excluded_samples  | int  |   | samples of its storage that cannot be decoded and are excluded (max_corrupt)
     kernel            | text |   | hash that identifies the running kernel: ranks on one share its counters

@@ -21,11 +21,11 @@ from stallpoint.records.tables import RUNS, TIDY_TABLES, Table
 from stallpoint.study.completeness import Record
 
 
-def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> None:
+def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> list[str]:
     """Write every table of raw records from all cell `folders` to the file that `outputs` has for it.
 
-    Raises `InputError` as `collect` does, and if a folder does not hold the complete record of its cell, or
-    an impossible one.
+    Returns a sentence for each record with an impossible value. Raises `InputError` as `collect` does, and if a folder
+    does not hold the complete record of its cell.
     """
     runs = Path(outputs[RUNS.name])
     for folder in folders:
@@ -37,8 +37,7 @@ def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> N
     for table in TIDY_TABLES:
         if table is not RUNS:
             collect(table, folders, Path(outputs[table.name]), records)
-    for record in records:
-        record.check_possible()
+    return [said for record in records if (said := record.impossible)]
 
 
 def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequence[Record] = ()) -> None:

@@ -68,7 +68,7 @@ class Record:
             record._refuse(file, f"status {run['status']!r}; ok or failed is expected")
         if not folder.as_posix().endswith(f"/{cell.path}"):
             record._refuse(file, f"it is of another cell, {cell.path}")
-        if run["duration"] is None or math.isnan(run["duration"]):
+        if run["duration"] is None or not 0 <= run["duration"] < math.inf:
             record._refuse(file, f"duration is {run['duration']!r}, which is no duration")
         for name, value in _of_cell(cell, RUNS).items():
             if run[name] != value:
@@ -107,23 +107,29 @@ class Record:
                     other = least if least != expected[name] else most
                     self._refuse(file, f"{name} is {other!r}, that of the cell is {expected[name]!r}")
                 if name in _TIMES:
-                    self._check_durations(file, content, name)
+                    self._check_durations(file, content, name, least)
                 if name == "rank" and (least, most) != (0, self._ranks - 1):
                     self._refuse(file, f"ranks {least} to {most}; expected are 0 to {self._ranks - 1}")
         self._check_rows(file, table, rows)
 
-    def check_possible(self) -> None:
-        """Raise `InputError` if a value of the complete record is impossible (`bounds`)."""
+    @property
+    def impossible(self) -> str:
+        """The first value of the complete record that is impossible (`bounds`), with its file; empty without one.
+
+        It is said and not refused: where a clock was set meanwhile, all else that was measured counts.
+        """
         tables = [table for table in TIDY_TABLES if self.file(table).exists()]
         record = {table: bounds.numbered(self.file(table)) for table in tables}
         try:
             bounds.check(record, getattr(self.cell, "warmup", 0), self.cell.threads_per_worker)
         except bounds.Impossible as impossible:
-            mend = f"delete {self.folder}, and it is written again; of an archive, ask its author"
-            raise Incomplete(self.file(impossible.table), str(impossible), mend) from None
+            return f"{self.file(impossible.table)}: {impossible}"
+        return ""
 
-    def _check_durations(self, file: Path, content: pq.ParquetFile, name: str) -> None:
+    def _check_durations(self, file: Path, content: pq.ParquetFile, name: str, least: Any) -> None:
         """Check durations by value, as statistics in footers ignore NaN."""
+        if least is not None and least < 0:
+            self._refuse(file, f"{name} is {least!r}, a duration below 0")
         values = content.read(columns=[name])[name]
         wrong = values.filter(pc.invert(pc.is_finite(values)))
         if len(wrong) and (len(wrong) < len(values) or name in _ALWAYS_KNOWN):
