@@ -1,7 +1,7 @@
 """Records with one altered value and matching checksums: impossible ones must be refused, harmless ones collected.
 
 ``python -m altered [--values N] [--seed N]`` prints a JSON line (`Tally`) for each kind of alteration. What is
-impossible is written down here by what columns mean, not taken from `stallpoint.records.bounds`.
+impossible is written down here by what columns mean, not taken from `stallpoint.study.bounds`.
 """
 
 from __future__ import annotations

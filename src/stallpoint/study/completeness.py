@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
-from stallpoint.records import bounds
 from stallpoint.records.tables import ENERGY, ITERATIONS, LAYERS, RUNS, SLURM_JOBS, TIDY_TABLES, VISITS, Table
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of
@@ -118,6 +117,8 @@ class Record:
 
         It is said and not refused: where a clock was set meanwhile, all else that was measured counts.
         """
+        from stallpoint.study import bounds  # needs Polars, which only collecting has
+
         tables = [table for table in TIDY_TABLES if self.file(table).exists()]
         record = {table: bounds.numbered(self.file(table)) for table in tables}
         try:

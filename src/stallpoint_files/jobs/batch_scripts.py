@@ -227,10 +227,10 @@ def read(document: Document) -> BatchScript:
 
 # --- how a shell reads it -------------------------------------------------------------------------
 
-_SUBSTITUTED = r"\$\((?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+\)|`[^`]*`"
-_QUOTED = rf"""'[^']*'|"(?:\\.|{_SUBSTITUTED}|[^"\\])*+\""""
+_SUBSTITUTED = r"\$\((?>(?:[^()]|\((?>(?:[^()]|\([^()]*+\))*)\))*)\)|`[^`]*`"
+_QUOTED = rf"""'[^']*'|"(?>(?:\\.|{_SUBSTITUTED}|[^"\\])*)\""""
 _REMARK = r"(?<![^\s;])\#[^\n]*"
-_ARRAY = rf"\((?:{_REMARK}|{_QUOTED}|{_SUBSTITUTED}|[^()])*+\)"
+_ARRAY = rf"\((?>(?:{_REMARK}|{_QUOTED}|{_SUBSTITUTED}|[^()])*)\)"
 _PIECE = re.compile(
     rf"""(?P<dropped>{_REMARK}
         | <<<\s*(?:{_QUOTED}|\S+)
@@ -249,7 +249,7 @@ _VARIABLE = re.compile(
     re.VERBOSE,
 )
 _DECLARES = re.compile(r"(?:export|declare|local|readonly|typeset)\s+(?:-\w+\s+)*")
-_ASSIGNED = re.compile(rf"(\w+)(\+?)=({_ARRAY}|(?:{_QUOTED}|\\.|{_SUBSTITUTED}|[^\s])*+)\s*", re.DOTALL)
+_ASSIGNED = re.compile(rf"(\w+)(\+?)=({_ARRAY}|(?>(?:{_QUOTED}|\\.|{_SUBSTITUTED}|[^\s])*))\s*", re.DOTALL)
 _LONGEST = 20_000
 """Characters of a variable that are read: doubling one many times fills no memory."""
 

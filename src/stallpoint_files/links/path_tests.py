@@ -23,7 +23,7 @@ from stallpoint_files.links.links import GB, link_named, nearest
 from stallpoint_files.reader import FoundRecords
 
 MIB = 2**20
-_NUMBER = r"\d++(?:\.\d++)?+"
+_NUMBER = r"\d++(?>(?:\.\d++)?)"
 _PERFTEST = re.compile(r"#bytes +#iterations +(?:BW peak\[(?P<unit>\w+)/sec\]|t_min\[usec\]|t_avg\[usec\])")
 _PERFTEST_ROW = re.compile(rf"\s*(\d++)\s++\d++\s++({_NUMBER})\s++({_NUMBER})(?:\s++({_NUMBER}))?")
 _PERFTEST_UNITS = {"Gb": GB / 8, "MB": MIB, "MiB": MIB, "GB": GB}

@@ -12,7 +12,7 @@ from stallpoint_files.rates.logged_counts import BATCH, NODES, PER_NODE, before,
 from stallpoint_files.texts.grids import separated
 from stallpoint_files.texts.numbers import number_in
 
-_N = r"(?:np\.\w{1,12}\()?(?P<value>[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)"
+_N = r"(?:np\.\w{1,12}\()?(?P<value>[0-9]++(?>(?:\.[0-9]++)?)(?>(?:[eE][+-]?[0-9]++)?))"
 _IS = r"['\"]?\s{0,2}[:=]\s{0,2}"
 WARM = 2
 """Steps from which on the first is left out, as it compiles and allocates."""

@@ -75,7 +75,8 @@ def _has(line: str, words: Sequence[str]) -> bool:
     return any(word in lower for word in words)
 
 
-_N = r"(?<![0-9])[0-9]++(?:,[0-9]++){0,6}+(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+(?: ?[kKMG]\b)?+"
+# Atomic groups, as Python before 3.11.5 keeps what a possessive group has begun and not ended: ``1000,`` of ``1000, ``.
+_N = r"(?<![0-9])[0-9]++(?>(?:,[0-9]++){0,6})(?>(?:\.[0-9]++)?)(?>(?:[eE][+-]?[0-9]++)?)(?>(?: ?[kKMG]\b)?)"
 _UNIT = (
     r"(?P<unit>(?:tok(?:en)?s?|samples?|ima?ge?s?|img|seq(?:uence)?s?|examples?)[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?s?"
     r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip))?(?![a-zA-Z]))"

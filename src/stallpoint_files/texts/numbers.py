@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from math import isnan, nan
 
-DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?:[.,]\d++)*+[.,]?+"
+DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?>(?:[.,]\d++)*)[.,]?+"
 """A number with its points and commas, from its beginning on: begun at each of its digits, a search takes the square
 of its length."""
 UNITS = re.compile(

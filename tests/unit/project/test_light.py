@@ -29,11 +29,12 @@ import stallpoint_files, stallpoint_traces
 
 rooms = "errors text records strategies inputs study base slurm schedule models questions".split()
 packages = (stallpoint, stallpoint_files, stallpoint_traces)
+workflow = ("stallpoint.study.collect", "stallpoint.study.bounds")
 pages = ("answer_page", "proposal_page", "rank_chart")
 for module in (one for of in packages for one in pkgutil.walk_packages(of.__path__, f"{of.__name__}.")):
     room = module.name.split(".")[1]
     beside = not module.name.startswith("stallpoint.") and room not in pages
-    if beside or room in rooms and module.name != "stallpoint.study.collect" or module.name.startswith((
+    if beside or room in rooms and module.name not in workflow or module.name.startswith((
         "stallpoint.archive.comparison", "stallpoint.report.charts.web_page", "stallpoint_traces.trace_page",
     )):
         importlib.import_module(module.name)

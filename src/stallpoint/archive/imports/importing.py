@@ -20,12 +20,12 @@ from stallpoint.inputs.layer_trace import LAYER_TRACE, TracedIteration, TracedLa
 from stallpoint.measure.machine.sensors import Reading, between
 from stallpoint.measure.recorder import Recorder
 from stallpoint.models import taskgraph
-from stallpoint.records import bounds
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.seal import sha256
 from stallpoint.records.tables import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, RUNS, TABLES
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import preset_from
+from stallpoint.study import bounds
 from stallpoint.study.kinds import kind_of
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.runs import run_row
