@@ -62,7 +62,15 @@ def test_the_first_tab_has_few_entries_and_the_home_page_a_first_answer(site: Pa
 
 
 def test_setting_up_says_what_is_installed(tmp_path: Path) -> None:
-    command = ["make", "setup", f"VENV={tmp_path / 'venv'}", "PIP=true", "UV=true", f"PYTHON={sys.executable}"]
+    command = [
+        "make",
+        "--no-print-directory",
+        "setup",
+        f"VENV={tmp_path / 'venv'}",
+        "PIP=true",
+        "UV=true",
+        f"PYTHON={sys.executable}",
+    ]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     first, *parts = made.stdout.splitlines()
     assert first.startswith("Installing into ")
