@@ -359,7 +359,6 @@ def measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
         workers = _workers(last, last)
     elif curve.stalls_within:
         likely_at = curve.stall.likely
-        verdict = Verdict.STALLS
         chance = sum(curve.stall.probabilities[count] for count in likely_at)
         headline = f"stops getting faster at {' or '.join(map(str, likely_at))} {series.counted}"
         workers = _workers(at, at, likely_at[-1])
