@@ -12,6 +12,5 @@ with program(Path(snakemake.log[0])):
     measured = [folder for mark in snakemake.input.marks for folder in Path(mark).read_text().splitlines()]
     # Similar cells, of all blocks, next to each other: statistics of the row groups then say which ones to skip.
     folders = [Path(folder) for folder in (*sorted(measured, key=natural), *snakemake.input.folders)]
-    doubtful = collect_all(folders, {table.name: snakemake.output[table.name] for table in TIDY_TABLES})
-    for text in doubtful:
-        print(f"warning: {text}", file=sys.stderr)
+    if doubtful := collect_all(folders, {table.name: snakemake.output[table.name] for table in TIDY_TABLES}):
+        print(f"warning: {doubtful}", file=sys.stderr)

@@ -193,7 +193,7 @@ def _try(tally: Tally, kind: Alteration, whole: Path, folder: Path, draw: Draw) 
     try:
         said = collect_all([file.parent], {one.name: folder / f"tables/{one.name}.parquet" for one in TIDY_TABLES})
         if said:
-            raise InputError(said[0])
+            raise InputError(said)
     except InputError as error:
         tally.refused += 1
         tally.clear += file.stem in str(error) or file.parent.as_posix() in str(error)

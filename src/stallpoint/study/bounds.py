@@ -8,7 +8,6 @@ this century, a text has no control characters. What else limits a column stands
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from stallpoint.records.tables import (
 from stallpoint.text import CONTROLS
 
 _CENTURY = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
-_VISIT = ("rank", "visit")
+_VISIT = ("cell", "rank", "visit")
 """What rows of one visit of a rank have in common; and those of one iteration."""
 _ITERATION = (*_VISIT, "iteration")
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
@@ -46,8 +45,8 @@ _PASSES = ("forward", "backward")
 _ENDS = ("gradient_ready", "all_reduce_end", "gather_end", "gather_again_end")
 """Moments within an iteration."""
 _OF_CPUS = ("node_busy", "steal")
-_LONGEST = "longest visit"
-"""Column beside all rows: the longest visit to the cell, s."""
+_LONGEST, _WARMUP, _THREADS = "longest visit", "warm-up of the cell", "threads of the cell"
+"""Columns beside rows: the longest visit to the cell, s, and what `CellLimits` has."""
 _NUMBER = re.compile(r"-?\d+")
 _TICKS = 0.1
 """Time by which two readings of a CPU's counters may be off, s."""
@@ -55,12 +54,21 @@ _TIMES = {"": 1, "summed": 4096}
 """How many times as long as its visit a duration can be; no node has as many CPUs."""
 _ROUNDING = 1e-6
 _SLACK, _CLOCKS = 1.05, 1e-3
-"""Ratio, and s, by which times may disagree that several clocks took: of a GPU's events, of nodes, of kernels. A bound
-that a genuine record breaks would stop its study."""
+"""Ratio, and s, by which times may disagree that several clocks took: of a GPU's events, of nodes, of kernels."""
 
 
 Record = Mapping[Table, pl.LazyFrame]
-"""Tables of one cell, each with numbers of its rows (`numbered`)."""
+"""Tables of cells, each with numbers of its rows (`numbered`)."""
+
+
+@dataclass(frozen=True)
+class CellLimits:
+    """What a cell's settings say of its record."""
+
+    warmup: int
+    """Number of iterations at the beginning of a visit that are warm-up."""
+    threads: int
+    """Number of threads that a worker may use."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +90,11 @@ class CheckedRows:
 
 
 class Impossible(Exception):
-    """A value of `table` that is not possible."""
+    """A value of `table` in the record of `cell` that is not possible."""
 
-    def __init__(self, table: Table, why: str) -> None:
+    def __init__(self, table: Table, cell: str, why: str) -> None:
         super().__init__(why)
-        self.table = table
+        self.table, self.cell = table, cell
 
 
 def numbered(rows: Path | pa.Table) -> pl.LazyFrame:
@@ -96,20 +104,23 @@ def numbered(rows: Path | pa.Table) -> pl.LazyFrame:
     return pl.LazyFrame(pl.from_arrow(rows)).with_row_index("row", 1)
 
 
-def check(record: Record, warmup: int, threads: int) -> None:
-    """Raise `Impossible` for the first value of a cell's record that is not possible.
-
-    `warmup` is the number of iterations at the beginning of a visit that are warm-up, `threads` the number of threads
-    that a worker may use.
-    """
-    longest = pl.lit(math.inf)
+def check(record: Record, limits: Mapping[str, CellLimits]) -> None:
+    """Raise `Impossible` for the first value that is not possible; `limits` are those of all cells in the record."""
+    of_cells = pl.LazyFrame(
+        {
+            "cell": [*limits],
+            _WARMUP: [one.warmup for one in limits.values()],
+            _THREADS: [one.threads for one in limits.values()],
+        }
+    )
+    longest = pl.LazyFrame(schema={"cell": pl.String, _LONGEST: pl.Float64})
     if VISITS in record:
-        longest = pl.lit(record[VISITS].select(col("duration").max()).collect().item())
+        longest = record[VISITS].group_by("cell").agg(col("duration").max().alias(_LONGEST))
     single = [
-        CheckedRows(table, rows.with_columns(longest.alias(_LONGEST)), _of_columns(table))
+        CheckedRows(table, rows.join(longest, on="cell", how="left"), _of_columns(table))
         for table, rows in record.items()
     ]
-    _check_all([*single, *_of_rows(record, warmup, threads)])
+    _check_all([*single, *_of_rows(record, of_cells)])
 
 
 def _check_all(rules: Sequence[CheckedRows]) -> None:
@@ -120,9 +131,18 @@ def _check_all(rules: Sequence[CheckedRows]) -> None:
     for one, found in zip(rules, pl.collect_all(frames, engine="streaming"), strict=True):
         for rule, wrong in zip(one.rules, found.row(0), strict=True):
             if wrong:
-                row, value = one.rows.filter(rule.wrong).select("row", rule.column).head(1).collect().row(0)
-                text = value if isinstance(value, int | float) else repr(str(value))
-                raise Impossible(one.table, f"{rule.column} is {text} in row {row:,}; it has to be {rule.right}")
+                raise _impossible(one, rule)
+
+
+def _impossible(checked: CheckedRows, rule: Rule) -> Impossible:
+    """Return the error for the first row that breaks a rule, numbered within its cell."""
+    broken = checked.rows.filter(rule.wrong).select("row", "cell", rule.column).sort("row").head(1)
+    row, cell, value = broken.collect().row(0)
+    first = checked.rows.filter(col("cell") == cell).select(col("row").min()).collect().item()
+    text = value if isinstance(value, int | float) else repr(str(value))
+    return Impossible(
+        checked.table, cell, f"{rule.column} is {text} in row {row - first + 1:,}; it has to be {rule.right}"
+    )
 
 
 def check_columns(table: Table, rows: pa.Table) -> None:
@@ -164,14 +184,15 @@ def _of_column(column: Column) -> Iterator[Rule]:
             yield Rule(column.name, "finite", known.is_infinite())
 
 
-def _of_rows(record: Record, warmup: int, threads: int) -> Iterator[CheckedRows]:
-    """Yield rules of how the rows of a record fit each other."""
+def _of_rows(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
+    """Yield rules of how the rows of a record fit each other, and the settings of their cells."""
     for table, rows in record.items():
+        beside = rows.join(of_cells, on="cell", how="left", maintain_order="left")
         if table in (ENVIRONMENTS, VISITS):
-            wrong = col("threads") > threads
-            yield CheckedRows(table, rows, [Rule("threads", f"no more than {threads}, those of the cell", wrong)])
+            wrong = col("threads") > col(_THREADS)
+            yield CheckedRows(table, beside, [Rule("threads", "no more than those of the cell", wrong)])
         if table in (ITERATIONS, INTERVENED):
-            yield CheckedRows(table, rows, list(_of_iterations(warmup)))
+            yield CheckedRows(table, beside, list(_of_iterations()))
         if table in (ITERATIONS, INTERVENED) and VISITS in record:
             yield _beside_visits(table, record)
     if VISITS in record:
@@ -188,41 +209,41 @@ def _of_rows(record: Record, warmup: int, threads: int) -> Iterator[CheckedRows]
 
 
 def _of_visits(record: Record) -> CheckedRows:
-    run = record[RUNS].select(run=col("duration"), began=col("started"))
-    late = (col("started").first() - col("began")).abs() > pl.duration(minutes=1)
-    before = col("started").shift(1).over("rank") - pl.duration(seconds=1)  # clocks of two nodes
+    run = record[RUNS].select("cell", run=col("duration"), began=col("started"))
+    late = (col("started").first().over("cell") - col("began")).abs() > pl.duration(minutes=1)
+    before = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)  # clocks of two nodes
     rules = [
-        Rule("visit", "more than before", ~_rises("visit", ("rank",))),
+        Rule("visit", "more than before", ~_rises("visit", ("cell", "rank"))),
         Rule("started", "later than the visit before", col("started") < before),
-        Rule(
-            "duration", "less in sum than that of the run", _sum("duration", ("rank",)) > col("run") * _SLACK + _CLOCKS
-        ),
+        Rule("duration", "less in sum than that of the run", _longer(_sum("duration", ("cell", "rank")), "run")),
         Rule("started", "the start of the run in the first visit", late),
     ]
-    return CheckedRows(VISITS, record[VISITS].join(run, how="cross"), rules)
+    return CheckedRows(VISITS, record[VISITS].join(run, on="cell", how="left", maintain_order="left"), rules)
 
 
-def _of_iterations(warmup: int) -> Iterator[Rule]:
+def _of_iterations() -> Iterator[Rule]:
     ended = ((col("start") + col("iteration_time")) / _SLACK - _CLOCKS).shift(1).over(_VISIT)
-    first = pl.int_range(pl.len()).over(_VISIT) < warmup
+    first = pl.int_range(pl.len()).over(_VISIT) < col(_WARMUP)
     yield Rule("iteration", "more than before in the visit", ~_rises("iteration", _VISIT))
     yield Rule("start", "no less than the end of the iteration before", col("start") < ended)
-    yield Rule("warmup", f"true of the first {warmup} of a visit, of no others", col("warmup") != first)
+    yield Rule("warmup", "true of the first iterations of a visit alone, as many as the cell's", col("warmup") != first)
 
 
 def _beside_visits(table: Table, record: Record) -> CheckedRows:
     visits = record[VISITS].select(*_VISIT, "measuring", "duration")
-    cores = record[ENVIRONMENTS].select("rank", "cores_available")
-    rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on="rank", how="left")
-    time, parts = col("iteration_time"), pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
-    too_long = _sum("iteration_time", _VISIT) > col("measuring") * _SLACK + _CLOCKS
+    cores = record[ENVIRONMENTS].select("cell", "rank", "cores_available")
+    rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on=("cell", "rank"), how="left")
+    parts = pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
     first = col("iteration") == col("iteration").min().over(_VISIT)  # a command's begins with the script
-    cpus = (pl.when(first).then("duration").otherwise(time) + _TICKS) * col("cores_available")
+    cpus = (pl.when(first).then("duration").otherwise("iteration_time") + _TICKS) * col("cores_available")
     rules = [
-        Rule("iteration_time", "no less than the sum of its parts", parts > time * _SLACK + _CLOCKS),
-        Rule("iteration_time", "no more in sum than its visit measured", too_long),
+        Rule("iteration_time", "no less than the sum of its parts", _longer(parts, "iteration_time")),
+        Rule(
+            "iteration_time", "no more in sum than its visit measured",
+            _longer(_sum("iteration_time", _VISIT), "measuring"),
+        ),
         *(Rule(name, "no more than the time of its CPUs", col(name) > cpus) for name in _OF_CPUS),
-    ]
+    ]  # fmt: skip
     return CheckedRows(table, rows, rules)
 
 
@@ -232,17 +253,17 @@ def _of_layers(record: Record) -> Iterator[CheckedRows]:
     of_each = layers.group_by(_ITERATION).agg(col("row").min(), *sums, *(col(name).max() for name in _ENDS))
     passes = [col(name).fill_nan(None).alias(f"{name}_pass") for name in _PASSES]
     iterations = record[ITERATIONS].select(*_ITERATION, "iteration_time", *passes)
-    rules = [
-        Rule(name, "no more in sum than its pass", col(name) > col(f"{name}_pass") * _SLACK + _CLOCKS)
-        for name in _PASSES
-    ]
-    rules += [
-        Rule(name, "within its iteration", col(name) > col("iteration_time") * _SLACK + _CLOCKS) for name in _ENDS
-    ]
+    rules = [Rule(name, "no more in sum than its pass", _longer(col(name), f"{name}_pass")) for name in _PASSES]
+    rules += [Rule(name, "within its iteration", _longer(col(name), "iteration_time")) for name in _ENDS]
     yield CheckedRows(LAYERS, of_each.join(iterations, on=_ITERATION), rules)
-    sizes = layers.group_by("rank", "layer_index").agg(col("row").min(), col("gradient_bytes").unique())
+    sizes = layers.group_by("cell", "rank", "layer_index").agg(col("row").min(), col("gradient_bytes").unique())
     differ = col("gradient_bytes").list.len() > 1
     yield CheckedRows(LAYERS, sizes, [Rule("gradient_bytes", "the same of a layer in all iterations", differ)])
+
+
+def _longer(seconds: pl.Expr, limit: str) -> pl.Expr:
+    """Return whether a time is longer than another column's, more than clocks disagree."""
+    return seconds > col(limit) * _SLACK + _CLOCKS
 
 
 def _rises(name: str, within: Sequence[str]) -> pl.Expr:

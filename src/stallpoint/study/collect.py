@@ -18,14 +18,16 @@ from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import MigratedFile, files_of, open_file, read, write
 from stallpoint.records.seal import seal
 from stallpoint.records.tables import RUNS, TIDY_TABLES, Table
+from stallpoint.study import bounds
 from stallpoint.study.completeness import Record
 
 
-def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> list[str]:
+def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> str:
     """Write every table of raw records from all cell `folders` to the file that `outputs` has for it.
 
-    Returns a sentence for each record with an impossible value. Raises `InputError` as `collect` does, and if a folder
-    does not hold the complete record of its cell.
+    Returns a sentence on the first value that is impossible, if there is one: where a clock was set meanwhile, all else
+    that was measured counts. Raises `InputError` as `collect` does, and if a folder does not hold the complete record
+    of its cell.
     """
     runs = Path(outputs[RUNS.name])
     for folder in folders:
@@ -37,7 +39,21 @@ def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> l
     for table in TIDY_TABLES:
         if table is not RUNS:
             collect(table, folders, Path(outputs[table.name]), records)
-    return [said for record in records if (said := record.impossible)]
+    return _impossible(records, outputs)
+
+
+def _impossible(records: Sequence[Record], tables: Mapping[str, str | Path]) -> str:
+    """Return the first impossible value in the tables, with its file; empty without one."""
+    measured = {one.cell.path: one for one in records if not one.failed}
+    limits = {
+        path: bounds.CellLimits(getattr(one.cell, "warmup", 0), one.cell.threads_per_worker)
+        for path, one in measured.items()
+    }
+    try:
+        bounds.check({table: bounds.numbered(Path(tables[table.name])) for table in TIDY_TABLES}, limits)
+    except bounds.Impossible as impossible:
+        return f"{measured[impossible.cell].file(impossible.table)}: {impossible}"
+    return ""
 
 
 def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequence[Record] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Check that a record belongs to its cell, is complete and possible, for `collect`.
+"""Check that a record belongs to its cell, and is complete, for `collect`.
 
 Most checks use the statistics in a file's footer, which costs next to nothing; only durations are read.
 """
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
-from stallpoint.records.tables import ENERGY, ITERATIONS, LAYERS, RUNS, SLURM_JOBS, TIDY_TABLES, VISITS, Table
+from stallpoint.records.tables import ENERGY, ITERATIONS, LAYERS, RUNS, SLURM_JOBS, VISITS, Table
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import cell_from_json, kind_of
 from stallpoint.study.kinds.train_kind import TrainCell
@@ -110,22 +110,6 @@ class Record:
                 if name == "rank" and (least, most) != (0, self._ranks - 1):
                     self._refuse(file, f"ranks {least} to {most}; expected are 0 to {self._ranks - 1}")
         self._check_rows(file, table, rows)
-
-    @property
-    def impossible(self) -> str:
-        """The first value of the complete record that is impossible (`bounds`), with its file; empty without one.
-
-        It is said and not refused: where a clock was set meanwhile, all else that was measured counts.
-        """
-        from stallpoint.study import bounds  # needs Polars, which only collecting has
-
-        tables = [table for table in TIDY_TABLES if self.file(table).exists()]
-        record = {table: bounds.numbered(self.file(table)) for table in tables}
-        try:
-            bounds.check(record, getattr(self.cell, "warmup", 0), self.cell.threads_per_worker)
-        except bounds.Impossible as impossible:
-            return f"{self.file(impossible.table)}: {impossible}"
-        return ""
 
     def _check_durations(self, file: Path, content: pq.ParquetFile, name: str, least: Any) -> None:
         """Check durations by value, as statistics in footers ignore NaN."""

@@ -51,7 +51,7 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
     record = {TABLES[name]: bounds.numbered(rows) for name, rows in found.items()}
     try:
-        bounds.check(record, cell.warmup, cell.threads_per_worker)
+        bounds.check(record, {cell.path: bounds.CellLimits(cell.warmup, cell.threads_per_worker)})
     except bounds.Impossible as impossible:
         raise InputError(f"{', '.join(cell.files)}: {impossible.table.name}: {impossible}") from None
     source = "; ".join(f"{file} (SHA-256 {sha256(Path(file))})" for file in cell.files)
