@@ -324,9 +324,8 @@ def planned(
 ) -> Plan:
     """Return the plan for `blocks`, from measurements below `results`; `cores` as in `work.seconds`.
 
-    `storages` are the study's entries, which hold the numbers of generated samples; `others` are
-    folders with durations of other studies on this machine, whose cells of the same hardware entries tell of what this
-    one has not visited. Without blocks
+    `storages` are the study's entries, which hold the numbers of generated samples. `others` are folders with durations
+    of other studies, which stand in for cells of the same hardware entry that this one has not visited. Without blocks
     nothing is read.
     """
     if not blocks:

@@ -420,18 +420,16 @@ class RateTable:
             and not re.search(r"epoch|" + _STEPS.pattern, heads[0], re.IGNORECASE)
         ):
             return self._of_work(rows)
-        scaling = self._scaling_of_speedup(rows) if seconds == ColumnKind.ITERATION else ""
-        return Rates(
-            rows, unit, "" if seconds else of, seconds, self._counted(), tuple(self.notes), scaling=scaling
-        )  # fmt: skip
+        scaling = self._scaling_by_speedup(rows) if seconds == ColumnKind.ITERATION else ""
+        of = "" if seconds else of
+        return Rates(rows, unit, of, seconds, self._counted(), tuple(self.notes), scaling=scaling)
 
-    def _scaling_of_speedup(self, rows: Sequence[RateRow]) -> str:
+    def _scaling_by_speedup(self, rows: Sequence[RateRow]) -> str:
         """Return `WEAK` or `STRONG` where speedups, or efficiencies, fit the times of steps in only one of them."""
         kind = next((one for one in (ColumnKind.SPEEDUP, ColumnKind.EFFICIENCY) if one in self.kinds), None)
         if kind is None or len({row.series for row in rows}) > 1:
             return ""
-        cells = self.columns[self.kinds.index(kind)]
-        said = {number: number_in(cell) for (number, _), cell in zip(self.body, cells, strict=True)}
+        said = self._numbers(kind)
         known = sorted(
             (row.workers, row.value, said[row.line] * (row.workers if kind == ColumnKind.EFFICIENCY else 1))
             for row in rows
@@ -452,14 +450,15 @@ class RateTable:
 
     def _of_work(self, rows: Sequence[RateRow]) -> Rates:
         """Return the rates of times of which a column says how much was done in them."""
-        index = self.kinds.index(ColumnKind.WORK)
-        lines = [number for number, _ in self.body]
-        done = {
-            number: number_in(cell, decimal_comma=self.comma)
-            for number, cell in zip(lines, self.columns[index], strict=True)
-        }
+        done, (heading, *_) = self._numbers(ColumnKind.WORK), self._headings_of(ColumnKind.WORK)
         of = [replace(row, value=row.value and done[row.line] / row.value) for row in rows if done[row.line] > 0]
-        return Rates(of, f"{self.headings[index]}/s", ALL, "", self._counted(), tuple(self.notes))
+        return Rates(of, f"{heading}/s", ALL, "", self._counted(), tuple(self.notes))
+
+    def _numbers(self, kind: str) -> dict[int, float]:
+        """Return the numbers in the first column of a kind by their lines; NaN where a cell has none."""
+        cells = self.columns[self.kinds.index(kind)]
+        numbers = (number_in(cell, decimal_comma=self.comma) for cell in cells)
+        return dict(zip((line for line, _ in self.body), numbers, strict=True))
 
     def _check_left(self, rows: Sequence[RateRow]) -> None:
         """Note what lines are left out, or refuse the table where too little remains."""

@@ -20,7 +20,9 @@ from stallpoint_files.texts.headings import kind_of
 Row: TypeAlias = dict[str, object]
 _LONGEST_YAML = 1_000_000
 _YAML = re.compile(
-    r"^\s*- (?:\w[\w .-]*: .*\n\s+\w[\w .-]*: |\{\w)|^\s*[\w. -]+:\s*\n\s+[\"']?\d{1,7}[\"']?: ", re.MULTILINE
+    r"^[ \t]*+- (?:\w[\w .-]*+: .*\n[ \t]++\w[\w .-]*+: |\{\w)|"
+    r"^[ \t]*+[\w.-][\w. -]*+:[ \t]*+\n[ \t]++[\"']?\d{1,7}[\"']?: ",
+    re.MULTILINE,
 )
 _COUNTED = re.compile(
     r"(?:(?P<of>gpus?|nodes?|workers?|ranks?|procs?|np|n)\W*)?(?P<count>\d{1,7})"
@@ -28,6 +30,8 @@ _COUNTED = re.compile(
     re.IGNORECASE,
 )
 """Keys such as ``8``, ``8gpus`` and ``nodes=2``."""
+_PLACE = ("series", "workers", "gpus", "nodes", "ranks")
+"""Headings of what tells one row from another."""
 _DEPTH = 6
 
 
@@ -52,7 +56,7 @@ def _parsed(document: Document) -> object:
         if text.lstrip()[:1] in ("[", "{"):
             return json.loads(text)
         if len(text) < _LONGEST_YAML and _YAML.search(text):
-            import yaml  # needed by few texts
+            import yaml  # needed by few texts; its own loader, as libyaml's has no end of depth
 
             with suppress(yaml.YAMLError):
                 return yaml.safe_load(text)
@@ -74,7 +78,7 @@ def _rows(found: object, above: Row, name: str, depth: int) -> Iterator[Row]:
     if isinstance(found, list):
         if not all(isinstance(one, dict) and _flat(one) for one in found):
             raise ValueError("a list of other things than rows")
-        yield from ({**above, **_texts(one)} for one in found)
+        yield from ({**above, **_named(one)} for one in found)
         return
     if not isinstance(found, dict):
         return
@@ -102,7 +106,7 @@ def _of_count(value: object, above: Row, name: str) -> Iterator[Row]:
     if isinstance(value, dict):
         if not _flat(value):
             raise ValueError("a count with more than values")
-        yield {**above, **_texts(value)}
+        yield {**above, **_named(value)}
         return
     for one in value if isinstance(value, list) else [value]:
         if not isinstance(one, int | float | str):
@@ -115,7 +119,7 @@ def _heading(match: re.Match[str]) -> str:
     return of if kind_of(of) else "workers"
 
 
-def _texts(one: Mapping[object, object]) -> Row:
+def _named(one: Mapping[object, object]) -> Row:
     return {str(key): cell for key, cell in one.items()}
 
 
@@ -123,9 +127,8 @@ def _by_count(rows: list[Row]) -> list[Row]:
     """Join rows whose quantities are apart: ``{"img/s": {"8": ...}, "loss": {"8": ...}}``."""
     joined: dict[tuple[object, ...], Row] = {}
     for place, row in enumerate(rows):
-        at = tuple(row.get(head) for head in ("series", "workers", "gpus", "nodes", "ranks"))
-        before = joined.get(at)
-        if before is None or set(before) & set(row) - {"series", "workers", "gpus", "nodes", "ranks"}:
-            at = at if before is None else (*at, place)
-        joined[at] = {**joined.get(at, {}), **row}
+        at = tuple(row.get(head) for head in _PLACE)
+        if set(joined.get(at, ())) & set(row) - {*_PLACE}:  # a repeat
+            at = (*at, place)
+        joined[at] = joined.get(at, {}) | row
     return [row for row in joined.values() if len(row) > 1]
