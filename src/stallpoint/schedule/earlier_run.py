@@ -55,7 +55,7 @@ def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator
 
 
 def who(folder: Path, locks: Path) -> str:
-    """Return who holds the lock since when, and what to do: another run that goes on, or may on another machine."""
+    """Return who holds the lock, since when, and what to do about that run."""
     *others, _ = known(folder / FILE)
     found = locks.stat()
     with suppress(OSError):  # the process ends meanwhile

@@ -63,7 +63,7 @@ Record = Mapping[Table, pl.LazyFrame]
 
 @dataclass(frozen=True)
 class CellLimits:
-    """What a cell's settings say of its record."""
+    """Limits that the settings of a cell set for its record."""
 
     warmup: int
     """Number of iterations at the beginning of a visit that are warm-up."""

@@ -96,7 +96,7 @@ def workers_in(lines: Sequence[str]) -> int | None:
 
 
 def workers_by_rates(lines: Sequence[str]) -> int | None:
-    """Return the number of workers by which rates of all are those of each; None where they are not both there."""
+    """Return the rate of all workers over that of each, if lines say both and the ratio is a count; else None."""
     for found in _OF_ALL_AND_EACH.finditer("\n".join(lines[-_RATES_BEHIND:])):
         times = number_in(found["all"]) / max(number_in(found["each"]), 1e-300)
         if round(times) >= 1 and abs(times / round(times) - 1) < _COUNT_FITS / times**0.5:

@@ -601,11 +601,11 @@ class RateTable:
             what = f"{heading} is {text[:40]}: {'less' if bound[1] else 'more'} than it, and no number"
             self.left.append(self.document.error(number, what))
             return None
-        turned = _turned(kind, text)
-        kind = turned or kind
+        inverse = _inverse_kind(kind, text)
+        kind = inverse or kind
         of_kind = per_second if kind == ColumnKind.RATE else seconds_in if kind in TIMES else None
         value = of_kind(text, heading, self.comma) if of_kind else number_in(text, decimal_comma=self.comma)
-        value = 1 / value if turned and value > 0 else value
+        value = 1 / value if inverse and value > 0 else value
         if MIN_RATE <= value <= MAX_RATE:
             return value
         expected = "a time is expected" if kind in TIMES and re.match(r"\d", text) else (
@@ -618,7 +618,7 @@ class RateTable:
         raise error
 
 
-def _turned(kind: str, text: str) -> str:
+def _inverse_kind(kind: str, text: str) -> str:
     """Return what the unit in a cell says where it is the inverse of its column's: ``1.25s/it`` below ``2.00it/s``."""
     unit = _IN_CELL.fullmatch(text)
     of_unit = kind_of(unit[1]) if unit else ""

@@ -346,7 +346,7 @@ def _counts_in(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
     if len({what for _, _, what in found.values()}) > 1:
         return {}
     if len(found) > 1 and len({count for count, _, _ in found.values()}) == 1 and all(nodes.values()):
-        # On 1 node and on 2 as many: those of each node.
+        # Equal counts on different numbers of nodes are those of each node.
         return {place: (count * nodes[place], of, what) for place, (count, of, what) in found.items() if place in nodes}
     return found
 

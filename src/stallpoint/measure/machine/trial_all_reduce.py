@@ -82,7 +82,7 @@ def _timed(all_reduce: Callable[[torch.Tensor], object], values: torch.Tensor, c
 
 
 def _one_process(rank: int, ranks: int, folder: Path, sent: Connection) -> None:
-    """Send the rate, if this is the first process; what others of them say when one fails is not shown."""
+    """Send the rate, if this is the first process. Errors are not printed: where one process fails, all do."""
     import torch
     import torch.distributed as dist
 

@@ -111,9 +111,9 @@ class FewerBits:
 class Largest:
     """Reducer of the share `top_k` of a message's values with the largest magnitude, encoded; with error feedback.
 
-    With `momentum` a rank adds up gradients with momentum, and forgets both where it sends (Lin et al. 2018, Deep
-    Gradient Compression, algorithm 4). The optimiser of the recipe has the same momentum m, which would act twice:
-    instead of a sum S it gets S(t) - m S(t - 1), so that it updates with S itself.
+    With `momentum` a rank adds up gradients with momentum, and clears the sum and the momentum of each value that it
+    sends (Lin et al. 2018, Deep Gradient Compression, algorithm 4). The optimiser of the recipe has the same momentum
+    m, which would act twice: instead of a sum S it gets S(t) - m S(t - 1), so that it updates with S itself.
     """
 
     def __init__(

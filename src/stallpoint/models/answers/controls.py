@@ -77,7 +77,7 @@ def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
 
 
 class TrustedCurve(NamedTuple):
-    """A curve up to the last count before one that fails a check."""
+    """The counts of a curve below the first one that fails a check."""
 
     curve: CurvePoints
     """Complete where no verdict stands."""
@@ -104,7 +104,7 @@ def trusted(
 def _first_doubt(
     curve: CurvePoints, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]]
 ) -> tuple[int, str]:
-    """Return the first count that is not trusted, the smallest where none is, and why; no words if no check fails."""
+    """Return the first count that fails a check (the smallest if the curve does) and why; no words if none fails."""
     hardware = curve.origin.hardware
     for row in rows:
         if row["hardware"] == hardware and not row["agrees"]:
