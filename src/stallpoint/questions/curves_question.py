@@ -154,7 +154,8 @@ def _beyond_this_hardware(curve: CurveRows) -> str:
     wanted = min((n for n in curve.deciding_ranks if n > measured), default=2 * measured)
     if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks and wanted not in curve.deciding_ranks:
         return deciding_in_words(curve)
-    return f"training on {workers_in_words(curve, wanted)} would decide, on a hardware entry that has them"
+    what = "" if curve["verdict"] == Verdict.UNDECIDED else " whether they gain"
+    return f"training on {workers_in_words(curve, wanted)} would decide{what}, on a hardware entry that has them"
 
 
 def _next(curves: list[CurveRows]) -> list[Finding]:
