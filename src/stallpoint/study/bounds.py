@@ -111,7 +111,8 @@ def check(record: Record, limits: Mapping[str, CellLimits]) -> None:
             "cell": [*limits],
             _WARMUP: [one.warmup for one in limits.values()],
             _THREADS: [one.threads for one in limits.values()],
-        }
+        },
+        schema={"cell": pl.String, _WARMUP: pl.Int64, _THREADS: pl.Int64},  # also without any cell
     )
     longest = pl.LazyFrame(schema={"cell": pl.String, _LONGEST: pl.Float64})
     if VISITS in record:

@@ -85,6 +85,13 @@ def test_impossible_values_are_said_and_harmless_ones_collected() -> None:
     assert sum(tally.clear for tally in tallies) == sum(kind.impossible for kind in ALTERATIONS)
 
 
+def test_a_study_none_of_whose_cells_could_run_is_collected(raw: Path) -> None:
+    tables = {table.name: raw.parent / f"tables/{table.name}.parquet" for table in TIDY_TABLES}
+    for folders in ([], [folder(raw, "storage/*/*/nodes~2/*/*")]):
+        assert collect_all(folders, tables) == ""
+        assert read(RUNS, tables["runs"]).num_rows == len(folders)
+
+
 def test_whole_records_are_collected(whole: Path) -> None:
     tables = collected(whole)
     assert read(RUNS, tables / "runs.parquet").num_rows == len(cells()) + 1
