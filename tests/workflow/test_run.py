@@ -164,9 +164,9 @@ def test_claims_of_papers_and_of_the_study_are_judged(finished: Checkout) -> Non
     assert claims["alexnet-has-250-mb"]["verdict"] == "holds"
     assert claims["googlenet-has-50-mb"]["verdict"] == "not tested"
     (said,) = (one for one in conclusions(finished) if one.name == "claims")
-    (row,) = (row for grid in said.grids for row in grid.rows if grid.title.startswith("this study: "))
-    assert row[0] == "Two nodes are at least as fast as one."
-    assert row[1] == own["verdict"]
+    rows = [row[:2] for grid in said.grids for row in grid.rows if grid.title.startswith("this study: ")]
+    tested = own["verdict"] != "not tested"
+    assert rows == [("Two nodes are at least as fast as one.", own["verdict"])] * tested
 
 
 def conclusions(finished: Checkout) -> list[Section]:

@@ -1,6 +1,7 @@
 """Imported cells: the records are those of the files, and models take them as they take measured ones."""
 
 import hashlib
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from stallpoint.inputs.layer_trace import TracedIteration, to_text
 from stallpoint.models.taskgraph import Costs, MessageTimes, iteration_tasks, schedule
 from stallpoint.models.terms import communication
 from stallpoint.records.parquet import read, to_arrow
-from stallpoint.records.tables import NETWORK_LAYERS, RUNS, TABLES
+from stallpoint.records.tables import ITERATIONS, NETWORK_LAYERS, RUNS, TABLES, TIDY_TABLES
 from stallpoint.strategies.presets import PRESETS
 from stallpoint.study.cells import Cell
+from stallpoint.study.collect import collect_all
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.study import expand
@@ -112,6 +114,22 @@ def test_warm_up_is_marked_and_iterations_follow_one_another(tmp_path: Path) -> 
     iterations = tables["iterations"]
     assert list(iterations["warmup"]) == [True, False, False]
     assert list(iterations["start"]) == pytest.approx([n * iterations["iteration_time"][0] for n in range(3)])
+
+
+def test_iterations_slower_than_the_measured_median_are_no_contradiction(tmp_path: Path) -> None:
+    """A study has one iteration time for all iterations of a trace, of which some computed or communicated longer."""
+    file, one = tmp_path / "trace.txt", table_vi()
+    computing = replace(one, layers=[replace(layer, backward=3 * layer.backward) for layer in one.layers])
+    waiting = replace(one, layers=[replace(layer, communication=200 * layer.communication) for layer in one.layers])
+    file.write_text(to_text([one, computing, waiting]))
+    median = compose(table_vi_cell(), one)[0]["iteration_time"]
+    cell = table_vi_cell(files=[str(file)], iterations=3, iteration_time=median)
+    import_cell(cell, tmp_path / cell.path)
+    tables = {table.name: tmp_path / f"{table.name}.parquet" for table in TIDY_TABLES}
+    assert collect_all([tmp_path / cell.path], tables) == ""
+    first, second, third = read(ITERATIONS, tables["iterations"]).to_pylist()
+    assert first["iteration_time"] == third["iteration_time"] == median
+    assert second["iteration_time"] == pytest.approx(median + 2 * second["backward"] / 3, rel=0.01)
 
 
 def test_each_rank_may_have_a_file(tmp_path: Path) -> None:

@@ -49,11 +49,11 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     tables = kind_of(cell).tables[1:]
     parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
     found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
-    record = {TABLES[name]: bounds.numbered(rows) for name, rows in found.items()}
-    try:
-        bounds.check(record, {cell.path: bounds.CellLimits(cell.warmup, cell.threads_per_worker)})
-    except bounds.Impossible as impossible:
-        raise InputError(f"{', '.join(cell.files)}: {impossible.table.name}: {impossible}") from None
+    for name, rows in found.items():
+        try:
+            bounds.check_columns(TABLES[name], rows)
+        except bounds.Impossible as impossible:
+            raise InputError(f"{', '.join(cell.files)}: {name}: {impossible}") from None
     source = "; ".join(f"{file} (SHA-256 {sha256(Path(file))})" for file in cell.files)
     write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})
 
@@ -169,8 +169,8 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
     """Return columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
 
     As a trace holds durations of tasks but not their starts, the iteration is composed of consecutive tasks, with the
-    all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)). A measured iteration time determines the
-    exposed communication.
+    all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)). A measured iteration time, which is the same
+    for all iterations, determines the exposed communication; an iteration whose tasks took longer has theirs.
     """
     layers = iteration.layers
     forward, backward, communication = (
@@ -197,7 +197,7 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
     ready = began + np.cumsum(backward[::-1])[::-1]
     return {
         **phases,
-        "iteration_time": sum(phases.values()) if cell.iteration_time is None else cell.iteration_time,
+        "iteration_time": max(sum(phases.values()), cell.iteration_time or 0.0),
         "read": iteration.data_wait if cell.read is None else cell.read,
         "decode": 0.0,
         "communication": float(communication.sum()),
