@@ -83,7 +83,7 @@ def page(study: str, lead: str, filters: str, parts: Sequence[PagePart], **data:
         style=_asset("page.css").decode(),
         menu="".join(_group(name, parts) for name in GROUPS),
         filters=filters,
-        sections="\n".join(map(_html, parts)),
+        sections="\n".join(_html(one, folds=one is not parts[0]) for one in parts),
         libraries=libraries(),
         script="\n".join(_asset(name).decode() for name in SCRIPTS),
         data="\n".join(_data(name, value) for name, value in {**data, "config": _configs()}.items()),
@@ -124,8 +124,11 @@ def _boxes(name: str, values: list[str]) -> str:
     return f"<fieldset><legend>{name}</legend>{boxes}</fieldset>"
 
 
-def _html(one: PagePart) -> str:
-    return f'<section id="{one.id}"><h2>{escape(one.title)}</h2>\n{one.html}\n</section>'
+def _html(one: PagePart, *, folds: bool) -> str:
+    """Return a section; what is below the answer folds, and its script closes it where the screen is small."""
+    heading = f"<h2>{escape(one.title)}</h2>"
+    inner = f"<details open><summary>{heading}</summary>\n{one.html}\n</details>" if folds else f"{heading}\n{one.html}"
+    return f'<section id="{one.id}">{inner}</section>'
 
 
 def _asset(name: str) -> bytes:

@@ -338,14 +338,72 @@ CONTRASTS = """() => {
 }"""
 
 
+UNFOLD = "document.querySelectorAll('main > section > details').forEach(section => { section.open = true; })"
+
+
+def opened(page: Page) -> list[str]:
+    """Anchors of the open sections below the answer."""
+    return page.evaluate("[...document.querySelectorAll('main > section:has(> details[open])')].map(one => one.id)")
+
+
 def test_a_phone_shows_everything_without_scrolling_sideways_and_with_contrast(report: Path, open_page: Open) -> None:
     page = open_page(report, viewport=NARROW, color_scheme="dark")
+    page.evaluate(UNFOLD)
+    page.wait_for_function("[...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg'))")
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
     wider = "[...document.querySelectorAll('.chart')].filter(c => c.scrollWidth > c.clientWidth + 60).map(c => c.id)"
     assert page.evaluate(wider) == []
+    beyond = "cell => cell.getBoundingClientRect().right > innerWidth"
+    assert page.evaluate(f"[...document.querySelectorAll('[data-head=verdict]')].filter({beyond}).length") == 0
+    assert page.locator("[data-head=verdict]").count() > 0
     assert {name for name in CHARTS if not marks(page, name)} == set()
     assert page.evaluate(CONTRASTS) == []
     page.context.close()
+
+
+def test_a_phone_starts_with_the_answer_and_opens_what_links_lead_to(small: Path, open_page: Open) -> None:
+    page = open_page(small, viewport=NARROW)
+    assert page.evaluate("document.documentElement.scrollHeight") < 12_000
+    verdict = page.locator("#answer .lead").bounding_box()
+    assert verdict
+    assert verdict["y"] + verdict["height"] < NARROW["height"]
+    assert opened(page) == []
+    assert violations(page) == []
+    page.locator(".trust a").first.click()
+    assert opened(page) == ["sure"]
+    page.evaluate("location.hash = '#speedup'")  # a figure inside a section
+    page.wait_for_selector("#chart-speedup svg")
+    in_sight = "Math.abs(document.getElementById('speedup').getBoundingClientRect().top) < innerHeight"
+    page.wait_for_function(in_sight)
+    topic = page.locator("main > section", has=page.locator("#speedup"))
+    assert opened(page) == [topic.get_attribute("id"), "sure"]
+    topic.locator("> details > summary").press("Enter")
+    assert opened(page) == ["sure"]
+    page.get_by_text("googlenet", exact=True).first.click()  # what is closed is drawn anew when it opens
+    drawn(page)
+    before = marks(page, "speedup")
+    topic.locator("> details > summary").press("Enter")
+    page.wait_for_selector("#chart-speedup svg")
+    assert marks(page, "speedup") > before == 0
+    assert "alexnet" not in page.locator("#chart-speedup").inner_text()
+    page.pdf()
+    assert opened(page) == [topic.get_attribute("id"), "sure"]
+    page.set_viewport_size(WIDE)
+    page.wait_for_function("document.querySelectorAll('main > section > details:not([open])').length === 0")
+    page.context.close()
+    page = open_page(small, "#environment", viewport=NARROW)
+    assert opened(page) == ["environment"]
+    page.context.close()
+
+
+def test_without_scripts_every_section_opens_and_closes(small: Path, browser: Browser) -> None:
+    page = browser.new_page(java_script_enabled=False, viewport=NARROW)
+    page.goto(small.as_uri())
+    row = page.locator("#environment tbody tr").first
+    assert row.is_visible()
+    page.locator("#environment > details > summary").click()
+    assert not row.is_visible()
+    page.close()
 
 
 def test_the_embedded_font_is_the_one_of_texts_and_charts(wide: Page) -> None:

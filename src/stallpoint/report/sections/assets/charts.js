@@ -125,7 +125,7 @@ async function draw(name, width = placeOf(name).clientWidth, least = LEAST_PANEL
   try {
     const look = width < NARROW ? narrow(config.page, width) : config.page;
     state.view = await embed(place, fitted(spec, width, least, AXIS), look);
-    const beyond = place.scrollWidth - place.clientWidth;  // long labels of an axis or a panel
+    const beyond = place.scrollWidth - Math.max(width, place.clientWidth);  // long labels of an axis or a panel
     if (beyond > 0) {
       state.view.finalize();
       state.view = await embed(place, fitted(spec, width, least, AXIS + Math.min(beyond, width / 3)), look);
@@ -161,17 +161,26 @@ async function drawAll() {
   const mine = ++round;
   delete document.documentElement.dataset.drawn;
   for (const name of Object.keys(charts)) {
-    if (placeOf(name).offsetParent) await draw(name);
+    if (placeOf(name).checkVisibility()) await draw(name);
+    else placeOf(name).replaceChildren();
     await new Promise(resolve => setTimeout(resolve));
     if (mine !== round) return;
   }
   document.documentElement.dataset.drawn = Object.keys(charts).length;
 }
 
+// Charts of a section that was closed when the others were drawn.
+async function drawMissing(section) {
+  for (const name of Object.keys(charts)) {
+    const place = placeOf(name);
+    if (section.contains(place) && place.checkVisibility() && !place.hasChildNodes()) await draw(name);
+  }
+}
+
 // Nothing here waits for anything but finished promises: the charts are ready before the browser lays out the print.
 function drawForPrint() {
   for (const name of Object.keys(charts)) {
-    if (placeOf(name).offsetParent) draw(name, PRINT_WIDTH[placeOf(name).closest(".card") ? "card" : "page"], LEAST_PRINTED);
+    if (placeOf(name).checkVisibility()) draw(name, PRINT_WIDTH[placeOf(name).closest(".card") ? "card" : "page"], LEAST_PRINTED);
   }
 }
 

@@ -19,6 +19,22 @@ function choose(change) {
   return show();
 }
 
+// Sections below the answer are closed at first where the screen is small.
+const folds = [...document.querySelectorAll("main > section > details")];
+const unfold = () => folds.filter(one => !one.open).map(one => { one.open = true; return one; });
+const small = matchMedia("(max-width: 900px)");
+small.addEventListener("change", () => { if (!small.matches) unfold(); });
+for (const one of folds) one.open = !small.matches;
+
+// Opens what a link leads to, and all around it.
+function reveal(target) {
+  if (!target) return;
+  for (let at = target.querySelector(":scope > details") ?? target; at; at = at.parentElement.closest("details")) {
+    if (at.matches("details")) at.open = true;
+  }
+  target.scrollIntoView();
+}
+
 const wide = matchMedia("(min-width: 1100px)"), menu = document.getElementById("menu");
 const openMenu = () => { menu.open = wide.matches; };
 wide.addEventListener("change", openMenu);
@@ -30,6 +46,7 @@ document.addEventListener("change", event => {
 });
 
 document.addEventListener("click", event => {
+  reveal(document.getElementById(event.target.closest("a[href^='#']")?.hash.slice(1)));
   const button = event.target.closest("button");
   if (!button) return;
   const {chart, table, action} = button.dataset;
@@ -58,6 +75,7 @@ document.addEventListener("toggle", event => {
   if (!details.open) return;
   if (details.dataset.table) fillRawTable(details);
   if (details.dataset.chart) fillChartTable(details);
+  if (folds.includes(details)) drawMissing(details);
 }, true);
 
 document.addEventListener("keydown", event => {
@@ -65,13 +83,19 @@ document.addEventListener("keydown", event => {
 });
 
 systemDark.addEventListener("change", showTheme);
-addEventListener("beforeprint", drawForPrint);
+let closed = [];
+addEventListener("beforeprint", () => {
+  closed = unfold();
+  drawForPrint();
+});
 addEventListener("afterprint", () => {
+  for (const one of closed) one.open = false;
   delete document.documentElement.dataset.print;
   drawAll();
 });
 addEventListener("hashchange", () => {
   readAddress();
+  reveal(anchored());
   show();
 });
 
@@ -90,7 +114,7 @@ async function start() {
   showFilters();
   [charts, config, tables] = await Promise.all(["charts", "config", "tables"].map(unpacked));
   await Promise.all(["400", "700"].map(weight => document.fonts.load(`${weight} 12px Inter`)));
-  anchored()?.scrollIntoView();
+  reveal(anchored());
   await show();
 }
 
