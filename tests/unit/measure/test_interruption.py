@@ -8,7 +8,7 @@ import os, signal, sys, time
 from stallpoint.measure.interruption import Interruption
 
 def status_of(copy):
-    patience = time.monotonic() + 20
+    patience = time.monotonic() + 120
     while time.monotonic() < patience:
         pid, status = os.waitpid(copy, os.WNOHANG)
         if pid:

@@ -198,7 +198,7 @@ def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch(monk
     assert set(machine.loc["rows", "worker_batch"]) == {m for m in constants.ROWS if m <= largest}
     assert largest >= constants.ROWS_LEAST
     assert machine.loc["bandwidth", "m"].tolist() == [1, 1]
-    assert machine.loc["peak", "gflops"].median() > machine.loc["bandwidth", "gflops"].median()
+    assert (machine.loc["peak", ["m", "k", "n"]] > 1).all(axis=None)
 
     keys = ["m", "k", "n", "operations", "worker_batch"]
     assert set(Counter(rows[keys].itertuples(index=False)).values()) == {2}, "each shape once, two samples"
