@@ -4,8 +4,8 @@ from pathlib import Path
 
 from stallpoint.archive.comparison.changes import compare
 from stallpoint.archive.comparison.compared_results import read_results
+from stallpoint.archive.comparison.comparison_data import write_comparison
 from stallpoint.archive.comparison.comparison_files import FORMATS
-from stallpoint.archive.comparison.comparison_page import write_comparison
 from stallpoint.errors import program
 
 with program(Path(snakemake.log[0])):

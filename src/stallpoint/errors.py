@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, redirect_stderr, suppress
+from importlib.metadata import PackageNotFoundError, requires
 from io import TextIOBase, TextIOWrapper
 from pathlib import Path
 from types import TracebackType
@@ -242,6 +244,17 @@ def _why(error: Exception) -> tuple[int, str]:
     """Return exit status and message."""
     if isinstance(error, InputError):
         return EXIT_BAD_INPUT, f"error: {error}\n"
+    if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name or "")):
+        return EXIT_BAD_INPUT, f"error: this needs {error.name}: pip install 'stallpoint[{extra}]'\n"
     if isinstance(error, OSError) and (refused := refusal(error)):
         return EXIT_BAD_INPUT, for_terminal(f"error: {f'{error.filename}: ' if error.filename else ''}{refused}") + "\n"
     return EXIT_DEFECT, "".join(traceback.format_exception(error))
+
+
+def _extra_with(module: str) -> str:
+    """Return the extra of this package that installs a module (``altair.utils``, ``vl_convert``); empty without one."""
+    package = re.escape(module.partition(".")[0].replace("_", "-"))
+    with suppress(PackageNotFoundError):
+        found = (re.match(rf"{package}\b.*extra == .(\w+)", one) for one in requires(__package__) or ())
+        return next((one[1] for one in found if one), "")
+    return ""

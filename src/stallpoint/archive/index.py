@@ -9,7 +9,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType, convert
 
 import stallpoint
 from stallpoint.errors import InputError
@@ -17,7 +19,7 @@ from stallpoint.records.migrations import OLDEST, settings_now
 from stallpoint.records.tables import SCHEMA_VERSION
 from stallpoint.strategies.presets import check_types, preset_from, presets_of
 from stallpoint.study.cells import MAX_NAME_LENGTH, NAME, Cell
-from stallpoint.study.configuration import check
+from stallpoint.study.configuration import check_plain
 from stallpoint.study.kinds import IMPORTED, cell_from_json
 
 INDEX = "archive.json"
@@ -27,46 +29,29 @@ RECORDS = range(OLDEST, SCHEMA_VERSION + 1)
 """Versions of records that are read."""
 
 
-_NAME = {"type": "string", "pattern": rf"^{NAME.pattern}\Z", "maxLength": MAX_NAME_LENGTH}
-_NAMED = {"type": "object", "propertyNames": _NAME}
-_RELATIVE_PATH = {
-    "type": "string",
-    "pattern": r"^[^/\x00\\]+(/[^/\x00\\]+)*\Z",
-    "not": {"pattern": r"(^|/)\.\.?(/|\Z)"},
-}
+_Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z", max_length=MAX_NAME_LENGTH)]
+_Path = Annotated[str, Meta(pattern=r"^(?!\.\.?(/|\Z))[^/\x00\\]+(/(?!\.\.?(/|\Z))[^/\x00\\]+)*\Z")]
 """A relative path that stays below its start."""
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["study", "hardware", "presets", "shared_links", "own_networks", "networks", "cells"],
-    "properties": {
-        "study": _NAME,
-        "hardware": {**_NAMED, "additionalProperties": {"type": "integer", "minimum": 1}},
-        "presets": {**_NAMED, "additionalProperties": {"type": "object"}},
-        "shared_links": {"type": "array", "items": {"type": "array", "items": _NAME, "minItems": 2, "maxItems": 2}},
-        "own_networks": {
-            **_NAMED,
-            "additionalProperties": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["build"],
-                "properties": {
-                    "build": {"type": "string"},
-                    "image_size": {"type": "integer", "minimum": 1},
-                    "sequence_length": {"type": "integer", "minimum": 1},
-                    "vocabulary": {"type": "integer", "minimum": 1},
-                },
-            },
-        },
-        "networks": {**_NAMED, "additionalProperties": _RELATIVE_PATH},
-        "cells": {
-            "type": "object",
-            "minProperties": 1,
-            "propertyNames": _RELATIVE_PATH,
-            "additionalProperties": {"type": "object"},
-        },
-    },
-}
-"""Schema of an index: names are parts of paths, and no path leaves its folder."""
+_Positive = Annotated[int, Meta(ge=1)]
+
+
+class _OwnNetwork(Struct, forbid_unknown_fields=True):
+    build: str
+    image_size: _Positive | UnsetType = UNSET
+    sequence_length: _Positive | UnsetType = UNSET
+    vocabulary: _Positive | UnsetType = UNSET
+
+
+class _Written(Struct):
+    """What an index has to be: names are parts of paths, and no path leaves its folder."""
+
+    study: _Name
+    hardware: dict[_Name, _Positive]
+    presets: dict[_Name, dict[str, Any]]
+    shared_links: list[tuple[_Name, _Name]]
+    own_networks: dict[_Name, _OwnNetwork]
+    networks: dict[_Name, _Path]
+    cells: Annotated[dict[_Path, dict[str, Any]], Meta(min_length=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +104,8 @@ def from_json(text: str, where: str) -> Index:
                 "that version, or measure again"
             )
     try:
-        check(values, SCHEMA)
+        check_plain(values)
+        convert(values, _Written)
         index = Index(
             study=values["study"],
             hardware=values["hardware"],

@@ -7,16 +7,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
-from jsonschema import Draft202012Validator, validators
-from jsonschema.exceptions import ValidationError
 
 from stallpoint.errors import InputError, reason
 from stallpoint.text import CONTROLS
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader, ten times faster, if PyYAML has it: each plan reads studies and claims."""
@@ -24,11 +26,6 @@ MAX_DEPTH = 50
 """Largest depth of a configuration; an entry that contains itself exceeds it."""
 MAX_ENTRIES = 1_000_000
 """Largest number of entries with all aliases expanded; nested aliases may exceed it."""
-_TYPES = Draft202012Validator.TYPE_CHECKER.redefine(
-    "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
-)
-_Validator = validators.extend(Draft202012Validator, type_checker=_TYPES)  # type: ignore[no-untyped-call]
-"""Validator of the standard, except that 2.0 is no integer: paths would contain it."""
 
 
 def load_yaml(text: str, where: str) -> Any:
@@ -149,16 +146,32 @@ def typed(value: Any) -> Any:
 
 def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return `config` with the schema's defaults; raises `InputError` listing every entry that is wrong."""
-    if (entries := _entries(config, {}, 0)) > MAX_ENTRIES:
-        raise InputError(f"the study: {entries:,} entries with its aliases written out; at most {MAX_ENTRIES:,}")
-    if wrong := list(_not_plain(config, "", 0)):
-        raise InputError("\n".join(wrong))
-    errors = sorted(_Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    check_plain(config)
+    errors = sorted(_validator()(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
         raise InputError("\n".join(dict.fromkeys(_message(error) for error in errors)))
     filled = _with_defaults(config, schema, schema)
     assert isinstance(filled, dict)
     return filled
+
+
+@cache
+def _validator() -> Any:
+    """Return the class of the standard's validator, except that 2.0 is no integer: paths would contain it."""
+    from jsonschema import Draft202012Validator, validators  # of the extra workflow
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    )
+    return validators.extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
+
+
+def check_plain(config: Mapping[str, Any]) -> None:
+    """Raise `InputError` for what no configuration may have, whatever its schema."""
+    if (entries := _entries(config, {}, 0)) > MAX_ENTRIES:
+        raise InputError(f"the study: {entries:,} entries with its aliases written out; at most {MAX_ENTRIES:,}")
+    if wrong := list(_not_plain(config, "", 0)):
+        raise InputError("\n".join(wrong))
 
 
 def _entries(value: Any, counted: dict[int, int], depth: int) -> int:

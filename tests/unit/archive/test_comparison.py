@@ -33,12 +33,12 @@ from stallpoint.archive.comparison.change import (
 from stallpoint.archive.comparison.changes import FAIL_ON, MOVED, compare, fails
 from stallpoint.archive.comparison.compare_two import main
 from stallpoint.archive.comparison.compared_results import NEEDED, Results, read_results
+from stallpoint.archive.comparison.comparison_data import write_comparison
 from stallpoint.archive.comparison.comparison_files import FOLDER, FORMATS
-from stallpoint.archive.comparison.comparison_page import write_comparison
 from stallpoint.archive.comparison.comparison_words import summary
 from stallpoint.archive.comparison.history import STEADY, fitted, history
 from stallpoint.archive.comparison.history_page import to_html as history_html
-from stallpoint.archive.comparison.history_page import to_json as history_json
+from stallpoint.archive.comparison.history_words import to_json as history_json
 from stallpoint.base.frames import frame, records
 from stallpoint.base.measured import POINT, SERIES
 from stallpoint.errors import InputError

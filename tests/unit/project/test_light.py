@@ -17,7 +17,7 @@ import importlib, pkgutil, sys
 class Refused:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in sys.argv[1].split(","):
-            raise ImportError(f"{name} is not installed")
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Refused())
 """
@@ -30,13 +30,12 @@ import stallpoint_files, stallpoint_traces
 rooms = "errors text records strategies inputs study base slurm schedule models questions".split()
 packages = (stallpoint, stallpoint_files, stallpoint_traces)
 workflow = ("stallpoint.study.collect", "stallpoint.study.bounds")
-pages = ("answer_page", "proposal_page", "rank_chart")
+pages = ("answer_page", "proposal_page", "rank_chart", "trace_page", "comparison_page", "history_page")
 for module in (one for of in packages for one in pkgutil.walk_packages(of.__path__, f"{of.__name__}.")):
     room = module.name.split(".")[1]
     beside = not module.name.startswith("stallpoint.") and room not in pages
-    if beside or room in rooms and module.name not in workflow or module.name.startswith((
-        "stallpoint.archive.comparison", "stallpoint.report.charts.web_page", "stallpoint_traces.trace_page",
-    )):
+    compared = module.name.startswith("stallpoint.archive.comparison") and not module.name.endswith(pages)
+    if beside or compared or room in rooms and module.name not in workflow:
         importlib.import_module(module.name)
 """
 """Imports every module of the rooms that read and model; what collects millions of records is the workflow's."""
@@ -76,12 +75,22 @@ def run_without(refused: set[str], code: str, *arguments: str) -> subprocess.Com
 
 def test_reading_modelling_and_the_check_of_a_node_need_no_package_of_an_extra() -> None:
     refused = of_extras()
-    assert {"torch", "mpi4py", "polars", "snakemake", "PIL", "vl_convert"} <= refused
+    assert {"torch", "mpi4py", "polars", "snakemake", "PIL", "altair", "jsonschema"} <= refused
     ended = run_without(refused, f"{READING}\nfrom stallpoint.cli import main\nmain(['check'])")
     lines = {line[6:17].strip(): line for line in ended.stdout.splitlines()}
     assert len(lines) == 11, ended.stderr
     assert "needs PyTorch: pip install 'stallpoint[measure]'" in lines["all-reduce"]
     assert "mpi4py is not installed" in lines["MPI"]
+
+
+@pytest.mark.parametrize(("missing", "extra"), [("altair", "report"), ("vl_convert", "report")])
+def test_a_page_names_the_extra_that_draws_it(missing: str, extra: str, tmp_path: Path) -> None:
+    rates = tmp_path / "rates.csv"
+    rates.write_text("nodes,images/s\n1,100\n2,190\n4,350\n")
+    code = "from stallpoint.cli import main\nmain(['explain', *sys.argv[2:]])"
+    ended = run_without({missing}, code, str(rates), "--html", str(tmp_path / "page.html"))
+    assert ended.returncode == 2
+    assert re.fullmatch(rf"error: this needs .+: pip install 'stallpoint\[{extra}\]'\n", ended.stderr)
 
 
 def test_the_probe_needs_torch_numpy_and_pyarrow_alone(tmp_path: Path) -> None:

@@ -15,14 +15,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stallpoint.archive.comparison import history_page
 from stallpoint.archive.comparison.changes import FAIL_ON, Comparison, compare, fails
 from stallpoint.archive.comparison.compared_results import read_results
+from stallpoint.archive.comparison.comparison_data import rows_of as typed_rows
+from stallpoint.archive.comparison.comparison_data import to_data, write_comparison
 from stallpoint.archive.comparison.comparison_files import ARCHIVE, FORMATS
-from stallpoint.archive.comparison.comparison_page import rows_of as typed_rows
-from stallpoint.archive.comparison.comparison_page import to_data, write_comparison
 from stallpoint.archive.comparison.comparison_words import heads, summary, table, to_markdown
 from stallpoint.archive.comparison.history import history
+from stallpoint.archive.comparison.history_words import summary as summary_over_time
+from stallpoint.archive.comparison.history_words import to_json
 from stallpoint.base.changed import Change
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
 from stallpoint.extras import load_named
@@ -77,11 +78,13 @@ def main(arguments: Sequence[str]) -> int:
 def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
     """Follow machines through studies, and write ``history.html`` and ``history.json`` to `out`."""
     found = history([read_results(name, name) for name in names])
-    print(history_page.to_json(found) if as_json else "\n".join(history_page.summary(found)))
-    pages = {"history.html": history_page.to_html, "history.json": history_page.to_json}
-    for name, text in pages.items() if out else ():
-        with atomic(Path(str(out), name)) as scratch:
-            scratch.write_text(text(found), encoding="utf-8")
+    print(to_json(found) if as_json else "\n".join(summary_over_time(found)))
+    if out:
+        from stallpoint.archive.comparison.history_page import to_html  # with charts, of the extra report
+
+        for name, text in (("history.html", to_html), ("history.json", to_json)):
+            with atomic(out / name) as scratch:
+                scratch.write_text(text(found), encoding="utf-8")
     return SLOWER if any(machine.word == Change.SLOWER for machine in found.machines) else 0
 
 

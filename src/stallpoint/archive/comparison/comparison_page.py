@@ -1,17 +1,13 @@
-"""Comparisons as files: a web page that opens from disk, text and data."""
+"""A comparison as a web page that opens from disk."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from html import escape
-from pathlib import Path
-from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from stallpoint.archive.comparison.change import LEVEL
 from stallpoint.archive.comparison.changes import Comparison
 from stallpoint.archive.comparison.comparison_words import (
     NOUNS,
@@ -23,14 +19,10 @@ from stallpoint.archive.comparison.comparison_words import (
     summary,
     table,
     title,
-    to_markdown,
     verdicts,
 )
 from stallpoint.base.frames import records
-from stallpoint.base.statistics import INTERVAL, SAME_WITHIN
-from stallpoint.records.atomic import atomic
-from stallpoint.records.parquet import write
-from stallpoint.records.tables import COMPARISON
+from stallpoint.base.statistics import SAME_WITHIN
 from stallpoint.report.charts import marks, theme
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import grid, page
@@ -86,41 +78,3 @@ def _dots(frame: pd.DataFrame, what: str) -> alt.TopLevelMixin:
         data=frame,
     ).properties(width=WIDTH, height=alt.Step(16))
     return chart
-
-
-def write_comparison(comparison: Comparison, files: Mapping[str, Path]) -> None:
-    """Write the comparison to the `files`, a path for each of `FORMATS`."""
-    rows = rows_of(comparison)
-    write(COMPARISON, rows, files["parquet"])
-    text = json.dumps(to_data(comparison, rows), indent=1, allow_nan=False) + "\n"
-    for name, content in (("md", to_markdown(comparison)), ("json", text), ("html", to_html(comparison))):
-        with atomic(files[name]) as scratch:
-            scratch.write_text(content, encoding="utf-8")
-
-
-def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the rows in the types of their table; None where a column does not apply."""
-    integers = {field.name for field in COMPARISON.schema if str(field.type) == "int64"}
-    return [
-        {name: None if value != value else int(value) if name in integers else value for name, value in row.items()}
-        for row in records(comparison.rows)
-    ]
-
-
-def to_data(comparison: Comparison, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the comparison for JSON (docs/schemas/compare.schema.json); `rows` are its rows, typed as their table."""
-    return {
-        "version": 1,
-        "old": {"name": comparison.old.name, "began": comparison.old.began.isoformat()},
-        "new": {"name": comparison.new.name, "began": comparison.new.began.isoformat()},
-        "interval": INTERVAL,
-        "level": LEVEL,
-        "margin": SAME_WITHIN,
-        "between": comparison.between,
-        "summary": summary(comparison),
-        "moved": sorted(comparison.moved),
-        "answers": rows,
-        "verdicts": list(comparison.verdicts),
-        "settings": list(comparison.settings),
-        "alone": dict(comparison.unmatched),
-    }

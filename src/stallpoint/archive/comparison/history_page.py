@@ -1,74 +1,25 @@
-"""A machine over time, in words, as data and as a web page."""
+"""A machine over time as a web page."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from html import escape
-from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from stallpoint.archive.comparison.history import MIN_STUDIES, History, PastMachine, Trend
+from stallpoint.archive.comparison.history import History, PastMachine
+from stallpoint.archive.comparison.history_words import sentences_of
 from stallpoint.base.frames import records
 from stallpoint.base.statistics import NORMAL_INTERVAL
 from stallpoint.report.charts import marks
 from stallpoint.report.charts.labels import AXES, compact, label, varies, with_interval
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import grid, page
-from stallpoint.text import interval, number
+from stallpoint.text import number
 
 WIDTH, HEIGHT = 560, 220
-
-
-def summary(found: History) -> list[str]:
-    """Return a sentence for each hardware entry."""
-    return [sentence for machine in found.machines for sentence in _sentences(machine)]
-
-
-def _sentences(machine: PastMachine) -> Iterator[str]:
-    if machine.trend is None:
-        yield f"{machine.hardware}: {len(machine.slowdowns)} studies; a trend needs {MIN_STUDIES}, at different times."
-        return
-    trend = machine.trend
-    yield f"{machine.hardware}: {machine.word}; iteration time changes by {_percent(trend)} with each month."
-    yield (
-        f"{machine.hardware}: studies lie {number(100 * machine.between)} % apart beside what their visits say "
-        f"(compare with between={machine.between:.2g})."
-    )
-    if machine.step:
-        yield f"{machine.hardware}: from {machine.step_at} on, iteration time is changed by {_percent(machine.step)}."
-
-
-def _percent(fit: Trend) -> str:
-    value, low, high = (100 * float(np.expm1(log)) for log in (fit.value, *fit.interval))
-    return interval((value, low, high), unit=" %")
-
-
-def to_json(found: History) -> str:
-    """Return the page's numbers."""
-    return json.dumps({"summary": summary(found), "machines": list(map(_data, found.machines))}, indent=1) + "\n"
-
-
-def _data(machine: PastMachine) -> dict[str, Any]:
-    return {
-        "hardware": machine.hardware,
-        "word": machine.word,
-        "trend": _fit(machine.trend),
-        "step": _fit(machine.step),
-        "step_at": machine.step_at,
-        "paces": [{**row, "began": row["began"].isoformat()} for row in records(machine.slowdowns)],
-    }
-
-
-def _fit(fit: Trend | None) -> dict[str, Any] | None:
-    """Return the fit in logarithms of times; a trend per month."""
-    if fit is None:
-        return None
-    low, high = fit.interval
-    return {"value": fit.value, "low": low, "high": high, "p": fit.p, "between": fit.between}
 
 
 def to_html(found: History) -> str:
@@ -78,7 +29,7 @@ def to_html(found: History) -> str:
 
 def _parts(found: History) -> Iterator[str | Spec]:
     for machine in found.machines:
-        yield "".join(f"<p>{escape(sentence)}</p>" for sentence in _sentences(machine))
+        yield "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences_of(machine))
         step = f", a step at {machine.step_at}" if machine.step else ""
         title = f"{machine.hardware}: {machine.word}{step}"
         yield _chart(_slowdown_rows(machine), "time of an iteration over the first", title)

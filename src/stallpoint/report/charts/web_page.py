@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -114,12 +114,9 @@ def libraries() -> str:
     """Return Vega-Embed with all it needs, as one script.
 
     Joining it takes longer than drawing a chart, so it is cached by version with Python's own compiled files, where
-    that is writable. Raises `InputError` where the package that has them is missing.
+    that is writable.
     """
-    try:
-        kept = _KEPT / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
-    except PackageNotFoundError:
-        raise InputError("a page with charts needs vl-convert-python: pip install 'stallpoint[report]'") from None
+    kept = _KEPT / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
     with suppress(OSError):
         return kept.read_text(encoding="utf-8")
     import vl_convert as vlc
