@@ -109,15 +109,17 @@ def listed(texts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1]))) if texts else ""
 
 
-_MARKS = re.compile(r"[\\`*|]|(?<=\])\(|(?<!\w)_|_(?!\w)")
-"""Characters that start code, emphasis, a cell, or the target of a link; ``_`` inside a word is none of these."""
-_HTML = re.compile(r"<(?=[A-Za-z/!?])|&(?=[#\w]+;)")
+_MARKS = re.compile(r"[\\`*|]|(?<=\])\(|~(?=~)|(?<![^\W_])_|_(?![^\W_])|^(?:\[|>|#+(?=\s|$)|[+-](?=[\s+-]|$))")
+"""Characters that start code, emphasis, a cell, or the target of a link (``_`` inside a word is none of these); and at
+the begin of a line a heading, a quotation, a list or a definition."""
+_NUMBERED = re.compile(r"^(\d{1,9})(?=[.)](?:\s|$))")
+_HTML = re.compile(r"<(?=\S)|&(?=[#\w]+;)")
 
 
 def plain(text: str) -> str:
-    """Escape `text` for one line of Markdown, so that all characters are shown literally."""
-    marked = _MARKS.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
-    return _HTML.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], marked)
+    """Escape `text` for one line of Markdown, or a part of one, so that all characters are shown literally."""
+    line = _MARKS.sub(lambda found: f"\\{found[0]}", for_terminal(" ".join(text.split())))
+    return _HTML.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], _NUMBERED.sub(r"\1\\", line))
 
 
 CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"

@@ -24,6 +24,7 @@ from stallpoint.records.atomic import scratch_prefix
 from stallpoint.records.parquet import to_arrow, write
 from stallpoint.records.tables import ACCOUNTING
 from stallpoint.study.study import Study
+from stallpoint.text import plain
 
 _TEXT = Template(
     """# $title
@@ -68,7 +69,7 @@ NAMES_KEPT = "Names of users and nodes are those of the machines."
 
 def write_guide(folder: Path, **facts: str) -> None:
     """Write ``README.md`` to `folder`; `facts` are title, study, version, licence and names."""
-    (folder / "README.md").write_text(_TEXT.substitute(facts), encoding="utf-8")
+    (folder / "README.md").write_text(_TEXT.substitute({**facts, "title": plain(facts["title"])}), encoding="utf-8")
 
 
 def make_archive(

@@ -82,15 +82,15 @@ MAX_FINDINGS = 12
 
 def in_markdown(title: str, sections: Sequence[Section]) -> str:
     """Return a page with the findings of each section; tables and charts are the report's."""
-    blocks = [f"# {title}"]
+    blocks = [f"# {plain(title)}"]
     for section in sections:
         if not section.findings and section.absence != Absence.FAILED:
             continue
         lines = [line for one in section.findings[:MAX_FINDINGS] for line in _item(one, parts=section.cards)]
         if (more := len(section.findings) - MAX_FINDINGS) > 0:
             lines.append(f"- {more} more: `conclusions.json`")
-        text = [section.text] if section.cards or section.absence else []
-        blocks += [f"## {section.title}", *text, *(["\n".join(lines)] if lines else [])]
+        text = [plain(section.text)] if section.cards or section.absence else []
+        blocks += [f"## {plain(section.title)}", *text, *(["\n".join(lines)] if lines else [])]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -95,7 +95,7 @@ def to_markdown(table: Typeset) -> str:
     """Return a page of its own: caption, table, notes."""
     head, rows, caption = on_paper(table)
     first, *others = [list(map(plain, row)) for row in (head, *rows)]
-    blocks = (caption, markdown_table(first, others), *table.notes)
+    blocks = (plain(caption), markdown_table(first, others), *map(plain, table.notes))
     return "\n\n".join(blocks).rstrip("\n") + "\n"
 
 
