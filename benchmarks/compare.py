@@ -18,7 +18,7 @@ from judging import shares
 from paired import Figure
 from planted import Noise, amdahl, steps
 
-from stallpoint.archive.comparison import visits
+from stallpoint.archive.comparison import change
 from stallpoint.archive.comparison.change import Change, paired
 from stallpoint.archive.comparison.changes import MOVED, rows_of
 from stallpoint.base.measured import POINT
@@ -105,7 +105,7 @@ def _pair(case: Case, key: tuple[int, ...], slower: float, layer: float) -> pd.D
     (old, old_layers), (new, new_layers) = (
         _study(case, factor, layers, random) for factor, layers in ((1.0, np.ones(LAYERS)), (slower, of_layers))
     )
-    return rows_of(paired(old, new, by=POINT), paired(old_layers, new_layers, by=visits.LAYER))
+    return rows_of(paired(old, new, by=POINT), paired(old_layers, new_layers, by=change.LAYER))
 
 
 def _study(
@@ -123,7 +123,7 @@ def _study(
 def _truth(count: int) -> pd.DataFrame:
     """So many visits to every point, without any scatter."""
     quiet = Noise("", iterations=0.0, of_job=count, of_visit=1)
-    return visits.step_times(steps(TRUTHS, NODES, quiet, np.random.default_rng(0)))
+    return change.step_times(steps(TRUTHS, NODES, quiet, np.random.default_rng(0)))
 
 
 def _layers(case: Case, factors: np.ndarray, random: np.random.Generator) -> pd.DataFrame:

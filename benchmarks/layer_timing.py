@@ -20,7 +20,7 @@ from torch.profiler import profile
 
 from stallpoint.measure.clock import host_mark
 from stallpoint.measure.constants import TINY_LAYERS
-from stallpoint.measure.training.instrumentation import Pass, PassTimes, tiny_pass
+from stallpoint.measure.training.layer_timing import Pass, PassTimes, tiny_pass
 from stallpoint.networks import find
 
 CPU = torch.device("cpu")

@@ -30,7 +30,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.resident import network
 from stallpoint.measure.training import allocator
 from stallpoint.measure.training.input_pipeline import MiniBatch
-from stallpoint.measure.training.instrumentation import timing_cost
+from stallpoint.measure.training.layer_timing import timing_cost
 from stallpoint.measure.world import World
 from stallpoint.networks import find
 from stallpoint.networks.products import Product

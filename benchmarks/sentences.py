@@ -24,7 +24,7 @@ from stallpoint.questions.claims.facts import facts
 from stallpoint.questions.claims.judge import FAILS, HOLDS, judge, rows
 from stallpoint.questions.claims.quantity import Evidence
 from stallpoint.records.tables import CAUSES, CLAIMS, MODEL_TABLES, REMEDIES, STALLING, TARGET_STALLING, TIDY_TABLES
-from stallpoint.study.paths import PAPERS
+from stallpoint.study.configuration import PAPERS
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[1] / "resources/claims").glob("*.yaml")))
 

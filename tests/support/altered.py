@@ -27,8 +27,8 @@ from stallpoint.records.parquet import read, write, write_cell
 from stallpoint.records.tables import CONTENTION, RUNS, SLURM_JOBS, TABLES, TIDY_TABLES, Column, Table
 from stallpoint.study.cells import Cell
 from stallpoint.study.collect import collect_all
+from stallpoint.study.job_kind import run_row
 from stallpoint.study.kinds import kind_of
-from stallpoint.study.runs import run_row
 
 ANY_SIGN = {
     "preparing",

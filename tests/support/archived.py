@@ -16,8 +16,8 @@ from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import COLLECTIVES, ENVIRONMENTS, RUNS, SLURM_JOBS
 from stallpoint.study.cells import Cell
 from stallpoint.study.collect import collect
+from stallpoint.study.job_kind import run_row
 from stallpoint.study.kinds import kind_of
-from stallpoint.study.runs import run_row
 from stallpoint.study.study import Study, expand
 
 ROOT = Path(__file__).parents[2]

@@ -53,9 +53,9 @@ from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
 from stallpoint.schedule.processes import THIS_MACHINE, VisitRequest
 from stallpoint.study.cells import Cell
+from stallpoint.study.job_kind import run_row
 from stallpoint.study.kinds import cell_from_json, kind_of
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell
-from stallpoint.study.runs import run_row
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path("results/tiny")
@@ -218,7 +218,7 @@ def made_up() -> Iterator[None]:
         mock.patch.object(session, "Processes", VisitingHere),
         mock.patch.object(job._RankVisit, "_measure", lambda self, measure: measure()),
         mock.patch.object(job, "run_row", same_row),
-        mock.patch("stallpoint.study.runs.run_row", same_row),
+        mock.patch("stallpoint.study.job_kind.run_row", same_row),
         mock.patch("stallpoint.archive.imports.importing.run_row", same_row),
     ):
         yield
@@ -449,7 +449,7 @@ def session_ended() -> None:
 
 
 def archive() -> None:
-    with mock.patch("stallpoint.archive.archive_contents.WORKFLOW", ("LICENSE",)), program(Path("logs/archive.log")):
+    with mock.patch("stallpoint.archive.making.WORKFLOW", ("LICENSE",)), program(Path("logs/archive.log")):
         stallpoint.archive.making.make_archive(
             archived.study_of(), Path("archives/secret.zip"), workflow=ROOT, users=[archived.USER],
             accounts=[archived.ACCOUNT], drawn=archived.DRAWN, draw=archived.draw,

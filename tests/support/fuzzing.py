@@ -35,8 +35,7 @@ from tally import Tally, tell
 
 from stallpoint.archive.crate import write_checksums
 from stallpoint.archive.imports.importing import describe_traced, import_cell
-from stallpoint.archive.index import INDEX
-from stallpoint.archive.other_archives import read_zip_index
+from stallpoint.archive.index import INDEX, read_zip_index
 from stallpoint.errors import InputError
 from stallpoint.models.scaling.extrapolation import extrapolate
 from stallpoint.questions.claims.claim_files import read_claims

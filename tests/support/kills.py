@@ -29,7 +29,7 @@ from tally import Tally, as_program
 from stallpoint.errors import InputError
 from stallpoint.records.parquet import open_file, read
 from stallpoint.records.tables import RUNS, VISITS
-from stallpoint.study.completeness import Record
+from stallpoint.study.collect import Record
 from stallpoint.study.kinds import kind_of
 from stallpoint.study.study import expand
 

@@ -10,8 +10,16 @@ import pandas as pd
 
 from stallpoint.base.measured import Point
 from stallpoint.base.statistics import Scatter, bootstrap
-from stallpoint.models.answers.availability import Failures, daly_interval, productive_share, young_interval
-from stallpoint.models.answers.costs import DEADLINE, EPOCH, Cost, choices
+from stallpoint.models.answers.costs import (
+    DEADLINE,
+    EPOCH,
+    Cost,
+    Failures,
+    choices,
+    daly_interval,
+    productive_share,
+    young_interval,
+)
 from stallpoint.records.tables import ENERGY
 
 COUNTS = (1, 2, 4, 8, 16, 32)

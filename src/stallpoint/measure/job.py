@@ -5,7 +5,7 @@ How a visit can end:
 - *ok*: the folder holds every table of the cell's kind.
 - *failed*: the cell cannot run here (`CannotRun`, out of memory), or raised anything else, `SystemExit` too; the folder
   holds `runs` with the reason, and the ranks go on to the next visit. Where a rank fails while others wait for it
-  inside MPI, the ranks can only be ended by force, which `stallpoint.schedule.ends` recognises.
+  inside MPI, the ranks can only be ended by force, which `stallpoint.schedule.processes` recognises.
 - *error*: a disk or storage failed (`errors.comes_back`), which is nothing that the cell did: a message, an exit
   status, no folder. Rows measured until then go where those of an interrupted job go (`interruption`).
 """
@@ -44,8 +44,8 @@ from stallpoint.records.tables import CONVERSIONS, ENERGY, ENVIRONMENTS, RUNS, S
 from stallpoint.schedule.ledger import checkpoint_of
 from stallpoint.slurm import own_job
 from stallpoint.study.cells import Cell
+from stallpoint.study.job_kind import run_row, write_failure
 from stallpoint.study.kinds import kind_of
-from stallpoint.study.runs import run_row, write_failure
 
 _GRACE = 10.0
 """Time that a rank with a problem waits for the others to end before it ends them, s."""

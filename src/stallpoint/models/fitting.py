@@ -11,27 +11,22 @@ import pandas as pd
 from stallpoint.base.frames import Tables
 from stallpoint.models.answers import (
     amdahl,
-    availability,
     causes,
-    comparisons,
     controls,
     costs,
     feeding,
     fits,
-    halvings,
     next_cells,
     remedies,
     staleness,
     stalling,
     time_to_accuracy,
     utilisation,
-    validation,
-    what_if,
 )
 from stallpoint.models.answers.fitted import FittedStudy, Question, QuestionSettings
 from stallpoint.models.convergence import early_stopping, noise_scale, steps
 from stallpoint.models.iteration import curve_points
-from stallpoint.models.terms import communication, data, matrix_products, peaks, storage_rates
+from stallpoint.models.terms import communication, data, matrix_products, peaks
 from stallpoint.models.terms.compute import layer_scaling
 from stallpoint.records import tables as records
 from stallpoint.records.tables import MODEL_TABLES
@@ -55,11 +50,11 @@ TERMS = (
     Question(records.DISTURBANCES, lambda fitted: fitted.reduced.disturbed),
     Question(
         records.STORAGE_RATES,
-        lambda fitted: storage_rates.storage_rates(
+        lambda fitted: data.storage_rates(
             fitted.tidy["storage_reads"], fitted.tidy["storage_passes"], fitted.asked.seed
         ),
     ),
-    Question(records.COPY_RATES, lambda fitted: storage_rates.copy_rates(fitted.tidy["copies"], fitted.asked.seed)),
+    Question(records.COPY_RATES, lambda fitted: data.copy_rates(fitted.tidy["copies"], fitted.asked.seed)),
     Question(records.DATA_SHARE, lambda fitted: data.data_share(fitted.placed)),
     Question(records.RATES, lambda fitted: curve_points.rates(fitted.training)),
     Question(records.MEMORY, lambda fitted: peaks.table(fitted.memory)),
@@ -78,8 +73,8 @@ TERMS = (
 )
 """Tables of the terms of predictions, computed by the rooms below the answers."""
 ANSWERS = (
-    amdahl, availability, causes, comparisons, controls, costs, feeding, fits, halvings, next_cells, remedies,
-    staleness, stalling, time_to_accuracy, utilisation, validation, what_if,
+    amdahl, causes, controls, costs, feeding, fits, next_cells, remedies, staleness, stalling, time_to_accuracy,
+    utilisation,
 )  # fmt: skip
 """Modules with `QUESTIONS`."""
 QUESTIONS = {question.table.name: question for question in (*TERMS, *(one for at in ANSWERS for one in at.QUESTIONS))}

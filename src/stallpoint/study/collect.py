@@ -1,25 +1,34 @@
 """Raw records of any number of cells into one tidy table, as a stream: memory does not grow with the rows.
 
 Polars' streaming engine reads and writes; `make bench` holds it against DuckDB, pyarrow and pandas.
+
+*Completeness*: that a record belongs to its cell, and is complete. Most checks use the statistics in a file's footer,
+which costs next to nothing; only durations are read.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import MigratedFile, files_of, open_file, read, write
 from stallpoint.records.seal import seal
-from stallpoint.records.tables import RUNS, TIDY_TABLES, Table
+from stallpoint.records.tables import ENERGY, ITERATIONS, LAYERS, RUNS, SLURM_JOBS, TIDY_TABLES, VISITS, Table
 from stallpoint.study import bounds
-from stallpoint.study.completeness import Record
+from stallpoint.study.cells import Cell
+from stallpoint.study.kinds import cell_from_json, kind_of
+from stallpoint.study.kinds.train_kind import TrainCell
 
 
 def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> str:
@@ -102,3 +111,159 @@ def _of_several_versions(table: Table, files: Sequence[Path], older: Collection[
 def _one_run(file: Path, content: pq.ParquetFile) -> None:
     if (rows := content.metadata.num_rows) != 1:
         raise InputError(f"{file}: {rows} rows, one is expected; delete {file.parent}, and it is written again")
+
+
+# --- completeness of records ----------------------------------------------------------------------
+
+_ALWAYS_KNOWN = frozenset(("iteration_time", "seconds"))
+"""Durations that are never unknown."""
+_DURATIONS = _ALWAYS_KNOWN | {"data_wait", "forward", "backward", "update"}
+"""Those; NaN in all rows if a script does not report the parts of an iteration."""
+_TIMES = _DURATIONS | {
+    "read", "decode", "host_to_device", "communication", "computing", "isolated_computing", "bookkeeping", "duration",
+    "measuring", "node_busy_error", "product_before", "product_after", "all_reduce_before", "all_reduce_after",
+    "seconds_to_target",
+}  # fmt: skip
+"""The same with those that may be null."""
+_NEVER_NULL = _DURATIONS | {
+    "rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
+}  # fmt: skip
+"""Columns besides those of the cell without nulls, on any machine."""
+
+
+class Incomplete(InputError):
+    """A `file` is incomplete or of another cell, and `why`; `mend` says what helps."""
+
+    def __init__(self, file: Path, why: str, mend: str) -> None:
+        super().__init__(f"{file}: {why}; {mend}")
+        self.file, self.why = file, why
+
+
+@dataclass(frozen=True)
+class Record:
+    """The record of one cell, whose row of `tables.RUNS` determines the other tables."""
+
+    folder: Path
+    cell: Cell
+    failed: bool
+    _rows: dict[str, int] = field(default_factory=dict)
+    """Rows of the tables seen so far, by name."""
+
+    @classmethod
+    def of(cls, folder: Path, run: Mapping[str, Any]) -> Record:
+        """Return the record in `folder`, whose row of `tables.RUNS` is `run`; `InputError` if these do not fit."""
+        file = folder / f"{RUNS.name}.parquet"
+        try:
+            cell = cell_from_json(run["settings"])
+        except InputError as error:
+            raise Incomplete(file, f"settings: {error}", f"delete {folder}, and it is written again") from None
+        record = cls(folder, cell, run["status"] == "failed")
+        if run["status"] not in ("ok", "failed"):
+            record._refuse(file, f"status {run['status']!r}; ok or failed is expected")
+        if not folder.as_posix().endswith(f"/{cell.path}"):
+            record._refuse(file, f"it is of another cell, {cell.path}")
+        if run["duration"] is None or not 0 <= run["duration"] < math.inf:
+            record._refuse(file, f"duration is {run['duration']!r}, which is no duration")
+        for name, value in _of_cell(cell, RUNS).items():
+            if run[name] != value:
+                record._refuse(file, f"{name} is {run[name]!r}, that of the cell is {value!r}")
+        return record
+
+    def has(self, table: Table) -> bool:
+        """Return whether there is a file of `table`; `InputError` if one is missing or unexpected."""
+        file = self.file(table)
+        there = file.exists()
+        if there and self.failed:
+            self._refuse(file, "rows of a cell that could not run; its record is a row of runs alone")
+        may_lack = (SLURM_JOBS, ENERGY, *kind_of(self.cell).lacks)
+        if not there and not self.failed and table in kind_of(self.cell).tables and table not in may_lack:
+            self._refuse(file, "it is missing")
+        return there
+
+    def check(self, table: Table, content: pq.ParquetFile) -> None:
+        """Raise `InputError` if the table's `content` is incomplete or of another cell."""
+        file, cell = self.file(table), self.cell
+        rows = self._rows[table.name] = content.metadata.num_rows
+        if not rows:
+            self._refuse(file, "it has no rows")
+        if table not in kind_of(cell).tables:
+            self._refuse(file, f"a cell of kind {cell.kind} has no such table")
+        expected = _of_cell(cell, table)
+        metadata = content.metadata
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        for index, name in enumerate(content.schema_arrow.names):  # the property is computed at each access
+            if name in expected or name in _NEVER_NULL or name in _TIMES:
+                found = [group.column(index).statistics for group in groups]
+                least, most, nulls = _ends(found) or _ends_in_rows(content, name)
+                if nulls and (name in expected or name in _NEVER_NULL):
+                    self._refuse(file, f"{nulls} rows without {name}")
+                if name in expected and not least == most == expected[name]:
+                    other = least if least != expected[name] else most
+                    self._refuse(file, f"{name} is {other!r}, that of the cell is {expected[name]!r}")
+                if name in _TIMES:
+                    self._check_durations(file, content, name, least)
+                if name == "rank" and (least, most) != (0, self._ranks - 1):
+                    self._refuse(file, f"ranks {least} to {most}; expected are 0 to {self._ranks - 1}")
+        self._check_rows(file, table, rows)
+
+    def _check_durations(self, file: Path, content: pq.ParquetFile, name: str, least: Any) -> None:
+        """Check durations by value, as statistics in footers ignore NaN."""
+        if least is not None and least < 0:
+            self._refuse(file, f"{name} is {least!r}, a duration below 0")
+        values = content.read(columns=[name])[name]
+        wrong = values.filter(pc.invert(pc.is_finite(values)))
+        if len(wrong) and (len(wrong) < len(values) or name in _ALWAYS_KNOWN):
+            self._refuse(file, f"{name} is {wrong[0].as_py()!r}, which is no duration")
+
+    def _check_rows(self, file: Path, table: Table, rows: int) -> None:
+        """Check the number of rows: every rank's iterations, and their layers."""
+        of_all, what = self._multiple(table)
+        if exactly := table not in (LAYERS, VISITS):
+            wrong = of_all is not None and rows != of_all
+        else:
+            wrong = of_all is not None and rows % of_all != 0
+        if wrong:
+            self._refuse(file, f"{rows:,} rows; {what} make {of_all:,}{'' if exactly else ' or a multiple of it'}")
+
+    def _multiple(self, table: Table) -> tuple[int | None, str]:
+        """Return the number of rows, or a divisor of it, and what they count; None if unknown."""
+        if table is LAYERS:
+            iterations = self._rows[ITERATIONS.name]
+            return iterations, f"{iterations:,} iterations"
+        return self.cell.rows(table, self._rows.get(VISITS.name, self._ranks))
+
+    @property
+    def _ranks(self) -> int:
+        """Return the number of ranks with rows; for imports those in the files."""
+        return self.cell.recorded_ranks
+
+    def file(self, table: Table) -> Path:
+        return self.folder / f"{table.name}.parquet"
+
+    def _refuse(self, file: Path, why: str) -> None:
+        raise Incomplete(
+            file, why, f"it is no complete record of this cell: delete {self.folder}, and it is written again"
+        )
+
+
+def _of_cell(cell: Cell, table: Table) -> dict[str, Any]:
+    """Return the columns of `table` that are constant in the cell, and their values."""
+    values: dict[str, Any] = {"cell": cell.path}
+    if table is not SLURM_JOBS:  # here nodes are the job's
+        names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
+        names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
+        values |= {name: getattr(cell, name) for name in names}
+    return {column.name: values[column.name] for column in table.columns if column.name in values}
+
+
+def _ends(found: Sequence[Any]) -> tuple[Any, Any, int] | None:
+    """Return minimum, maximum and nulls of a column, from the footer's statistics; None without these."""
+    if not all(one and one.has_null_count and one.has_min_max for one in found):
+        return None
+    return min(one.min for one in found), max(one.max for one in found), sum(one.null_count for one in found)
+
+
+def _ends_in_rows(content: pq.ParquetFile, name: str) -> tuple[Any, Any, int]:
+    column = content.read(columns=[name])[name]
+    least, most = pc.min_max(column).as_py().values()
+    return least, most, column.null_count

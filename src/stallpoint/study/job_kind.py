@@ -1,15 +1,22 @@
-"""Interface of a kind of job: one record, in the kind's own module in `study.kinds`."""
+"""Interface of a kind of job: one record, in the kind's own module in `study.kinds`.
+
+The row of a cell in the table ``runs``, and the folder of a cell that cannot run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from stallpoint import load
+from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import ENERGY, ENVIRONMENTS, RUNS, SLURM_JOBS, VISITS, Table
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.cells import Cell
+from stallpoint.text import for_terminal
 
 
 @dataclass(frozen=True)
@@ -87,3 +94,28 @@ class JobKind:
         """Return the function that measures a cell of this kind: ``measure(cell, world, recorder)``."""
         found: Callable[..., None] = load(self.function)
         return found
+
+
+# --- rows of runs ---------------------------------------------------------------------------------
+
+
+def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "") -> dict[str, Any]:
+    """Return the cell's row of `tables.RUNS`; `source` names imported files."""
+    return {
+        "cell": cell.path,
+        "kind": cell.kind,
+        "status": "failed" if failure else "ok",
+        "reason": for_terminal(failure),
+        "started": started,
+        "duration": (datetime.now(UTC) - started).total_seconds(),
+        **dict.fromkeys(("planned", "planned_low", "planned_high"), None),
+        "settings": cell.to_json(),
+        "ended": "",
+        "source": source,
+        **{name: getattr(cell, name) for name in ("hardware", "nodes", "workers_per_node", "ranks", "repeat")},
+    }
+
+
+def write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
+    """Write the folder of a cell, or of a visit to it, that cannot run here."""
+    write_cell(folder, {RUNS.name: [run_row(cell, started, failure=reason)]})

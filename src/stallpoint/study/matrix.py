@@ -1,26 +1,40 @@
-"""The training cells of a study: blocks multiplied out, minus what is excluded or cannot run, plus what is included."""
+"""The training cells of a study: blocks multiplied out, minus what is excluded or cannot run, plus what is included.
+
+Conditions of a study on its combinations: columns, comparisons and boolean words, and nothing else.
+
+``network == 'alexnet' and nodes > 8``, ``hardware in ['k80', 'v100'] or not sync == 'naive'``, ``1 < nodes <= 4``. The
+syntax is this subset of Python's; nothing is run as Python.
+
+Cells of imported measurements: runs and all-reduces whose files are named by hardware entries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import ast
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import count, product, takewhile
-from typing import Any
+from typing import Any, TypeAlias
 
 from stallpoint.errors import InputError
+from stallpoint.inputs.all_reduce_logs import FORMATS
+from stallpoint.inputs.layer_trace import LAYER_TRACE
 from stallpoint.networks import NETWORKS
 from stallpoint.strategies.families.averaging_family import AveragingOptions
+from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import NONE, PRESETS, Preset, preset_from, to_values
 from stallpoint.strategies.strategy import RequestedTraining
-from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue
-from stallpoint.study.conditions import Row, condition
+from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue, staging
+from stallpoint.study.cells import Cell
 from stallpoint.study.interventions import NO_COMMUNICATION, possible
 from stallpoint.study.job_kind import as_list
 from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 from stallpoint.study.kinds.intervention_kind import InterventionCell
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.storages import staging
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")
 _NUMBERS = ("nodes", "workers_per_node", "batch", "prefetch", "worker_batch", "ranks")
@@ -234,3 +248,234 @@ def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[Train
         else:
             same = {one.name: getattr(cell, one.name) for one in fields(cell)}
             yield InterventionCell(**same, intervention=name)
+
+
+# --- Conditions of a study on its combinations ----------------------------------------------------
+
+Column: TypeAlias = str | float
+Row: TypeAlias = Mapping[str, Column]
+
+MAX_LENGTH = 1000
+"""Characters of a condition."""
+_ORDER: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_EQUAL: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {ast.Eq: operator.eq, ast.NotEq: operator.ne}
+_AMONG: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.In: lambda value, values: value in values,
+    ast.NotIn: lambda value, values: value not in values,
+}
+_WANTED = "wanted is a comparison of columns with values, such as nodes > 8 and network == 'alexnet'"
+
+
+def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
+    """Return the function that decides whether a row meets the condition `text`.
+
+    `columns` are the names of columns with their types, names (`str`) or numbers (`float`). An `InputError` names the
+    error and the correct form.
+    """
+    if len(text) > MAX_LENGTH:
+        raise InputError(f"a condition of {len(text):,} characters; at most {MAX_LENGTH:,}")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise InputError(f"not a condition; {_WANTED}") from None
+    return _boolean(tree, columns)
+
+
+def _boolean(node: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
+    if isinstance(node, ast.BoolOp):
+        parts = [_boolean(part, columns) for part in node.values]
+        joined = all if isinstance(node.op, ast.And) else any
+        return lambda row: joined(part(row) for part in parts)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        negated = _boolean(node.operand, columns)
+        return lambda row: not negated(row)
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        pairs = [_compared(*one, columns) for one in zip(sides[:-1], node.ops, sides[1:], strict=True)]
+        return lambda row: all(pair(row) for pair in pairs)
+    raise InputError(f"{_shortened(node)} is neither true nor false; {_WANTED}")
+
+
+def _compared(lhs: ast.expr, by: ast.cmpop, rhs: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
+    first, kind = _side(lhs, columns)
+    if type(by) in _AMONG:
+        return _among(first, kind, _AMONG[type(by)], rhs)
+    compare = {**_ORDER, **_EQUAL}.get(type(by))
+    second, other = _side(rhs, columns)
+    if compare is None:
+        raise InputError(f"{_shortened(lhs)} and {_shortened(rhs)} are compared by an unknown operator; {_WANTED}")
+    if kind is not other:
+        raise InputError(
+            f"{_shortened(lhs)} is {_KINDS[kind]}, {_shortened(rhs)} is {_KINDS[other]}: they are never equal"
+        )
+    if kind is str and type(by) in _ORDER:
+        raise InputError(f"{_shortened(lhs)} is a name: it can be == or != another, or in a list of names")
+    return lambda row: compare(first(row), second(row))
+
+
+def _among(
+    first: Callable[[Row], Column], kind: type, compare: Callable[[Any, Any], bool], right: ast.expr
+) -> Callable[[Row], bool]:
+    if not isinstance(right, ast.List | ast.Tuple | ast.Set):
+        raise InputError(f"{_shortened(right)} is no list of values, such as ['alexnet', 'googlenet'] or [1, 2]")
+    values = []
+    for one in right.elts:
+        value, of = _side(one, {})
+        if of is not kind:
+            raise InputError(f"{_shortened(one)} is {_KINDS[of]}, which is compared with {_KINDS[kind]}")
+        values.append(value({}))
+    return lambda row: compare(first(row), values)
+
+
+_KINDS = {str: "a name", float: "a number"}
+
+
+def _side(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callable[[Row], Column], type]:
+    """Return the function for a side of a comparison in a row, and its type, name or number."""
+    if isinstance(node, ast.Name):
+        if node.id not in columns:
+            raise InputError(f"no column {node.id}; columns are {', '.join(columns)}")
+        name = node.id
+        return lambda row: row[name], columns[name]
+    sign = 1
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node, sign = node.operand, -1
+    if isinstance(node, ast.Constant):
+        value = node.value
+        if isinstance(value, str) and sign == 1:
+            return lambda row: value, str
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return lambda row: sign * value, float
+    raise InputError(f"{_shortened(node)} is neither a column nor a value; {_WANTED}")
+
+
+def _shortened(node: ast.expr) -> str:
+    text = ast.unparse(node)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+# --- Cells of imported measurements ---------------------------------------------------------------
+
+_COMMON = tuple(one.name for one in fields(Cell))
+
+
+def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
+    """Yield the imported cells of all hardware; equal axes make another repeat."""
+    repeats: Counter[str] = Counter()
+    for cell in _first_repeats(catalogue):
+        repeats[cell.path] += 1
+        yield replace(cell, repeat=repeats[cell.path])
+
+
+def _first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
+    for hardware, entry in catalogue.hardware.items():
+        traced = [
+            _train_cell(catalogue, hardware, trace, f"hardware.{hardware}.traces[{index}]")
+            for index, trace in enumerate(entry.get("traces", []))
+        ]
+        for cell in traced:
+            yield cell
+            if cell.ranks > 1:
+                yield from _collectives_of(cell, entry.get("collectives", []))
+                yield from _computed_in(cell, traced)
+        for index, log in enumerate(entry.get("collectives", [])):
+            yield _collectives_cell(catalogue, hardware, log, f"hardware.{hardware}.collectives[{index}]")
+
+
+def _collectives_cell(
+    catalogue: Catalogue, hardware: str, log: Mapping[str, Any], where: str
+) -> ImportedCollectivesCell:
+    common = catalogue.common(hardware, nodes=log["nodes"], repeat=1, visits=1, **_workers(log))
+    if log["nodes"] * common["workers_per_node"] == 1:
+        raise InputError(f"{where}: one worker has nothing to all-reduce")
+    return ImportedCollectivesCell(
+        files=[log["file"]],
+        format=log["format"],
+        backend=log.get("backend", FORMATS[log["format"]].backend),
+        reduction=log["reduction"],
+        **common,
+    )
+
+
+def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
+    """Yield the all-reduces of a traced run, unless a log timed them on as many workers."""
+    preset = preset_from(cell.preset)
+    if ALL_REDUCE not in preset.operations or any(
+        (log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.placement for log in logs
+    ):
+        return
+    common = {name: getattr(cell, name) for name in _COMMON}
+    yield ImportedCollectivesCell(
+        files=cell.files,
+        format=LAYER_TRACE,
+        backend=preset.communicator,
+        reduction=preset.scheme,
+        warmup=cell.warmup,
+        **common,
+    )
+
+
+def _computed_in(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
+    """Yield the computing of each traced worker of a run as an isolated worker, which predictions rest on.
+
+    Nothing if a run on fewer workers, which disturb each other less, has as many samples.
+    """
+    equal = (one for one in traced if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
+    if min(one.ranks for one in equal) < cell.ranks:
+        return
+    for file in cell.files:
+        yield replace(
+            cell, nodes=1, workers_per_node=1, scaling="compute", batch=cell.worker_batch,
+            sync=NONE, preset=to_values(Preset()), files=[file], iteration_time=None, isolated=True,
+        )  # fmt: skip
+
+
+def _workers(entry: Mapping[str, Any]) -> dict[str, int]:
+    """Return the workers on each node: those of the entry, else of its hardware."""
+    return {"workers_per_node": entry["workers_per_node"]} if "workers_per_node" in entry else {}
+
+
+def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], where: str) -> ImportedTrainCell:
+    compute, batch = trace["scaling"] == "compute", trace["batch"]
+    workers = {"workers_per_node": 1} if compute else _workers(trace)
+    common = catalogue.common(hardware, nodes=1 if compute else trace["nodes"], repeat=1, visits=1, **workers)
+    ranks = common["nodes"] * common["workers_per_node"]
+    if trace["scaling"] == "strong" and batch % ranks:
+        raise InputError(f"{where}: batch {batch} is not divisible by {ranks} workers")
+    if trace["prefetch"] and "read" not in trace:
+        raise InputError(
+            f"{where}: missing read: with prefetch > 0 the files say how long the worker waited for its mini-batch, "
+            "not how long reading it from the storage took, s"
+        )
+    if len(as_list(trace["files"])) > ranks:
+        raise InputError(f"{where}.files: {len(trace['files'])} files, one for each rank, but {ranks} worker(s)")
+    if trace["warmup"] >= trace["iterations"]:
+        raise InputError(f"{where}: warmup: {trace['warmup']} leaves none of the {trace['iterations']} iterations")
+    preset = Preset() if compute else catalogue.presets[trace["sync"]]
+    if preset.grouping != "layer":
+        raise InputError(
+            f"{where}.sync: the files say how long each layer communicates, and {trace['sync']} groups layers"
+        )
+    return ImportedTrainCell(
+        **{axis: trace[axis] for axis in ("network", "batch", "storage", "scaling", "prefetch")},
+        sync=NONE if compute else trace["sync"],
+        preset=to_values(preset),
+        own_network=None,
+        worker_batch=batch // ranks if trace["scaling"] == "strong" else batch,
+        iterations=trace["iterations"] - trace["warmup"],
+        warmup=trace["warmup"],
+        readers=1,
+        storage_path="",
+        storage_format="",
+        files=as_list(trace["files"]),
+        read=trace.get("read"),
+        host_to_device=trace["host_to_device"],
+        update=trace["update"],
+        iteration_time=trace.get("iteration_time"),
+        **common,
+    )

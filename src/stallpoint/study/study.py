@@ -12,20 +12,17 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.storage import FORMATS
-from stallpoint.study.catalogue import Catalogue, resolve
+from stallpoint.study.catalogue import Catalogue, made_before, resolve, shape, staging
 from stallpoint.study.cells import Cell
-from stallpoint.study.configuration import check
+from stallpoint.study.configuration import check, list_folders
 from stallpoint.study.convergence_cells import convergence_cells
 from stallpoint.study.dry_run import plan_of, reasons
-from stallpoint.study.imported import imported_cells
 from stallpoint.study.job_kind import RequestedCells
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.matrix import Excluded, training_cells
-from stallpoint.study.paths import list_folders
-from stallpoint.study.storages import made_before, shape, staging
+from stallpoint.study.matrix import Excluded, imported_cells, training_cells
 
 __all__ = ["Excluded", "Study", "expand", "shape"]
 

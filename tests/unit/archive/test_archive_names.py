@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.archive.names import Names, expand_nodes
+from stallpoint.archive.anonymising import Names, expand_nodes
 from stallpoint.slurm.own_job import own_job
 
 NAMES = {"nodes": ["n10.site", "n2.site"], "users": ["jdoe"], "root": "/home/jdoe/work"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from archived import archive, inside, results, study_of
 
-from stallpoint.archive.other_archives import read_zip_index
+from stallpoint.archive.index import read_zip_index
 from stallpoint.errors import InputError
 from stallpoint.records.migrations import OLDEST
 from stallpoint.records.parquet import write

@@ -31,8 +31,8 @@ from stallpoint.records.tables import (
     TIDY_TABLES,
 )
 from stallpoint.study.collect import collect_all
+from stallpoint.study.configuration import PAPERS
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
-from stallpoint.study.paths import PAPERS
 from stallpoint.study.study import expand
 
 ALPHA, BETA = 150e-6, 1.2e-9

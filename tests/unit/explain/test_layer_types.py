@@ -1,6 +1,6 @@
 import pytest
 
-from stallpoint.archive.imports.layer_types import layer_type
+from stallpoint.archive.imports.importing import layer_type
 from stallpoint.networks import find
 from stallpoint.networks.layers import layers
 

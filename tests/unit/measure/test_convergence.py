@@ -17,7 +17,7 @@ from sample_cells import TO_TARGET
 
 from stallpoint.errors import InputError
 from stallpoint.measure.jobs.convergence import split
-from stallpoint.measure.training import checkpoint
+from stallpoint.measure.training import evaluation
 from stallpoint.measure.training.evaluation import InTurn
 from stallpoint.measure.world import World
 from stallpoint.records import parquet
@@ -25,7 +25,7 @@ from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NO
 from stallpoint.schedule.ledger import Measurement
 from stallpoint.strategies.presets import PRESETS, with_options
 from stallpoint.strategies.presets import to_values as preset_values
-from stallpoint.study.completeness import Record
+from stallpoint.study.collect import Record
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.convergence_kind import ConvergenceCell
 from stallpoint.study.recipes import Recipe, to_values
@@ -179,19 +179,19 @@ def test_a_checkpoint_that_is_damaged_or_of_other_settings_is_refused_by_name(
     tmp_path: Path, cell: ConvergenceCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, file = World.start(1), tmp_path / "checkpoint"
-    assert checkpoint.read(file, cell, world) is None
+    assert evaluation.read(file, cell, world) is None
 
     def refused(cell: ConvergenceCell, because: str) -> None:
         with pytest.raises(InputError) as error:
-            checkpoint.read(file, cell, world)
+            evaluation.read(file, cell, world)
         assert str(error.value).startswith(f"{file}: a checkpoint {because}")
 
-    checkpoint.write(file, cell, {"step": 5})
-    assert checkpoint.read(file, cell, world)["step"] == 5
+    evaluation.write(file, cell, {"step": 5})
+    assert evaluation.read(file, cell, world)["step"] == 5
     refused(replace(cell, target=0.5), "of other settings")
     with monkeypatch.context() as before:
-        before.setattr(checkpoint, "FORMAT", 1)
-        checkpoint.write(file, cell, {"step": 5})
+        before.setattr(evaluation, "FORMAT", 1)
+        evaluation.write(file, cell, {"step": 5})
     refused(cell, "of another version of stallpoint; delete it")
     content = bytearray(file.read_bytes())
     content[-100] ^= 1

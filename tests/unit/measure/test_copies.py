@@ -11,7 +11,7 @@ from synthetic import study
 
 from stallpoint.measure.jobs import copies
 from stallpoint.measure.machine.caches import Caches
-from stallpoint.models.terms.storage_rates import copy_rates
+from stallpoint.models.terms.data import copy_rates
 from stallpoint.records import parquet
 from stallpoint.records.tables import COPIES
 from stallpoint.study.kinds.copies_kind import CopiesCell

@@ -35,7 +35,7 @@ from stallpoint.measure.training import optimisers
 from stallpoint.measure.world import World
 from stallpoint.records import parquet
 from stallpoint.records.tables import COLLECTIVES, RUNS
-from stallpoint.schedule.ends import End
+from stallpoint.schedule.processes import End
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.presets import PRESETS, to_values

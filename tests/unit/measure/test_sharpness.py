@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from stallpoint.measure.training.sharpness import EPSILON, sharpness
+from stallpoint.measure.training.evaluation import EPSILON, sharpness
 
 
 def test_the_largest_loss_of_a_bowl_is_in_the_corner_of_the_box_that_is_farthest_from_its_bottom() -> None:

@@ -12,7 +12,7 @@ from planted_curves import curve
 from synthetic import NETWORK, Truth, study
 
 from stallpoint.base.frames import records
-from stallpoint.models.answers.availability import (
+from stallpoint.models.answers.costs import (
     DAY,
     Failures,
     daly_interval,

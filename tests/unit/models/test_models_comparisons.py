@@ -7,7 +7,7 @@ from synthetic import Truth, study
 
 from stallpoint.base.frames import records
 from stallpoint.base.measured import Measured, measured, over_ranks
-from stallpoint.models.answers import comparisons, utilisation
+from stallpoint.models.answers import utilisation
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.terms.training_cells import reduced_cells
@@ -31,7 +31,7 @@ def only(rows: list[dict[str, Any]], **wanted: object) -> dict[str, Any]:
 
 
 def test_points_are_compared_that_differ_in_one_choice_alone(points: list[Measured]) -> None:
-    rows: list[dict[str, Any]] = comparisons.table(points)
+    rows: list[dict[str, Any]] = utilisation.comparisons(points)
     # Strong scaling, at each of two node counts: 2 storages x 2 presets x 2 prefetches, each beside three others.
     assert len(rows) == 2 * 8 * 3
     strong = {"scaling": "strong", "nodes": 2, "storage": "local", "prefetch": 0}
@@ -45,7 +45,7 @@ def test_points_are_compared_that_differ_in_one_choice_alone(points: list[Measur
 
 
 def test_one_worker_exposes_no_communication(points: list[Measured]) -> None:
-    rows: list[dict[str, Any]] = comparisons.table(points)
+    rows: list[dict[str, Any]] = utilisation.comparisons(points)
     assert all((row["exposed"] != row["exposed"]) == (row["ranks"] == 1) for row in rows)
 
 

@@ -11,8 +11,7 @@ from synthetic import Layer, Truth, study
 
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
-from stallpoint.models.terms.effects import NONE, CollectiveTimes, CoRunCost, PerMessage, rounds
-from stallpoint.models.terms.slowdown import expected_lead
+from stallpoint.models.terms.effects import NONE, CollectiveTimes, CoRunCost, PerMessage, expected_lead, rounds
 
 ZERO, ONE = np.zeros(1), np.ones(1)
 CONTENDED = Truth(slower=1.3, delay=3e-3)

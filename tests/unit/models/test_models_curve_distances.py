@@ -3,7 +3,7 @@ import pytest
 from synthetic import Layer, Truth, study
 
 from stallpoint.base.statistics import REPLICATES
-from stallpoint.models.answers.halvings import curve_distances, distance
+from stallpoint.models.answers.amdahl import curve_distances, distance
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.matrix_products import products
 from stallpoint.models.terms.training_cells import reduced_cells

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from stallpoint.base import distributions
-from stallpoint.base.quasi_random import MAX_DIMENSIONS, sobol
+from stallpoint.base.distributions import MAX_DIMENSIONS, sobol
 
 P = np.array([1e-9, 0.05, 0.5, 0.95, 1 - 1e-9])
 ANSWERED = """

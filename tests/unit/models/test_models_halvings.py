@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from synthetic import study
 
-from stallpoint.models.answers.halvings import gains, halvings
+from stallpoint.models.answers.amdahl import gains, halvings
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.matrix_products import products
 from stallpoint.models.terms.training_cells import reduced_cells

@@ -5,7 +5,7 @@ import pandas as pd
 from synthetic import Truth, study
 
 from stallpoint.base.measured import kept
-from stallpoint.models.answers.median_iterations import MAX_RANKS, cells_of_runs, median_iterations, tables
+from stallpoint.models.answers.fitted import MAX_RANKS, cells_of_runs, median_iterations, median_tables
 
 OPTIONS = {"storages": ("local",), "prefetches": (0,)}
 
@@ -46,7 +46,7 @@ def test_of_several_repeats_the_middle_one_and_nothing_of_nothing() -> None:
     found = median_iterations(cells_of_runs(measured["runs"]), measured["iterations"])
     for one in found:
         one.add(measured["layers"])
-    ranks, layers = map(pd.DataFrame, tables(found))
+    ranks, layers = map(pd.DataFrame, median_tables(found))
     assert ranks["wall"].unique().tolist() == [sorted(one.ranks["wall"].iloc[0] for one in found)[1]]
     assert set(layers["cell"]) == set(ranks["cell"])
-    assert [len(table) for table in tables([])] == [0, 0]
+    assert [len(table) for table in median_tables([])] == [0, 0]

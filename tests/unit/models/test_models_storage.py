@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from synthetic import Truth, study
 
-from stallpoint.models.terms.storage_rates import storage_rates
+from stallpoint.models.terms.data import storage_rates
 
 TRUTH = Truth()
 

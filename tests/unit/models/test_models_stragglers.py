@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stallpoint.models.terms.slowdown import expected_lead
+from stallpoint.models.terms.effects import expected_lead
 
 MEASURED = 20_000
 SHARES = (np.arange(MEASURED) + 0.5) / MEASURED

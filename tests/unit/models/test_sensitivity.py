@@ -33,7 +33,7 @@ from stallpoint.base.measured import measured
 from stallpoint.base.stall import Verdict
 from stallpoint.measure import constants
 from stallpoint.measure.jobs.sgemm import settled
-from stallpoint.measure.synchronisation.fusion import calibrated
+from stallpoint.measure.synchronisation.assembly import calibrated
 from stallpoint.models.answers import next_cells
 from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.models.answers.controls import trusted
@@ -52,7 +52,6 @@ from stallpoint.models.terms import (
     effects,
     piecewise_line,
     reductions,
-    slowdown,
 )
 from stallpoint.models.terms.batch_law import Kernel
 from stallpoint.models.terms.communication import all_reduce_seconds
@@ -61,9 +60,9 @@ from stallpoint.models.terms.effects import FAIR_SHARE
 from stallpoint.records import disturbances
 from stallpoint.records.tables import MACHINE
 from stallpoint.schedule import next_visit as turns_choice
-from stallpoint.schedule import side_by_side
+from stallpoint.schedule import session
 from stallpoint.schedule.next_visit import Speedup, Visited
-from stallpoint.schedule.side_by_side import SideBySide
+from stallpoint.schedule.session import SideBySide
 from stallpoint.strategies.mg_wfbp import end, merged
 
 pytestmark = pytest.mark.night
@@ -240,7 +239,7 @@ TRAINING = [
     *others(contention, "MIN_COLLECTIVES", 3),
     *others(contention, "USUAL", *({**USUAL, key: part * USUAL[key]} for key in USUAL for part in (0.5, 2))),
     *others(effects, "FAIR_SHARE", FAIR_SHARE / 2, 1 - FAIR_SHARE / 2),
-    *twice(slowdown, "USUAL"),
+    *twice(effects, "USUAL"),
     *twice(next_cells, "STEP_ERROR", "MIN_NARROWING", "DRAWS", "STRATA"),
     *twice(statistics, "MAX_FACTOR"),
 ]
@@ -313,12 +312,12 @@ def test_of_many_messages_delays_are_learned_though_more_are_asked_for(monkeypat
     assert answers(contention_of(tuple(thirds))).error < 0.03
 
 
-@pytest.mark.parametrize("usual", [slowdown.USUAL / 2, 2 * slowdown.USUAL])
+@pytest.mark.parametrize("usual", [effects.USUAL / 2, 2 * effects.USUAL])
 def test_nodes_that_slow_each_other_down_stay_found(usual: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slowdown, "USUAL", usual)
+    monkeypatch.setattr(effects, "USUAL", usual)
     noise = np.exp(0.01 * np.random.default_rng(0).standard_normal((2, 1 + statistics.REPLICATES)))
     noise[:, 0] = 1
-    known = slowdown.Slowdown({"cpu": {(2, 1): noise[0], (8, 1): 1.2 * noise[1]}}, {})
+    known = effects.Slowdown({"cpu": {(2, 1): noise[0], (8, 1): 1.2 * noise[1]}}, {})
     assert known.ratio("cpu", (8, 1), (2, 1))[0] == pytest.approx(1.2, rel=0.02)
 
 
@@ -497,13 +496,13 @@ def test_disturbed_iterations_stay_found(other: Other, monkeypatch: pytest.Monke
 
 def tried(disturbance: float) -> SideBySide:
     company, noise = SideBySide(4, 1), random.Random(1)
-    for _ in range(side_by_side.TRIALS):
+    for _ in range(session.TRIALS):
         alone = [noise.gauss(0, 0.002) for _ in range(4)]
         company.add([math.log1p(disturbance) + noise.gauss(0, 0.002) for _ in alone], alone)
     return company
 
 
-@changed(twice(side_by_side, "TRIALS", "WITHIN"))
+@changed(twice(session, "TRIALS", "WITHIN"))
 def test_who_is_visited_side_by_side_stays(other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
     other.put(monkeypatch)
     assert tried(0.0).allowed

@@ -10,7 +10,7 @@ from stallpoint.questions.claims.claim_files import PAPERS_FILES, claim_files, o
 from stallpoint.questions.claims.language import Claim
 from stallpoint.records.tables import SERIES
 from stallpoint.report.charts import CHARTS
-from stallpoint.study.paths import PAPERS
+from stallpoint.study.configuration import PAPERS
 
 SHIPPED = Path(__file__).parents[3] / "resources/claims"
 QUANTITY: dict[str, Any] = {

@@ -10,7 +10,7 @@ from stallpoint.questions.claims.claim_files import claim_files, read_claims
 from stallpoint.questions.claims.judge import FAILS, HOLDS, UNCLEAR, UNTESTED, judge
 from stallpoint.questions.claims.language import Claim, where_in_words
 from stallpoint.questions.claims.quantity import Evidence
-from stallpoint.study.paths import PAPERS
+from stallpoint.study.configuration import PAPERS
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))
 CLAIMS = [claim for claim in read_claims(claim_files([PAPERS], SHIPPED), documented()) if claim.quantity]

@@ -7,7 +7,7 @@ from published_claims import published
 
 from stallpoint.questions.claims.claim_files import claim_files, read_claims
 from stallpoint.questions.claims.judge import HOLDS, UNCLEAR, UNTESTED, JudgedClaim, judge
-from stallpoint.study.paths import PAPERS
+from stallpoint.study.configuration import PAPERS
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))
 PICTURE = "the figure is a picture, the text gives no number"

@@ -29,7 +29,7 @@ from stallpoint.questions.study_tables import StudyTables
 from stallpoint.records.tables import CONVERGENCE_RUNS, EXTRAPOLATED_TABLES, INSTRUMENTATION
 from stallpoint.report.html import part
 from stallpoint.strategies.presets import PRESETS, Preset
-from stallpoint.study.paths import PAPERS
+from stallpoint.study.configuration import PAPERS
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))
 DEVICES = {"xeon": "cpu", "k80-v100-4gpu": "cuda", "v100-4gpu": "cuda"}

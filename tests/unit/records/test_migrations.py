@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from archived import ROOT
 
-from stallpoint.archive.index import from_json
-from stallpoint.archive.other_archives import read_zip_index
+from stallpoint.archive.index import from_json, read_zip_index
 from stallpoint.errors import InputError
 from stallpoint.records.migrations import ADDED, OLDEST, STEPS, names_now
 from stallpoint.records.parquet import MigratedFile, open_file, read

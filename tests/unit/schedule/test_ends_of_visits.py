@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stallpoint.schedule.ends import End, oom_kills
+from stallpoint.schedule.processes import End, oom_kills
 
 OOM_OF_SLURM = (
     "slurmstepd: error: Detected 1 oom_kill event in StepId=34.0. Some of the step tasks have been OOM Killed."

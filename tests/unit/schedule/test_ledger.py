@@ -19,7 +19,7 @@ from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
 from stallpoint.schedule.requested import RequestedTargets, block_of, blocks, by_block, mark_of, measurement
 from stallpoint.study.cells import Cell
-from stallpoint.study.runs import run_row
+from stallpoint.study.job_kind import run_row
 
 CELL = collectives()
 STARTED = datetime(2030, 1, 1, tzinfo=UTC)

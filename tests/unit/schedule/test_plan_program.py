@@ -15,7 +15,7 @@ from stallpoint.records.tables import RUNS
 from stallpoint.schedule import next_round
 from stallpoint.schedule.ledger import RECORD
 from stallpoint.schedule.requested import by_block, mark_of, measurements
-from stallpoint.study.runs import run_row
+from stallpoint.study.job_kind import run_row
 from stallpoint.study.study import expand
 
 

@@ -33,8 +33,8 @@ from stallpoint.schedule.requested import block_of
 from stallpoint.schedule.visit_durations import Durations, Sitting, Took
 from stallpoint.study import work
 from stallpoint.study.cells import Cell
+from stallpoint.study.job_kind import run_row
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.runs import run_row
 
 ALL = [TRAIN, SGEMM, COLLECTIVES, STORAGE]
 SITTING = Sitting("2026-01-01T00:00:00+00:00", nodes=4, visits=8, visiting=80.0, wall=96.0, starts=1, starting=12.0)

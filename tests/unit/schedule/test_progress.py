@@ -15,8 +15,8 @@ from stallpoint.schedule.progress import states, summary
 from stallpoint.schedule.requested import measured_with, measurement
 from stallpoint.slurm import orphaned_jobs
 from stallpoint.study.cells import Cell
+from stallpoint.study.job_kind import run_row
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
-from stallpoint.study.runs import run_row
 from stallpoint.text import PROGRESS_INTERVAL, Progress, in_words
 
 

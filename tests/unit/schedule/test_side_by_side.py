@@ -13,10 +13,9 @@ from visiting_cells import agenda, collectives, sgemm, train
 from stallpoint.records import disturbances
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ITERATIONS, VISITS
-from stallpoint.schedule import side_by_side
+from stallpoint.schedule import session
 from stallpoint.schedule.next_visit import Visited, due
-from stallpoint.schedule.session import measure_cells
-from stallpoint.schedule.side_by_side import TRIALS, SideBySide
+from stallpoint.schedule.session import TRIALS, SideBySide, measure_cells
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 
@@ -58,7 +57,7 @@ def test_a_disturbance_at_the_limit_passes_seldom() -> None:
     for seed in range(400):
         noise, company = random.Random(seed), SideBySide(2, 1)
         for _ in range(TRIALS):
-            company.add([math.log1p(side_by_side.WITHIN) + noise.gauss(0, 0.01)], [0.0])
+            company.add([math.log1p(session.WITHIN) + noise.gauss(0, 0.01)], [0.0])
         passed += bool(company.allowed)
     assert passed <= 0.08 * 400
 
@@ -105,8 +104,8 @@ def test_a_session_visits_side_by_side_what_its_trial_allows(
     within: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(side_by_side, "TRIALS", 2)
-    monkeypatch.setattr(side_by_side, "WITHIN", within)
+    monkeypatch.setattr(session, "TRIALS", 2)
+    monkeypatch.setattr(session, "WITHIN", within)
     for name, value in {**VISITING, **copied()}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(disturbances, "SLOW", math.inf)  # what is measured so quickly is told from nothing

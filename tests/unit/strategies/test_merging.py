@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.measure import constants
-from stallpoint.measure.synchronisation.fusion import calibrated
+from stallpoint.measure.synchronisation.assembly import calibrated
 from stallpoint.strategies.mg_wfbp import end, merged
 
 LAYERS = st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 50)), min_size=1, max_size=8)

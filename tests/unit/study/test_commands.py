@@ -14,8 +14,7 @@ import yaml
 from launching import copied
 from snakemake.shell import shell
 
-from stallpoint.archive.anonymising import cell_without_names
-from stallpoint.archive.names import Names
+from stallpoint.archive.anonymising import Names, cell_without_names
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure.jobs import command
 from stallpoint.measure.recorder import Recorder

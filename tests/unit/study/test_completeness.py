@@ -29,8 +29,8 @@ from stallpoint.records.tables import (
     Table,
 )
 from stallpoint.study.collect import collect_all
+from stallpoint.study.job_kind import run_row
 from stallpoint.study.kinds import kind_of
-from stallpoint.study.runs import run_row
 
 STARTED = datetime(2026, 1, 2, tzinfo=UTC)
 TRAIN = "train/*/hardware~cpu/nodes~2/*/*/*/*/sync~wfbp/*/*"

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.study.conditions import MAX_LENGTH, condition
-from stallpoint.study.matrix import COLUMNS
+from stallpoint.study.matrix import COLUMNS, MAX_LENGTH, condition
 
 ROW = {
     "network": "alexnet", "hardware": "k80", "nodes": 4, "batch": 64, "storage": "ssd", "scaling": "strong",

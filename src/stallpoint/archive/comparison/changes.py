@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from stallpoint.archive.comparison import visits
+from stallpoint.archive.comparison import change
 from stallpoint.archive.comparison.change import (
     FAMILIES,
     changes,
@@ -74,11 +74,11 @@ def fails(moved: Collection[str], fail_on: str | None) -> bool:
 
 def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
     """Compare two studies; raise `InputError` where they have no point in common."""
-    first, second = (visits.point_times(one.tables) for one in (old, new))
+    first, second = (change.point_times(one.tables) for one in (old, new))
     known = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
     if not known[0] & known[1]:
         raise InputError(f"{old.name} and {new.name} have no measured point in common: {_unlike(known, old, new)}")
-    layers = paired(visits.layer_times(old.tables), visits.layer_times(new.tables), visits.LAYER)
+    layers = paired(change.layer_times(old.tables), change.layer_times(new.tables), change.LAYER)
     rows = rows_of(paired(first, second, POINT), layers, between)
     return Comparison(
         old=old,
@@ -99,7 +99,7 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
         each.append(found)
         pooled.append({"hardware": hardware, "points": len(found), **pooled_change(here, POINT, found)})
     for _, here in groups(layers, "hardware"):
-        of_layers.append(_one_cell(changes(relative_to_other_layers(here, visits.LAYER, POINT), visits.LAYER)))
+        of_layers.append(_one_cell(changes(relative_to_other_layers(here, change.LAYER, POINT), change.LAYER)))
     all_points = pd.concat(each, ignore_index=True)
     families = {
         "hardware": judged(pd.DataFrame(pooled), FAMILIES["hardware"], between),

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from stallpoint.archive.comparison.comparison_files import ARCHIVE, FOLDER, files_of, folder_of, name_of
-from stallpoint.archive.other_archives import opened, read_zip_index
+from stallpoint.archive.index import opened, read_zip_index
 from stallpoint.base.measured import POINT, READING, SERIES, TIMES
 from stallpoint.errors import InputError
 from stallpoint.records.checksums import verified

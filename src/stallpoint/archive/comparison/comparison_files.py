@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stallpoint.archive.other_archives import read_zip_index
+from stallpoint.archive.index import read_zip_index
 from stallpoint.errors import InputError
 from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING
 

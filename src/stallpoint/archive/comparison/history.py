@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.optimize import brentq
 
-from stallpoint.archive.comparison import visits
+from stallpoint.archive.comparison import change
 from stallpoint.archive.comparison.change import mean_of_points, usual_scatter
 from stallpoint.archive.comparison.compared_results import Results
 from stallpoint.base.changed import Change
@@ -99,7 +99,7 @@ def history(studies: Sequence[Results]) -> History:
     """Follow machines through `studies`, in any order; raise `InputError` where no two have a point in common."""
     ordered = sorted(studies, key=lambda one: one.began)
     frames = [
-        visits.point_times(one.tables).assign(study=place, name=one.name, began=pd.Timestamp(one.began))
+        change.point_times(one.tables).assign(study=place, name=one.name, began=pd.Timestamp(one.began))
         for place, one in enumerate(ordered)
     ]
     rows = pd.concat(frames, ignore_index=True).assign(log=lambda frame: np.log(frame["seconds"]))

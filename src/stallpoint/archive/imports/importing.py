@@ -1,7 +1,14 @@
-"""Imports cells from other programs' files, as the raw records that a job would have written."""
+"""Imports cells from other programs' files, as the raw records that a job would have written.
+
+What a layer does, by its name: trace files name layers and do not say their types.
+
+The rules know Caffe's names (``inception_3a/relu_1x1``, ``bn2a_branch2a``, ``loss3/classifier``) and those of
+stallpoint's own convolutional networks (``inception_3a.conv_1x1.conv``, ``layer1.0.bn2``).
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +20,6 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from stallpoint.archive.imports.layer_types import layer_type
 from stallpoint.errors import InputError
 from stallpoint.inputs.all_reduce_logs import lines_of, read_log
 from stallpoint.inputs.layer_trace import LAYER_TRACE, TracedIteration, TracedLayer, from_lines
@@ -26,9 +32,9 @@ from stallpoint.records.tables import COLLECTIVES, GATHERS, ITERATIONS, LAYERS, 
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import preset_from
 from stallpoint.study import bounds
+from stallpoint.study.job_kind import run_row
 from stallpoint.study.kinds import kind_of
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
-from stallpoint.study.runs import run_row
 
 ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
 """Lines of a log, and iterations of a trace, that are Python's objects at one time."""
@@ -235,3 +241,37 @@ def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
 def _where(layers: Sequence[TracedLayer], what: str, values: Any) -> list[float | None]:
     """Return the values of the layers that have `what`; None for the others."""
     return [float(value) if getattr(layer, what) else None for layer, value in zip(layers, values, strict=True)]
+
+
+# --- What a layer does, by its name ---------------------------------------------------------------
+
+_RULES = tuple(
+    (re.compile(pattern), layer_type)
+    for pattern, layer_type in (
+        (r"relu", "relu"),
+        (r"^drop|dropout", "dropout"),
+        (r"(^|_)(bn|scale)|batch_?norm", "batch-norm"),
+        (r"^(fc|ip)\d*(_|$)|^(fc|linear|classifier|inner_?product)", "fully-connected"),
+        (r"conv|proj|branch|reduce|^\d+x\d+", "convolution"),
+        (r"^pool|pool$", "pooling"),
+        (r"norm|^lrn", "lrn"),
+        (r"flatten", "flatten"),
+        (r"concat|^output$|^join$", "concat"),
+        (r"^add$|eltwise|^res\d+[a-z]\d*$", "add"),
+        (r"loss|softmax|^prob$", "loss"),
+    )
+)
+_MUST_LEARN = ("convolution", "fully-connected")
+_CAN_LEARN = (*_MUST_LEARN, "batch-norm")
+"""Caffe's batch normalisation leaves learning to a scale layer."""
+OTHER = "other"
+
+
+def layer_type(name: str, gradient_bytes: int) -> str:
+    """Return the type of the layer `name`, by the last part of its name that has one; else ``other``."""
+    for part in reversed(re.split(r"[/.]", name.lower())):
+        for pattern, found in _RULES:
+            fits = found in _CAN_LEARN if gradient_bytes else found not in _MUST_LEARN
+            if fits and pattern.search(part):
+                return found
+    return OTHER

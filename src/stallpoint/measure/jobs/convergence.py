@@ -24,13 +24,20 @@ from stallpoint.measure.device import device_of
 from stallpoint.measure.jobs.train import Trainer, on_device
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.training import allocator, checkpoint
-from stallpoint.measure.training.evaluation import MAX_BATCH, MIN_BATCH, Classes, Evaluation, InTurn, check_labels
+from stallpoint.measure.training import allocator, evaluation
+from stallpoint.measure.training.evaluation import (
+    MAX_BATCH,
+    MIN_BATCH,
+    Classes,
+    Evaluation,
+    InTurn,
+    check_labels,
+    sharpness,
+)
 from stallpoint.measure.training.gradient_norms import GradientNorms
 from stallpoint.measure.training.input_pipeline import InputPipeline, SampleOrder
 from stallpoint.measure.training.optimisers import RecipeOptimiser
 from stallpoint.measure.training.precision import loss_scale
-from stallpoint.measure.training.sharpness import sharpness
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Images
@@ -261,7 +268,7 @@ def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
 
 def _save(file: Path, cell: ConvergenceCell, run: RunState, workers: Sequence[dict[str, Any]]) -> None:
     """Write a checkpoint of a run that was just evaluated; one worker's state stands for all if all are equal."""
-    checkpoint.write(file, cell, {"run": vars(run), "workers": workers})
+    evaluation.write(file, cell, {"run": vars(run), "workers": workers})
 
 
 def _resumed(
@@ -272,7 +279,7 @@ def _resumed(
     trainer: Trainer,
 ) -> RunState:
     """Return the run to continue, with its weights; a new one if there is no checkpoint."""
-    found: dict[str, Any] | None = checkpoint.read(keep.checkpoint, cell, world) if keep.checkpoint else None
+    found: dict[str, Any] | None = evaluation.read(keep.checkpoint, cell, world) if keep.checkpoint else None
     if found is None:
         return RunState()
     worker = found["workers"][min(world.rank, len(found["workers"]) - 1)]

@@ -28,8 +28,7 @@ from stallpoint.measure.synchronisation.interface import parameters
 from stallpoint.measure.training import allocator
 from stallpoint.measure.training.gradient_norms import GradientNorms
 from stallpoint.measure.training.input_pipeline import DevicePrefetch, InputPipeline, MiniBatch
-from stallpoint.measure.training.instrumentation import Instrumentation
-from stallpoint.measure.training.layer_timing import LayerTimer
+from stallpoint.measure.training.layer_timing import Instrumentation, LayerTimer
 from stallpoint.measure.training.optimisers import Adagrad, Optimiser, Sgd, local, restore
 from stallpoint.measure.training.passes import Ends, Passes, Recomputation
 from stallpoint.measure.training.precision import forward_context, loss_scale

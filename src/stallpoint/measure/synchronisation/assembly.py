@@ -1,20 +1,29 @@
-"""Building of a synchronisation from a preset: each choice is one part, and the parts combine freely."""
+"""Building of a synchronisation from a preset: each choice is one part, and the parts combine freely.
+
+Merged gradients (MG-WFBP): the plan is made in the job, from measured times of messages and layers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+import time
+from collections.abc import Callable, Sequence
 
+import torch
 from torch import nn
 
 from stallpoint import load
+from stallpoint.measure import constants
+from stallpoint.measure.device import synchronize
 from stallpoint.measure.synchronisation.communicator import communicator
-from stallpoint.measure.synchronisation.compression import reducer
-from stallpoint.measure.synchronisation.engine import Engine
-from stallpoint.measure.synchronisation.fusion import Fusion
+from stallpoint.measure.synchronisation.compression import Reducer, reducer
+from stallpoint.measure.synchronisation.engine import Empty, Engine, Exchange, ParameterServer, Sum
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.synchronisation.interface import Synchronisation, Worker, WorkerPart, unsharded
-from stallpoint.measure.synchronisation.message_exchange import Empty, Exchange, ParameterServer, Sum
+from stallpoint.measure.synchronisation.streams import stream_for
+from stallpoint.measure.world import World
 from stallpoint.strategies.buckets import buckets
+from stallpoint.strategies.mg_wfbp import merged
 from stallpoint.strategies.presets import Preset
 
 
@@ -70,3 +79,68 @@ def replicas(preset: Preset, worker: Worker) -> WorkerPart:
 
 def _keep(_gradient_ready: Sequence[float | None]) -> None:
     """Keep the first plan."""
+
+
+# --- merged gradients -----------------------------------------------------------------------------
+
+
+class Fusion:
+    """Makes the plan once, after the warm-up; until then every layer is a message.
+
+    Rank 0 decides for all, from its own times: when each layer's gradients are complete, the median over the warm-up
+    iterations without the first (if there are others). α and β are those of the reduction in use.
+    """
+
+    def __init__(self, world: World, gradients: Gradients, reducer: Reducer, device: torch.device, warmup: int) -> None:
+        self._world, self._gradients = world, gradients
+        self._seen: list[Sequence[float | None]] = []
+        self._wanted = max(1, warmup)
+        self._alpha, self._beta = calibrated(
+            lambda size: _seconds(world, reducer, torch.zeros(size // 4, device=device)), 4 * gradients.values
+        )
+
+    def __call__(self, gradient_ready: Sequence[float | None]) -> list[list[int]] | None:
+        """Return the plan if the warm-up has just ended."""
+        if len(self._seen) == self._wanted:
+            return None
+        self._seen.append(gradient_ready)
+        if len(self._seen) < self._wanted:
+            return None
+        plan: list[list[int]] = self._world.comm.bcast(self._plan() if self._world.rank == 0 else None)
+        return plan
+
+    def _plan(self) -> list[list[int]]:
+        order = self._gradients.order
+        seen = self._seen[1:] or self._seen
+        ready = [statistics.median(times[layer] or 0.0 for times in seen) for layer in order]
+        sizes = [self._gradients.bytes_of(layer) for layer in order]
+        groups = merged(sizes, ready, self._alpha, self._beta)
+        return [[order[position] for position in group] for group in groups]
+
+
+def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, float]:
+    """Return α in s and β in s/B from the `seconds` of messages of at most `largest` bytes.
+
+    One message is nearly all latency; the other grows by 4 until it takes `LATENCIES` times as long.
+    """
+    size = first = min(constants.LATENCY_BYTES, largest)
+    small = large = seconds(first)
+    while size < largest and large < constants.LATENCIES * small:
+        size = min(4 * size, largest)
+        large = seconds(size)
+    beta = max(0.0, large - small) / max(1, size - first)
+    return max(0.0, small - beta * first), beta
+
+
+def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
+    """Return the median time of a few messages on rank 0."""
+    synchronize(values.device)  # messages go in another stream than `values` were made in
+    times, stream = [], stream_for(values.device)
+    for _ in range(1 + constants.CALIBRATION_SAMPLES):
+        world.comm.Barrier()
+        begin = time.perf_counter()
+        with stream.entered():
+            reducer.sum(values, 0)
+        stream.drain()
+        times.append(time.perf_counter() - begin)
+    return float(world.comm.bcast(statistics.median(times[1:])))

@@ -2,6 +2,10 @@
 
 A `Question` is a table of answers and the function that makes its rows. It is defined in the module that computes the
 answer; `models.fitting` collects all of them.
+
+*Median iteration*: one complete iteration of each run, the one whose wall time (of its slowest rank) is the median of
+its cell. A run is the measurement at the largest worker count of a network, hardware entry and preset. Only its rows
+are kept of all layers of all ranks, so that drawings do not grow with the study.
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ import pandas as pd
 
 from stallpoint.base.frames import Rows, typed
 from stallpoint.base.measured import (
+    SERIES,
     Measured,
     composed,
+    kept,
     measured,
     over_ranks,
     point_key,
@@ -27,22 +33,20 @@ from stallpoint.base.measured import (
 )
 from stallpoint.base.placements import PlacementScatter
 from stallpoint.base.statistics import Ensemble, groups
-from stallpoint.models.answers import median_iterations, trust
-from stallpoint.models.answers.median_iterations import MedianIteration
-from stallpoint.models.answers.variants import Variant, variants
+from stallpoint.models.answers import trust
 from stallpoint.models.convergence import noise_scale, steps
 from stallpoint.models.convergence.steps import Steps
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.iteration.prediction import DagModel, calibrated
-from stallpoint.models.iteration.scenarios import Scenario
-from stallpoint.models.terms import communication, data, matrix_products, peaks, slowdown, storage_rates
+from stallpoint.models.iteration.scenarios import Scenario, Variant, variants
+from stallpoint.models.terms import communication, data, effects, matrix_products, peaks
 from stallpoint.models.terms.compute import Compute
 from stallpoint.models.terms.training_cells import COLUMNS, IN_PARTS, TrainingCells, joined, reduced_cells
 from stallpoint.records import disturbances
 from stallpoint.records.tables import LAYERS, TABLES, Table
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.presets import PRESETS, Preset, preset_from
+from stallpoint.strategies.presets import NONE, PRESETS, Preset, preset_from
 
 IMAGENET = 1_281_167
 """Training images of ILSVRC-2012."""
@@ -159,7 +163,7 @@ class FittedStudy:
     @cached_property
     def shown(self) -> tuple[Rows, ...]:
         """Rows of the tables median_iterations and median_layers."""
-        return median_iterations.tables(self.reduced.shown)
+        return median_tables(self.reduced.shown)
 
     @cached_property
     def links(self) -> dict[communication.Scheme, communication.Communication]:
@@ -179,7 +183,7 @@ class FittedStudy:
     @cached_property
     def memory_rates(self) -> dict[str, Ensemble]:
         """Traffic of memory by hardware, B/s."""
-        return storage_rates.memory_rates(self.tidy["copies"], self.asked.seed)
+        return data.memory_rates(self.tidy["copies"], self.asked.seed)
 
     @cached_property
     def norms(self) -> pd.DataFrame:
@@ -249,7 +253,7 @@ class FittedStudy:
         known = Cluster(
             compute, self.links, reading, self.presets, cuts=self.asked.cuts, memory_rates=self.memory_rates
         )
-        return calibrated(known, points, seen, slowdown.fit(self.tidy["contention"], self.asked.seed), self.asked.seed)
+        return calibrated(known, points, seen, effects.fit(self.tidy["contention"], self.asked.seed), self.asked.seed)
 
     @cached_property
     def curves(self) -> list[CurvePoints]:
@@ -308,7 +312,7 @@ class _Reduced(NamedTuple):
 def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.DataFrame) -> _Reduced:
     """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are complete."""
     visits = disturbances.with_sentinel(visits)
-    in_full = median_iterations.cells_of_runs(runs)
+    in_full = cells_of_runs(runs)
     # In cells with several passes per mini-batch, a layer's time is the sum over the passes.
     apart = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
     at_servers = frozenset(name for name, preset in presets(runs).items() if preset.strategy.answered_separately)
@@ -336,7 +340,7 @@ def _part(
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
     good, left_out = (disturbances.without(rows, found) for rows in (iterations, intervened))
-    shown = {one.ranks["cell"].iloc[0]: one for one in median_iterations.median_iterations(in_full, good)}
+    shown = {one.ranks["cell"].iloc[0]: one for one in median_iterations(in_full, good)}
 
     def layers() -> Iterator[pd.DataFrame]:
         for piece in part[LAYERS.name]:
@@ -356,4 +360,78 @@ def _part(
         disturbances.counts(iterations, found),
         disturbances.kept(iterations, found),
         list(shown.values()),
+    )
+
+
+# --- the median iteration of each run -------------------------------------------------------------
+
+MEDIAN_RUN = ("network", "hardware", "sync")
+MAX_RANKS = 16
+"""Ranks to keep; if there are more, the slowest."""
+
+
+@dataclass
+class MedianIteration:
+    """One iteration of a cell."""
+
+    ranks: pd.DataFrame
+    """A row for each rank, as in `median_tables.MEDIAN_ITERATIONS`."""
+    parts: list[pd.DataFrame] = field(default_factory=list)
+    """Rows of the layers of these ranks, as far as they were read."""
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """A row for each layer of these ranks, as in `median_tables.LAYERS`; none for training that has no layers."""
+        return pd.concat(self.parts) if self.parts else typed(LAYERS, LAYERS.schema.empty_table().to_pandas())
+
+    def add(self, layers: pd.DataFrame) -> None:
+        """Keep the rows that belong to this iteration."""
+        cell, iteration = self.ranks.iloc[0][["cell", "iteration"]]
+        here = (layers["iteration"] == iteration) & layers["rank"].isin(self.ranks["rank"])
+        rows = layers[here]
+        self.parts.append(typed(LAYERS, rows[rows["cell"] == cell]))
+
+
+def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
+    """Return the cells, of any repeat, that represent a run; cells with composed iterations are excluded."""
+    runs_of: dict[tuple[object, ...], dict[tuple[object, ...], list[str]]] = {}
+    parts = composed(runs)
+    for path, cell in trained(runs[runs["status"] == "ok"]).items():
+        if cell.ranks > 1 and cell.sync != NONE and path not in parts:
+            run = tuple(getattr(cell, name) for name in MEDIAN_RUN)
+            order = (-cell.ranks, *(getattr(cell, name) for name in SERIES))
+            runs_of.setdefault(run, {}).setdefault(order, []).append(path)
+    return frozenset(path for places in runs_of.values() for path in places[min(places)])
+
+
+def median_iterations(cells: frozenset[str], iterations: pd.DataFrame) -> list[MedianIteration]:
+    """Return the median iterations of those `cells` that occur in this table, which holds complete cells."""
+    counted = kept(iterations)
+    return [_median_of(rows) for _, rows in groups(counted[counted["cell"].isin(list(cells))], "cell")]
+
+
+def _median_of(iterations: pd.DataFrame) -> MedianIteration:
+    walls = iterations.groupby("iteration")["iteration_time"].max().sort_values(kind="stable")
+    chosen = int(walls.index[(len(walls) - 1) // 2])
+    ranks = iterations[iterations["iteration"] == chosen]
+    first = ranks["start"].min()
+    slowest = ranks.nlargest(MAX_RANKS, "iteration_time").sort_values("rank")
+    return MedianIteration(
+        slowest.assign(start=slowest["start"] - first, wall=walls.loc[chosen], iterations=len(walls))
+    )
+
+
+def median_tables(found: Iterable[MedianIteration]) -> tuple[pd.DataFrame | Sequence[dict[str, object]], ...]:
+    """Return the tables median_iterations and median_layers, with the repeat of median wall time for each run."""
+    runs: dict[tuple[str, ...], list[MedianIteration]] = {}
+    for one in found:
+        runs.setdefault(tuple(one.ranks.iloc[0][list(MEDIAN_RUN)]), []).append(one)
+    if not runs:
+        return [], []
+    middle = [
+        sorted(of, key=lambda one: one.ranks["wall"].iloc[0])[(len(of) - 1) // 2] for _, of in sorted(runs.items())
+    ]
+    return tuple(
+        pd.concat(frames, ignore_index=True)
+        for frames in ([one.ranks for one in middle], [one.layers for one in middle])
     )

@@ -9,11 +9,17 @@ count their 9.6 % in section V-C2: the gradients' bytes over the time of communi
 As there, gradients are those of n workers that share a parameter server: n - 1 send their gradients to it and receive
 the weights, 2(n-1) times the size of the model. A whole training moves what an epoch does times its epochs: their
 AlexNet 100 x 150 GB = 15 TB of images, and 450,000 x 250 MB x 2(n-1) of gradients.
+
+*Comparisons* of measured points that differ in one choice only: preset, storage or prefetch.
+
+The two points were measured by different jobs, so their replicates are independent. The ratio is taken within each
+replicate, which is narrower than dividing one interval by the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -22,7 +28,7 @@ from stallpoint.base.measured import Measured, Point
 from stallpoint.base.statistics import Ensemble, columns, is_duration, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question, QuestionSettings
 from stallpoint.models.terms.training_cells import Layers
-from stallpoint.records.tables import TRAFFIC, UTILISATION
+from stallpoint.records.tables import COMPARISONS, TRAFFIC, UTILISATION
 
 FLOPS_OF_PASSES = 6
 """Operations of an iteration per multiply-add of a forward pass; the backward pass takes twice as many."""
@@ -79,12 +85,45 @@ def _moved(point: Point, sample_bytes: float, layers: Layers) -> dict[str, objec
     }
 
 
+# --- comparisons ----------------------------------------------------------------------------------
+
+AXES = ("storage", "sync", "prefetch")
+
+
+def comparisons(points: Sequence[Measured]) -> list[dict[str, object]]:
+    """Rows of the comparisons table: every ordered pair of points that differ in exactly one of `AXES`."""
+    return [row for axis in AXES for group in _equal_but_for(points, axis) for row in _compared(axis, group)]
+
+
+def _equal_but_for(points: Iterable[Measured], axis: str) -> Iterable[list[Measured]]:
+    """Group points that agree in everything except `axis`."""
+    found: dict[tuple[str | int, ...], list[Measured]] = {}
+    for measured in points:
+        others = tuple(value for name, value in vars(measured.point).items() if name != axis)
+        found.setdefault(others, []).append(measured)
+    return found.values()
+
+
+def _compared(axis: str, group: Iterable[Measured]) -> Iterator[dict[str, object]]:
+    for measured, other in permutations(group, 2):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            throughput = other.parts.iteration_time / measured.parts.iteration_time
+            exposed = measured.parts.exposed_communication / other.parts.exposed_communication
+        single = measured.point.ranks == 1
+        yield {
+            **measured.point.labels(),
+            "axis": axis,
+            "against": str(getattr(other.point, axis)),
+            **columns("throughput", throughput),
+            **columns("exposed", np.full_like(exposed, np.nan) if single else exposed),
+        }
+
+
 QUESTIONS = (
     Question(UTILISATION, utilisation),
     Question(
         TRAFFIC,
-        lambda fitted: bytes_moved(
-            fitted.placed, fitted.reduced.training_cells.networks, fitted.tidy["storage_reads"]
-        ),
+        lambda fitted: bytes_moved(fitted.placed, fitted.reduced.training_cells.networks, fitted.tidy["storage_reads"]),
     ),
-)  # fmt: skip
+    Question(COMPARISONS, lambda fitted: comparisons(fitted.communicating)),
+)

@@ -17,8 +17,7 @@ from functools import cache
 
 import numpy as np
 
-from stallpoint.base.distributions import normal_cdf, normal_quantile
-from stallpoint.base.quasi_random import sobol
+from stallpoint.base.distributions import normal_cdf, normal_quantile, sobol
 from stallpoint.base.statistics import Reals
 from stallpoint.models.convergence.steps import law
 from stallpoint.models.scaling.laws import Prior

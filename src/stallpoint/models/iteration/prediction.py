@@ -21,8 +21,7 @@ from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.iteration.replicas import Replicas
 from stallpoint.models.terms import effects
 from stallpoint.models.terms.contention import Contention
-from stallpoint.models.terms.effects import IsolatedTimes
-from stallpoint.models.terms.slowdown import Slowdown
+from stallpoint.models.terms.effects import IsolatedTimes, Slowdown
 from stallpoint.models.terms.training_cells import TrainingCells
 from stallpoint.study.workers import Placement, counts, curves_of, placement_at
 

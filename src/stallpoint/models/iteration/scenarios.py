@@ -4,11 +4,13 @@ data.
 A scenario changes what the model is given, never the model. What it changes is scaled from what was measured, so a
 scenario is as good as the prediction without it: compare scenarios with the scenario ``as measured``, which is
 predicted too.
+
+Variants of a study's presets, each with one change that a remedy makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -17,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.base.measured import MATRIX_LAYERS, Point
+from stallpoint.errors import InputError
 from stallpoint.models.iteration.cluster import Cluster, ComputingTimes
 from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.iteration.prediction import DagModel
@@ -24,6 +27,7 @@ from stallpoint.models.terms.communication import law_name, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import Effects
 from stallpoint.models.terms.training_cells import Layers
+from stallpoint.strategies.presets import Preset, with_options
 from stallpoint.study.job_kind import as_list
 from stallpoint.study.workers import counts
 
@@ -221,3 +225,54 @@ def changed_point(point: Point, scenario: Scenario) -> Point | None:
         storage=scenario.storage or point.storage,
         sync=scenario.sync or point.sync,
     )
+
+
+# --- variants of presets --------------------------------------------------------------------------
+
+RAISED = 4
+"""Factor on settings that remedies raise: mini-batch, accumulated mini-batches, readers, bucket size."""
+FUSED_BYTES = 25 * 2**20
+"""Bucket size for presets without fusion: the default of DistributedDataParallel."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A preset with one change."""
+
+    like: str
+    changes: Mapping[str, Any]
+    preset: Preset
+
+
+def variants(used: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Variant]:
+    """Return the variants of the `used` presets, by names that are not `taken`."""
+    return {
+        name: Variant(like, changes, varied)
+        for like, preset in used.items()
+        for suffix, changes in _preset_changes(preset)
+        if (name := f"{like}-{suffix}") not in taken and (varied := _varied(preset, changes))
+    }
+
+
+def _preset_changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the suffix of the name and the changed fields."""
+    if not (preset.communicates and preset.synchronous):
+        return
+    for changes in preset.strategy.variants(RAISED, FUSED_BYTES):
+        yield _name_suffix(*list(changes.items())[-1]), dict(changes)
+
+
+def _name_suffix(option: str, value: Any) -> str:
+    """Return the name suffix of a preset with this option."""
+    if option == "gradient_bits":
+        return f"{value}-bit"
+    if option == "fusion_bytes":
+        return f"{value / 2**20:g}-mib"
+    return f"{option.replace('_', '-')}-{value}"
+
+
+def _varied(preset: Preset, changes: Mapping[str, Any]) -> Preset | None:
+    try:
+        return with_options(preset, changes)
+    except InputError:
+        return None

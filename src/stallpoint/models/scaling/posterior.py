@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from stallpoint.base.distributions import normal_quantile
-from stallpoint.base.quasi_random import sobol
+from stallpoint.base.distributions import normal_quantile, sobol
 from stallpoint.base.statistics import Reals
 from stallpoint.models.scaling.laws import Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum

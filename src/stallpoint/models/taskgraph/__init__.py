@@ -6,8 +6,7 @@ See docs/models/dag.md, docs/models/sharding.md, docs/models/pipeline.md and doc
 """
 
 from stallpoint.models.taskgraph.builders import Costs, MessageTimes, gradients_ready, iteration_tasks
-from stallpoint.models.taskgraph.pipelined import StageCosts, pipeline_tasks
-from stallpoint.models.taskgraph.sharded import ShardedCosts, runs_of, sharded_tasks
+from stallpoint.models.taskgraph.sharded import ShardedCosts, StageCosts, pipeline_tasks, runs_of, sharded_tasks
 from stallpoint.models.taskgraph.tasks import Kind, Task, TaskSchedule, schedule
 
 __all__ = [

@@ -20,9 +20,17 @@ from stallpoint.base.measured import POINT, Measured, Point
 from stallpoint.base.non_negative_fits import non_negative_least_squares, quasi_poisson_fit
 from stallpoint.base.shrinkage import shrink_to_one
 from stallpoint.base.statistics import MAX_FACTOR, REPLICATES, Ensemble, generator, groups, scatter
-from stallpoint.models.terms.effects import AS_ISOLATED, FAIR_SHARE, NONE, Effects, IsolatedTimes, PerMessage
+from stallpoint.models.terms.effects import (
+    AS_ISOLATED,
+    FAIR_SHARE,
+    NONE,
+    Effects,
+    IsolatedTimes,
+    PerMessage,
+    Slowdown,
+    expected_lead,
+)
 from stallpoint.models.terms.observed import Observed, by_bucket_layout, observe
-from stallpoint.models.terms.slowdown import Slowdown, expected_lead
 from stallpoint.models.terms.training_cells import TrainingCells
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.workers import Placement, nearest

@@ -12,8 +12,7 @@ import yaml
 
 from stallpoint.errors import InputError
 from stallpoint.questions.claims.language import Claim, Entry, claim_from
-from stallpoint.study.configuration import check, load_yaml
-from stallpoint.study.paths import is_file
+from stallpoint.study.configuration import check, is_file, load_yaml
 
 PAPERS_FILES = (
     "fernandez-2025.yaml", "goyal-2017.yaml", "keuper-2016.yaml", "mccandlish-2018.yaml", "serebryakov-2017.yaml",
