@@ -325,13 +325,16 @@ def planned(
     """Return the plan for `blocks`, from measurements below `results`; `cores` as in `work.seconds`.
 
     `storages` are the study's entries, which hold the numbers of generated samples. `others` are folders with durations
-    of other studies, which stand in for cells of the same hardware entry that this one has not visited. Without blocks
-    nothing is read.
+    of other studies, which stand in for cells that this one has not visited: those of the same hardware entry, or of
+    this machine if its `cores` are shared. Without blocks nothing is read.
     """
     if not blocks:
         return Plan(study, [], concurrent, asks)
     begun = (results / "visits").is_dir()
-    before, elsewhere = Durations.read_all(results / "schedule" / FOLDER), Durations.read_all(*others)
+    before = Durations.read_all(results / "schedule" / FOLDER)
+    cells = [one.cell for block in blocks.values() for one in block]
+    here = {cell.hardware: cell.device for cell in cells} if cores is not None else {}
+    elsewhere = Durations.read_all(*others, here=here)
     known = dict(before.cells)
     visits = {
         one.cell.path: len(one.visits) if begun and one.folder.is_dir() else 0
@@ -357,7 +360,6 @@ def planned(
             orders.append(PlannedCell(one.cell, done, max(0, least - done), expected, further))
         starts = len({forced(one.cell.scheme) for one in block})
         jobs.append(BlockJob(name, orders, limits, max(one.cell.nodes for one in block), start.times(starts), between))
-    cells = (one.cell for block in blocks.values() for one in block)
     return Plan(study, jobs, concurrent, asks, memory_forecast.expected(cells, results / "models"), cores)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import random
 import shutil
+import socket
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -339,6 +340,7 @@ def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Po
                 wall=time.monotonic() - begin,
                 starts=processes.starts,
                 starting=processes.starting,
+                host=socket.gethostname(),
             )
             good = [one for one in visited if not one.ended]
             visit_durations.add(

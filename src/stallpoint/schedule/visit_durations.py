@@ -7,9 +7,11 @@ its settings at the last visit and the durations of its visits with them, and th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from stallpoint.records.atomic import atomic
@@ -49,6 +51,8 @@ class Sitting:
     """Number of starts of processes."""
     starting: float
     """Time that the starts took, s."""
+    host: str = ""
+    """Machine that the job ran on, or its first one."""
 
 
 @dataclass
@@ -75,11 +79,24 @@ class Durations:
             return cls()
 
     @classmethod
-    def read_all(cls, *folders: Path) -> Durations:
-        found = cls()
+    def read_all(cls, *folders: Path, here: Mapping[str, str] = MappingProxyType({})) -> Durations:
+        """Return the durations in `folders`: of hardware entries by name, or of this machine whatever its name there.
+
+        `here` are the names of this machine's entries and their devices; what another machine took is excluded then.
+        """
+        found, host = cls(), socket.gethostname()
         for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
             one = cls.read(file)
-            found.cells.update(one.cells)
+            where = one.sittings[-1].host if one.sittings else ""
+            if here and where not in ("", host):
+                continue
+            renamed = (
+                replace(took, cell=replace(took.cell, hardware=name))
+                for name, device in (here if where else {}).items()
+                for took in one.cells.values()
+                if took.cell.device == device
+            )
+            found.cells |= {took.cell.path: took for took in renamed} | one.cells
             found.sittings += one.sittings
         return found
 

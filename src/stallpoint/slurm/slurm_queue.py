@@ -37,6 +37,9 @@ NEVER = {
     },
 }  # fmt: skip
 """Reasons of jobs that will never start, and their meaning."""
+UNAVAILABLE = ("ReqNodeNotAvail", "Nodes required for job are DOWN")
+"""Reasons of jobs whose nodes take no jobs now, up to the comma: they start once the nodes are back."""
+OUT = "nodes that it needs are down, drained or reserved (`sinfo -R` lists them); it starts once they are back"
 STARTING = ("None", "Prolog", "BeginTime", "Cleaning")
 """Reasons of jobs that are about to start, which are not reported."""
 UNSTEADY = ("Priority", "Resources")
@@ -86,7 +89,7 @@ class QueuedJob:
             return f"job {self.id} is {self.state.lower()}"
         if self.reason in NEVER:
             return f"job {self.id} is refused: {self.reason}, {NEVER[self.reason]}"
-        return f"job {self.id} is pending ({self.reason})"
+        return f"job {self.id} is pending ({OUT if self.reason in UNAVAILABLE else self.reason})"
 
 
 def jobs_in(answer: str) -> Iterator[QueuedJob]:
@@ -170,8 +173,8 @@ class Queue:
                 self._reported[job] = state
             elif reason not in STARTING and before != reason and not {before, reason} <= set(UNSTEADY):
                 self._reported[job] = reason
-                mark, why = ("! ", f": {NEVER[reason]}") if reason in NEVER else ("", "")
-                yield f"{mark}job {job} ({rule}) waits: {reason}{why}"
+                why = f"{reason}: {NEVER[reason]}" if reason in NEVER else OUT if reason in UNAVAILABLE else ""
+                yield f"{'! ' if why else ''}job {job} ({rule}) waits: {why or reason}"
 
     def hopeless(self, now: float, patience: float) -> dict[str, str]:
         """Return jobs that will never start, with the reason, which lasted for `patience` s or ended a job before."""

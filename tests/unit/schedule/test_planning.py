@@ -2,6 +2,7 @@
 
 import json
 import math
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -281,6 +282,18 @@ def test_what_another_study_measured_on_this_machine_is_expected_until_this_one_
     assert set(plan.basis) == {"cell", "network"}
     knows(here, Took(cells[0], [5.0, 5.1], []), Took(cells[1], [7.0, 7.1], []))
     assert a_plan(cells, here, others=others).basis == {"cell": 2}
+
+
+def test_a_machine_is_known_again_under_another_name_of_its_hardware(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    cells: list[Cell] = [on(1, hardware="mine"), on(1, hardware="gpu", device="cuda")]
+    file = there / "schedule" / visit_durations.FOLDER / "cpu.json"
+    others = [file.parent]
+    for host, bases in ((socket.gethostname(), {"cell": 1, "defaults": 1}), ("elsewhere", {"defaults": 2})):
+        visit_durations.add(file, [Took(on(1), [9.0, 9.1], [])], replace(SITTING, host=host))
+        assert a_plan(cells, here, others=others, cores=2).basis == bases, "by its device; not what another took"
+        assert a_plan(cells, here, others=others).basis == {"defaults": 2}, "jobs run on other machines: by name"
+    assert a_plan([on(1)], here, others=others).basis == {"cell": 1}
 
 
 def test_first_visits_over_the_budget_are_said_and_asked_for_by_their_typical_time(tmp_path: Path) -> None:

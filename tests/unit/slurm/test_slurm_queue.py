@@ -3,7 +3,7 @@
 import re
 
 from stallpoint.slurm.accounting import active, states_command
-from stallpoint.slurm.slurm_queue import GONE, SILENT, Queue, all_clusters, command
+from stallpoint.slurm.slurm_queue import GONE, OUT, SILENT, Queue, all_clusters, command
 
 
 def queue() -> Queue:
@@ -26,7 +26,9 @@ def test_what_a_job_waits_for_is_said_when_it_changes() -> None:
     assert said(jobs, "7|PENDING|Resources\n", 20) == ["job 7 (measure_k80) waits: Resources"]
     assert said(jobs, "7|PENDING|Priority\n", 40) == [], "Slurm exchanges the two with each look at its queue"
     unavailable = "7|PENDING|ReqNodeNotAvail, UnavailableNodes:node3\n"
-    assert said(jobs, unavailable, 60) == ["job 7 (measure_k80) waits: ReqNodeNotAvail"]
+    assert said(jobs, unavailable, 60) == [f"! job 7 (measure_k80) waits: {OUT}"]
+    drained = "7|PENDING|Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions\n"
+    assert said(queue(), drained, 60) == [f"! job 7 (measure_k80) waits: {OUT}"], "Slurm's two words for it"
     assert said(jobs, "7|RUNNING|None|node[1-4]\n", 80) == ["job 7 (measure_k80) runs on node[1-4]"]
     assert said(jobs, "7|COMPLETING|None|node[1-4]\n", 90) == []
     assert jobs.hopeless(1000, 60) == {}
