@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -114,12 +115,17 @@ class Checkout:
         return Ran(process.returncode, text)
 
     def start_snakemake(
-        self, *arguments: str, said: int | IO[str] = subprocess.PIPE, own_session: bool = False, **variables: str
+        self,
+        *arguments: str,
+        said: int | IO[str] = subprocess.PIPE,
+        own_session: bool = False,
+        through: Sequence[str] = (),
+        **variables: str,
     ) -> subprocess.Popen[str]:
-        """Start Snakemake as a user would; what it says goes to `said`."""
+        """Start Snakemake as a user would, by a command that it is `through`; what it says goes to `said`."""
         program = IMPATIENT if "slurm" in arguments else [str(Path(sys.executable).with_name("snakemake"))]
         return subprocess.Popen(
-            [*program, "--nocolor", *arguments],
+            [*through, *program, "--nocolor", *arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": self.library, **variables},
             stdout=said,

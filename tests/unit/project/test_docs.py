@@ -1,8 +1,9 @@
 """The documentation: the site builds, links lead somewhere, and commands and paths that are named exist."""
 
-import json
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from pages import PAGES, ROOT, anchors, blocks, links, prose, shown_commands
+from playwright.sync_api import sync_playwright
 from snakemake.cli import get_argument_parser
 
 from stallpoint.records.tables import TABLES
@@ -21,6 +23,9 @@ PYTHON = [block for page in PAGES for block in blocks(page) if block.language ==
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
 PARSER = cache(get_argument_parser)
 """Snakemake's, which takes longer to build than all commands to be parsed."""
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATIENCE = 120_000
+"""How long a busy machine may take to find something, ms."""
 BUILT = {"results", "logs", ".venv", ".snakemake", "site"}
 """Folders that only exist once something ran."""
 
@@ -58,7 +63,25 @@ def test_the_first_tab_has_few_entries_and_the_home_page_a_first_answer(site: Pa
     assert len(nav[1]["Start"]) <= 6
     home = (ROOT / "docs/index.md").read_text()
     assert home.index("pip install") < home.index("stallpoint explain") < home.index("](images/")
-    assert json.loads((site / "search/search_index.json").read_text())["docs"], "served by make docs-serve"
+
+
+@pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="needs a browser: the package chromium")
+@pytest.mark.parametrize("page", ["index.html", "symptoms/hang.html"])
+def test_pages_are_found_by_their_words_from_disk(site: Path, page: str) -> None:
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": 1280, "height": 800})
+        tab.set_default_timeout(PATIENCE)
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto((site / page).as_uri())
+        tab.locator("input.md-search__input").press_sequentially("interleaved schedule")
+        found = tab.locator(".md-search-result__link").first
+        found.wait_for()
+        found.click()
+        tab.get_by_text("interleaved schedule").first.wait_for()
+        assert not tab.url.endswith(page)
+    assert [url for url in asked if not url.startswith("file:")] == []
 
 
 def test_setting_up_says_what_is_installed(tmp_path: Path) -> None:
