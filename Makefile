@@ -10,7 +10,7 @@
 #   make mutants small defects planted in the source, and which of them tests find; MUTANTS="--all" takes an hour
 #   make house   the library's rooms: order, circles, sizes
 #   make words   words of the documentation, private words of the source, messages (WORDS=--messages), a draw to be read
-#   make docs    the documentation as a site, in site/, that opens from disk
+#   make docs    the documentation as a site, in site/, that opens from disk; docs-older: pages older than their code
 #   make lock    the newest versions that fit together, with hashes, in requirements.lock
 #   make release VERSION=1.2.3: reproducible archives in dist/, what they are made of, a tag; publishes nothing
 PYTHON ?= python3
@@ -33,7 +33,7 @@ SAY = echo "  $(1) ..." >&3
 LOGGED = 3>&1 > $(VENV)/pip.log 2>&1 || { tail -n 20 $(VENV)/pip.log; echo "the whole log: $(VENV)/pip.log"; exit 1; }
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)
 
-.PHONY: help setup setup-test run test test-all check bench chaos mutants house words gpu docs cluster-up cluster-down lock release clean
+.PHONY: help setup setup-test run test test-all check bench chaos mutants house words gpu docs docs-older cluster-up cluster-down lock release clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -92,6 +92,9 @@ words: setup-test
 docs: setup-test
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo site/index.html
+
+docs-older: setup-test
+	@$(BIN)/python docs/older.py
 
 cluster-up: setup-test
 	$(BIN)/python tests/cluster/cluster.py up

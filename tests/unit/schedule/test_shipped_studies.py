@@ -33,3 +33,12 @@ def test_a_study_that_builds_on_another_has_its_presets() -> None:
     study = expand(load_study(ROOT / "config/studies/dlbs-small.yaml"), SCHEMA)
     assert study.name == "dlbs-small"
     assert {"caffe-no-nccl", "mxnet-dist-async"} <= set(study.values("sync"))
+
+
+def test_compression_is_judged_by_throughput_and_accuracy_within_twenty_minutes(tmp_path: Path) -> None:
+    study = expand(load_study(ROOT / "config/studies/compression-small.yaml"), SCHEMA)
+    (job,) = plan_of(study, tmp_path / "results", concurrent=True).jobs
+    assert job.runtime <= 20
+    compressed = {"sixteen-bit", "eight-bit", "top-k", "ddp-powersgd"}
+    for kind in ("train", "convergence"):
+        assert compressed <= {getattr(cell, "sync", "") for cell in study.cells.values() if cell.kind == kind}, kind
