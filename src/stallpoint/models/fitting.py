@@ -47,7 +47,7 @@ TERMS = (
     ),
     Question(records.MEDIAN_ITERATIONS, lambda fitted: fitted.shown[0]),
     Question(records.MEDIAN_LAYERS, lambda fitted: fitted.shown[1]),
-    Question(records.DISTURBANCES, lambda fitted: fitted.reduced.disturbed),
+    Question(records.DISTURBANCES, lambda fitted: fitted.disturbed),
     Question(
         records.STORAGE_RATES,
         lambda fitted: data.storage_rates(

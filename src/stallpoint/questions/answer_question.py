@@ -17,6 +17,7 @@ from stallpoint.questions.study_words import (
     prefetch_in_words,
     probabilities_in_words,
     probable,
+    stall_interval,
     why_no_verdict,
     workers_in_words,
 )
@@ -223,7 +224,7 @@ def beyond_in_words(answer: Answer) -> str:
     if verdict is None:
         return ""
     return {
-        Verdict.STALLS: f"{where}: predicted to stall at {interval(curve.estimate('stall_ranks'))}{workers}",
+        Verdict.STALLS: f"{where}: predicted to stall at {stall_interval(curve)}{workers}",
         Verdict.SCALES: f"{where}: predicted to gain up to {to}{workers}{provided}",
         Verdict.UNDECIDED: f"{where}: undecided whether it gains up to {to}{workers} ({probable(gains)})",
     }[verdict]

@@ -17,6 +17,7 @@ from stallpoint.questions.study_words import (
     probabilities_in_words,
     probable,
     series,
+    stall_interval,
     trained,
     verdict_in_short,
     why_no_verdict,
@@ -87,7 +88,7 @@ def stall_in_words(curve: CurveRows) -> str:
     if curve["reached"]:
         basis = "measured" if curve["basis"] == "measured" else "predicted, not measured"
         doubt = "" if likely else f" ({probable(1 - scales)})"
-        return f"{undecided}{interval(curve.estimate('stall_ranks'))}, {basis}{doubt}"
+        return f"{undecided}{stall_interval(curve)}, {basis}{doubt}"
     largest, measured, lowest = (
         int(curve[name]) for name in ("largest_considered", "largest_measured", "stall_ranks_low")
     )

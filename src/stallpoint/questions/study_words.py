@@ -6,7 +6,7 @@ from stallpoint.base.row import TableRow
 from stallpoint.base.stall import Verdict
 from stallpoint.questions.study_tables import CurveRows
 from stallpoint.study.workers import placement_in_words
-from stallpoint.text import in_round_words, interval
+from stallpoint.text import in_round_words, interval, number
 
 MIN_PROBABILITY = 0.01
 """Probability below which a number of workers is not named, and which draws do not resolve."""
@@ -79,6 +79,15 @@ def probable(probability: float) -> str:
 def chance_in_words(probability: float) -> str:
     """Return a probability in per cent; draws resolve none beyond 99 %."""
     return "over 99 %" if probability > 1 - MIN_PROBABILITY else f"{100 * probability:.0f} %"
+
+
+def stall_interval(curve: CurveRows) -> str:
+    """Return ``4 (2–8)``, where a curve stalls with 90 % probability; of a single count how sure it is."""
+    stall = curve.estimate("stall_ranks")
+    if stall is None or stall.low < stall.high:
+        return interval(stall)
+    chance = curve.stall("known").get(int(stall.value))
+    return number(stall.value) + (f" ({chance_in_words(chance)} sure)" if chance else "")
 
 
 def probabilities_in_words(curve: CurveRows, limit: int | None = None) -> str:

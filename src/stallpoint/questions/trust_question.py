@@ -174,36 +174,40 @@ def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
 
 
 def _disturbed(study: StudyTables) -> Iterator[TableRow]:
-    """Yield the number of iterations disturbed on each hardware by each reason, and of those that count
-    nevertheless."""
-    for (hardware, reason), rows in groups(study.tables["disturbances"], ["hardware", "reason"]):
+    """Yield the number of iterations, or of visits to messages and reads, disturbed on each hardware by each reason,
+    and of those that count nevertheless."""
+    found = study.tables["disturbances"]
+    what = found["iteration"].notna().map({True: "iteration", False: "visit to messages or reads"})
+    for (hardware, reason, of), rows in groups(found.assign(of=what), ["hardware", "reason", "of"]):
         kept = int((~rows["excluded"].astype(bool)).sum())
         cells = int(rows["cell"].nunique())
-        yield TableRow(hardware=hardware, reason=reason, iterations=len(rows), cells=cells, kept=kept)
+        yield TableRow(hardware=hardware, reason=reason, of=of, disturbed=len(rows), cells=cells, kept=kept)
 
 
 def _disturbance(row: TableRow) -> Finding:
-    words = f"{count(row['iterations'], 'iteration')} disturbed by {row['reason']}, {_treated(row)}"
+    words = f"{_counted(row)} disturbed by {row['reason']}, {_treated(row)}"
     return _finding(row["hardware"], words, WARNING if row["kept"] else NOTE, first=bool(row["kept"]))
 
 
+def _counted(row: TableRow) -> str:
+    one, _, rest = str(row["of"]).partition(" ")
+    return f"{count(row['disturbed'], one)} {rest}".rstrip()
+
+
 def _treated(row: TableRow) -> str:
-    """Return how iterations disturbed for one reason were treated."""
-    kept, excluded = row["kept"], row["iterations"] - row["kept"]
+    """Return how what was disturbed for one reason were treated."""
+    kept, excluded = row["kept"], row["disturbed"] - row["kept"]
     if not kept:
         return "excluded"
     return f"{excluded} excluded, {kept} kept for want of others" if excluded else "kept for want of others"
 
 
 def _disturbances(rows: list[TableRow]) -> TextTable:
-    text = (
-        "Iterations that something else disturbed are excluded from statistics, unless too little of their cell would "
-        "be left."
-    )
+    text = "What something else disturbed is excluded from statistics, unless too little of its cell would be left."
     return TextTable.of({
-        "hardware": "hardware", "reason": "reason", "iterations": "iterations", "cells": "cells",
+        "hardware": "hardware", "reason": "reason", "disturbed": _counted, "cells": "cells",
         "what became of them": _treated,
-    }, rows, "Disturbed iterations", text)  # fmt: skip
+    }, rows, "Disturbances", text)  # fmt: skip
 
 
 def slow_nodes(study: StudyTables) -> Iterator[TableRow]:

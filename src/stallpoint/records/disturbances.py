@@ -2,7 +2,7 @@
 
 A host shared with others may also be slow without a counter that says so: then the sentinel, the same work at both ends
 of every visit, takes longer than it usually does. It does not depend on what was measured in between, so excluding such
-visits shifts no result.
+visits shifts no result. Visits to messages and reads, without iterations, are judged by it alone.
 
 A network may stand still for seconds (a link that is cut, a switch that learns its routes anew), and no counter of a
 host says so. Such a standstill is detected by the iteration's own communication. That must not shift results:
@@ -48,6 +48,8 @@ STANDSTILL_SECONDS = 1.0
 before the first), and a cell of short messages has such scatter."""
 FEWEST_VISITS = 2
 """Fewest visits with an undisturbed iteration for exclusions; else a cell keeps all iterations."""
+SAMPLED = ("collectives", "storage")
+"""Kinds of cells whose visits have samples, messages or reads, and no iterations."""
 REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine", "standstill")
 OF_ONE_WORKER = ("network", "hardware", "worker_batch")
 """Columns that identify points on one worker."""
@@ -128,12 +130,31 @@ def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
     return found.assign(excluded=found["cell"].isin(enough[enough].index))
 
 
+def slow_visits(visits: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of the disturbances table, without iterations, for visits of `SAMPLED` kinds on a slow machine.
+
+    `visits` are `with_sentinel`. One undisturbed visit suffices for a cell to do without them: each has many samples.
+    """
+    sampled = visits[visits["kind"].isin(SAMPLED)]
+    slow = sampled.assign(slow=sampled["sentinel"] > SLOW)
+    found = slow.groupby(["cell", "hardware", "visit"])["slow"].agg("any").reset_index()
+    every = found.groupby("cell")["slow"].transform("all").astype(bool)
+    rows = found.assign(iteration=np.nan, reason="slow machine", excluded=~every)[found["slow"].astype(bool)]
+    return rows.drop(columns="slow")
+
+
+def without_visits(samples: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `samples` without those of visits that `slow_visits` excludes."""
+    gone = found[found["excluded"].astype(bool)]
+    return samples[~pd.MultiIndex.from_frame(samples[_VISIT]).isin(pd.MultiIndex.from_frame(gone[_VISIT]))]
+
+
 def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `frame` (iterations or layers) without iterations that the rows `found` exclude."""
-    gone = found[found["excluded"].astype(bool)]
+    gone = found[found["excluded"].astype(bool) & found["iteration"].notna()]
     if gone.empty:
         return frame
-    index = pd.MultiIndex.from_frame(gone[["cell", "iteration"]])
+    index = pd.MultiIndex.from_frame(gone[["cell", "iteration"]].astype({"iteration": int}))
     return frame[~pd.MultiIndex.from_frame(frame[["cell", "iteration"]]).isin(index)]
 
 

@@ -794,8 +794,9 @@ CAUSES = _table("""
 """)
 
 DISTURBANCES = _table("""
-    disturbances: one row for each disturbed iteration, warm-up included
-    + cell hardware visit iteration
+    disturbances: one row for each disturbed iteration, warm-up included, and each disturbed visit to messages or reads
+    + cell hardware visit
+    iteration | int |  | null of a visit to messages or reads
     reason   | text |  | another process, steal, quota, throttled clock, slow machine, standstill; several by commas
     excluded | flag |  | statistics exclude it; not where too little of the cell would remain
 """)

@@ -49,6 +49,42 @@ def test_a_model_that_is_far_off_predicts_nothing_beyond(factor: float, told: bo
         assert set(fitted["causes"]["basis"]) == {"measured"}
 
 
+@pytest.mark.parametrize(
+    ("slow", "withheld", "gains"),
+    [
+        ((), "", False),
+        ((2,), "", True),
+        ((1, 2, 3), "the machine was slow in every visit to the messages on n = 4", False),
+    ],
+)
+def test_messages_on_a_slow_machine_turn_no_forecast(slow: tuple[int, ...], withheld: str, gains: bool) -> None:
+    """One visit of three to the messages on four nodes, or each, took ten times as long; nothing trained there."""
+    records = study(**ONE | {"syncs": ("wfbp",), "repeats": 1, "visits": 2})
+    gone = records["runs"].query("kind == 'train' and nodes == 4")["cell"]
+    records = {name: rows[~rows["cell"].isin(gone)] if "cell" in rows else rows for name, rows in records.items()}
+    for name, at in (("visits", records["visits"]["kind"] == "collectives"), ("collectives", slice(None))):
+        rows = records[name]
+        more = [rows.loc[at].assign(visit=visit) for visit in (2, 3)]
+        records[name] = pd.concat([rows, *more], ignore_index=True)
+    # The usual time of four ranks is that of visits to their storage.
+    of_storage = records["visits"].query("kind == 'storage' and ranks == 4")
+    records["visits"] = pd.concat([records["visits"], *(of_storage.assign(visit=n) for n in range(2, 6))])
+    messages = records["collectives"]
+    hit = (messages["ranks"] == 4) & messages["visit"].isin(slow or (1, 2, 3))
+    messages.loc[hit, "seconds"] *= 10
+    visits = records["visits"]
+    at = (visits["kind"] == "collectives") & (visits["ranks"] == 4) & visits["visit"].isin(slow)
+    visits.loc[at, ["product_before", "product_after"]] *= 1.5
+    fitted = fit(records, nodes=[1, 2, 4])
+    (row,) = fitted["stalling"].to_dict("records")
+    assert row["withheld"] == withheld
+    assert (not row["reached"] and row["largest_considered"] == 4) == gains
+    found = fitted["disturbances"]
+    assert sorted(found["visit"]) == list(slow)
+    assert found["excluded"].all() == (len(slow) < 3)
+    assert found["iteration"].isna().all()
+
+
 def off(*factors: float) -> CurvePoints:
     """A curve measured on 1, 2, 4, ... workers to take so many times what the model predicts; it predicts two more."""
     scatter = 0.001 * np.append(0.0, np.random.default_rng(0).standard_normal(REPLICATES))

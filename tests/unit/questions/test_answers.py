@@ -186,6 +186,8 @@ def test_nothing_is_said_of_counts_that_nobody_measured_but_apart() -> None:
     )
     found = answer(curve(**stalled, **stall))
     assert beyond_in_words(found) == "2 nodes: predicted to stall at 8 (4–16)"
+    sure = answer(curve(**stalled, **stall | {"stall_ranks": Estimate(8, 8, 8)}))
+    assert beyond_in_words(sure) == "2 nodes: predicted to stall at 8 (96 % sure)"
     assert beyond_in_words(answer(curve("stalls", 1, **stalled, **stall))) == ""
     doubted = answer(curve(withheld="the model is 57 % off", **gains))
     assert beyond_in_words(doubted) == "2 nodes: withheld: the model is 57 % off"

@@ -204,7 +204,7 @@ def test_an_answer_has_its_number_interval_unit_and_points(found: dict[str, Sect
         assert point["low"] <= value <= point["high"]  # type: ignore[operator]
     assert [one.causes[0].name for one in (strong, weak, shared)] == ["matrix_shapes", "communication", "matrix_shapes"]
     assert "predicted to gain up to 128" in weak.beyond
-    assert "predicted to stall at 4 (4–" in strong.beyond
+    assert "predicted to stall at 4 (97 % sure)" in strong.beyond
     assert (machine.kind, machine.words) == ("machine", "4 processes on 4 machines (made-up CPU)")
 
 
@@ -220,8 +220,7 @@ def test_every_curve_says_where_it_stalls_and_why(planted: StudyTables, found: d
     weak = next(row for row in rows if ", weak, " in row["curve"])
     assert weak["stalls at n"] == "not reached up to n = 128 (beyond 4 predicted, not measured)"
     wfbp = next(row for row in rows if "strong, B = 64, wfbp, prefetch 2, shared" in row["curve"])
-    assert wfbp["stalls at n"].startswith("4 (4–")
-    assert wfbp["stalls at n"].endswith("), predicted, not measured")
+    assert wfbp["stalls at n"] == "4 (95 % sure), predicted, not measured"
     assert wfbp["as measured"].endswith(" on n = 4, over 99 % sure")
     assert ", interpolated from n = 8 on" in wfbp["communication reaches compute at n"]
     assert any(
@@ -439,10 +438,11 @@ def test_how_sure_it_is_is_said_of_all_that_was_found(planted: StudyTables) -> N
                for cell, ended in zip(tables["runs"]["cell"], tables["runs"]["ended"], strict=True)]
     )  # fmt: skip
     tables["disturbances"] = pd.DataFrame([
-        {"hardware": "cpu", "cell": "a", "reason": "steal", "excluded": True},
-        {"hardware": "cpu", "cell": "a", "reason": "quota", "excluded": True},
-        {"hardware": "cpu", "cell": "a", "reason": "quota", "excluded": False},
-        {"hardware": "cpu", "cell": "a", "reason": "another process", "excluded": False},
+        {"hardware": "cpu", "cell": "a", "iteration": 1, "reason": "steal", "excluded": True},
+        {"hardware": "cpu", "cell": "b", "iteration": None, "reason": "slow machine", "excluded": True},
+        {"hardware": "cpu", "cell": "a", "iteration": 2, "reason": "quota", "excluded": True},
+        {"hardware": "cpu", "cell": "a", "iteration": 2, "reason": "quota", "excluded": False},
+        {"hardware": "cpu", "cell": "a", "iteration": 2, "reason": "another process", "excluded": False},
     ])  # fmt: skip
     tables["controls"] = tables["controls"].assign(agrees=[False, *[True] * (len(tables["controls"]) - 1)])
     said = QUESTIONS["sure"](StudyTables(tables))
@@ -450,6 +450,7 @@ def test_how_sure_it_is_is_said_of_all_that_was_found(planted: StudyTables) -> N
     assert words["the precision was not reached: 1 cell, 1 visit: budget used up"] == ("warning", True)
     assert words[f"{len(cells_of) - 1} cells, {len(cells_of) - 1} visits: precision reached"] == ("", False)
     assert words["1 iteration disturbed by steal, excluded"] == ("note", False)
+    assert words["1 visit to messages or reads disturbed by slow machine, excluded"] == ("note", False)
     assert words["2 iterations disturbed by quota, 1 excluded, 1 kept for want of others"] == ("warning", True)
     assert words["1 iteration disturbed by another process, kept for want of others"] == ("warning", True)
     assert words["4 of 5 pairs of cells that do the same agree"] == ("", False)

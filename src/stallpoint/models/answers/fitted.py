@@ -22,6 +22,7 @@ from stallpoint.base.frames import Rows, typed
 from stallpoint.base.measured import (
     SERIES,
     Measured,
+    Point,
     composed,
     kept,
     measured,
@@ -47,6 +48,7 @@ from stallpoint.records import disturbances
 from stallpoint.records.tables import LAYERS, TABLES, Table
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.presets import NONE, PRESETS, Preset, preset_from
+from stallpoint.text import listed
 
 IMAGENET = 1_281_167
 """Training images of ILSVRC-2012."""
@@ -115,6 +117,9 @@ class FittedStudy:
         """`tidy` and `parts` as `fitting.fit` takes them."""
         self.asked = asked
         self.tidy = {name: typed(TABLES[name], rows) for name, rows in tidy.items()}
+        self.slow_visits = disturbances.slow_visits(disturbances.with_sentinel(self.tidy["visits"]))
+        for name in ("collectives", "contention", "storage_reads"):
+            self.tidy[name] = disturbances.without_visits(self.tidy[name], self.slow_visits)
         self.tidy["sgemm"] = matrix_products.in_precision(self.tidy["sgemm"], self.tidy["runs"])
         if parts is None:
             parts = [self.tidy | {table.name: [self.tidy[table.name]] for table in IN_PARTS}]
@@ -159,6 +164,22 @@ class FittedStudy:
         """Points whose statistics come from disturbed iterations."""
         cells, kept = trained(self.tidy["runs"]) if self.reduced.kept else {}, self.reduced.kept
         return {point_key(cells[path]) for path in kept if path in cells}
+
+    @property
+    def disturbed(self) -> pd.DataFrame:
+        """Rows of the disturbances table."""
+        return pd.concat([self.reduced.disturbed, self.slow_visits], ignore_index=True)
+
+    def doubt_of_links(self, point: Point) -> str:
+        """Return why links of a point's preset carry no prediction: all of a count's visits were disturbed; else
+        empty."""
+        rows = self.tidy["collectives"]
+        lone = self.slow_visits.loc[~self.slow_visits["excluded"], "cell"]
+        kept = rows[rows["cell"].isin(lone) & (rows["ranks"] > 1)]
+        scheme = communication.scheme_of(point.hardware, self.presets[point.sync])
+        mine = (kept[["hardware", "backend", "reduction"]] == list(scheme[:3])).all(axis=1)
+        counts = listed([str(ranks) for ranks in sorted(kept.loc[mine, "ranks"].unique())])
+        return f"the machine was slow in every visit to the messages on n = {counts}" if counts else ""
 
     @cached_property
     def shown(self) -> tuple[Rows, ...]:
@@ -258,7 +279,8 @@ class FittedStudy:
     @cached_property
     def curves(self) -> list[CurvePoints]:
         """Every scaling curve, measured and predicted."""
-        return trust.shown(DagModel(self.cluster).curves(self.points, self.asked.nodes), self.compute)
+        curves = DagModel(self.cluster).curves(self.points, self.asked.nodes)
+        return trust.shown(curves, self.compute, self.doubt_of_links)
 
     @cached_property
     def training(self) -> list[CurvePoints]:

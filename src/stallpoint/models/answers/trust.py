@@ -12,7 +12,7 @@ held-out logarithmic errors widens the intervals of all predictions on several r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,9 +27,11 @@ MAX_MEDIAN_ERROR = 0.25
 and more than separates gaining from stalling."""
 
 
-def shown(curves: Sequence[CurvePoints], compute: Compute) -> list[CurvePoints]:
+def shown(
+    curves: Sequence[CurvePoints], compute: Compute, doubt_of_links: Callable[[Point], str] = lambda _: ""
+) -> list[CurvePoints]:
     """Return the curves; curves with untrustworthy predictions keep those at measured points only, and state why."""
-    return [_shown(curve, _doubt(curve, curves, compute)) for curve in curves]
+    return [_shown(one, doubt_of_links(one.origin) or _doubt(one, curves, compute)) for one in curves]
 
 
 def _shown(curve: CurvePoints, doubt: str) -> CurvePoints:

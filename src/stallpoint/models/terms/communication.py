@@ -19,6 +19,7 @@ from stallpoint.base.frames import refuse
 from stallpoint.base.measured import kept
 from stallpoint.base.statistics import (
     REPLICATES,
+    UNKNOWN,
     Ensemble,
     Reals,
     bootstrap,
@@ -346,7 +347,10 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
         # The same draws of visits for every operation and size: a slow visit is slow throughout.
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
-        samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits_of(rows), random, usual=usual)
+        visits = visits_of(rows)
+        # That visits to other cells agree does not make the only one here like others of its cell.
+        scatter_here = usual if visits.nunique() > 1 else UNKNOWN
+        samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits, random, usual=scatter_here)
     laws = known or _Chosen(law_name(scheme), (seed, "laws", *scheme[:3]), departs)
     placements = sorted({(nodes, ranks) for nodes, ranks, _ in samples})
     one = Laws.only("place")
