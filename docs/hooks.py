@@ -260,7 +260,8 @@ def strangers() -> Iterator[str]:
 def _right(entry: Mapping[str, Any]) -> str:
     """One answer of `strangers` in words."""
     if "question" in entry:
-        return f"asks about {entry['question']}"
+        names = entry["question"]
+        return f"asks about {names if isinstance(names, str) else ' or '.join(names)}"
     if "named" in entry:
         return f"says that it is {entry['named']}, not read"
     if "collective" in entry:

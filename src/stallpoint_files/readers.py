@@ -198,7 +198,12 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, reader in {**_others()[0], **READERS}.items():
         if (not found or reader.shares_file) and reader.recognised(document):
-            found[name] = reader.read(document)
+            try:
+                found[name] = reader.read(document)
+            except InputError:
+                if name == "rates" and (known_format := unread.unread(path)):
+                    raise unread.refused(path, known_format) from None
+                raise
             if not reader.shares_file:
                 break
     if not found and pattern:

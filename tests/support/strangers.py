@@ -75,13 +75,14 @@ TOPICS = {
     "rates": r"--rates all",
     "scaling": r"--scaling weak",
     "settings": r"one curve is of equal settings",
+    "count": r"a whole number from 1 on is expected",
     "speedup": r"speedup of something else",
     "more": r"\bthe rates? on \d",
     "layouts": r"rates of \d+ layouts",
     "phases": r"two counts say which phase stops",
     "another_node": r"between two nodes",
     "page_cache": r"\s-C\b",
-    "unread": r"begins nothing that is known|no heading of worker counts",
+    "unread": r"begins nothing that is known|no heading of worker counts|numbers without a heading",
 }
 """What a question is recognised by; everything else is checked as data."""
 TOLERANCE = 0.01
@@ -115,13 +116,18 @@ def judged(stranger: Stranger, folder: Path) -> tuple[str, str]:
 def _refused_rightly(entry: Mapping[str, Any], said: str) -> bool:
     if "named" in entry:
         return entry["named"] in said and "not read" in said and len(said.replace("\n", "")) < LONGEST_LINE
-    return "question" in entry and re.search(TOPICS[entry["question"]], said) is not None
+    return "question" in entry and _asks(entry, [said])
+
+
+def _asks(entry: Mapping[str, Any], texts: Sequence[str]) -> bool:
+    """Return whether the question is asked; of several names in a list each would be a good one."""
+    names = [entry["question"]] if isinstance(entry["question"], str) else entry["question"]
+    return any(re.search(TOPICS[name], text) for name in names for text in texts)
 
 
 def _is_right(entry: Mapping[str, Any], one: Finding, answers: Sequence[Finding]) -> bool:
     if "question" in entry:
-        asked = any(re.search(TOPICS[entry["question"]], text) for text in one.ask)
-        asked = asked and entry.get("says", "") in f"{one.words} {one.fits}"
+        asked = _asks(entry, one.ask) and entry.get("says", "") in f"{one.words} {one.fits}"
         return asked and one.verdict in ("", Verdict.UNDECIDED) and not one.bad and _has_value(entry, one)
     if "counts" in entry and not _is_curve(entry, one):
         return False

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 from stallpoint.inputs.documents import Document
 from stallpoint_files.phases.phased_steps import TOTAL, PhasedSteps, PhaseKind, kind_of_phase, phases_of, plain_name
-from stallpoint_files.rates.logged_counts import BATCH, NODES, PER_NODE, before, begins_in, first_number, workers_in
+from stallpoint_files.rates.logged_counts import (
+    BATCH,
+    NODES,
+    before,
+    begins_in,
+    first_number,
+    workers_in,
+    workers_on_nodes,
+)
 from stallpoint_files.texts.grids import separated
 from stallpoint_files.texts.numbers import number_in
 
@@ -143,9 +151,7 @@ def read_log(document: Document) -> list[PhasedSteps]:
         lines = document.lines[at or 0 : of_part[-1][0]] if begin else document.lines
         steps = list(_split(of_part, form))
         workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(NODES, lines))
-        per_node = first_number(PER_NODE, document.lines)
-        if not workers and nodes and per_node:
-            workers = nodes * per_node
+        workers = workers or workers_on_nodes(nodes, document.lines)
         batch = first_number(BATCH, document.lines)
         if form.program == "Overlap report":
             read += _of_overlap(steps)

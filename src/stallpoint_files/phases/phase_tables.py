@@ -11,11 +11,11 @@ from stallpoint_files.phases.phased_steps import LITTLE, TOTAL, PhasedSteps, Pha
 from stallpoint_files.texts.grids import Grid, is_number, tables
 from stallpoint_files.texts.headings import COUNTS, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import MISSING, number_in, seconds_in
+from stallpoint_files.texts.sentences import COUNT_ALONE
 
-_COUNT = re.compile(r"(\d{1,6}) ?(nodes?|hosts?|machines?|gpus?|workers?|ranks?)", re.IGNORECASE)
 _OF_LEARNING = (PhaseKind.GENERATION, PhaseKind.LOG_PROBABILITIES, PhaseKind.WEIGHTS, PhaseKind.REWARD)
 """Phases of which a table needs one: of others alone a table of rates knows more."""
-_PHASE_HEAD = re.compile(r"phases?|stages?|parts?|timings?|components?|steps?|metrics?|", re.IGNORECASE)
+_PHASE_HEAD = re.compile(r"phases?|stages?|parts?|timings?(?:[_ ](?:raw|s))?|components?|steps?|metrics?|", re.I)
 _RATE = re.compile(r"/ ?s|per (s|sec)|tok|samples|tflop|mfu|speed|efficien|\bratio|%", re.IGNORECASE)
 
 
@@ -31,7 +31,9 @@ def _of_runs(cells: Sequence[str]) -> bool:
         return False
     phases = {kind_of_phase(cell) for cell in cells if _is_phase(cell) and not _is_total(cell)}
     counted = any(kind_of(cell) in COUNTS for cell in cells)
-    return len(phases) > 1 and bool(phases & set(_OF_LEARNING)) and (counted or any(map(_is_total, cells)))
+    totals = any(map(_is_total, cells))
+    parts = PhaseKind.COMMUNICATION in phases and len(phases) > 2 and not totals  # a total alone is a curve
+    return len(phases) > 1 and (bool(phases & set(_OF_LEARNING)) or parts) and (counted or totals)
 
 
 def _is_total(heading: str) -> bool:
@@ -44,7 +46,7 @@ def _is_total(heading: str) -> bool:
 def _of_phases(cells: Sequence[str]) -> bool:
     """Return whether headings are counts, and a row is a phase."""
     return len(cells) > 2 and bool(_PHASE_HEAD.fullmatch(cells[0].strip("* "))) and all(
-        _COUNT.fullmatch(cell.strip("* ")) for cell in cells[1:]
+        COUNT_ALONE.fullmatch(cell.strip("* ")) for cell in cells[1:]
     )  # fmt: skip
 
 
@@ -101,7 +103,7 @@ def _rows(document: Document, grid: Grid) -> Iterator[PhasedSteps]:
 def _columns(document: Document, grid: Grid) -> Iterator[PhasedSteps]:
     _, heads = grid.rows[0]
     for index, head in enumerate(heads[1:], start=1):
-        count = _COUNT.fullmatch(head.strip("* "))
+        count = COUNT_ALONE.fullmatch(head.strip("* "))
         cells = {row[0].strip("* "): row[index].strip("* ") for _, row in grid.rows[1:] if len(row) > index}
         seconds = {name: _seconds(cell, "time (s)") for name, cell in cells.items()}
         seconds = {name: value for name, value in seconds.items() if not isnan(value) and not _RATE.search(name)}
@@ -110,12 +112,9 @@ def _columns(document: Document, grid: Grid) -> Iterator[PhasedSteps]:
         of_learning = {kind_of_phase(name) for name in seconds} & set(_OF_LEARNING)
         if not count or len(seconds) < 2 or not of_learning:
             continue
-        of_nodes = count[2].lower()[0] in "nhm"
-        number = float(count[1])
-        rounded = _unit_of(list(cells.values()))
-        yield _run(
-            document, "", whole, seconds, None if of_nodes else number, number if of_nodes else None, None, rounded
-        )
+        number, nodes = float(count["count"]), float(count["nodes"] or count["before"] or 0) or None
+        workers, nodes = (None, number) if count["of"].lower().startswith("node") else (number, nodes)
+        yield _run(document, "", whole, seconds, workers, nodes, None, _unit_of(list(cells.values())))
 
 
 def _run(

@@ -76,6 +76,7 @@ def plain_name(name: str) -> str:
     """Return the name in lower case, without its unit: of ``Policy training (s)``, ``actor_train_time``."""
     text = re.sub(r"[(\[].*?[)\]]", "", name).strip(" *`_:").lower()
     text = re.sub(r"[\s-]+", "_", text)
+    text = re.sub(r"^fwd(?=_|$)", "forward", re.sub(r"^bwd(?=_|$)", "backward", text))
     text = re.sub(r"_(time_?s?|seconds|secs?|microstep)$", "", text)
     return re.sub(r"_(m?s)$", "", text)
 

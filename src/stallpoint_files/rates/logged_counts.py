@@ -12,32 +12,45 @@ from stallpoint_files.texts.numbers import UNITS, number_in
 from stallpoint_files.texts.sentences import COUNT_AHEAD
 
 _LONGEST_HEADING = 100
+_IS = r"[\"']?[ \t]{0,3}[.:= ][.:= ]{0,60}"
+"""What stands between a name and its number in options and listings."""
 _WORLD = (
-    re.compile(r"\bworld[_ ]?size[\"']?(?:\s*[:=]\s*| )(\d+)", re.I),
+    re.compile(rf"\bworld[_ ]?size{_IS}(\d+)", re.I),
     re.compile(r"\bMEMBER: \d+/(\d+)"),
-    re.compile(r"\b(?:using|with|on) (\d+) (?:gpus|processes|ranks)\b", re.I),
+    re.compile(r"\b(?:using|with|on) (\d+) (?:gpus|processes|ranks|devices)\b", re.I),
+    re.compile(r"\bProcess \d+, total (\d+), device\b"),
+    re.compile(r"\b(?:srun|mpirun|mpiexec|horovodrun)\b[^\n]{0,200}? (?:-np?|--ntasks)[ =](\d+)\b"),
     re.compile(r"\bnranks[ =](\d+)"),
-    re.compile(r"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|workers|devices|replicas)\s*[:=]\s*(\d+)", re.I),
+    re.compile(r"\bGPU number: (\d+)"),
+    re.compile(rf"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|devices|replicas){_IS}(\d+)", re.I),
     re.compile(r"mesh with \[[^][]*\], \[(\d+)\]"),
     re.compile(r"^Total img/sec on (\d+) \w+\(s\): "),
 )
 
 
-NODES = re.compile(r"\b(?:nnodes|num[_-]nodes|trainer\.nnodes|n_nodes)['\"]?(?:\s*[:=]\s*| )(\d{1,6})\b")
+NODES = re.compile(rf"\b(?:nnodes|n(?:um)?[_-](?:nodes|machines)){_IS}(\d{{1,6}})\b", re.IGNORECASE)
 PER_NODE = re.compile(
-    r"\b(?:nproc_per_node|(?:n_|num_)?gpus_per_node|num-gpus-per-node)['\"]?(?:\s*[:=]\s*| )(\d{1,6})\b"
+    rf"\b(?:nproc[_-]per[_-]node|(?:n|num)?[_-]?gpus[_-]per[_-]node){_IS}(\d{{1,6}})\b", re.IGNORECASE
 )
 BATCH = re.compile(
     r"Total train batch size[^=\n]{0,80}= ?(\d{1,9})|"
     r"\b(?:global|total|train|rollout)[_-]batch[_-]size[\"']?(?:\s*[:=]\s*| )(\d{1,9})",
     re.IGNORECASE,
 )
+WORKER_BATCH = re.compile(
+    rf"(?:\bper_device_train_batch_size|\bsamples_per_gpu|batch[_ ]size per device){_IS}(\d{{1,6}})\b|"
+    r"\btrain_dataloader ?= ?dict\(\s{0,40}batch_size=(\d{1,6})\b",
+    re.IGNORECASE,
+)
+ACCUMULATION = re.compile(rf"gradient[_ ]accumulation[_ ]steps{_IS}(\d{{1,6}})\b", re.IGNORECASE)
+_ONE_NODE = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b")
 
 
 _OF_ALL_AND_EACH = re.compile(
     r"(?<![\w/])(?:throughput/)?(?P<unit>token|sample)s_per_sec: ?(?P<all>[\d.]+ ?[kKM]?)\b"
     r"(?:[^\n]{0,60}?|(?:\n[^\n]{0,200}){0,2}?)"
-    r"(?:(?<![\w/])throughput/device/(?P=unit)s_per_sec|(?P=unit)s_per_sec_per_gpu): ?(?P<each>[\d.]+ ?[kKM]?)\b"
+    r"(?:(?<![\w/])throughput/device/(?P=unit)s_per_sec|(?P=unit)s_per_sec_per_gpu): ?(?P<each>[\d.]+ ?[kKM]?)\b|"
+    r"(?<![\w.])(?P<all_>[0-9]+\.[0-9]+)/s, (?P<each_>[0-9]+\.[0-9]+)/s/gpu\b"
 )
 """Rates of all workers beside those of each."""
 _COUNT_FITS = 0.02
@@ -98,10 +111,25 @@ def workers_in(lines: Sequence[str]) -> int | None:
 def workers_by_rates(lines: Sequence[str]) -> int | None:
     """Return the rate of all workers over that of each, if lines say both and the ratio is a count; else None."""
     for found in _OF_ALL_AND_EACH.finditer("\n".join(lines[-_RATES_BEHIND:])):
-        times = number_in(found["all"]) / max(number_in(found["each"]), 1e-300)
+        times = number_in(found["all"] or found["all_"]) / max(number_in(found["each"] or found["each_"]), 1e-300)
         if round(times) >= 1 and abs(times / round(times) - 1) < _COUNT_FITS / times**0.5:
             return round(times)
     return None
+
+
+def workers_on_nodes(nodes: int | None, lines: Sequence[str]) -> int | None:
+    """Return the number of workers by those of a node; ``torchrun`` without a word of nodes starts one."""
+    if per_node := first_number(PER_NODE, lines):
+        alone = any(map(_ONE_NODE.search, lines)) and not any("nnodes" in line for line in lines)
+        return per_node * nodes if nodes else per_node if alone else None
+    return None
+
+
+def workers_by_batches(lines: Sequence[str]) -> int | None:
+    """Return the number of workers that the mini-batches of all and of each say: what ``transformers`` prints."""
+    total, each = first_number(BATCH, lines), first_number(WORKER_BATCH, lines)
+    steps = first_number(ACCUMULATION, lines)
+    return total // (each * steps) if total and each and steps and total % (each * steps) == 0 else None
 
 
 def first_number(pattern: re.Pattern[str], lines: Sequence[str]) -> int | None:

@@ -102,12 +102,15 @@ _SPEEDUP_FITS = 0.05
 _WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
 _STEPS = re.compile(r"iter|step|batch|\bit\b", re.IGNORECASE)
 _SAID = {
-    STRONG: r"strong scaling|(global|total|effective)[ -]batch( size)? (is |was )?(the same|kept|fixed|constant)",
-    WEAK: r"weak scaling|batch( size)?( per |/)(gpu|device|worker) (is |was )?(the same|kept|fixed|constant)|"
+    STRONG: r"strong scaling|(global|total|effective)[ -]batch( size)? (is |was )?(the same|kept|fixed|constant)|"
+    r"(same|fixed|constant) (global|total|effective)[ -]batch",
+    WEAK: r"weak scaling|(per|each)[ -](gpu|device|worker|card)[ -]((train|micro|mini)[ -]?)?batch|"
+    r"batch( size)?( per |/)(gpu|device|worker) (is |was )?(the same|kept|fixed|constant)|"
     r"batch( size)?( of)? \d+ (on|for|per) (each|every)? ?(gpu|device|worker)|"
     r"(each|every) (gpu|device|worker) (has|keeps|gets) (a (mini-?)?batch|\d+ samples)",
 }
 """How texts say whether a mini-batch stays with each worker or is split."""
+_MODE = re.compile(rf"(?<![a-z])(?:{WEAK}|{STRONG})(?![a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,12 @@ def _scaling_in(text: str) -> str:
     """Return `WEAK` or `STRONG` where a text says one of them."""
     said = [name for name, words in _SAID.items() if re.search(words, text, re.IGNORECASE)]
     return said[0] if len(said) == 1 else ""
+
+
+def _mode(row: RateRow) -> str:
+    """Return `WEAK` or `STRONG` where a row's own setting says it."""
+    found = _MODE.search(row.series)
+    return found[0].lower() if found else ""
 
 
 class NoRow(Exception):
@@ -381,7 +390,9 @@ class RateTable:
             groups.setdefault(_scaling_in(self.headings[index]), []).append(index)
         for scaling, self.values in groups.items():
             rates = self.rates()
-            yield replace(rates, scaling=scaling or rates.scaling)
+            for mode in dict.fromkeys(map(_mode, rates.rows)):
+                rows = [row for row in rates.rows if _mode(row) == mode]
+                yield replace(rates, rows=rows, scaling=scaling or mode or rates.scaling)
             self.notes, self.left = [], []
 
     def rates(self) -> Rates:
@@ -414,12 +425,11 @@ class RateTable:
             self._check_named(values, rows)
         if ColumnKind.BATCH in self.kinds:
             rows = list(_with_batches(rows, seconds))
-        if (
-            seconds
-            and ColumnKind.WORK in self.kinds
-            and not re.search(r"epoch|" + _STEPS.pattern, heads[0], re.IGNORECASE)
-        ):
-            return self._of_work(rows)
+        if seconds and ColumnKind.WORK in self.kinds:
+            done = self._headings_of(ColumnKind.WORK)[0]
+            of_step = re.search(rf"epoch|{_STEPS.pattern}", heads[0], re.IGNORECASE)
+            if bool(of_step) == bool(_STEPS.search(done.partition("/")[2] or done.partition("per")[2])):
+                return self._of_work(rows)
         scaling = self._scaling_by_speedup(rows) if seconds == ColumnKind.ITERATION else ""
         of = "" if seconds else of
         return Rates(rows, unit, of, seconds, self._counted(), tuple(self.notes), scaling=scaling)
@@ -452,7 +462,8 @@ class RateTable:
         """Return the rates of times of which a column says how much was done in them."""
         done, (heading, *_) = self._numbers(ColumnKind.WORK), self._headings_of(ColumnKind.WORK)
         of = [replace(row, value=row.value and done[row.line] / row.value) for row in rows if done[row.line] > 0]
-        return Rates(of, f"{heading}/s", ALL, "", self._counted(), tuple(self.notes))
+        unit = re.split(r" ?/| per ", heading)[0]
+        return Rates(of, f"{unit}/s", ALL, "", self._counted(), tuple(self.notes))
 
     def _numbers(self, kind: str) -> dict[int, float]:
         """Return the numbers in the first column of a kind by their lines; NaN where a cell has none."""

@@ -36,7 +36,8 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
     unknown = [str(path) for (path, _), count in zip(logs, counts, strict=True) if not count]
     if unknown:
         words = "; ".join(
-            f"{log.run or path.name}: {number(log.value)} {'s an iteration' if log.seconds else log.unit}"
+            f"{log.run or path.name}: {number(log.value)} "
+            f"{'s an epoch' if log.epochs else 's an iteration' if log.seconds else log.unit}"
             for path, log in logs[:4]
         )
         yield Finding(
@@ -67,7 +68,7 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
             if (log.program, log.unit, log.seconds, log.of) == program
         ]
         setup = " ".join(dict.fromkeys(log.setup for _, log in logs))
-        seconds = "iteration" if program[2] else ""
+        seconds = ("epoch" if logs[0][1].epochs else "iteration") if program[2] else ""
         counted = "nodes" if in_nodes else "workers"
         spread = max((of for _, log in logs if (of := log.spread)), default=None)
         rates = Rates(rows, program[1], program[3], seconds, counted, notes, setup, spread=spread)

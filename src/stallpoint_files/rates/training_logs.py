@@ -13,22 +13,26 @@ from statistics import median, quantiles
 from stallpoint.errors import MAX_SEARCH, InputError, within
 from stallpoint.inputs.documents import Document
 from stallpoint_files.rates.logged_counts import (
+    ACCUMULATION,
     BATCH,
     NODES,
-    PER_NODE,
+    WORKER_BATCH,
     Begin,
     before,
     begins_in,
     first_number,
     headings_in,
     last_before,
+    workers_by_batches,
     workers_by_rates,
     workers_in,
+    workers_on_nodes,
 )
 from stallpoint_files.rates.rate_tables import ALL, EACH
 from stallpoint_files.texts.grids import separated
-from stallpoint_files.texts.headings import PER_WORKER, ColumnKind, kind_of
+from stallpoint_files.texts.headings import COUNTS, PER_WORKER, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import number_in, unit_in
+from stallpoint_files.texts.objects import objects
 
 MIN_VALUES = 10
 """Logged values below which their spread says nothing."""
@@ -79,7 +83,7 @@ def _has(line: str, words: Sequence[str]) -> bool:
 _N = r"(?<![0-9])[0-9]++(?>(?:,[0-9]++){0,6})(?>(?:\.[0-9]++)?)(?>(?:[eE][+-]?[0-9]++)?)(?>(?: ?[kKMG]\b)?)"
 _UNIT = (
     r"(?P<unit>(?:tok(?:en)?s?|samples?|ima?ge?s?|img|seq(?:uence)?s?|examples?)[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?s?"
-    r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip))?(?![a-zA-Z]))"
+    r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip))?(?![a-zA-Z])|tokens/gpu/s(?:ec(?:ond)?)?)"
 )
 _STEP = re.compile(r"(?<![a-zA-Z])(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b", re.IGNORECASE)
 _STEPS = ("step", "iter", "epoch")
@@ -101,6 +105,17 @@ PROGRAMS = (
     Program("tf_cnn_benchmarks", re.compile(rf"^total images/sec: (?P<rate>{_N})"), "images/s", ALL, True),
     Program("transformers", re.compile(rf"\btrain_samples_per_second\W+(?P<rate>{_N})"), averages=True),
     Program("MosaicML", re.compile(rf"throughput/samples_per_sec: (?P<rate>{_N})")),
+    Program(
+        "steps",
+        re.compile(rf"['\"]{_UNIT}['\"]: ['\"]?(?P<rate>{_N})", re.IGNORECASE),
+        words=("per_sec", "/s"),
+    ),
+    Program(  # a rate behind the bar says more than its steps, whose mini-batch nobody says
+        "Lightning or tqdm",
+        re.compile(rf"{_UNIT}[:=] ?(?P<rate>{_N})", re.IGNORECASE),
+        begin=re.compile(r"(?<![\d/])\d++/\d++ \[[\d:]+<[\d:?]+,"),
+        words=("it,", "/s,"),
+    ),
     Program(
         "Lightning or tqdm",
         re.compile(
@@ -159,7 +174,17 @@ PROGRAMS = (
         begin=re.compile(r"\beta: "),
         words=("eta: ",),
     ),
-    Program("OLMo", re.compile(rf"throughput/device/tokens_per_second=(?P<rate>{_N})"), "tokens/s", EACH),
+    Program("OLMo", re.compile(rf"throughput/device/(?:tokens_per_second|TPS)=(?P<rate>{_N})"), "tokens/s", EACH),
+    Program("Levanter", re.compile(rf"Progress on:train .*\brate:(?:(?P<its>{_N})it/s|(?P<seconds>{_N})s/it)")),
+    Program(
+        "open_clip",
+        re.compile(rf"Batch \(t\): {_N}, (?P<rate>{_N})/s, {_N}/s/gpu"),
+        "samples/s",
+        ALL,
+        begin=re.compile(r"Train Epoch: "),
+    ),
+    Program("ESPnet", re.compile(rf"\btrain_time=(?P<seconds>{_N})"), begin=re.compile(r"epoch:train:")),
+    Program("TRL", re.compile(rf"['\"]step_time['\"]: ['\"]?(?P<seconds>{_N})"), words=("step_time",)),
     Program(
         "Paddle",
         re.compile(rf"\bips: (?P<rate>{_N})(?: ?{_UNIT})?", re.IGNORECASE),
@@ -178,7 +203,7 @@ PROGRAMS = (
     Program("MXNet", re.compile(rf"Batch ?\[\d+\]\s+Speed: (?P<rate>{_N}) samples/sec")),
     Program(
         "Keras",
-        re.compile(rf"(?<!\d)\d++/\d++ \S++ - \d++\w++ (?:(?P<ms>{_N})ms|(?P<us>{_N})us|(?P<seconds>{_N})s)/step"),
+        re.compile(rf"(?<!\d)\d++/\d++ \S++ (?:- )?\d++\w++ (?:(?P<ms>{_N})ms|(?P<us>{_N})us|(?P<seconds>{_N})s)/step"),
         words=("s/step",),
     ),
     Program(
@@ -188,7 +213,7 @@ PROGRAMS = (
     ),
     Program(
         "steps",
-        re.compile(rf"{_UNIT}(?:[\"']?\s*[:=]|\))\s*(?P<rate>{_N})", re.IGNORECASE),
+        re.compile(rf"{_UNIT}(?:[\"')]?\s*[:=]|\))\s*(?P<rate>{_N})", re.IGNORECASE),
         begin=_STEP,
         words=_STEPS,
     ),
@@ -213,6 +238,12 @@ PROGRAMS = (
         re.compile(rf"\b(?:step|iter|iteration)[_ ]time[ :=]+(?:(?P<ms>{_N}) ?ms|(?P<seconds>{_N}) ?s)\b"),
         begin=_STEP,
         words=_STEPS,
+    ),
+    Program(
+        "epochs",
+        re.compile(rf"\bepoch[_ ](?:time|took)[ :=]+(?P<epoch>\d+:\d\d(?::\d\d)?|{_N}(?= ?s\b))", re.IGNORECASE),
+        begin=_STEP,
+        words=("epoch time", "epoch_time", "epoch took"),
     ),
 )
 """In the order in which they are tried; the last know any line with a step, a rate and its unit."""
@@ -259,6 +290,8 @@ class LoggedRate:
     """The run's name, where a file has several."""
     learning: bool = False
     """Whether it trains by reinforcement, whose step is a sum of phases."""
+    epochs: bool = False
+    """Whether `seconds` are those of an epoch, which is the same work on any count."""
     phases: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Seconds of the parts of an iteration, for each of `values`: those that every line has."""
 
@@ -291,12 +324,20 @@ _PHASE = re.compile(
 """Parts of an iteration as lines print them: ``data_time: 0.01``, ``forward 12 ms``."""
 _SCALES = {"ms": 1e-3, "us": 1e-6}
 """Groups of times in other units, and these in seconds."""
-_GROUPS = {"rate", "seconds", "its", "batch", "unit", "sample", *_SCALES}
+_GROUPS = {"rate", "seconds", "its", "epoch", "batch", "unit", "sample", *_SCALES}
 """Groups of patterns that are no part of an iteration."""
 
 
 def recognised(document: Document) -> bool:
-    """Whether lines of a program that is known are in it, or any that the user's pattern finds."""
+    """Whether lines of a program that is known are in it, or any that the user's pattern finds.
+
+    Objects of several counts are a table, whatever printed them.
+    """
+    if document.text.lstrip()[:1] in ("[", "{"):
+        rows = [row for _, row in objects(document)]
+        counts = {tuple(cell for head, cell in row.items() if kind_of(head) in COUNTS) for row in rows}
+        if len(counts) > 1:
+            return False
     return (not document.pattern and bool(_in_columns(document))) or _found(document) is not None
 
 
@@ -435,13 +476,12 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
     if not of and not seconds and len(ranks) > 1 and len({tuple(of_rank) for of_rank in ranks.values()}) > 1:
         of = EACH  # what all ranks together do would be the same number on each
     workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(NODES, lines))
-    per_node = first_number(PER_NODE, lines)
-    if workers is None and nodes and per_node:
-        workers = nodes * per_node
-    workers = workers or workers_by_rates(lines)
+    workers = workers or workers_on_nodes(nodes, lines) or workers_by_rates(lines) or workers_by_batches(lines)
     if workers is None and not nodes and len(ranks) > 1 and set(ranks) == set(range(len(ranks))):
         workers = len(ranks)
     batch = batches[-1] if batches else float(last_before(BATCH, document, found[0][0]) or 0) if seconds else 0.0
+    if seconds and not batch and workers and (each := first_number(WORKER_BATCH, [document.text])):
+        batch = float(each * workers * (first_number(ACCUMULATION, lines) or 1))
     layers = {match[1]: match[2] for line in document.lines if (match := _MODEL.search(line))}
     return LoggedRate(
         program.name,
@@ -467,6 +507,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
         nodes,
         ", ".join(f"{name} {size}" for name, size in sorted(layers.items())),
         learning=bool(_LEARNING.search(document.text)),
+        epochs="epoch" in groups,
         phases=_phases(document, found[-len(kept) :]) if seconds else {},
     )
 
@@ -492,7 +533,7 @@ def _phases(document: Document, found: Found) -> dict[str, list[float]]:
 
 def _value(document: Document, number: int, match: re.Match[str]) -> float:
     groups = match.groupdict()
-    text = next((groups[name] for name in ("rate", "seconds", "its", *_SCALES) if groups.get(name)), "")
+    text = next((groups[name] for name in ("rate", "seconds", "its", "epoch", *_SCALES) if groups.get(name)), "")
     value = number_in(text)
     if not 1e-15 < value < 1e15:
         raise document.error(

@@ -221,7 +221,7 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     yield r"(?:pp|pipeline[-_ ](?:parallel|stages))[-= ]*(\d+)", _set("pipeline")
     yield r"(?:mbs|micro[-_ ]?batch)[-= ]*(\d+)", _set("batch")
     yield r"(?:gbs)[-= ]*(\d+)", _set("global_batch")
-    yield r"(?:seq(?:uence)?[-_ ]?len(?:gth)?|context|sequences of)[= ]*(?:of )?([\d,]+)", _set("tokens")
+    yield r"(?:seq(?:uence)?[-_ ]?len(?:gth)?|context|sequences of)[= ]*(?:of )?(\d[\d,]*)", _set("tokens")
     yield _LINK, _link
     yield _RATE_BEHIND, _link
     yield (

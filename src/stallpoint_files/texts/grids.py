@@ -173,6 +173,7 @@ def _of_html(text: str) -> Iterator[Grid]:
 def _latex(line: str) -> list[str]:
     """Return the cells of a row of LaTeX; one that spans columns is in each of them."""
     cells: list[str] = []
+    line = line.replace(r"\pm", "±").replace(r"\times", "×")
     for cell in re.split(r"(?<!\\)&", re.split(r"\\\\|\\tabularnewline", line)[0]):
         span = re.search(r"\\multicolumn\{(\d{1,2})\}\{[^{}]*\}\{(.*)\}", cell)
         text = re.sub(
@@ -186,7 +187,8 @@ def _latex(line: str) -> list[str]:
 def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
     """Yield the tables of Markdown: lines with bars, from one rule to the next."""
     rows: list[tuple[int, list[str]]] = []
-    for number, line in lines:
+    for number, text in lines:
+        line = text.replace("||", "|") if text.startswith("||") else text  # headings in Jira
         bars = line.count("|") >= 2 or line.strip().startswith("|")
         if not bars and rows:
             yield Grid(rows, "|")

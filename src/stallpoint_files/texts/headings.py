@@ -141,8 +141,9 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.WORK,
-        r"(?:total |num(?:ber of)? |n )?(?:samples|images|tokens|sequences|epochs|steps|iterations)",
-        ("samples", "epochs", "num_steps"),
+        r"(?:total |num(?:ber of)? |n )?(?:epochs|steps|iterations|"
+        r"(?:samples|images|tokens|sequences)(?: ?(?:/|per) ?(?:step|iter(?:ation)?|batch))?)",
+        ("samples", "epochs", "num_steps", "tokens/step"),
         True,
     ),
     Heading(ColumnKind.EPOCH, r"time to (?:accuracy|solution|target|train|converge)", ("time to accuracy [min]",)),
@@ -176,9 +177,9 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.RATE,
-        r"/ ?s\b|/ ?sec|per ?s(?:ec(?:ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(?:ens?)?/|performance|"
-        r"\bips\b|\bwps\b|(?:/|per) ?(?:min(?:ute)?|h|hr|hour|day)\b",
-        ("img/s", "samples_per_second", "Throughput - TF32", "tokens per day", "mol/s"),
+        r"/ ?s\b|/ ?sec|per ?s(?:ec(?:ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(?:ens?)?(?:/| s\b)|"
+        r"performance|\bips\b|\bwps\b|(?:/|per) ?(?:min(?:ute)?|h|hr|hour|day)\b",
+        ("img/s", "samples_per_second", "Throughput - TF32", "tok_s_gpu", "tokens per day", "mol/s"),
         unless=_IN_BRACKETS,
     ),
     Heading(
@@ -199,7 +200,8 @@ HEADINGS = (
         r"series|models?(?: sizes?)?|networks?|config(?:uration)?s?|benchmarks?|setup|mode|framework|"
         r"strateg(?:y|ies)|method|chips?|gpu types?|hardware|systems?|clusters?|precision|dtype|optimi[sz]ations?|"
         r"techniques?|sharding(?: strategy)?|backends?|algorithms?|datasets?|sizes?|seq(?:uence)? ?len(?:gth)?s?|"
-        r"(?:num(?:ber of)? )?layers|hidden(?: size)?|"
+        r"(?:num(?:ber of)? )?layers|hidden(?: size)?|[tpce]p|zero(?: stage)?|"
+        r"(?:tensor|pipeline|context|expert|sequence) ?(?:model )?parallel(?:ism)?(?: ?size| ?degree)?|"
         rf"(?:{_NUMBER_OF} ?)?param(?:eter)?s|torch\.compile|compile",
         (
             "model",
@@ -210,6 +212,8 @@ HEADINGS = (
             "Sharding Strategy",
             "torch.compile",
             "hidden size",
+            "tp",
+            "Pipeline parallel size",
         ),
         True,
     ),

@@ -1,4 +1,4 @@
-"""Chinese and German words of tables and posts about training, as the English ones that readers know."""
+"""Chinese, Japanese, German, French and Spanish words about training, as the English ones that readers know."""
 
 from __future__ import annotations
 
@@ -54,16 +54,61 @@ _GERMAN = (
     (r"Stunden?", "hours"),
     (r"Tagen?|Tag", "days"),
 )
+_FRENCH = (
+    (r"n(?:œ|oe)uds?|machines?", "nodes"),
+    (r"débit", "throughput"),
+    (r"par (?=itération|époque|étape|epoch|GPU|pas)", "per "),
+    (r"itérations?", "iteration"),
+    (r"époques?", "epoch"),
+    (r"étapes?", "step"),
+    (r"(?:le |la )?même batch (?:global|total)", "same global batch"),
+    (r"secondes?", "seconds"),
+    (r"heures?", "hours"),
+    (r"jours?", "days"),
+    (r"prend|prennent|dure(?:nt)?", "takes"),
+)
+_SPANISH = (
+    (r"nodos?|máquinas?", "nodes"),
+    (r"rendimiento", "throughput"),
+    (r"por (?=época|iteración|paso|epoch|GPU)", "per "),
+    (r"épocas?", "epoch"),
+    (r"iteraci(?:ón|ones)", "iteration"),
+    (r"pasos?", "step"),
+    (r"segundos?", "seconds"),
+    (r"minutos?", "minutes"),
+    (r"horas?", "hours"),
+    (r"días?", "days"),
+    (r"tardan?", "takes"),
+)
+_JAPANESE = (
+    (r"(?<=\d) ?(?:ノード|台)", " nodes "),
+    (r"ノード数?", "nodes"),
+    (r"(?<=\d) ?枚", " GPUs "),
+    (r"スループット", "throughput"),
+    (r"エポック", "epoch"),
+    (r"ステップ", "step"),
+    (r"時間", " hours"),
+    (r"分", " minutes"),
+    (r"秒", " s"),
+)
 """Patterns in the order in which they are replaced, each with the English words."""
-_IS_CHINESE = re.compile(r"[\u4e00-\u9fff]")
-_IS_GERMAN = re.compile(r"\b(?:Anzahl|Knoten|Durchsatz|Schritte?|Epochen?|Laufzeit|dauert|Beschleunigung)\b")
-_FROM_CHINESE = [(re.compile(pattern, re.IGNORECASE), words) for pattern, words in _CHINESE]
-_FROM_GERMAN = [(re.compile(rf"\b(?:{pattern})\b"), words) for pattern, words in _GERMAN]
+_LANGUAGES = tuple(
+    (re.compile(sign), [(re.compile(form.format(pattern), re.IGNORECASE), words) for pattern, words in of])
+    for sign, form, of in (
+        (r"[\u3040-\u30ff]", "{}", _JAPANESE),
+        (r"[\u4e00-\u9fff]", "{}", _CHINESE),
+        (r"\b(?:Anzahl|Knoten|Durchsatz|Schritte?|Epochen?|Laufzeit|dauert|Beschleunigung)\b", r"\b(?:{})\b", _GERMAN),
+        (r"\b(?i:n(?:œ|oe)uds?|itérations?|époques?|débit)\b", r"\b(?:{})\b", _FRENCH),
+        (r"\b(?i:nodos?|épocas?|iteración|tardan?|segundos|minutos por)\b", r"\b(?:{})\b", _SPANISH),
+    )
+)
+"""What tells a language, and its words."""
 
 
 def in_english(text: str) -> str:
     """Return a text with its words of training in English, on the same lines."""
-    known = [*(_FROM_CHINESE if _IS_CHINESE.search(text) else ()), *(_FROM_GERMAN if _IS_GERMAN.search(text) else ())]
-    for pattern, words in known:
-        text = pattern.sub(words, text)
+    for sign, words_of in _LANGUAGES:
+        if sign.search(text):
+            for pattern, words in words_of:
+                text = pattern.sub(words, text)
     return text

@@ -1,117 +1,230 @@
-"""Rows of a table in JSON or YAML, in the shapes in which scripts keep results.
+"""Rows of a table in JSON, YAML or Python, in the shapes in which scripts keep and print results.
 
-A list of objects, alone, as the only list of an object or one on each line; objects by count
-(``{"8": {"rate": 100}, ...}``); numbers by count below a quantity (``{"img/s": {"8": 100, ...}}``); columns of equal
-length; and any of these by the names of series.
+Objects are rows, alone or in a list, one on each line, or by count (``{"8": {"rate": 100}, ...}``); what lies in those
+inside them belongs to the row. Below a quantity, however far above, stand numbers by count (``{"img/s": {"8": 100}}``);
+a list of numbers is one of repeats, several of equal length are columns; any of these by the names of series.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TypeAlias
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
-from stallpoint_files.texts.headings import kind_of
+from stallpoint_files.texts.headings import COUNTS, TIMES, ColumnKind, kind_of
 
 Row: TypeAlias = dict[str, object]
-_LONGEST_YAML = 1_000_000
+_LONGEST_YAML, _LONGEST_PYTHON, _LONGEST_LINE = 1_000_000, 100_000, 2_000
+_COUNTED_KEY = r"[\"']?(?:[a-z]{1,10}[ _=-]?)?\d{1,7}(?:[ _-]?[a-z]{1,8})?[\"']?: "
 _YAML = re.compile(
     r"^[ \t]*+- (?:\w[\w .-]*+: .*\n[ \t]++\w[\w .-]*+: |\{\w)|"
-    r"^[ \t]*+[\w.-][\w. -]*+:[ \t]*+\n[ \t]++[\"']?\d{1,7}[\"']?: ",
+    rf"^[ \t]*+[\w.-][\w. -]*+:[ \t]*+\n[ \t]++{_COUNTED_KEY}",
     re.MULTILINE,
 )
+_OF = r"gpus?|nodes?|workers?|ranks?"
 _COUNTED = re.compile(
-    r"(?:(?P<of>gpus?|nodes?|workers?|ranks?|procs?|np|n)\W*)?(?P<count>\d{1,7})"
-    r"[ _x-]*(?P<of_>gpus?|nodes?|workers?|ranks?)?",
+    rf"(?:(?:n|num|nb)?[\W_]?(?P<of>{_OF}|procs?|world_size|np|n)[\W_]*)?(?P<count>\d{{1,7}})[ _x-]*(?P<of_>{_OF})?",
     re.IGNORECASE,
 )
-"""Keys such as ``8``, ``8gpus`` and ``nodes=2``."""
+"""Keys such as ``8``, ``8gpus``, ``n_gpus=2`` and ``nodes_2``."""
+_PAIR = re.compile(r"[,;\s]+(?=[\w./-]{1,60}=)")
+_AMOUNTS = (ColumnKind.RATE, *TIMES, ColumnKind.SPEEDUP, ColumnKind.EFFICIENCY, ColumnKind.MFU, ColumnKind.FLOPS)
+_VALUES, _UNITS = ("value", "mean", "median"), ("unit", "units")
 _PLACE = ("series", "workers", "gpus", "nodes", "ranks")
 """Headings of what tells one row from another."""
-_DEPTH = 6
+_DEPTH = 8
 
 
 def objects(document: Document) -> list[tuple[int, Row]]:
-    """Return the rows of the text with their lines; none where it holds none, or other things beside them."""
+    """Return the rows of the text with their lines; none where it holds none, or more of other things beside them."""
     parsed = _parsed(document)
-    try:
-        if parsed is not None and (rows := _by_count(list(_rows(parsed, {}, "", 0)))):
+    with suppress(ValueError):
+        if parsed is not None and (rows := _by_count([_with_its_name(row) for row in _rows(parsed, {}, "", 0)])):
             return [(1, row) for row in rows]
-        lines = enumerate(document.raw_lines, start=1)
-        found = [(line, json.loads(text)) for line, text in lines if text.strip()]
-    except ValueError:
-        return []
-    flat = [(line, one) for line, one in found if isinstance(one, dict) and len(one) > 1 and _flat(one)]
-    return flat if len(flat) == len(found) else []
+    lines = [(number, line) for number, line in enumerate(document.raw_lines, start=1) if line.strip()]
+    found = [(number, row) for number, line in lines for row in _records(line)]
+    return found if len({number for number, _ in found}) * 2 > len(lines) else []
 
 
 def _parsed(document: Document) -> object:
-    """Return what a text in JSON or YAML holds; None where it is neither. `InputError` where it is too deep."""
+    """Return what a text in JSON, YAML or Python holds; None where it is neither. `InputError` where it is too deep."""
     text = document.text
     try:
         if text.lstrip()[:1] in ("[", "{"):
-            return json.loads(text)
-        if len(text) < _LONGEST_YAML and _YAML.search(text):
+            with suppress(ValueError):
+                return json.loads(text)
+        elif len(text) < _LONGEST_YAML and _YAML.search(text):
             import yaml  # needed by few texts; its own loader, as libyaml's has no end of depth
 
             with suppress(yaml.YAMLError):
                 return yaml.safe_load(text)
+        return _python(text)
     except ValueError:
-        pass
+        return None
     except RecursionError:
         raise InputError(f"{document.path}: lists or objects that lie too deep in each other") from None
+
+
+def _python(text: str) -> object:
+    """Return the dictionaries and lists that are written in Python, by the names that are given them; else None.
+
+    A name that says nothing gives way to the comment behind: ``results = {1: 402.0, ...}  # images/s``.
+    """
+    if len(text) > _LONGEST_PYTHON or not re.search(r"[\[{]", text):
+        return None
+    lines = text.strip().splitlines()
+    with warnings.catch_warnings(action="ignore"), suppress(SyntaxError, MemoryError):
+        found: dict[str, object] = {}
+        unnamed: list[object] = []
+        for one in ast.parse("\n".join(lines)).body:
+            value = one.value if isinstance(one, ast.Assign | ast.AnnAssign | ast.Expr) else None
+            if not isinstance(value, ast.Dict | ast.List):
+                continue
+            target = one.targets[0] if isinstance(one, ast.Assign) else getattr(one, "target", None)
+            name = target.id if isinstance(target, ast.Name) else ""
+            comment = lines[(value.end_lineno or 1) - 1].rpartition("#")[2].strip()
+            name = comment if not kind_of(name) and kind_of(comment) in _AMOUNTS else name
+            with suppress(ValueError):
+                literal = ast.literal_eval(value)
+                if name:
+                    found[name] = literal
+                else:
+                    unnamed.append(literal)
+        return found or (unnamed[0] if len(unnamed) == 1 else unnamed or None)
     return None
 
 
-def _flat(one: Mapping[object, object]) -> bool:
-    return not any(isinstance(cell, dict | list) for cell in one.values())
+def _records(line: str) -> Iterator[Row]:
+    """Yield the rows of an object that is alone on a line, or behind other words, or of its ``key=value`` pairs.
+
+    A count before it, ``8 gpus: {...}``, is one of its cells.
+    """
+    if len(line) > _LONGEST_LINE:
+        return
+    begin, end = line.find("{"), line.rfind("}")
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        if 0 <= begin < end:
+            text = line[begin : end + 1]
+            one = json.loads(text) if text[1:].lstrip()[:1] == '"' else ast.literal_eval(text)
+            count = _COUNTED.fullmatch(line[:begin].strip(" :=-"))
+            above: Row = {_heading(count): count["count"]} if count else {}
+            yield from _of_row(above | one) if isinstance(one, dict) else ()
+            return
+    pairs = [one.partition("=")[::2] for one in _PAIR.split(line.strip())]
+    if len(pairs) > 1 and all(key and value for key, value in pairs):
+        yield dict(pairs)
 
 
-def _rows(found: object, above: Row, name: str, depth: int) -> Iterator[Row]:
-    """Yield the rows in a part of what was parsed; `above` is what is known of them, `name` the key of the part."""
+def _of_row(one: Mapping[str, object]) -> list[Row]:
+    """Return the rows of an object with a count, one for each repeat; none where it is no row but holds some."""
+    row = _flattened(one)
+    if len(row) < 2 or not _counted(row):
+        return []
+    repeats = {head: cell for head, cell in row.items() if isinstance(cell, list)}
+    size = max(map(len, repeats.values()), default=0)
+    if not size:
+        return [row]
+    plain = {head: cell for head, cell in row.items() if head not in repeats}
+    return [
+        plain | {head: str(cell[place]) for head, cell in repeats.items() if place < len(cell)} for place in range(size)
+    ]
+
+
+def _flattened(one: Mapping[str, object], above: str = "") -> Row:
+    """Return the cells of an object and of those in it, an empty row where some are rows themselves.
+
+    A name that says nothing is written behind that of its object: ``throughput mean``.
+    """
+    row: Row = {}
+    for key, cell in one.items():
+        name = str(key) if not above or (kind_of(str(key)) and str(key) not in row) else f"{above} {key}"
+        parts: Row = {name: cell}
+        if isinstance(cell, dict):
+            value = next((cell[key] for key in _VALUES if key in cell), None)
+            unit = next((cell[key] for key in _UNITS if key in cell), None)
+            parts = {name: f"{value} {unit}"} if value is not None and unit else _flattened(cell, str(key))
+            if not parts and cell:
+                return {}
+        elif isinstance(cell, list) and any(isinstance(part, dict | list) for part in cell):
+            return {}
+        elif isinstance(cell, bool) and kind_of(name) != ColumnKind.SETTING:
+            continue
+        if set(parts) & set(row) or _COUNTED.fullmatch(name):
+            return {}
+        row |= parts
+    return row
+
+
+def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
+    """Yield the rows in a part of what was parsed; `above` is what is known of them, `what` the quantity above."""
     if depth > _DEPTH:
         raise ValueError("too deep for a table")
     if isinstance(found, list):
-        if not all(isinstance(one, dict) and _flat(one) for one in found):
-            raise ValueError("a list of other things than rows")
-        yield from ({**above, **_named(one)} for one in found)
+        for one in found:
+            if not isinstance(one, dict):
+                raise ValueError("a list of other things than rows")
+            yield from _rows(one, above, what, depth + 1)
         return
     if not isinstance(found, dict):
         return
-    keys = {key: _COUNTED.fullmatch(str(key)) for key in found}
+    found = _apart(found)
+    keys = {key: _COUNTED.fullmatch(key) for key in found}
     if len(found) > 1 and all(keys.values()):
         for key, match in keys.items():
             if match:
-                yield from _of_count(found[key], above | {_heading(match): match["count"]}, name)
+                yield from _of_count(found[key], above | {_heading(match): match["count"]}, what)
         return
-    columns = {str(key): one for key, one in found.items() if isinstance(one, list) and len(one) > 1}
+    columns = {key: one for key, one in found.items() if isinstance(one, list) and len(one) > 1}
     scalars = not any(isinstance(cell, dict | list) for one in columns.values() for cell in one)
-    if len(columns) > 1 and scalars and len(set(map(len, columns.values()))) == 1:
+    if len(columns) > 1 and scalars and len(set(map(len, columns.values()))) == 1 and not _counted(above | found):
         yield from (
             above | dict(zip(columns, map(str, cells), strict=True)) for cells in zip(*columns.values(), strict=True)
         )
         return
-    parts = {str(key): one for key, one in found.items() if isinstance(one, dict | list)}
+    if rows := _of_row(above | found):
+        yield from rows
+        return
+    above = above | {key: one for key, one in found.items() if isinstance(one, str | int | float)}
+    parts = {key: one for key, one in found.items() if isinstance(one, dict | list)}
+    if not parts and _counted(above):
+        yield above
     for key, one in parts.items():
-        series = {"series": key} if len(parts) > 1 and not kind_of(key) else {}
-        yield from _rows(one, above | series, key, depth + 1)
+        series: Row = {}
+        if len(parts) > 1 and not kind_of(key):
+            series["series"] = f"{above['series']} {key}" if "series" in above else key
+        yield from _rows(one, above | series, key if kind_of(key) in _AMOUNTS else what, depth + 1)
 
 
-def _of_count(value: object, above: Row, name: str) -> Iterator[Row]:
-    """Yield the rows of one count: an object, or a number or repeats of the quantity that the key above names."""
+def _apart(found: Mapping[object, object]) -> Row:
+    """Return an object whose keys are texts; one whose keys are tuples, such as ``('ddp', 4)``, has them as levels."""
+    apart: dict[str, Row] = {}
+    for key, one in found.items():
+        if not isinstance(key, tuple) or len(key) < 2:
+            return {str(key): one for key, one in found.items()}
+        apart.setdefault(" ".join(map(str, key[:-1])), {})[str(key[-1])] = one
+    return {**apart}
+
+
+def _counted(row: Row) -> bool:
+    """Return whether a count is among the cells."""
+    return any(kind_of(head) in COUNTS and str(cell)[:1].isdigit() for head, cell in row.items())
+
+
+def _of_count(value: object, above: Row, what: str) -> Iterator[Row]:
+    """Yield the rows of one count: an object, or a number or repeats of the quantity that is named above."""
     if isinstance(value, dict):
-        if not _flat(value):
-            raise ValueError("a count with more than values")
-        yield {**above, **_named(value)}
+        yield from _rows(value, above, what, _DEPTH - 1)
         return
     for one in value if isinstance(value, list) else [value]:
-        if not isinstance(one, int | float | str):
+        if isinstance(one, dict | list):
             raise ValueError("a count with more than values")
-        yield {**above, name if kind_of(name) else "value": str(one)}
+        yield {**above, what or "value": str(one)}
 
 
 def _heading(match: re.Match[str]) -> str:
@@ -119,8 +232,12 @@ def _heading(match: re.Match[str]) -> str:
     return of if kind_of(of) else "workers"
 
 
-def _named(one: Mapping[object, object]) -> Row:
-    return {str(key): cell for key, cell in one.items()}
+def _with_its_name(row: Row) -> Row:
+    """Return a row whose ``value`` has the name that another cell gives it: ``metric: step_time_s``."""
+    name = next((str(cell) for cell in row.values() if isinstance(cell, str) and kind_of(cell) in _AMOUNTS), "")
+    if "value" not in row or not name:
+        return row
+    return {name if head == "value" else head: cell for head, cell in row.items() if cell != name}
 
 
 def _by_count(rows: list[Row]) -> list[Row]:

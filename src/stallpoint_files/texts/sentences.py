@@ -29,18 +29,25 @@ _COUNT = (
 COUNT_ALONE = re.compile(_COUNT + r"\W*", re.IGNORECASE)
 COUNT_AHEAD = re.compile(rf"[\W_]*{_COUNT}", re.IGNORECASE)
 """A count that a line begins with, behind the marks of a heading."""
+_CHIP = rf"(?:{CHIP}|titan\w*|[rg]tx)"
 _IN_LINE = re.compile(
-    rf"{_COUNT}|(?<![\w.])(?P<chips>\d+) ?[x×]? ?(?P<chip>{CHIP}|titan\w*|[rg]tx)s?\b"
+    rf"{_COUNT}|(?<![\w.])(?P<chips>\d+) ?[x×]? ?(?P<chip>{_CHIP})s?\b"
+    rf"(?: ?[(,]? ?(?:over|across) (?P<on>\d+) ?{NODES}\b)?"
     rf"|\b(?P<chip_>{CHIP}) ?[x×] ?(?P<chips_>\d+)\b",
     re.IGNORECASE,
 )
 _AMOUNT = re.compile(
-    rf"(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKM]\b)?) ?"
-    rf"(?:(?P<unit>(?:{UNITS.pattern})(?:/(?:gpu|worker|device))?"
+    rf"(?<![A-Za-z])(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKM]\b)?) ?"
+    rf"(?:(?P<unit>(?:{UNITS.pattern}|[TP]FLOPS?(?:/s)?)(?:/(?:gpu|worker|device|chip))?"
     r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
-    r"|(?P<time>days?|minutes?|mins?|hours?|hrs?|ms|seconds?|secs?|s)\b(?!/))",
+    r"|(?P<time>days?|minutes?|mins?|hours?|hrs?|h|ms|seconds?|secs?|s)\b(?!/)"
+    rf"|(?P<share>%)|(?P<factor>[x×])(?! ?(?:\d|{_OF}\b|{_CHIP}s?\b)))"
+    r"|(?P<clock>(?<![\d:])\d{1,3}:\d\d(?::\d\d)?(?![\d:]))",
     re.IGNORECASE,
 )
+"""An amount: a rate or a time with its unit, a share or a factor of which the text says what they are, a clock."""
+_SHARES = {"MFU (%)": re.compile(r"\b[mh]fu\b", re.I), "efficiency (%)": re.compile(r"efficien", re.I)}
+_SPEEDUP = re.compile(r"speed-?ups?|faster|slower|as fast|scal(?:es|ing)|\b1x\b", re.I)
 _PLAIN = re.compile(rf"[-*\s]*{_COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
 _UNIT_ALONE = re.compile(
     rf"(?<!\d)(?<!\d )(?:{UNITS.pattern})(?:/gpu)?|\b(?:ms|s|sec)/(?:it|iter|step)\b", re.IGNORECASE
@@ -52,14 +59,17 @@ _SETTING = re.compile(
 """Words that tell one setting from another."""
 
 
+_LONGEST = 4000
+"""Characters of a line that may be a sentence."""
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 _COUNTABLE = r"(?:GPUs?|nodes?|machines?|boxe?s?|servers?|hosts?|workers?|cards?|[AHVBL]\d{2,3})"
 _IN_DIGITS = (
     *(
-        (re.compile(rf"\b{word}(?= {_COUNTABLE}\b)", re.IGNORECASE), str(count))
+        (re.compile(rf"\b{word}(?= (?:(?:to|or|and) \w+ )?{_COUNTABLE}\b)", re.IGNORECASE), str(count))
         for count, word in enumerate(_NUMBERS, start=1)
     ),
     (re.compile(rf"\b(?:a )?single[- ](?={_COUNTABLE}\b)", re.IGNORECASE), "1 "),
+    (re.compile(r"\b((?:than|and|vs\.?|versus)(?: (?:on|with|for|using))?) one\b(?! \w)", re.IGNORECASE), r"\1 1"),
     (re.compile(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", re.IGNORECASE), " node"),
     (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
 )
@@ -83,21 +93,76 @@ _EACH_HAS = re.compile(
     re.IGNORECASE,
 )
 """``4 nodes (8 gpus each)``."""
-_THAN_ONE = re.compile(
-    rf"(?<=\d )({_OF})\b([^.;\d]{{1,60}}?\b(?:than|and|vs\.?|versus)(?: (?:on|with|for|using))?) one\b(?! {_OF})",
-    re.IGNORECASE,
-)
-"""``on 2 nodes it is slower than on one``."""
 _OF_EACH = re.compile(
     r"(?:throughput|speed|rate|performance|tps) ?(?:per|/|of each|on each|for each)[- ]?(?:gpu|worker|device)",
     re.IGNORECASE,
 )
-_FROM_TO = re.compile(
-    rf"from (\d{{1,6}}) to (\d{{1,6}}) ({_OF})\b([^.;\d]{{0,80}}?)from ({DIGITS} ?[kKM]?\b)[^\d,;.]{{0,20}}? "
-    rf"to ({DIGITS} ?[kKM]?) ?([^\d,;.]{{1,20}})",
+_WORD = rf"(?:{_OF}|{_CHIP}s?)"
+_LISTED = re.compile(
+    rf"(?<![\w.:])(\d{{1,6}})((?:, ?\d{{1,6}}){{0,20}})(?:,? (?:and|or|to)|,) (\d{{1,6}}) ({_WORD})\b", re.IGNORECASE
+)
+"""``8, 16 and 32 V100s``, ``from 8 to 16 GPUs``."""
+_SECOND = re.compile(rf"\badding a (?:second|2nd) ({_OF})\b", re.IGNORECASE)
+_PERCENT_FASTER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?% (faster|slower)\b", re.IGNORECASE)
+_TIMES_SLOWER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×] (?:as )?slow(?:er)?\b", re.IGNORECASE)
+_RATIO = re.compile(
+    rf"(\d{{1,4}}(?:\.\d+)?) ?(%(?=[^.;%]{{0,40}}efficien)|[x×](?! ?(?:\d|{_WORD}\b)))|"
+    r"(?:(efficiency)|speed-?up) of (?:just |only |about )?(\d{1,4}(?:\.\d+)?) ?(?:[x×%])?",
     re.IGNORECASE,
 )
-"""``from 4 to 8 nodes the throughput went from 410k to 520k tokens/s``."""
+_BETWEEN = re.compile(rf"(?:from )?(?<![\w.])(\d{{1,6}}) ({_WORD}) (?:to|->|→) (\d{{1,6}}) ({_WORD})\b", re.IGNORECASE)
+_BASELINE = re.compile(
+    rf"\b(?:compared (?:to|with)|relative to|versus|vs\.?|over|than)(?: (?:on|using|with))? (\d{{1,6}}) ({_WORD})\b",
+    re.IGNORECASE,
+)
+_BARE = re.compile(r"(\b(?:on|with|using|than) \d{1,6})(?=[:;,.]?(?:\s*$|\s+(?:and|but|it)\b)|[:;,]\s)", re.IGNORECASE)
+"""Counts without a word, beside others that have one: ``7:50 on 2 and 7:40 on 4``."""
+_TO = re.compile(rf"(\b{DIGITS} ?[kKM]?) to (?={DIGITS} ?[kKM]? ?((?:{UNITS.pattern})(?:/gpu)?))", re.IGNORECASE)
+"""``from 410k to 520k tokens/s``."""
+_WITHOUT_UNIT = re.compile(rf"({_COUNT}[\s:=]+{DIGITS}[kKM]?)(?=\s*(?:[;|]|, |\.?$| and\b))", re.IGNORECASE)
+"""Amounts whose unit is said once."""
+
+
+def _compared(text: str) -> str:
+    """Return a text whose factors and shares of one count over another stand behind their counts.
+
+    ``from 8 to 16 GPUs only 1.3x`` becomes ``8 GPUs 1x, 16 GPUs 1.3x``.
+    """
+    text = _SECOND.sub(r"from 1 \1 to 2 \1", text)
+    text = _PERCENT_FASTER.sub(
+        lambda one: f"{1 + float(one[1]) / (100 if one[2].lower() == 'faster' else -100):.4g}x speedup", text
+    )
+    text = _TIMES_SLOWER.sub(lambda one: f"{1 / max(float(one[1]), 1e-9):.4g}x speedup", text)
+    ratios, between = list(_RATIO.finditer(text)), list(_BETWEEN.finditer(text))
+    if len(ratios) == 1 and len(between) == 1:
+        (of,), (counts,) = ratios, between
+        share = of[2] == "%" or of[3]
+        first, factor = ("100 % efficiency", f"{of[1] or of[4]} %") if share else ("1x speedup", f"{of[1] or of[4]}x")
+        return f"{counts[1]} {counts[2]} {first}, {counts[3]} {counts[4]} {factor}"
+    baseline = _BASELINE.search(text)
+    if baseline and ratios and not any(of[2] == "%" or of[3] for of in ratios):
+        rest = text[: baseline.start()] + text[baseline.end() :]
+        if count := _IN_LINE.search(rest):
+            first = f"{baseline[1]} {baseline[2]}"
+            ahead = ratios[0].start() < count.start()
+            return f"1x speedup {first}, {rest}" if ahead else f"{first} 1x speedup, {rest}"
+    return text
+
+
+def _with_words(text: str) -> str:
+    """Return a text in which each count has its word, and each amount behind a count its unit."""
+    text = _LISTED.sub(
+        lambda one: (
+            ", ".join(f"{count} {one[4]}" for count in re.findall(r"\d+", one[1] + one[2])) + f" to {one[3]} {one[4]}"
+        ),
+        text,
+    )
+    words = {one["of"].lower().rstrip("s") for one in _IN_LINE.finditer(text) if one["of"]}
+    if len(words) == 1:
+        text = _BARE.sub(rf"\1 {words.pop()}s", text)
+    text = _TO.sub(r"\1 \2 to ", text)
+    units = [one["unit"] for one in _AMOUNT.finditer(text) if one["unit"]]
+    return _WITHOUT_UNIT.sub(lambda one: f"{one[1]} {units[0]}", text) if units else text
 
 
 @dataclass(frozen=True)
@@ -153,26 +218,26 @@ def _all(document: Document) -> Iterator[_Found]:
     context: frozenset[str] = frozenset()
     above = ""
     for number, line in enumerate(document.lines, start=1):
+        if len(line) > _LONGEST:
+            continue
         counted = counted_in_digits(line)
         text = _EACH_HAS.sub(r"\1 nodes x \2 gpus", counted)
         text = _OF_NODES.sub(r"\1\2 nodes x \3 gpus", text)
-        text = _THAN_ONE.sub(r"\1\2 1 \1", text)
-        text = _FROM_TO.sub(r"\4: \1 \3 \5 \7, \2 \3 \6 \7", text)
+        text = _compared(_with_words(text))
         if above and _PLAIN.fullmatch(text):  # a number below a line that says its unit
             text = f"{text.strip()} {above}"
         elif alone := _UNIT_ALONE.search(text):
             above = alone[0]
-        counts, amounts = list(_IN_LINE.finditer(text)), list(_AMOUNT.finditer(text))
+        counts = list(_IN_LINE.finditer(text))
+        amounts = [amount for amount in _AMOUNT.finditer(text) if _unit(amount, text)]
         named = frozenset(next(filter(None, one.groups())).lower() for one in _SETTING.finditer(counted))
         if not counts or not amounts:
             context = named if named and not amounts else context
             continue
         for count, amount in _pairs(counts, amounts):
-            if not (unit := _unit(amount, text)):
-                continue
             chip, chips = count["chip"] or count["chip_"], count["chips"] or count["chips_"]
             of = "gpus" if chips else count["of"].lower().rstrip("s") + "s"
-            nodes = int(count["nodes"] or count["before"] or 0)
+            nodes = int(count["nodes"] or count["before"] or count["on"] or 0)
             workers = int(chips or count["count"]) * (nodes if count["times"] else 1)
             if workers:
                 yield _Found(
@@ -180,8 +245,8 @@ def _all(document: Document) -> Iterator[_Found]:
                     workers,
                     of,
                     nodes,
-                    amount["rate"],
-                    unit,
+                    amount["rate"] or amount["clock"],
+                    _unit(amount, text),
                     context | named | ({chip.lower()} if chip else set()),
                 )
 
@@ -190,8 +255,9 @@ def _pairs(
     counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]]
 ) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
     """Yield each count with its amount: the next one, or the one before where amounts come first; one by one where all
-    counts come before as many amounts."""
-    if counts[-1].end() <= amounts[0].start() and len(counts) == len(amounts):
+    counts come before or behind as many amounts."""
+    apart = counts[-1].end() <= amounts[0].start() or amounts[-1].end() <= counts[0].start()
+    if apart and len(counts) == len(amounts):
         yield from zip(counts, amounts, strict=True)
         return
     if counts[0].start() < amounts[0].start():
@@ -205,9 +271,20 @@ def _pairs(
         yield from ((count, amount) for count in counts if amount.end() <= count.start() <= end)
 
 
+_RUN = re.compile(r"epoch|training|takes?\b|took", re.IGNORECASE)
+
+
 def _unit(amount: re.Match[str], text: str) -> str:
     """Return the heading of an amount's column; empty for times of nobody knows what."""
+    if amount["share"]:
+        return next((head for head, words in _SHARES.items() if words.search(text)), "")
+    if amount["factor"]:
+        return "speedup" if _SPEEDUP.search(text) else ""
+    if amount["clock"]:
+        return "epoch time" if "epoch" in text.lower() else "run time" if _RUN.search(text) else ""
     if unit := amount["unit"]:
+        if "flop" in unit.lower():
+            return unit if "/" in unit[6:] else f"{unit}/gpu" if _OF_EACH.search(text) else unit
         if re.search(r"epoch$", unit, re.IGNORECASE) and not UNITS.search(unit):
             return f"epoch time ({re.split(r'[ /]', unit)[0]})"
         each = re.search(r"/(?:gpu|worker|device)$", unit, re.IGNORECASE) or _OF_EACH.search(text)
@@ -217,7 +294,7 @@ def _unit(amount: re.Match[str], text: str) -> str:
         return f"{'epoch' if re.search(r'epoch', text, re.IGNORECASE) else 'run'} time ({time})"
     if re.search(r"\bsteps?\b|iteration", text, re.IGNORECASE):
         return f"{time}/step"
-    return f"run time ({time})" if re.search(r"epoch|training|takes?\b|took", text, re.IGNORECASE) else ""
+    return f"run time ({time})" if _RUN.search(text) else ""
 
 
 def _without_amount(document: Document, found: Sequence[_Found]) -> Iterator[tuple[int, list[str]]]:

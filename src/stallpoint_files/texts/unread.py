@@ -46,7 +46,12 @@ UNREAD = (
         re.compile(rb"(?m)^\s*GPU0\s.*(?:CPU Affinity|NIC0|mlx)"),
         "the start of the run with NCCL_DEBUG=INFO",
     ),
-    Unread("nvidia-smi", re.compile(rb"\| NVIDIA-SMI \d"), _LOG),
+    Unread("nvidia-smi", re.compile(rb"(?m)\| NVIDIA-SMI \d|^# gpu +(?:pwr|sm|idx)"), _LOG),
+    Unread(
+        "a summary of nsys stats",
+        re.compile(rb"(?m)^ *\*\* .{1,60} Summary \(\w+\):$"),
+        "the .nsys-rep or its SQLite file",
+    ),
     Unread("a log of MLPerf", re.compile(rb"(?m)^(?:\d+: ?)?:::MLLOG "), "a table of its minutes and worker counts"),
     Unread(
         "a collective that timed out",
