@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from textwrap import wrap
-from typing import Any, get_type_hints
+from typing import Any
 
-from stallpoint.base.section import Absence, Cause, Finding, Section, TextTable, first
+from stallpoint.base.section import Absence, Finding, Section, first
 from stallpoint.base.stall import Verdict
 from stallpoint.text import for_terminal, plain
 
@@ -130,70 +130,15 @@ def sections_to_json(sections: Iterable[Section]) -> dict[str, Any]:
 
 def sections_from_json(found: Any) -> list[Section]:
     """Return the sections of such an object; `ValueError` says what of it is otherwise."""
+    from msgspec import ValidationError, convert  # imported late: most answers read no sections
+
     if not isinstance(found, dict) or found.get("version") != SCHEMA_VERSION:
         version = found.get("version") if isinstance(found, dict) else None
         raise ValueError(f"sections of version {version if isinstance(version, int) else 'none'}, not {SCHEMA_VERSION}")
-    return [_section(one) for one in _typed(found.get("sections"), list, "sections")]
-
-
-def _section(found: Any) -> Section:
-    parts = _fields(Section, found)
-    absence = parts["absence"]
-    return Section(**{
-        **parts,
-        "findings": tuple(_finding(one) for one in _typed(parts["findings"], list, "findings")),
-        "grids": tuple(_grid(one) for one in _typed(parts["grids"], list, "grids")),
-        "absence": Absence(absence) if absence else None,
-    })  # fmt: skip
-
-
-def _finding(found: Any) -> Finding:
-    parts = _fields(Finding, found)
-    points = tuple(_typed(one, dict, "points") for one in _typed(parts["points"], list, "points"))
-    if any(not (value is None or isinstance(value, int | float)) for one in points for value in one.values()):
-        raise ValueError("points that are no numbers")
-    return Finding(**{
-        **parts,
-        "causes": tuple(Cause(**_fields(Cause, one)) for one in _typed(parts["causes"], list, "causes")),
-        "ask": _texts(parts["ask"]),
-        "notes": _texts(parts["notes"]),
-        "about": _by_name(parts["about"]),
-        "points": points,
-    })  # fmt: skip
-
-
-def _grid(found: Any) -> TextTable:
-    parts = _fields(TextTable, found)
-    rows = tuple(_texts(row) for row in _typed(parts["rows"], list, "rows"))
-    head = _texts(parts["head"])
-    if any(len(row) != len(head) for row in rows):
+    try:
+        sections: list[Section] = convert(found.get("sections"), list[Section])
+    except ValidationError as error:
+        raise ValueError(f"sections: {error}") from None
+    if any(len(row) != len(grid.head) for section in sections for grid in section.grids for row in grid.rows):
         raise ValueError("rows that are not as long as their head")
-    about = tuple(map(_by_name, _typed(parts["about"], list, "about")))
-    return TextTable(**{**parts, "head": head, "rows": rows, "about": about})
-
-
-_PLAIN = {str: (str,), bool: (bool,), float | None: (float, int, type(None))}
-"""Types of JSON of the fields that are no containers."""
-
-
-def _fields(of: type[Any], found: Any) -> dict[str, Any]:
-    """Return the fields of a class, of which those that are no containers are of their types."""
-    values, hints = _typed(found, dict, of.__name__), get_type_hints(of)
-    for name in (field.name for field in fields(of)):
-        if name not in values or not isinstance(values[name], _PLAIN.get(hints[name], (object,))):
-            raise ValueError(f"{name} of a {of.__name__} is missing or of another type")
-    return {field.name: values[field.name] for field in fields(of)}
-
-
-def _typed(found: Any, wanted: type[Any], name: str) -> Any:
-    if not isinstance(found, wanted):
-        raise ValueError(f"{name} is no {wanted.__name__}")
-    return found
-
-
-def _texts(found: Any) -> tuple[str, ...]:
-    return tuple(_typed(one, str, "a text") for one in _typed(found, list, "texts"))
-
-
-def _by_name(found: Any) -> Mapping[str, str]:
-    return {name: _typed(value, str, name) for name, value in _typed(found, dict, "about").items()}
+    return sections

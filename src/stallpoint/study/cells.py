@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, fields
 from types import UnionType
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
+from msgspec import ValidationError, convert
+
 from stallpoint.errors import InputError
 from stallpoint.records.tables import ENERGY, ENVIRONMENTS, INSTRUMENTATION, PEAK_MEMORY, PROBES, VISITS, Table
 from stallpoint.study import work
@@ -154,18 +156,11 @@ _KNOWN: dict[type[Cell], dict[str, Any]] = {}
 
 
 def _is(value: Any, wanted: Any) -> bool:
-    origin, inner = get_origin(wanted), get_args(wanted)
-    if origin in (Union, UnionType):
-        return any(_is(value, one) for one in inner)
-    if origin is list:
-        return isinstance(value, list) and all(_is(one, inner[0]) for one in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(isinstance(key, str) for key in value)
-    if wanted is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if wanted is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, wanted)
+    try:
+        convert(value, wanted)
+    except ValidationError:
+        return False
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _words(wanted: Any) -> str:

@@ -8,11 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from stallpoint.errors import InputError
 from stallpoint.questions.claims.language import Claim, Entry, claim_from
-from stallpoint.study.configuration import check, is_file, load_yaml
+from stallpoint.study.configuration import check, is_file, load_file, load_yaml
 
 PAPERS_FILES = (
     "fernandez-2025.yaml", "goyal-2017.yaml", "keuper-2016.yaml", "mccandlish-2018.yaml", "serebryakov-2017.yaml",
@@ -66,15 +64,7 @@ def claim_files(entries: Sequence[Any], papers: Sequence[str]) -> list[str]:
 
 
 def _of_file(path: Path, charts: Collection[str]) -> list[Claim]:
-    try:
-        content = load_yaml(path.read_text(encoding="utf-8"), str(path))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file of claims") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a YAML file: {error}") from None
-    return _of_entries(content, f"{path}: ", {}, charts)
+    return _of_entries(load_file(path), f"{path}: ", {}, charts)
 
 
 def _of_entries(content: Any, prefix: str, places: Mapping[str, str], charts: Collection[str]) -> list[Claim]:
