@@ -43,6 +43,10 @@ def test_every_shipped_file_is_valid_and_ids_are_unique() -> None:
     for claim in claims:
         assert claim.sentence.endswith("."), claim.id
         assert claim.source != "this study", claim.id
+    assert {claim.id for claim in claims if claim.quantity and claim.quantifier == "any"} == {
+        "shared-storage-lets-compute-idle", "hiding-improves-scaling", "large-effective-batches-converge-worse",
+        "large-mini-batches-scale",
+    }, "claims about what can be"  # fmt: skip
 
 
 def test_a_claim_of_a_study_is_a_few_lines() -> None:

@@ -1,12 +1,24 @@
-"""The papers' claims on the papers' own printed numbers: each claim that a number supports holds."""
+"""The papers' claims on the papers' own printed numbers: each claim that a number supports holds, and is shown so.
 
+That the studies which come along decide every claim is tests/unit/project/test_reachability.py's to find.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
 from published_claims import published
+from test_claims_language import documented
 
-from stallpoint.questions.claims.claim_files import claim_files, read_claims
+from stallpoint.base.section import Absence, Section
+from stallpoint.questions.claims.claim_files import OWN, claim_files, own_claims, read_claims
 from stallpoint.questions.claims.judge import HOLDS, UNCLEAR, UNTESTED, JudgedClaim, judge
+from stallpoint.questions.claims.judge import rows as claim_rows
+from stallpoint.questions.claims_question import section
+from stallpoint.questions.study_tables import StudyTables
+from stallpoint.report.html import part
 from stallpoint.study.configuration import PAPERS
 
 SHIPPED = sorted(map(str, (Path(__file__).parents[3] / "resources/claims").glob("*.yaml")))
@@ -121,3 +133,59 @@ def test_their_iterations_on_cpus_are_not_what_the_claim_is_about(judged: dict[s
 def test_data_take_as_much_as_they_say_of_what_gradients_take(judged: dict[str, JudgedClaim]) -> None:
     (entry,) = judged["data-traffic-negligible-beside-gradients"].combinations
     assert entry.number.value == pytest.approx(15e12 / (450_000 * 250e6 * 2))
+
+
+# --- what is shown of them --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def everything(judged: dict[str, JudgedClaim]) -> list[JudgedClaim]:
+    """Those, and a claim of the study's own that holds for the numbers of Keuper & Pfreundt."""
+    return [*judged.values(), *judge(own_claims(documented()), published()["Keuper & Pfreundt (2016)"])]
+
+
+def said(claims: Sequence[JudgedClaim]) -> Section:
+    return section(StudyTables({}, claims=claims))
+
+
+def test_every_claim_that_was_tested_stands_in_the_table_of_its_paper(everything: list[JudgedClaim]) -> None:
+    made = said(everything)
+    tested = [one for one in everything if one.verdict != UNTESTED]
+    rows = {row[0]: dict(zip(one.head, row, strict=True)) for one in made.grids for row in one.rows}
+    html = part(made).html
+    assert sum(len(of.rows) for of in made.grids) == len(tested)
+    for one in tested:
+        row = next(row for sentence, row in rows.items() if sentence.startswith(one.claim.sentence))
+        assert row["chart"] == one.claim.chart
+        assert not one.claim.chart or f'<a href="#{one.claim.chart}">' in html
+        assert escape(one.claim.sentence) in html
+
+
+def test_claims_of_papers_and_of_the_study_are_counted_apart(everything: list[JudgedClaim]) -> None:
+    papers, this_study, _ = said(everything).findings
+    assert (papers.subject, this_study.subject) == ("claims of papers", "claims of this study")
+    assert "not tested" not in papers.words + this_study.words
+    assert said([one for one in everything if one.claim.paper == OWN]).findings == (this_study,)
+    (one,) = said([next(one for one in everything if one.verdict == HOLDS)]).findings
+    assert one.words == "1 holds"
+
+
+def test_claims_that_were_not_tested_are_one_number_at_the_end(everything: list[JudgedClaim]) -> None:
+    untested = [one for one in everything if one.verdict == UNTESTED]
+    last = said(everything).findings[-1]
+    assert (last.subject, last.words.split(";")[0]) == ("not tested", f"{len(untested)} of {len(everything)} claims")
+    assert not said(untested).grids
+    lacking = {row["claim"] for row in claim_rows(untested) if row["missing"]}
+    assert lacking == {one.claim.id for one in untested}, "the file says what each lacks"
+
+
+def test_text_of_a_claim_cannot_break_the_page(judged: dict[str, JudgedClaim]) -> None:
+    one = judged["lrn-negligible"]
+    evil = replace(one, claim=replace(one.claim, sentence="a | b <script>", paper="A & B <i>"))
+    html = part(said([evil])).html
+    assert "<script>" not in html
+    assert "<i>" not in html
+
+
+def test_without_claims_nothing_is_said_of_them() -> None:
+    assert said([]).absence == Absence.NONE_FOUND
