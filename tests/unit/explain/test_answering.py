@@ -5,8 +5,6 @@ import io
 import json
 import re
 import shlex
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -538,22 +536,3 @@ def test_the_page_shows_what_the_program_says(
         statuses.append(main(shlex.split(command)[1:]))
         assert capsys.readouterr().out.startswith("\n".join(lines))
     assert statuses == [1, 1, 0]
-
-
-def test_neither_snakemake_nor_mpi_nor_torch_is_needed(tmp_path: Path) -> None:
-    path = tmp_path / "rates.csv"
-    path.write_text(table({1: 10, 2: 20, 4: 39, 8: 75}))
-    script = """
-import sys
-from stallpoint.cli import main
-
-heavy = {"torch", "mpi4py", "snakemake", "altair", "polars", "numba"}
-rates, log = sys.argv[1:]
-main(["explain", log])
-assert not (heavy | {"pandas", "scipy"}) & set(sys.modules)
-main(["explain", rates, log])
-assert not heavy & set(sys.modules)
-"""
-    log = tmp_path / "log"
-    log.write_text(nccl_tests())
-    subprocess.run([sys.executable, "-c", script, path, log], check=True)

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
@@ -282,55 +280,3 @@ def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None
 )
 def test_numbers_are_read_past_their_units(text: str, value: float) -> None:
     assert number_in(text) == value
-
-
-_TABLES = ("gpus,img/s\n1,10\n2,19\n", "| a | GPUs | tok/s |\n|--|--|--|\n| x | 1 | 10 |\n", "n;s/it\n1;0,5\n2;0,6\n")
-_LOGS = (
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
-    "        1024           256     float     sum      -1    53.88    0.02    0.04      0\n",
-    "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n4   7.9\n",
-    "#SBATCH --gres=gpu:4\n#SBATCH -c 8\nsrun python 'train.py' --data ~/x\n",
-    "step: 1  loss: 2  tps: 1,234\nworld_size=8\n",
-    "h:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB\nh:1:2 [0] NCCL INFO Channel 00 : 0[1] -> 1[2] via NET/IB/0\n",
-    '{"results": [{"size": 1, "in_place": {"time": 2.5}}], "devices": []}',
-    "Name    Self CPU    # of Calls\naten::mm    1.5ms    3\n",
-    "# Benchmarking Allreduce\n# #processes = 4\n#bytes #repetitions  t_min[usec]  t_max[usec]  "
-    "t_avg[usec]\n8 9 1 2 3\n",
-)
-
-
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
-)
-@given(
-    text=st.sampled_from(_TABLES + _LOGS),
-    edits=st.lists(
-        st.tuples(
-            st.integers(0, 400), st.sampled_from(["", "\n", ",", "é", "-", "9" * 30, ".", "²", "\x00", ";", '"', "|"])
-        ),
-        max_size=6,
-    ),
-)
-def test_a_damaged_file_is_read_or_refused_in_one_sentence(
-    text: str, edits: list[tuple[int, str]], tmp_path: Path
-) -> None:
-    """Never a traceback, and never a message that names neither the file nor what is wrong."""
-    from stallpoint_files.answering import explain_files
-    from stallpoint_files.file_options import Options
-
-    for place, new in edits:
-        at = place % (len(text) + 1)
-        text = text[:at] + new + text[at + (place % 3) :]
-    path = tmp_path / "input"
-    path.write_text(text, encoding="utf-8")
-    said = ""
-    try:
-        found = explain_files([str(path)], Options())
-    except InputError as error:
-        said = str(error)
-    if said:
-        assert said.startswith(str(path))
-        assert "\n" not in said
-    else:
-        assert found.answers
-        assert found.in_words().count("\n") <= 20

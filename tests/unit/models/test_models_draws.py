@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,12 +10,6 @@ from stallpoint.base import distributions
 from stallpoint.base.distributions import MAX_DIMENSIONS, sobol
 
 P = np.array([1e-9, 0.05, 0.5, 0.95, 1 - 1e-9])
-ANSWERED = """
-import sys
-from stallpoint.cli import main
-main(["explain", sys.argv[1]])
-print([name for name in ("pandas", "pyarrow", "scipy", "scipy.stats", "numba") if name in sys.modules])
-"""
 
 
 @pytest.mark.parametrize("dimensions", range(1, MAX_DIMENSIONS + 1))
@@ -43,15 +34,3 @@ def test_quantiles_and_tails_are_those_of_scipy() -> None:
 def test_poisson_quantiles_are_those_of_scipy(mean: float) -> None:
     for p in (0.01, 0.5, 0.95, 0.999):
         assert distributions.poisson_quantile(p, mean) == stats.poisson.ppf(p, mean)
-
-
-@pytest.mark.parametrize(
-    ("rates", "needed"), [("8,100", "[]"), ("1,100\n2,190\n4,350", "['pandas', 'pyarrow', 'scipy']")]
-)
-def test_an_answer_imports_only_what_it_needs(
-    tmp_path_factory: pytest.TempPathFactory, rates: str, needed: str
-) -> None:
-    file = tmp_path_factory.mktemp("rates") / "rates.csv"
-    file.write_text(f"gpus,img/s\n{rates}\n")
-    said = subprocess.run([sys.executable, "-c", ANSWERED, str(file)], capture_output=True, text=True, check=True)
-    assert said.stdout.splitlines()[-1] == needed

@@ -1,7 +1,6 @@
 """Networks of the user's own: how they are found, what they may look like, what is said of those that do not work."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -205,15 +204,6 @@ def test_labels_beyond_the_networks_classes_are_named() -> None:
     built = own_network("mine", {"build": "nets/mine.py:logits", **IMAGES}).build(seed=1)
     with pytest.raises(InputError, match="the network has 10 classes, the data has more: Target 10"):
         built(torch.randn(2, 3, 8, 8), torch.tensor([1, 10]))
-
-
-def test_planning_imports_nothing_of_the_users() -> None:
-    program = (
-        "import sys; from stallpoint.networks.own import own_network\n"
-        "own_network('mine', {'build': 'my_package.my_nets:logits', 'image_size': 8})\n"
-        "print([name for name in ('torch', 'my_package') if name in sys.modules])"
-    )
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"
 
 
 def train_cell(folder: Path, ranks: int) -> TrainCell:

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from all_reduce_samples import nccl_tests
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -49,6 +50,20 @@ with stallpoint.probe(model, folder=sys.argv[2]) as probe:
         model(torch.ones(1, 2)).sum().backward()
         probe.step()
 """
+
+LOADED = (
+    ("import stallpoint", "torch numpy pyarrow pandas mpi4py"),
+    ("import stallpoint.networks, stallpoint.strategies.presets, stallpoint.measure as m; "
+     "assert stallpoint.networks.NETWORKS and stallpoint.strategies.presets.PRESETS", "torch numpy mpi4py"),
+    ("import stallpoint.report.charts", "altair pandas numpy vl_convert"),
+    ("import stallpoint.cli; stallpoint.cli.main(['explain', 'log'])", "pandas scipy torch mpi4py snakemake altair"),
+    ("stallpoint.cli.main(['explain', 'pair'])", "pandas pyarrow scipy numba"),
+    ("import stallpoint.storage", "torch PIL mpi4py"),
+    ("from stallpoint.networks.own import own_network; "
+     "own_network('mine', {'build': 'my_package.my_nets:logits', 'image_size': 8})", "torch my_package"),
+    ("stallpoint.cli.main(['explain', 'curve'])", "torch mpi4py snakemake altair polars numba scipy.stats"),
+)  # fmt: skip
+"""Steps of one process, and what none of them may have loaded by then."""
 
 
 def modules(requirements: list[str]) -> set[str]:
@@ -106,3 +121,19 @@ def test_the_probe_needs_torch_numpy_and_pyarrow_alone(tmp_path: Path) -> None:
 def test_the_workflow_has_what_measures_and_draws(extra: str) -> None:
     (own,) = (one for one in PROJECT["optional-dependencies"]["workflow"] if one.startswith("stallpoint["))
     assert extra in re.findall(r"\w+", own)[1:]
+
+
+def test_nothing_is_loaded_before_it_is_needed(tmp_path: Path) -> None:
+    for name, text in (
+        ("log", nccl_tests()),
+        ("pair", "gpus,img/s\n8,100\n"),
+        ("curve", "gpus,img/s\n1,100\n2,190\n4,350\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    steps = [
+        f"{code}\nfound = {{*{names.split()}}} & {{*sys.modules}}\nassert not found, found" for code, names in LOADED
+    ]
+    ended = subprocess.run(
+        [sys.executable, "-c", "\n".join(["import sys", *steps])], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -486,14 +486,6 @@ def test_texts_cannot_end_the_script_of_a_page() -> None:
 # --- registry, theme, labels ----------------------------------------------------------------------
 
 
-def test_the_registry_is_cheap_to_import() -> None:
-    program = (
-        "import sys, stallpoint.report.charts; print({'altair', 'pandas', 'numpy', 'vl_convert'} & set(sys.modules))"
-    )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "set()"
-
-
 def test_captions_are_short_plain_sentences() -> None:
     for chart in CHARTS.values():
         assert set(chart.tables) <= set(TABLES)
