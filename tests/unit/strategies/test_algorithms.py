@@ -1,23 +1,17 @@
 """Algorithms beside synchronous SGD: what they compute where that is known, and what servers find of staleness."""
 
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-import replica
 import small_algorithms
 import small_training
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launching import ENVIRONMENT, copied
-from replica import AIM, TOKEN
 from resident_ranks import Ranks
 from torch import nn
 
@@ -38,6 +32,7 @@ from stallpoint.study.recipes import Recipe
 
 pytestmark = pytest.mark.ranks
 
+TOKEN = b"t" * TOKEN_BYTES
 SERVED = {"asynchronous": Asynchronous, "downpour": Downpour, "elastic": Elastic}
 
 WORKERS, ITERATIONS = small_algorithms.WORKERS, small_training.ITERATIONS
@@ -289,41 +284,6 @@ def test_who_is_gone_is_waited_for_no_more_and_a_stranger_is_sent_away() -> None
     first.close()
     one.close(wait=True)
     assert not {*threading.enumerate()} - {*before}, "processes make many visits"
-
-
-@pytest.fixture
-def start_replica() -> Iterator[Callable[[int], subprocess.Popen[str]]]:
-    """Starts a replica that never ends by itself."""
-    with ExitStack() as ends:
-
-        def start(port: int) -> subprocess.Popen[str]:
-            command, environment = [sys.executable, replica.__file__, str(port)], {**ENVIRONMENT, **copied()}
-            one = ends.enter_context(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE))
-            ends.callback(one.kill)
-            return one
-
-        yield start
-
-
-def test_a_replica_that_is_killed_leaves_the_others_training(
-    start_replica: Callable[[int], subprocess.Popen[str]],
-) -> None:
-    one = server(Rules(workers=2))
-    port = one.listen("127.0.0.1", TOKEN)
-    other = start_replica(port)
-    assert other.stdout
-    assert other.stdout.readline() == "trains\n"
-    other.kill()
-    one._threads[-1].join()  # its last gradient is no later than those that follow
-    own = Servers([("127.0.0.1", port)], TOKEN, 0, 3)
-    for _ in range(200):
-        replica.step(own)
-    assert own.ask(Ask.PULL).tolist() == pytest.approx(AIM, abs=1e-3)
-    of_worker = np.bincount([worker for _, worker, _ in one.staleness()])
-    assert of_worker[0] == 200
-    assert of_worker[1] >= 5
-    own.close()
-    one.close(wait=True)
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
