@@ -43,14 +43,7 @@ def test_a_slower_study_is_compared_and_fails_where_that_is_asked_for(beside: Ch
     assert names == {f"comparison.{name}" for name in ("md", "json", "parquet", "html")}
 
 
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        (["old=tiny"], "new is missing: snakemake compare --config old=OLD new=NEW"),
-        (["old=tiny", "new=nothing"], "new: there is no study nothing"),
-    ],
-)
-def test_what_cannot_be_compared_is_named(beside: Checkout, entries: list[str], message: str) -> None:
-    ran = beside.snakemake("compare", "-n", "--config", *entries)
+def test_a_study_that_is_missing_is_named(beside: Checkout) -> None:
+    ran = beside.snakemake("compare", "-n", "--config", "old=tiny")
     assert ran.status != 0
-    assert message in ran.text
+    assert "new is missing: snakemake compare --config old=OLD new=NEW" in ran.text
