@@ -115,6 +115,30 @@ def test_each_wait_is_in_the_phase_and_the_layer_where_it_was_planted(tmp_path: 
     assert layers.loc["1", "forward"] >= 3 * SLEEP, "all passes of the iteration count"
 
 
+class Synchronising(torch.optim.SGD):
+    """Waits as Horovod's ``DistributedOptimizer`` is documented to: in `synchronize`, which `step` calls."""
+
+    def synchronize(self) -> None:
+        time.sleep(SLEEP)
+
+    def step(self) -> None:  # type: ignore[override]
+        self.synchronize()
+        super().step()
+
+
+def test_what_an_optimizer_waits_for_is_communication(tmp_path: Path) -> None:
+    model = small()
+    optimizer = Synchronising(model.parameters(), lr=0.1)
+    own = Synchronising.synchronize
+    with stallpoint.probe(model, optimizer, folder=tmp_path) as probe:
+        model(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+        probe.step()
+    (iteration,) = rows(found(tmp_path), "iterations").to_dict("records")
+    assert iteration["exposed_communication"] >= SLEEP
+    assert Synchronising.synchronize is own
+
+
 def test_evaluation_is_marked_like_warm_up(tmp_path: Path) -> None:
     model = small()
 
@@ -249,8 +273,10 @@ def test_a_rank_that_cannot_be_is_refused(rank: str) -> None:
 
 
 SAME = """
+import os, time
 import torch, torch.distributed as dist, stallpoint
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 def trained(probed):
@@ -276,8 +302,15 @@ def steps(model, optimizer, ended):
 dist.init_process_group("gloo")
 for one, other in zip(trained(False), trained(True)):
     torch.testing.assert_close(one, other)
+
+sharded = FullyShardedDataParallel(nn.Linear(3, 5), device_id=torch.device("cpu"))
+with stallpoint.probe(sharded, folder=os.environ["STALLPOINT_PROBE"] + "-fsdp1") as probe:
+    for _ in range(2):
+        time.sleep(0.1 * dist.get_rank())
+        sharded(torch.randn(2, 3)).sum().backward()
+        probe.step()
 """
-"""Trains with a probe, without one, and with another one; and all of it without."""
+"""Trains with a probe, without one, and with another one; all of it without; and a shard of FSDP1, late on rank 1."""
 ONE_BY_ONE = """
 import os, runpy, sys
 import torch.distributed as dist
@@ -349,6 +382,13 @@ def test_messages_of_two_workers_carry_every_gradient(example: str, parallelism:
     both = {found(recorded / example, rank).probe["checksum"] for rank in range(2)}
     assert len(both) == 1, "workers that exchange gradients have the same weights"
     assert (None in both) == (parallelism == "fsdp2"), "of which a worker has but a shard"
+
+
+@pytest.mark.ranks
+def test_waiting_for_shards_of_fsdp1_is_communication(recorded: Path) -> None:
+    waited, late = (rows(found(recorded / "same-fsdp1", rank), "iterations").iloc[-1] for rank in range(2))
+    assert waited["exposed_communication"] > waited["forward"]
+    assert late["host_to_device"] >= 0.1
 
 
 @pytest.mark.ranks

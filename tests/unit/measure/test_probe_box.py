@@ -177,6 +177,19 @@ def test_rare_long_iterations_are_named_with_period_phase_and_rank(phase: str, w
     assert found.more == pytest.approx(1.0, rel=0.01)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_other_work_on_the_machine_hides_no_period_and_makes_none(seed: int) -> None:
+    """Every 16th iteration takes 1 s longer, and 5 of 101 at random up to 0.2 s; alone, these have no period."""
+    own, random = run(seed, 101), np.random.default_rng(seed)
+    other = random.choice(101, 5, replace=False)
+    own[0, other, PHASES.index("forward")] += random.uniform(0.05, 0.2, 5)
+    alone = [one.period for one in partial_costs([0, 1], own, own)]
+    assert not any(alone), alone
+    own[1, 15::16, PHASES.index("data_wait")] += 1.0
+    found = partial_costs([0, 1], own, own)[0]
+    assert (found.part, found.phase, found.ranks, found.period) == (RunPart.RARE, "data_wait", (1,), 16)
+
+
 @pytest.mark.parametrize("part", [slice(0, 130), slice(60, 200), slice(50, 150)])
 def test_a_rank_that_is_slow_in_a_part_of_the_run_is_named_with_its_begin_and_end(part: slice) -> None:
     own = run(63)

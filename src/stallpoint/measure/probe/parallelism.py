@@ -4,8 +4,7 @@
 - *fsdp2* (``fully_shard``): all-gathers and reduce-scatters are called through objects that a script may replace
   (``set_custom_all_gather``, ``set_custom_reduce_scatter``), and so may a probe (`measure.shard_timing`).
 - *none*: one worker.
-- *unknown*: any other synchronisation (Horovod, FSDP1, the script's own calls); its collectives are not observed, and
-  lie within the phases in which the script waits for them.
+- *unknown*: any other synchronisation (Horovod, FSDP1, the script's own calls): only waiting for it is observed.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 """Waits planted through the probe's own hooks, in any script, and how often its summary names them.
 
-usage: python -m stallpoint.measure.probe.planting [--ranks 2,4] SCRIPT [ARGUMENT ...]
+usage: python -m stallpoint.measure.probe.planting [--ranks 2,4] [--seed SEED] SCRIPT [ARGUMENT ...]
 
 A script that has a probe is started once for each number of ranks. In stretches of its iterations, one after the other,
 each process sleeps where a plant says so: in a phase, on one rank or on all, in every iteration, in every 20th one, or
-in a part of the stretch. What is said of each is scored: *named* if phase and ranks (and period or part) are said,
-*wrong* if it names another rank or part. ``STALLPOINT_PLANT`` alone plants:
-``PHASE:SECONDS:RANK:PERIOD:FIRST:LAST``, and more of them with commas between.
+in a part of the stretch; with a seed, ranks, times, periods and parts are drawn. What is said of each is scored:
+*named* if phase and ranks (and period or part) are said, *wrong* if it names another rank or part. ``STALLPOINT_PLANT``
+alone plants: ``PHASE:SECONDS:RANK:PERIOD:FIRST:LAST``, and more of them with commas between.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import socket
 import subprocess
@@ -31,7 +32,7 @@ from stallpoint.measure.clock import Mark
 from stallpoint.measure.probe.probe_box import diagnose
 from stallpoint.measure.probe.probe_phases import BACKWARD, DATA, FORWARD, UPDATE, ProbedPhases
 from stallpoint.measure.probe.probe_runs import last_run
-from stallpoint.measure.probe.probe_words import WORDS, texts
+from stallpoint.measure.probe.probe_words import WORDS, ordinal, texts
 
 PLANT = "STALLPOINT_PLANT"
 """Variable with the plants of a script, for whoever tries the probe."""
@@ -44,6 +45,8 @@ PERIOD, RARELY = 20, 8.0
 """Iterations from one rare wait to the next, and how many times as long as a steady one it is."""
 WAIT = 0.1
 """Seconds that a steady plant waits, if nothing else is asked for."""
+DRAWN, PERIODS = (0.5, 2.0), (10, 21)
+"""Parts of that which a drawn plant waits, and the drawn periods, without the last."""
 
 
 @dataclass(frozen=True)
@@ -126,30 +129,38 @@ class Stretch:
     last: int
 
     def judged(self, said: Sequence[str]) -> str:
-        """Return whether one of the sentences says phase, ranks, and in which iterations; wrong where none does, but
-        one names a rank or a part of the iterations."""
-        if any(self._names(one) for one in said):
+        """Return whether one of the sentences says phase, ranks, and in which iterations; not told if one says the
+        first two; wrong where none does, but one names a rank or a part of the iterations."""
+        right = [one for one in said if self._phase_and_ranks(one)]
+        when = {"rare": f"every {ordinal(self.plant.period)}", "until": "until ", "from": "from "}.get(self.kind, "")
+        if any(when in one for one in right):
             return NAMED
-        return WRONG if any(re.search(r"rank \d+ h|iterations? (take|\()", one) for one in said) else UNTOLD
+        claims = r"every \d" if right else r"rank \d+ h|iterations? (take|\()"
+        return WRONG if any(re.search(claims, one) for one in right or said) else UNTOLD
 
-    def _names(self, verdict: str) -> bool:
+    def _phase_and_ranks(self, verdict: str) -> bool:
         where, one = WORDS[WHERE[self.plant.where]], self.plant.who != ALL
         ranks = re.findall(r"ranks? ([\d, ]+)", verdict)
-        whom = bool(ranks) and ranks[0].strip() == self.plant.who if one else not ranks
-        when = {"rare": f"every {PERIOD}th", "until": "until ", "from": "from "}.get(self.kind, "")
-        return where in verdict and whom and when in verdict
+        return where in verdict and (bool(ranks) and ranks[0].strip() == self.plant.who if one else not ranks)
 
 
-def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING) -> list[Stretch]:
+def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING, seed: int | None = None) -> list[Stretch]:
     """Return stretches one after the other: each phase on the first rank, the last one and all, then rare waits and
-    waits in a part."""
+    waits in a part; with a seed each on ranks that are drawn, as long and as often as drawn."""
     found: list[Stretch] = []
+    draw = random.Random(seed)
 
     def add(kind: str, where: str, who: str, length: int, part: slice = slice(None)) -> None:
+        seconds, period = wait, PERIOD
+        if seed is not None:
+            who = ALL if who == ALL else str(draw.randrange(ranks))
+            seconds, period = round(draw.uniform(*DRAWN) * wait, 3), draw.randrange(*PERIODS)
+            part = slice(*(edge and edge + draw.randrange(-10, 11) for edge in (part.start, part.stop)))
+        if kind == "rare":
+            seconds *= RARELY
         first = found[-1].last if found else begin
         inside = range(first + SETTLING, first + length)[part]
-        seconds, period = (RARELY * wait, PERIOD) if kind == "rare" else (wait, 1)
-        plant = Planted(where, seconds, who, period, inside[0], inside[-1] + 1)
+        plant = Planted(where, seconds, who, period if kind == "rare" else 1, inside[0], inside[-1] + 1)
         found.append(Stretch(kind, plant, first + SETTLING, first + length))
 
     for where in WHERE:
@@ -162,9 +173,11 @@ def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING) -> list[Stre
     return found
 
 
-def score(command: Sequence[str], ranks: int, folder: Path, wait: float = WAIT) -> Iterator[tuple[Stretch, list[str]]]:
+def score(
+    command: Sequence[str], ranks: int, folder: Path, wait: float = WAIT, seed: int | None = None
+) -> Iterator[tuple[Stretch, list[str]]]:
     """Start a script on so many ranks with the plants of a `schedule`; yield each stretch with what is said of it."""
-    stretches = schedule(ranks, wait)
+    stretches = schedule(ranks, wait, seed=seed)
     _start(command, ranks, folder, ",".join(one.plant.text() for one in stretches), stretches[-1].last)
     runs = {rank: run for rank in range(ranks) if (run := last_run(folder, rank))}
     if len(runs) < ranks:
@@ -201,13 +214,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Plant waits in a script that has a probe, and score its summary.")
     parser.add_argument("--ranks", default="2", help="numbers of ranks, with commas between (%(default)s)")
     parser.add_argument("--wait", type=float, default=WAIT, help="seconds of a steady plant (%(default)s)")
+    parser.add_argument("--seed", type=int, help="draw ranks, times, periods and parts")
     parser.add_argument("script")
     parser.add_argument("argument", nargs=argparse.REMAINDER)
     given = parser.parse_args(arguments)
     total: Counter[str] = Counter()
     for ranks in map(int, given.ranks.split(",")):
         with tempfile.TemporaryDirectory() as scratch:
-            found = list(score([given.script, *given.argument], ranks, Path(scratch), given.wait))
+            found = list(score([given.script, *given.argument], ranks, Path(scratch), given.wait, given.seed))
         words = [(one.kind, one.judged(said)) for one, said in found]
         for (one, said), (_, word) in zip(found, words, strict=True):
             if word != NAMED:

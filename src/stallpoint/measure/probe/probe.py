@@ -122,7 +122,7 @@ class Probe:
             ):
                 undo.callback(hook.remove)
             undo.callback(register_optimizer_step_post_hook(self._updated).remove)
-            undo.enter_context(watched(self._loads, self._backward, self._collective))
+            undo.enter_context(watched(self._loads, self._backward, self._collective, self._optimizer))
             self._sensors = undo.enter_context(Sensors(gpu=self._device.index))
             self._thread = threading.get_ident()
             plants = os.environ.get(PLANT, "")

@@ -69,11 +69,11 @@ Tell = Callable[[bool, Any], None]
 
 
 @contextmanager
-def watched(load: Tell, backward: Tell, collective: Tell) -> Iterator[None]:
+def watched(load: Tell, backward: Tell, collective: Tell, optimizer: object = None) -> Iterator[None]:
     """Call `load` around each mini-batch that a DataLoader gives, `backward` around each backward pass, and
-    `collective` around each wait for one.
+    `collective` around each wait for one, also in Horovod's ``DistributedOptimizer.synchronize``.
 
-    Replaces methods of PyTorch's classes within the block.
+    Replaces methods of PyTorch's classes, and of the optimizer's, within the block.
     """
     loaders = dataloader._BaseDataLoaderIter
     with ExitStack() as undo:
@@ -81,6 +81,8 @@ def watched(load: Tell, backward: Tell, collective: Tell) -> Iterator[None]:
         undo.enter_context(_around(torch.autograd, "backward", backward))
         if dist.is_available():
             undo.enter_context(_around(dist.Work, "wait", collective))
+        if hasattr(optimizer, "synchronize"):
+            undo.enter_context(_around(type(optimizer), "synchronize", collective))
         yield
 
 

@@ -79,11 +79,13 @@ def headed(found: Diagnosis) -> str:
 def texts(found: Diagnosis) -> dict[str, str]:
     """Return the lines below the head by their labels; none that has nothing to say."""
     part = found.main
-    also = [one for one in found.parts if one is not part]
+    also = [_of_part(found, one) for one in found.parts if one is not part]
+    if part:
+        also.append(_verdict(found))
     texts_of = {
         "verdict": _of_part(found, part) if part else _verdict(found),
         "why": _why_part(found, part) if part else _why(found),
-        "also": _of_part(found, also[0]) if also else "",
+        "also": also[0] if also else "",
         "shares": ", ".join(_shares(found)),
         "doubling": _gain(found.doubling) if found.doubling else "",
         "next": _next_part(found, part) if part else _next(found),
@@ -141,7 +143,7 @@ def _of_part(found: Diagnosis, part: PartialCost) -> str:
         return f"{whom} held the others up {when}: {phase} ({share} of the time)"
     if part.part is RunPart.RARE:
         often = (
-            f"every {_ordinal(part.period)} iteration"
+            f"every {ordinal(part.period)} iteration"
             if part.period
             else f"{part.events} of {found.iterations:,} iterations"
         )
@@ -175,7 +177,8 @@ def _moment(found: Diagnosis, place: int) -> str:
     return f"{at.astimezone(UTC):%H:%M:%S} UTC" if at else f"iteration {place:,}"
 
 
-def _ordinal(count: int) -> str:
+def ordinal(count: int) -> str:
+    """Return ``20th``."""
     ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
     return f"{count}{ending}"
 
