@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stallpoint.archive.imports.importing import describe_traced
+from stallpoint.archive.importing import describe_traced
 from stallpoint.errors import program
 from stallpoint.networks import find
 from stallpoint.networks.described import describe_recorded

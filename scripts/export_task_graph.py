@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stallpoint.archive.exports.task_graph_export import export_task_graph
+from stallpoint.archive.exporting import export_task_graph
 from stallpoint.errors import program
 
 with program(Path(snakemake.log[0])):

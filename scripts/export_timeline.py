@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stallpoint.archive.exports.timeline_export import export_timeline
+from stallpoint.archive.timeline_export import export_timeline
 from stallpoint.errors import program
 
 with program(Path(snakemake.log[0])):

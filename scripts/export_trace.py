@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stallpoint.archive.exports.export_trace import export_trace
+from stallpoint.archive.exporting import export_trace
 from stallpoint.errors import program
 
 with program(Path(snakemake.log[0])):

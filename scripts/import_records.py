@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import cast
 
-from stallpoint.archive.imports.importing import import_cell
+from stallpoint.archive.importing import import_cell
 from stallpoint.errors import program
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell

@@ -13,10 +13,9 @@ import yaml
 
 from stallpoint.errors import program
 from stallpoint.measure.machine.usable_cores import usable_cores
-from stallpoint.schedule.budget import check_budget
 from stallpoint.schedule.next_round import expanded
 from stallpoint.schedule.plan import plan_of
-from stallpoint.schedule.plan_text import text
+from stallpoint.schedule.plan_text import check_budget, text
 from stallpoint.study.configuration import load_study
 
 with program():

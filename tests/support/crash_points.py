@@ -39,7 +39,7 @@ import synthetic
 from tally import Tally, tell
 from tracing import Fault, Outcome, traced, undisturbed
 
-import stallpoint.archive.imports.importing
+import stallpoint.archive.importing
 import stallpoint.archive.making
 import stallpoint.storage.generate
 import stallpoint.study.collect
@@ -219,7 +219,7 @@ def made_up() -> Iterator[None]:
         mock.patch.object(job._RankVisit, "_measure", lambda self, measure: measure()),
         mock.patch.object(job, "run_row", same_row),
         mock.patch("stallpoint.study.job_kind.run_row", same_row),
-        mock.patch("stallpoint.archive.imports.importing.run_row", same_row),
+        mock.patch("stallpoint.archive.importing.run_row", same_row),
     ):
         yield
 

@@ -34,7 +34,7 @@ from crash_points import imported_log
 from tally import Tally, tell
 
 from stallpoint.archive.crate import write_checksums
-from stallpoint.archive.imports.importing import describe_traced, import_cell
+from stallpoint.archive.importing import describe_traced, import_cell
 from stallpoint.archive.index import INDEX, read_zip_index
 from stallpoint.errors import InputError
 from stallpoint.models.scaling.extrapolation import extrapolate

@@ -22,7 +22,7 @@ from stallpoint.networks import NETWORKS
 from stallpoint.networks.own import file_of
 from stallpoint.schedule import earlier_run, memory_forecast, next_round, time_limits
 from stallpoint.schedule import plan as plans
-from stallpoint.schedule.budget import check_budget
+from stallpoint.schedule.plan_text import check_budget
 from stallpoint.schedule.plan_text import text as plan_text
 from stallpoint.schedule.plan_text import warnings as plan_warnings
 from stallpoint.schedule.visit_durations import other_studies

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from small_study import SCHEMA
 
-from stallpoint.archive.imports.importing import import_cell
+from stallpoint.archive.importing import import_cell
 from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, to_text
 from stallpoint.models import fitting
 from stallpoint.questions.answer_question import beyond_in_words, sentence

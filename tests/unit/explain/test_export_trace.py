@@ -9,7 +9,7 @@ import yaml
 from small_study import SCHEMA
 from test_importing import imported
 
-from stallpoint.archive.exports.export_trace import export_trace
+from stallpoint.archive.exporting import export_trace
 from stallpoint.base.measured import measured, over_ranks
 from stallpoint.errors import InputError
 from stallpoint.inputs.layer_trace import from_text

@@ -14,7 +14,7 @@ from all_reduce_samples import ALPHA, BETA, SIZES, nccl_tests, osu
 from small_study import SCHEMA
 from table_vi import TABLE_VI, table_vi, table_vi_cell
 
-from stallpoint.archive.imports.importing import ITERATIONS_AT_ONCE, ROWS_AT_ONCE, compose, describe_traced, import_cell
+from stallpoint.archive.importing import ITERATIONS_AT_ONCE, ROWS_AT_ONCE, compose, describe_traced, import_cell
 from stallpoint.base.measured import over_ranks
 from stallpoint.errors import InputError
 from stallpoint.inputs.layer_trace import TracedIteration, to_text

@@ -1,6 +1,6 @@
 import pytest
 
-from stallpoint.archive.imports.importing import layer_type
+from stallpoint.archive.importing import layer_type
 from stallpoint.networks import find
 from stallpoint.networks.layers import layers
 

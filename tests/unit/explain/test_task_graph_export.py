@@ -11,8 +11,7 @@ import pytest
 import synthetic
 from test_export_trace import cell_of
 
-from stallpoint.archive.exports.exported_records import train_records
-from stallpoint.archive.exports.task_graph_export import export_task_graph, tasks
+from stallpoint.archive.exporting import export_task_graph, tasks, train_records
 from stallpoint.errors import InputError
 from stallpoint.strategies.presets import PRESETS, to_values
 

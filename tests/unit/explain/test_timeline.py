@@ -9,7 +9,7 @@ import synthetic
 from test_export_trace import WORDS, cell_of
 from trace_events import Event, check_nesting, lanes
 
-from stallpoint.archive.exports.timeline_export import export_timeline
+from stallpoint.archive.timeline_export import export_timeline
 from stallpoint.errors import InputError
 from stallpoint_traces.formats import trace_formats
 

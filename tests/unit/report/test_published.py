@@ -12,7 +12,7 @@ from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.records.parquet import to_arrow
 from stallpoint.records.tables import CONVERGENCE_RUNS, NETWORK_LAYERS
-from stallpoint_papers.published import PROPERTIES, UNEXPLAINED, compare
+from stallpoint_papers.exhibits.networks_exhibit import PROPERTIES, UNEXPLAINED, compare
 
 ROOT = Path(__file__).parents[3]
 TABLE_II = yaml.safe_load((ROOT / "resources/published/keuper-2016-table-ii.yaml").read_text())

@@ -8,7 +8,7 @@ import pytest
 from report_samples import Tables, of_two_charts
 from table_vi import TABLE_VI
 
-from stallpoint.archive.imports.importing import describe_traced
+from stallpoint.archive.importing import describe_traced
 from stallpoint.base.section import GROUPS, Absence, Finding, Section, TextTable, first
 from stallpoint.networks import find
 from stallpoint.networks.description import describe

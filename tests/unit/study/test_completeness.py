@@ -14,7 +14,7 @@ from altered import ALTERATIONS, cells, run
 from table_vi import table_vi_cell
 from whole_records import measured
 
-from stallpoint.archive.imports.importing import import_cell
+from stallpoint.archive.importing import import_cell
 from stallpoint.errors import InputError
 from stallpoint.records.parquet import read, write, write_cell
 from stallpoint.records.tables import (

@@ -12,6 +12,7 @@ from stallpoint.archive.comparison.changes import MOVED, Comparison
 from stallpoint.base.changed import Change
 from stallpoint.base.frames import records
 from stallpoint.base.measured import SERIES
+from stallpoint.base.section_texts import markdown_table
 from stallpoint.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.report.charts.labels import label
 from stallpoint.text import interval, number, plain
@@ -112,13 +113,13 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield from (f"- {plain(sentence)}" for sentence in summary(comparison))
     yield f"\n{how(comparison)}{_unmatched(comparison.unmatched)}\n"
     yield "## Verdicts\n"
-    yield from _markdown(("curve", "old", "new", "moved"), verdicts(comparison))
+    yield _markdown(("curve", "old", "new", "moved"), verdicts(comparison))
     for family in NOUNS:
         if rows := table(comparison, family):
             yield f"\n## {finding(comparison, family)}\n"
-            yield from _markdown(heads(comparison, family), rows)
+            yield _markdown(heads(comparison, family), rows)
     yield "\n## What else differs\n"
-    yield from _markdown(("hardware", "what", "old", "new"), [list(row.values()) for row in comparison.settings])
+    yield _markdown(("hardware", "what", "old", "new"), [list(row.values()) for row in comparison.settings])
 
 
 def title(comparison: Comparison) -> str:
@@ -139,9 +140,6 @@ def _unmatched(unmatched: Mapping[str, int]) -> str:
     return f" {'; '.join(words).capitalize()}." if words else ""
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    if not rows:
-        yield "Nothing."
-        return
-    for line in (head, ["---"] * len(head), *rows):
-        yield "| " + " | ".join(plain(str(text)) for text in line) + " |"
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    first, *others = [list(map(plain, row)) for row in (head, *rows)]
+    return markdown_table(first, others) if others else "Nothing."

@@ -23,7 +23,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.archive.exports.exported_records import TrainRecords, all_reduces, train_records
+from stallpoint.archive.exporting import TrainRecords, all_reduces, train_records
 from stallpoint.records.atomic import atomic
 
 Event = dict[str, Any]

@@ -1,1 +1,0 @@
-"""Records of a cell written in formats of other programs."""

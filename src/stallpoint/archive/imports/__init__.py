@@ -1,1 +1,0 @@
-"""Cells from the files of other programs, as records of a study."""
