@@ -18,13 +18,12 @@ from stallpoint.models.answers import (
     fits,
     next_cells,
     remedies,
-    staleness,
     stalling,
     time_to_accuracy,
     utilisation,
 )
 from stallpoint.models.answers.fitted import FittedStudy, Question, QuestionSettings
-from stallpoint.models.convergence import early_stopping, noise_scale, steps
+from stallpoint.models.convergence import early_stopping, noise_scale, staleness, steps
 from stallpoint.models.iteration import curve_points
 from stallpoint.models.terms import communication, data, matrix_products, peaks
 from stallpoint.models.terms.compute import layer_scaling
@@ -70,10 +69,12 @@ TERMS = (
             fitted.tidy["convergence"], fitted.tidy["convergence_runs"], fitted.asked.seed
         ),
     ),
+    Question(records.STALENESS_SHARES, lambda fitted: staleness.shares(fitted.tidy["staleness"])),
+    Question(records.WORKER_STALENESS, lambda fitted: staleness.workers(fitted.tidy["staleness"], fitted.asked.seed)),
 )
 """Tables of the terms of predictions, computed by the rooms below the answers."""
 ANSWERS = (
-    amdahl, causes, controls, costs, feeding, fits, next_cells, remedies, staleness, stalling, time_to_accuracy,
+    amdahl, causes, controls, costs, feeding, fits, next_cells, remedies, stalling, time_to_accuracy,
     utilisation,
 )  # fmt: skip
 """Modules with `QUESTIONS`."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.base.statistics import REPLICATES
-from stallpoint.models.answers import staleness
+from stallpoint.models.convergence import staleness
 from stallpoint.models.iteration.replicas import per_iteration
 from stallpoint.models.terms.communication import all_reduce_parts, nominal
 from stallpoint.models.terms.effects import CollectiveTimes

@@ -12,8 +12,6 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.base.statistics import bootstrap, columns, generator, groups
-from stallpoint.models.answers.fitted import Question
-from stallpoint.records.tables import STALENESS_SHARES, WORKER_STALENESS
 
 TRAINING = ("network", "hardware", "storage", "sync", "batch", "nodes", "workers_per_node", "ranks")
 """Identifies a training; its visits and runs are pooled."""
@@ -46,9 +44,3 @@ def workers(staleness: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
             **columns("mean_staleness", mean),
             **columns("over_workers", (mean + 1) / training[TRAINING.index("ranks")]),
         }
-
-
-QUESTIONS = (
-    Question(STALENESS_SHARES, lambda fitted: shares(fitted.tidy["staleness"])),
-    Question(WORKER_STALENESS, lambda fitted: workers(fitted.tidy["staleness"], fitted.asked.seed)),
-)
