@@ -89,11 +89,6 @@ def test_a_run_that_another_keeps_out_says_who_and_not_how_to_unlock(folder: Pat
     assert "unlock" not in ran.stderr
 
 
-@pytest.mark.night  # by day a plan leaves nothing behind in test_plan.py
-def test_a_dry_run_calls_no_hook(folder: Path) -> None:
-    assert run(folder, "make", "-n") == {}
-
-
 def test_the_executor_of_slurm_names_its_runs() -> None:
     import snakemake_executor_plugin_slurm as slurm
 

@@ -120,15 +120,12 @@ def test_computing_goes_on_as_long_as_messages_are_under_way(monkeypatch: pytest
     assert (rows["computing"] > 0).all()
 
 
-def test_computing_ends_with_the_piece_in_which_the_last_message_returned() -> None:
+def test_computing_takes_one_piece_at_least_and_ends_with_that_in_which_the_last_message_returned() -> None:
     returned = iter([False, False, True])
     pieces: list[None] = []
     count, seconds = co_running._computed(lambda: pieces.append(None), lambda: next(returned))
     assert count == len(pieces) == 3
     assert seconds > 0
-
-
-def test_computing_takes_one_piece_at_least() -> None:
     assert co_running._computed(lambda: None, lambda: True)[0] == 1
 
 

@@ -17,7 +17,7 @@ from launching import copied, end_of_job, run_job, start_job
 from little import NETWORK
 from resident_ranks import Ranks
 from sample_cells import COLLECTIVES as COLLECTIVES_CELL
-from sample_cells import SGEMM, STORAGE, TO_TARGET, TRAIN
+from sample_cells import TRAIN
 
 from stallpoint.errors import (
     EXIT_BAD_INPUT,
@@ -39,7 +39,6 @@ from stallpoint.schedule.processes import End
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.presets import PRESETS, to_values
-from stallpoint.study.cells import Cell
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
@@ -167,15 +166,6 @@ def test_whatever_a_cell_raises_is_its_failure(
     first, second, *_ = capfd.readouterr().err.splitlines()
     assert first == f"error: {why}".rstrip()
     assert second.startswith("the rows" if isinstance(error, InputError) else "Traceback")
-
-
-@pytest.mark.parametrize("cell", [TRAIN, SGEMM, COLLECTIVES_CELL, STORAGE, TO_TARGET], ids=lambda cell: cell.kind)
-def test_an_unexpected_error_is_the_failure_of_a_cell_of_any_kind(cell: Cell, folder: Path) -> None:
-    def measure(cell: Cell, world: World, keep: Recorder) -> None:
-        raise ArithmeticError("planted")
-
-    job.run(replace(cell, nodes=1), measure, folder)
-    assert failure(folder) == "ArithmeticError: planted"
 
 
 def test_rows_of_a_wrong_type_are_a_failure(folder: Path) -> None:

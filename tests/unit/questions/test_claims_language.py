@@ -139,6 +139,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"where": {"batch": "big"}}, {}, ".quantity.where.batch: 'big' should be a number"),
     ({"where": {"batch": {"over": 3}}}, {}, ".quantity.where.batch: unknown comparison 'over', did you mean 'above'?"),
     ({"where": {"network": {"above": 3}}}, {}, ".where.network.above: compares numbers, not network with 3"),
+    ({"where": {"batch": {"like": "8*"}}}, {}, ".where.batch.like: compares names, not batch with '8*'"),
+    ({"where": {"network": {"like": 5}}}, {}, ".where.network.like: compares names, not network with 5"),
     ({"where": {"network": 5}}, {}, ".where.network: 5 should be a name"),
     ({"where": {"network": True}}, {}, ".where.network: True should be a name"),
     ({"where": {"network": "largest"}}, {}, ".where.network: 'largest' should be a name"),

@@ -14,6 +14,8 @@ from stallpoint.questions.claims.facts import Facts, facts
 from stallpoint.questions.claims.judge import judge, rows
 from stallpoint.questions.claims.language import Claim, Quantity
 from stallpoint.questions.claims.quantity import Evidence, Number, difference, numbers, ratio
+from stallpoint.questions.claims_question import section, verdict_in_words
+from stallpoint.questions.study_tables import StudyTables
 from stallpoint.records.parquet import to_arrow
 from stallpoint.records.tables import CLAIMS, TABLES
 
@@ -207,6 +209,10 @@ def test_counts_are_exact() -> None:
     quantity = {"table": "network_layers", "column": "gradient_bytes", "aggregate": "sum", "for_each": "network"}
     (number,) = found(quantity, network_layers=layers)
     assert (number.value, number.low, number.high) == (42, 42, 42)
+    (all_of_it,) = found(
+        {**SHARE, "for_each": "all"}, layer_scaling=[{"share": 1.0, "share_low": 1.0, "share_high": 1.0}]
+    )
+    assert (all_of_it.value, all_of_it.missing) == (1, ""), "a share is no ratio of a cell to itself"
 
 
 def test_the_size_of_an_interval_around_0_reaches_down_to_0() -> None:
@@ -236,6 +242,7 @@ def test_the_combination_that_lacks_something_is_named() -> None:
     (judged,) = judge([claim(quantity, {"at_most": 0.15})], evidence(layer_scaling=SHARES))
     assert judged.verdict == "holds"
     assert judged.counts == {"holds": 1, "not tested": 2}
+    assert verdict_in_words(judged) == "holds for 1 of 3 combinations; 2 not tested"
     assert [entry.number.labels for entry in judged.combinations if entry.number.missing] == [
         {"network": "alexnet", "hardware": "k80"},
         {"network": "googlenet", "hardware": "xeon"},
@@ -294,6 +301,7 @@ def test_a_ratio_to_what_may_be_0_is_unbounded() -> None:
     assert ratio((2, 1, 3), (1, -1, 2))[1:] == (-math.inf, math.inf)
     assert ratio((2, 1, 3), (math.inf, 4, math.inf)) == (0, 0, 0.75)
     assert ratio((math.inf, 4, math.inf), (math.inf, 8, math.inf))[1:] == (0, math.inf)
+    assert math.isnan(ratio((0, 0, 0), (0, 0, 0))[0])
 
 
 def test_empty_frames_of_any_table_are_no_data() -> None:
@@ -355,3 +363,15 @@ def test_ends_that_are_one_place_are_no_trend() -> None:
     ]
     (number,) = found(quantity, layer_scaling=shares)
     assert number.missing == "needs two different worker_batch"
+    quantity["minus"]["where"]["worker_batch"] = 16
+    (number,) = found(quantity, layer_scaling=shares)
+    assert number.value == pytest.approx(-0.1), "a mini-batch that the claim names is no end"
+
+
+@pytest.mark.parametrize(("combinations", "last"), [(4, "0.2"), (5, "and 1 more")])
+def test_a_claim_names_few_of_its_combinations(combinations: int, last: str) -> None:
+    shares = [{**SHARES[0], "network": f"net{place}"} for place in range(combinations)]
+    judged = judge([claim({**SHARE, "for_each": "network"})], evidence(layer_scaling=shares))
+    ((row,),) = (one.rows for one in section(StudyTables({}, claims=judged)).grids)
+    (cell,) = (text for text in row if "net3" in text)
+    assert last in cell.split("; ")[-1]

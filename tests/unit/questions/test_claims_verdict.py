@@ -45,6 +45,8 @@ def test_an_end_belongs_to_at_least_and_not_to_above() -> None:
     assert verdict(1.0, 2.0, Condition("above 1", low=1.0, low_belongs=False)) == UNCLEAR
     assert verdict(0.0, 1.0, Condition("above 1", low=1.0, low_belongs=False)) == FAILS
     assert verdict(0.0, 1.0, Condition("at least 1", low=1.0)) == UNCLEAR
+    assert verdict(0.0, 1.0, Condition("at most 1", high=1.0)) == HOLDS
+    assert verdict(0.0, 1.0, Condition("below 1", high=1.0, high_belongs=False)) == UNCLEAR
 
 
 @given(interval=intervals(NUMBERS), condition=conditions(), part=st.tuples(st.floats(0, 1), st.floats(0, 1)))
