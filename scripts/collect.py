@@ -1,9 +1,9 @@
 """Collect the raw records of all cells into tidy tables."""
 
-import sys
 from pathlib import Path
 
 from stallpoint.errors import program
+from stallpoint.records.atomic import atomic
 from stallpoint.records.tables import TIDY_TABLES
 from stallpoint.study.collect import collect_all
 from stallpoint.text import natural
@@ -12,5 +12,6 @@ with program(Path(snakemake.log[0])):
     measured = [folder for mark in snakemake.input.marks for folder in Path(mark).read_text().splitlines()]
     # Similar cells, of all blocks, next to each other: statistics of the row groups then say which ones to skip.
     folders = [Path(folder) for folder in (*sorted(measured, key=natural), *snakemake.input.folders)]
-    if doubtful := collect_all(folders, {table.name: snakemake.output[table.name] for table in TIDY_TABLES}):
-        print(f"warning: {doubtful}", file=sys.stderr)
+    impossible = collect_all(folders, {table.name: snakemake.output[table.name] for table in TIDY_TABLES})
+    with atomic(Path(snakemake.output.impossible)) as scratch:
+        scratch.write_text(impossible)

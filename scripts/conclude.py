@@ -44,7 +44,10 @@ with program(Path(snakemake.log[0])):
         external = [one for name, file in named for one in external_answers(name, Path(file), options)]
     write(CLAIMS, rows(claims), Path(snakemake.output.claims))
     excluded = [Excluded(**entry) for entry in snakemake.params.excluded]
-    study = StudyTables(tables, snakemake.params.threshold, claims=claims, external=external, excluded=excluded)
+    study = StudyTables(
+        tables, snakemake.params.threshold, claims=claims, external=external, excluded=excluded,
+        impossible=Path(snakemake.input.impossible).read_text(),
+    )  # fmt: skip
     said = list(sections(study))
     texts = {
         "md": in_markdown("Conclusions", said),

@@ -13,6 +13,7 @@ rule collect:
         code=code_of("collect.py"),
     output:
         **{table.name: f"{RESULTS}/tables/{table.name}.parquet" for table in TIDY_TABLES},
+        impossible=f"{RESULTS}/tables/impossible.txt",
     log:
         f"{LOGS}/collect.log",
     localrule: SUBMIT is None

@@ -157,6 +157,8 @@ class StudyTables:
     """Answers of tables from elsewhere; None where the package that reads them is not installed."""
     excluded: Sequence[Excluded] = ()
     """Combinations that the study does not run."""
+    impossible: str = ""
+    """The first impossible value of the records, with its file."""
 
     def rows(self, table: str) -> list[TableRow]:
         """Return the rows of a table."""

@@ -54,6 +54,8 @@ def section(study: StudyTables) -> Section:
 def _findings(
     study: StudyTables, ended: list[TableRow], disturbed: list[TableRow], slow: list[TableRow]
 ) -> Iterator[Finding]:
+    if study.impossible:
+        yield Finding(KIND, "records", f"a value is impossible: {study.impossible}", WARNING, first=True)
     for row in ended:
         words = f"{count(row['cells'], 'cell')}, {count(row['visits'], 'visit')}: {_ended_in_words(row)}"
         short = row["ended"] in NOT_PRECISE

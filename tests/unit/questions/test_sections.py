@@ -446,7 +446,8 @@ def test_how_sure_it_is_is_said_of_all_that_was_found(planted: StudyTables) -> N
         {"hardware": "cpu", "cell": "a", "iteration": 2, "reason": "another process", "excluded": False},
     ])  # fmt: skip
     tables["controls"] = tables["controls"].assign(agrees=[False, *[True] * (len(tables["controls"]) - 1)])
-    said = QUESTIONS["sure"](StudyTables(tables))
+    said = QUESTIONS["sure"](StudyTables(tables, impossible="raw/a/layers.parquet: forward is -1.0 in row 2"))
+    assert next(summary([said])) == "records: a value is impossible: raw/a/layers.parquet: forward is -1.0 in row 2"
     words = {one.words: (one.verdict, one.first) for one in said.findings}
     assert words["the precision was not reached: 1 cell, 1 visit: budget used up"] == ("warning", True)
     assert words[f"{len(cells_of) - 1} cells, {len(cells_of) - 1} visits: precision reached"] == ("", False)
