@@ -2,8 +2,9 @@
 
 ``python -m fuzzing [KIND ...] [--trials N] [--seed N]`` prints one JSON line for each kind of file (`Tally`). Of valid
 files one is drawn and changed in one to three places, as bytes, as words or as a tree of values; then it goes where the
-workflow takes it. Red are tracebacks, messages that do not name the file, hangs, memory beyond `MEMORY` and files
-outside of the folder.
+workflow or ``stallpoint explain`` takes it. Red are tracebacks, messages that do not name the file, hangs, memory
+beyond `MEMORY` and files outside of the folder; of *bad studies*, each with an entry that no study can have, those that
+are taken; of *harmless changes*, which mean the same, other answers than before.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ import archived
 import claim_tables
 import yaml
 from crash_points import imported_log
+from planted_traces import Planted
+from scripts_of_others import SCRIPTS
+from strangers import STRANGERS
 from tally import Tally, tell
 
 from stallpoint.archive.crate import write_checksums
 from stallpoint.archive.importing import describe_traced, import_cell
 from stallpoint.archive.index import INDEX, read_zip_index
+from stallpoint.base.section_texts import MAX_LINES, in_terminal
 from stallpoint.errors import InputError
 from stallpoint.models.scaling.extrapolation import extrapolate
 from stallpoint.questions.claims.claim_files import read_claims
@@ -44,9 +49,12 @@ from stallpoint.study.configuration import load_yaml
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 from stallpoint.study.study import expand
+from stallpoint_files import answer_page
+from stallpoint_files.answering import Explanation, explain_files
+from stallpoint_files.file_options import Options
 from stallpoint_files.rates.rates import read_rates
 
-PATIENCE = 20
+PATIENCE = 10
 """Seconds of this process's CPU time after which reading one file counts as a hang, whatever else the machine does."""
 WAITING = 600
 """Seconds after which it counts as one that only waits."""
@@ -85,6 +93,10 @@ class Kind:
     """In an empty folder, the working folder."""
     tree: Callable[[bytes], Any] | None = None
     text: Callable[[Any], str] = json.dumps
+    change: Callable[[Kind, bytes, random.Random], bytes] | None = None
+    """In place of `changed`."""
+    bad: bool = False
+    """Whether each changed file has to be refused."""
 
 
 # --- what reads them ----------------------------------------------------------------------------------
@@ -150,6 +162,47 @@ def _index(file: Path) -> None:
     _zip(target)
 
 
+def _explained(file: Path) -> Explanation:
+    found = explain_files([str(file)], Options())
+    json.dumps(found.to_json(), allow_nan=False)
+    lines = in_terminal(found.answers)
+    assert lines.strip()
+    assert lines.count("\n") <= MAX_LINES
+    return found
+
+
+def _page(file: Path) -> None:
+    answer_page.to_html(_explained(file))
+
+
+def _meaning(content: bytes) -> bytes:
+    """What `harmless` leaves of a file."""
+    encoding = "utf-16" if content.startswith(b"\xff\xfe") else "utf-8-sig"
+    lines = content.decode(encoding, "surrogateescape").splitlines()
+    return "\n".join(map(str.rstrip, lines)).rstrip().encode("utf-8", "surrogateescape")
+
+
+@cache
+def _before(meaning: bytes) -> tuple[str, object]:
+    """What is said of the file that was brought, by its meaning."""
+    (content,) = (content for content in _brought() if _meaning(content) == meaning)
+    return _said(Path("changed.file"), content)
+
+
+def _said(file: Path, content: bytes) -> tuple[str, object]:
+    file.write_bytes(content)
+    try:
+        return "answers", [(one.kind, one.verdict, one.value, one.words) for one in _explained(file).answers]
+    except InputError as error:
+        return "refused", str(error).replace(str(file), "changed.file")
+
+
+def _same(file: Path) -> None:
+    content = file.read_bytes()
+    before, after = _before(_meaning(content)), _said(file, content)
+    assert after == before, f"another answer: {after} after {before}"
+
+
 # --- valid files --------------------------------------------------------------------------------------
 
 
@@ -180,6 +233,68 @@ def _logs(*texts: str) -> Callable[[], list[bytes]]:
     return lambda: [text.encode() for text in texts]
 
 
+TABLE = "series,gpus,gpus_per_node,img/s\nnet,8,16,532\nnet,16,16,710\nnet,32,16,879\nnet,64,16,OOM\n"
+SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --cpus-per-task=8\nsrun python train.py --data ~/imagenet\n"
+NCCL = (
+    "n01:41:41 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.11<0>\n"
+    "n01:41:41 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n"
+    "n01:41:41 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.11<0>\n"
+    "n01:41:90 [0] NCCL INFO ncclCommInitRank comm 0x55d0 rank 0 nranks 8 cudaDev 0 - Init START\n"
+)
+LOG = "\n".join(
+    f" iteration {step}/ 500 | elapsed time per iteration (ms): 1850.{step} | global batch size: 512 | lm loss: 2.1"
+    for step in range(10, 40)
+)
+LAYOUTS = "model,nodes,dp,tp,mbs,gbs,tokens/s,memory_gb\n" + "\n".join(
+    f"7B,{nodes},{8 * nodes // tp},{tp},{batch},64,{1000 * nodes / tp},{60 / tp}"
+    for nodes in (1, 2, 4) for tp in (1, 2, 4) for batch in (1, 2)
+)  # fmt: skip
+TIMES = "gpus,gpus/node,epoch time,global batch\n1,1,1h 20m,256\n2,2,42m30s,256\n2,1,50 min,256\n4,2,0:22:30,256\n"
+HOURS = "nodes,gpus_per_node,time to train (hours)\n1,1,20\n1,4,6.5 ± 0.2\n2,4,3.6 ± 0.1\n4,4,2.1\n"
+WIDE = "epoch time\nmodel,1 GPU,2 GPUs,4 GPUs\nnet,1:40,50,27\nvgg,90 s,OOM,40\n"
+ROWS = "GPUs,1,2,4,8\nms/iter,250,260,300,420\n"
+SENTENCES = "- on 2 GPUs: 1200.5 img/s\n- on 4 GPUs only 2,300 images/sec\n- 8 GPUs (2 nodes): 2400 img/s\nWhy?\n"
+SAMPLES = (
+    TABLE,
+    TIMES,
+    HOURS,
+    WIDE,
+    ROWS,
+    SENTENCES,
+    LAYOUTS,
+    TABLE.replace(",", " | "),
+    "gpus;s/iter\n1;1,5\n2;0,8\n4;0,45\n",
+    "Why?\n1 GPU: 410 img/s\n8 GPUs: 2510 img/s\n16 GPUs (2 nodes): 2630 img/s\n",
+    '{"step": 1, "tokens_per_sec": "1.9K", "world_size": 2}\n{"step": 2, "tokens_per_sec": 1950.5, "world_size": 2}\n',
+    SCRIPT,
+    NCCL,
+    LOG,
+    all_reduce_samples.nccl_tests(2),
+    all_reduce_samples.osu(),
+    '{"findings": [], "answers": []}',
+    '{"results": [{"size": 1, "in_place": {"time": 2.5}}], "devices": []}',
+    "#SBATCH --gres=gpu:4\n#SBATCH -c 8\nsrun python 'train.py' --data ~/x\n",
+    "step: 1  loss: 2  tps: 1,234\nworld_size=8\n",
+    "Name    Self CPU    # of Calls\naten::mm    1.5ms    3\n",
+    "# Benchmarking Allreduce\n# #processes = 4\n#bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]\n"
+    "8 9 1 2 3\n",
+    "",
+)
+"""Texts to explain, beside those of strangers."""
+
+
+@cache
+def _brought() -> list[bytes]:
+    """Files that are explained: single ones as strangers bring them, batch scripts, and others."""
+    files = [*(text.encode() for text in SAMPLES), *(one.text.encode() for one in SCRIPTS)]
+    files += [content for one in STRANGERS if len(one.files) == 1 for content in one.files.values()]
+    return list({_meaning(content): content for content in files if b"\0" not in content}.values())
+
+
+def _traces() -> list[bytes]:
+    return [json.dumps(Planted(iterations=2, workers=workers).trace()).encode() for workers in (1, 4)]
+
+
 KINDS = {
     kind.name: kind
     for kind in [
@@ -191,6 +306,18 @@ KINDS = {
         Kind("table of rates", _tables, _table),
         Kind("archive", lambda: [_archive()], _zip),
         Kind("index of an archive", _index_of_archive, _index, json.loads),
+        Kind("file to explain", _brought, _page),
+        Kind("trace to explain", _traces, _page, json.loads),
+        Kind("harmless change", _brought, _same, change=lambda _, whole, draw: harmless(whole, draw)),
+        Kind(
+            "bad study",
+            _files("config/studies/[kost]*.yaml"),
+            _study,
+            yaml.safe_load,
+            yaml.safe_dump,
+            change=lambda kind, whole, draw: bad(kind, whole, draw),
+            bad=True,
+        ),
     ]
 }
 
@@ -205,6 +332,40 @@ def changed(kind: Kind, whole: bytes, draw: random.Random) -> bytes:
             ways += [lambda content, draw: _as_tree(kind, content, draw)] * 3
         whole = draw.choice(ways)(whole, draw)
     return whole
+
+
+def harmless(whole: bytes, draw: random.Random) -> bytes:
+    """The same text with other ends of lines, blanks after it, or in another encoding."""
+    lines = whole.decode("utf-8", "surrogateescape").rstrip().replace("\r\n", "\n").split("\n")
+    end, blanks = draw.choice(["\n", "\r\n"]), draw.choice(["", " ", "  "])
+    text = end.join(line + draw.choice(["", blanks]) for line in lines) + draw.choice(["", end, 3 * end])
+    encoding = draw.choice(["utf-8", "utf-8", "utf-8-sig", "utf-16"])
+    return text.encode(encoding, "surrogateescape" if encoding != "utf-16" else "replace")
+
+
+def bad(kind: Kind, whole: bytes, draw: random.Random) -> bytes:
+    """A study with one entry that no study can have."""
+    assert kind.tree
+    study = kind.tree(whole)
+    matrix = draw.choice(study["matrix"]) if study.get("matrix") else study
+    sizes = [(parent, key) for parent, key in _places(study) if key in _COUNTS]
+    names = [(parent, key) for parent, key in _places(study.get("matrix")) if key in _NAMED]
+    place, key = draw.choice(sizes or [(study, "iterations")])
+    of, name = draw.choice(names or [(study, "hardware")])
+    ways: list[Callable[[], object]] = [
+        lambda: place.update({key: draw.choice([0, -1, -(10**9), "many", {"a": 1}, None, float("nan"), float("inf")])}),
+        lambda: of.update({name: draw.choice(["nobody", ["nobody"], 7, {"a": 1}, "../x", "a\x1b[2J"])}),
+        lambda: draw.choice([study, matrix]).update({draw.choice(["itertions", "Nodes", "x"]): 1}),
+        lambda: matrix.update(for_each=draw.choice([[], {}, "x"])),
+        lambda: study.update({draw.choice(["hardware", "storage", "networks", "models"]): draw.choice([[], "x", 1])}),
+    ]
+    draw.choice(ways)()
+    return kind.text(study).encode()
+
+
+_COUNTS = ("nodes", "batch", "iterations", "visits", "workers_per_node", "repeats", "threads_per_worker", "samples")
+_NAMED = ("network", "hardware", "storage", "sync")
+"""Entries of a study that are counts, and that name another."""
 
 
 def _as_bytes(content: bytes, draw: random.Random) -> bytes:
@@ -307,9 +468,14 @@ def fuzz(kind: Kind, trials: int, seed: int) -> Tally:
         tally.red.append(f"{kind.name}, unchanged: {wrong}")
     for trial in range(trials):
         draw = random.Random(f"{seed} {kind.name} {trial}")
-        content = changed(kind, draw.choice(valid), draw)
+        content = (kind.change or changed)(kind, draw.choice(valid), draw)
         tally.trials += 1
-        if wrong := _try(kind, content, tally):
+        refused = tally.refused
+        wrong = _try(kind, content, tally)
+        if kind.bad and tally.refused == refused:
+            tally.half += 1
+            wrong = wrong or "taken"
+        if wrong:
             kept = Path(tempfile.gettempdir(), f"stallpoint-fuzzing-{kind.name.replace(' ', '-')}-{seed}-{trial}")
             kept.write_bytes(content)
             tally.red.append(f"{kind.name}, seed {seed}, trial {trial} ({kept}): {wrong}")

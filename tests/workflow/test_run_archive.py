@@ -1,12 +1,21 @@
 """A finished study archived, unpacked elsewhere and drawn again without measuring; and beside another study."""
 
+import os
+import random
+import shutil
+import signal
 import socket
+import subprocess
+import time
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
+from copy import copy
 from pathlib import Path
 
 import pytest
 from checkout import Checkout
+from kills import called, processes_of
 from rocrate_community import problems
 
 from stallpoint.archive.making import find, texts
@@ -43,6 +52,63 @@ def unpacked(archive: Path, new_checkout: Callable[..., Checkout]) -> Checkout:
 def test_a_run_says_where_the_archive_is(finished: Checkout) -> None:
     finished.write_study()
     assert finished.snakemake("archive").text.splitlines()[-1] == "Archive: archives/tiny.zip"
+
+
+DRAWING = (
+    "collect",
+    "fit",
+    "extrapolate_study",
+    "draw",
+    "papers",
+    "conclude",
+    "typeset",
+    "slides",
+    "report_page",
+    "archive",
+)
+"""Scripts of the rules between the records and the archive."""
+
+
+@pytest.mark.night
+def test_equal_records_give_equal_bytes_whatever_was_killed(archive: Path, finished: Checkout, tmp_path: Path) -> None:
+    """Everything behind the records is drawn again, and all processes are killed while each rule runs."""
+    killed = copy(finished)
+    killed.folder = Path(shutil.copytree(finished.folder, tmp_path / "killed", symlinks=True))
+    for name in ("tables", "models", "figures", "papers", "typeset", "slides"):
+        shutil.rmtree(killed.results(name))
+    for name in ("claims.parquet", "conclusions.json", "conclusions.md", "report.html", "../../archives/tiny.zip"):
+        killed.results(name).unlink()
+    left, delays = set(DRAWING), random.Random(6129)
+    while killed_one := _kill_at_one_of(killed, left, delays.uniform(0, 1)):
+        left.remove(killed_one)
+    assert left == set()
+    ran = killed.snakemake("--logger-stallpoint-plain", "archive")
+    assert (ran.status, "Traceback" in ran.text) == (0, False), ran.text
+    whole, again = (_members(zipfile.ZipFile(one)) for one in (archive, killed.folder / "archives/tiny.zip"))
+    assert {name for name in whole | again if whole.get(name) != again.get(name)} == set()
+    assert archive.read_bytes() == (killed.folder / "archives/tiny.zip").read_bytes()
+
+
+def _kill_at_one_of(study: Checkout, scripts: set[str], delay: float) -> str | None:
+    """Run the study to its archive, and kill all its processes `delay` s after one of the scripts began; return which,
+    None if the run ended before."""
+    run = study.start_snakemake("archive", said=subprocess.DEVNULL, own_session=True)
+    while run.poll() is None:
+        processes = processes_of(run.pid)
+        if found := next((name for name in DRAWING if name in scripts and called(f".{name}.py", processes)), None):
+            time.sleep(delay)
+            while processes := processes_of(run.pid):
+                for process in processes:
+                    with suppress(ProcessLookupError):
+                        os.kill(process, signal.SIGKILL)
+            run.wait()
+            return found
+        time.sleep(0.02)
+    return None
+
+
+def _members(file: zipfile.ZipFile) -> dict[str, int]:
+    return {one.filename: one.CRC for one in file.infolist()}
 
 
 def test_it_validates(archive: Path, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def _decoded(path: Path, content: bytes) -> str:
         raise InputError(
             f"{path}: not a text; give the program's log, or its numbers as CSV (UTF-8, UTF-16 or Latin-1)"
         )
-    return text.replace("\0", "")
+    return "\n".join(line.rstrip(" \r") for line in text.replace("\0", "").split("\n"))
 
 
 HEAD = 4096
@@ -128,9 +128,11 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def head(path: Path) -> bytes:
-    """Return the first bytes of a file, unpacked; `InputError` where it cannot be read."""
+    """Return the first bytes of a file, unpacked, those of a text in UTF-8; `InputError` where it cannot be read."""
     try:
         with opened(path) as file:
-            return file.read1(HEAD) if isinstance(file, gzip.GzipFile) else file.read(HEAD)
+            begin = file.read1(HEAD) if isinstance(file, gzip.GzipFile) else file.read(HEAD)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
+    encoding = next((name for bom, name in _BOMS.items() if begin.startswith(bom)), "")
+    return begin.decode(encoding, "ignore").encode() if encoding else begin

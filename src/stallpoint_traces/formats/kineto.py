@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import compress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import msgspec
 
@@ -72,12 +72,16 @@ _NONE = UNKNOWN - 1
 _KINDS = _Kinds()
 
 
+_INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""What columns hold: larger ones fail, and are read one by one."""
+
+
 class _Args(msgspec.Struct, gc=False):
-    stream: int = UNKNOWN
-    correlation: int = UNKNOWN
+    stream: _INT64 = UNKNOWN
+    correlation: _INT64 = UNKNOWN
     collective: str = msgspec.field(default="", name="Collective name")
-    elements: int = msgspec.field(default=UNKNOWN, name="In msg nelems")
-    group_size: int = msgspec.field(default=UNKNOWN, name="Group size")
+    elements: _INT64 = msgspec.field(default=UNKNOWN, name="In msg nelems")
+    group_size: _INT64 = msgspec.field(default=UNKNOWN, name="Group size")
     dtype: str = ""
     group: str = msgspec.field(default="", name="Process Group Name")
     purpose: str = msgspec.field(default="", name="Process Group Description")

@@ -16,7 +16,7 @@ from stallpoint.base.stall import Verdict
 from stallpoint.cli import main
 from stallpoint.errors import InputError
 from stallpoint_traces.formats import kineto, trace_formats
-from stallpoint_traces.formats.events import Trace
+from stallpoint_traces.formats.events import UNKNOWN, Trace
 from stallpoint_traces.formats.trace_formats import trace_files
 from stallpoint_traces.other_worker_counts import worker_counts
 from stallpoint_traces.rank.intervals import both, length, union, without
@@ -168,6 +168,17 @@ def test_a_list_of_events_is_a_trace_too(tmp_path: Path) -> None:
     trace = read(path)
     assert (trace.rank, trace.world_size) == (3, 1)
     assert any("its name says 3" in note for note in trace.notes)
+
+
+def test_a_number_that_no_column_holds_is_not_known(tmp_path: Path) -> None:
+    trace = Planted().trace()
+    event = next(event for event in trace["traceEvents"] if event["args"].get("correlation"))
+    event["args"] |= {"stream": 10**30, "correlation": -(2**63) - 1}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    whole = read(path).events
+    assert len(whole) == len(trace["traceEvents"])
+    assert np.sum(whole.correlation == UNKNOWN) == 1 + np.sum(read(Planted().write(path)).events.correlation == UNKNOWN)
 
 
 def test_what_is_cut_off_is_noted_and_the_rest_is_read(tmp_path: Path) -> None:

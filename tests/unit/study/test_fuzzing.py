@@ -14,6 +14,11 @@ def test_changed_files_are_taken_or_refused_in_words() -> None:
     assert any(tally["refused"] for tally in found)
 
 
+def test_changed_files_are_explained_or_refused_in_words() -> None:
+    for tally in tallies("fuzzing", "file to explain", "harmless change", "--trials", "40"):
+        assert tally["red"] == []
+
+
 @pytest.mark.night
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_changed_files_are_taken_or_refused_in_words(kind: str) -> None:
