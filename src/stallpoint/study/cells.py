@@ -100,7 +100,7 @@ class Cell:
     @property
     def like(self) -> tuple[str, ...]:
         """Values in which cells of a kind with similar visit times agree: a network, a storage, a backend."""
-        return ()
+        return tuple(getattr(self, axis) for axis in self.axes if axis == "network")
 
     def seconds(self, known: work.KnownProperties) -> float:
         """Return the typical duration of a visit, s, from stated rates, before any measurement; see `study.work`."""

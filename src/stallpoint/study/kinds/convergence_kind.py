@@ -77,11 +77,6 @@ class ConvergenceCell(Cell):
         """b, samples in one worker's mini-batch."""
         return self.batch // self.ranks
 
-    @property
-    @override
-    def like(self) -> tuple[str, ...]:
-        return (self.network,)
-
     @override
     def seconds(self, known: work.KnownProperties) -> float:
         steps = max(1.0, self.max_epochs * known.samples(self.storage) / self.batch)

@@ -32,11 +32,6 @@ class SgemmCell(Cell):
     """Depth and columns of the reference product; None: `work.REFERENCE`."""
 
     @property
-    @override
-    def like(self) -> tuple[str, ...]:
-        return (self.network,)
-
-    @property
     def size(self) -> Sequence[int]:
         """Depth and columns of the reference product."""
         return self.reference or work.REFERENCE

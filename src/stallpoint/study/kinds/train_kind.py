@@ -76,11 +76,6 @@ class TrainCell(Cell):
         """B, samples in all workers' mini-batches."""
         return self.worker_batch * self.ranks
 
-    @property
-    @override
-    def like(self) -> tuple[str, ...]:
-        return (self.network,)
-
     @override
     def seconds(self, known: work.KnownProperties) -> float:
         return work.VISIT + (self.warmup + self.iterations) * (work.ITERATION + work.iteration(self, known))
