@@ -80,6 +80,7 @@ TOPICS = {
     "more": r"\bthe rates? on \d",
     "layouts": r"rates of \d+ layouts",
     "phases": r"two counts say which phase stops",
+    "step": r"seconds of a step on one machine",
     "another_node": r"between two nodes",
     "page_cache": r"\s-C\b",
     "unread": r"begins nothing that is known|no heading of worker counts|numbers without a heading",

@@ -209,6 +209,7 @@ class RateTable:
         self._check_widths()
         self.columns = [[self._cell(cells, index) for _, cells in self.body] for index in range(len(self.headings))]
         self._take_units()
+        self._take_metrics()
         self.comma = grid.separator != "," and decimal_comma(self.columns, grid.separator)
         self.kinds = list(map(self._kind, range(len(self.headings))))
         self._fill_down()
@@ -241,6 +242,18 @@ class RateTable:
                     f"{number} {unit}" if is_number(number) else number for number, unit in pairs
                 ]
                 self.columns[index] = [""] * len(self.body)
+
+    def _take_metrics(self) -> None:
+        """Keep the rows of one rate or time, where a column names what is in that of values."""
+        heads = [head.strip(" *`").lower() for head in self.headings]
+        for names in self.columns if "value" in heads else ():
+            what = next((one for one in names if kind_of(one) in (ColumnKind.RATE, *TIMES) and not is_numeric(one)), "")
+            if what:
+                self.headings = [what if head == "value" else head for head in heads]
+                kept = [place for place, name in enumerate(names) if name == what]
+                self.body = [self.body[place] for place in kept]
+                self.columns = [[column[place] for place in kept] for column in self.columns]
+                return
 
     @staticmethod
     def _cell(cells: Sequence[str], index: int) -> str:

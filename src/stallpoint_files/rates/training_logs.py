@@ -183,6 +183,9 @@ PROGRAMS = (
         ALL,
         begin=re.compile(r"Train Epoch: "),
     ),
+    Program("TensorFlow", re.compile(rf"\bglobal_step/sec: (?P<its>{_N})")),
+    Program("TensorFlow", re.compile(rf"\bTimeHistory: {_N} seconds, (?P<rate>{_N}) examples/second"), of=ALL),
+    Program("DLLogger", re.compile(rf"\btrain\.(?:total_)?ips\"? ?: (?P<rate>{_N})"), of=ALL),
     Program("ESPnet", re.compile(rf"\btrain_time=(?P<seconds>{_N})"), begin=re.compile(r"epoch:train:")),
     Program("TRL", re.compile(rf"['\"]step_time['\"]: ['\"]?(?P<seconds>{_N})"), words=("step_time",)),
     Program(
@@ -238,6 +241,12 @@ PROGRAMS = (
         re.compile(rf"\b(?:step|iter|iteration)[_ ]time[ :=]+(?:(?P<ms>{_N}) ?ms|(?P<seconds>{_N}) ?s)\b"),
         begin=_STEP,
         words=_STEPS,
+    ),
+    Program(
+        "steps",
+        re.compile(rf"\btook[ :=]+(?:(?P<ms>{_N}) ?ms|(?P<seconds>{_N}) ?s)\b"),
+        begin=re.compile(r"\bstep\b[^\w\n]{0,5}\d+\b", re.IGNORECASE),
+        words=("took",),
     ),
     Program(
         "epochs",

@@ -154,7 +154,7 @@ HEADINGS = (
         r"(?![a-z])",
         ("std img/s", "±"),
     ),
-    Heading(ColumnKind.MFU, r"\b[mh]fu\b|utili[sz]ation", ("MFU (%)", "Model flops utilization", "GPU utilization")),
+    Heading(ColumnKind.MFU, r"\b[mh]fu\b|flops? utili[sz]ation", ("MFU (%)", "Model flops utilization")),
     Heading(ColumnKind.FLOPS, r"flop", ("TFLOP/s/GPU", "per-GPU TFLOP/s")),
     Heading(
         ColumnKind.SPEEDUP,
@@ -173,7 +173,17 @@ HEADINGS = (
         r"[(\[]k?[wj][)\]]|bytes?|bandwidth|(?<![a-z0-9])(?:lr|(?:alg|bus)?bw|[kmgt]i?b(?:ps|its?)?)(?![a-z0-9])|"
         r"(?:error|hit|miss|drop(?:out)?|decay|success|failure|acceptance|sampling|compression) *rate|"
         r"(?:clock|link|network|disk) *(?:rate|speed)|\bm?ap\b|\btop ?\d|\bauc\b|^(?:max|num|n)? ?epochs?$",
-        ("lr", "learning rate", "cost ($/hour)", "Energy (J)", "busbw", "top-1 accuracy", "mAP", "link speed"),
+        (
+            "lr",
+            "learning rate",
+            "cost ($/hour)",
+            "Energy (J)",
+            "busbw",
+            "GPU utilization",
+            "top-1 accuracy",
+            "mAP",
+            "link speed",
+        ),
     ),
     Heading(
         ColumnKind.RATE,

@@ -1,4 +1,4 @@
-"""Chinese, Japanese, German, French and Spanish words about training, as the English ones that readers know."""
+"""Chinese, Japanese, Korean, German, French and Spanish words about training, as the English ones that readers know."""
 
 from __future__ import annotations
 
@@ -92,10 +92,21 @@ _JAPANESE = (
     (r"秒", " s"),
 )
 """Patterns in the order in which they are replaced, each with the English words."""
+_KOREAN = (
+    (r"GPU ?(\d+) ?(?:개|장)", r"\1 GPUs"),
+    (r"노드 ?(\d+) ?개?", r"\1 nodes"),
+    (r"노드", "nodes"),
+    (r"처리량", "throughput"),
+    (r"에포크", "epoch"),
+    (r"시간", " hours"),
+    (r"분", " minutes"),
+    (r"초", " s"),
+)
 _LANGUAGES = tuple(
     (re.compile(sign), [(re.compile(form.format(pattern), re.IGNORECASE), words) for pattern, words in of])
     for sign, form, of in (
         (r"[\u3040-\u30ff]", "{}", _JAPANESE),
+        (r"[\uac00-\ud7af]", "{}", _KOREAN),
         (r"[\u4e00-\u9fff]", "{}", _CHINESE),
         (r"\b(?:Anzahl|Knoten|Durchsatz|Schritte?|Epochen?|Laufzeit|dauert|Beschleunigung)\b", r"\b(?:{})\b", _GERMAN),
         (r"\b(?i:n(?:œ|oe)uds?|itérations?|époques?|débit)\b", r"\b(?:{})\b", _FRENCH),

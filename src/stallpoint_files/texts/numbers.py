@@ -18,6 +18,8 @@ _UNIT_WORDS = {
     "t": "tokens/s",
     "im": "images/s",
     "sa": "samples/s",
+    "ex": "samples/s",
+    "r": "samples/s",
     "se": "sequences/s",
     "f": "frames/s",
     "w": "words/s",

@@ -84,6 +84,7 @@ def _python(text: str) -> object:
         unnamed: list[object] = []
         for one in ast.parse("\n".join(lines)).body:
             value = one.value if isinstance(one, ast.Assign | ast.AnnAssign | ast.Expr) else None
+            value = value.args[0] if isinstance(value, ast.Call) and value.args else value  # DataFrame({...})
             if not isinstance(value, ast.Dict | ast.List):
                 continue
             target = one.targets[0] if isinstance(one, ast.Assign) else getattr(one, "target", None)
@@ -165,7 +166,12 @@ def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
     """Yield the rows in a part of what was parsed; `above` is what is known of them, `what` the quantity above."""
     if depth > _DEPTH:
         raise ValueError("too deep for a table")
+    found = _with_headings(found)
     if isinstance(found, list):
+        if what and all(isinstance(one, list | tuple) and len(one) == 2 for one in found):
+            for count, one in found:
+                yield from _of_count(one, above | {"workers": str(count)}, what)
+            return
         for one in found:
             if not isinstance(one, dict):
                 raise ValueError("a list of other things than rows")
@@ -181,6 +187,9 @@ def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
                 yield from _of_count(found[key], above | {_heading(match): match["count"]}, what)
         return
     columns = {key: one for key, one in found.items() if isinstance(one, list) and len(one) > 1}
+    if any(kind_of(key) in COUNTS for key in columns):
+        inside = (part for part in found.values() if isinstance(part, dict))
+        columns |= {str(key): one for part in inside for key, one in part.items() if isinstance(one, list)}
     scalars = not any(isinstance(cell, dict | list) for one in columns.values() for cell in one)
     if len(columns) > 1 and scalars and len(set(map(len, columns.values()))) == 1 and not _counted(above | found):
         yield from (
@@ -199,6 +208,22 @@ def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
         if len(parts) > 1 and not kind_of(key):
             series["series"] = f"{above['series']} {key}" if "series" in above else key
         yield from _rows(one, above | series, key if kind_of(key) in _AMOUNTS else what, depth + 1)
+
+
+def _with_headings(found: object) -> object:
+    """Return a list of objects in place of one of lists below their headings, as pandas writes it in three ways."""
+    if isinstance(found, dict):
+        index = next(
+            (list(one) for key, one in found.items() if isinstance(one, dict) and kind_of(str(key)) in COUNTS), []
+        )
+        if index and all(isinstance(one, dict) and list(one) == index for one in found.values()):
+            return [{key: one[place] for key, one in found.items()} for place in index]
+        heads, rows = found.get("columns"), found.get("data")
+    else:
+        heads, rows = (found[0], found[1:]) if isinstance(found, list) and len(found) > 2 else (None, None)
+    if not isinstance(heads, list) or not isinstance(rows, list) or not all(isinstance(one, str) for one in heads):
+        return found
+    return [dict(zip(heads, one, strict=False)) for one in rows if isinstance(one, list)]
 
 
 def _apart(found: Mapping[object, object]) -> Row:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import ceil
 
 from stallpoint.inputs.documents import Document
@@ -31,14 +32,14 @@ COUNT_AHEAD = re.compile(rf"[\W_]*{_COUNT}", re.IGNORECASE)
 """A count that a line begins with, behind the marks of a heading."""
 _CHIP = rf"(?:{CHIP}|titan\w*|[rg]tx)"
 _IN_LINE = re.compile(
-    rf"{_COUNT}|(?<![\w.])(?P<chips>\d+) ?[x×]? ?(?P<chip>{_CHIP})s?\b"
+    rf"{_COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×] ?)?(?P<chips>\d+) ?[x×]? ?(?P<chip>{_CHIP})s?\b"
     rf"(?: ?[(,]? ?(?:over|across) (?P<on>\d+) ?{NODES}\b)?"
     rf"|\b(?P<chip_>{CHIP}) ?[x×] ?(?P<chips_>\d+)\b",
     re.IGNORECASE,
 )
 _AMOUNT = re.compile(
-    rf"(?<![A-Za-z])(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKM]\b)?) ?"
-    rf"(?:(?P<unit>(?:{UNITS.pattern}|[TP]FLOPS?(?:/s)?)(?:/(?:gpu|worker|device|chip))?"
+    rf"(?<![A-Za-z])(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKMB]\b)?) ?"
+    rf"(?:(?P<unit>(?:{UNITS.pattern}|[TP]FLOPS?(?:/s)?)(?:(?:/| per )(?:gpu|worker|device|chip))?"
     r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
     r"|(?P<time>days?|minutes?|mins?|hours?|hrs?|h|ms|seconds?|secs?|s)\b(?!/)"
     rf"|(?P<share>%)|(?P<factor>[x×])(?! ?(?:\d|{_OF}\b|{_CHIP}s?\b)))"
@@ -47,6 +48,8 @@ _AMOUNT = re.compile(
 )
 """An amount: a rate or a time with its unit, a share or a factor of which the text says what they are, a clock."""
 _SHARES = {"MFU (%)": re.compile(r"\b[mh]fu\b", re.I), "efficiency (%)": re.compile(r"efficien", re.I)}
+_OTHER_SHARE = re.compile(r"accura|top-?\d|utili[sz]|memory|occupan|of (?:the )?(?:time|step)\b|loss", re.I)
+"""Shares of something else, beside which none is said to be of these."""
 _SPEEDUP = re.compile(r"speed-?ups?|faster|slower|as fast|scal(?:es|ing)|\b1x\b", re.I)
 _PLAIN = re.compile(rf"[-*\s]*{_COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
 _UNIT_ALONE = re.compile(
@@ -98,13 +101,30 @@ _OF_EACH = re.compile(
     re.IGNORECASE,
 )
 _WORD = rf"(?:{_OF}|{_CHIP}s?)"
+_LAST = r"(?:,? (?:and|or|to|vs\.?) | ?(?:->|→|/) ?)"
+_NEXT = rf"(?:{_LAST}|, )"
 _LISTED = re.compile(
-    rf"(?<![\w.:])(\d{{1,6}})((?:, ?\d{{1,6}}){{0,20}})(?:,? (?:and|or|to)|,) (\d{{1,6}}) ({_WORD})\b", re.IGNORECASE
+    rf"(?<![\w.:/,])((?:\d{{1,6}}{_NEXT}){{0,20}}\d{{1,6}}{_LAST}\d{{1,6}}) ({_WORD})\b", re.IGNORECASE
 )
-"""``8, 16 and 32 V100s``, ``from 8 to 16 GPUs``."""
+_THOUSANDS = re.compile(rf"(?<![\w.,])(\d{{1,3}}(?:,\d{{3}}){{1,3}})(?= ?[x×]? ?{_WORD}\b)", re.IGNORECASE)
+_EXPECTED = re.compile(
+    r"\b(?:expect\w*|ideal\w*|should \w+|theor\w+|hop(?:ed|ing)|linear\w*)[^.;,\d]{0,25}$", re.IGNORECASE
+)
+"""What stands before an amount that nobody measured."""
+"""``8, 16 and 32 V100s``, ``from 8 to 16 GPUs``, ``2/4/8 GPUs``."""
 _SECOND = re.compile(rf"\badding a (?:second|2nd) ({_OF})\b", re.IGNORECASE)
 _PERCENT_FASTER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?% (faster|slower)\b", re.IGNORECASE)
 _TIMES_SLOWER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×] (?:as )?slow(?:er)?\b", re.IGNORECASE)
+_FACTORS = tuple(
+    (re.compile(pattern, re.IGNORECASE), words)
+    for pattern, words in (
+        (r"\bno (?:speed-?up|gain)(?: at all)?\b", "1x speedup"),
+        (r"\btwice as (?:long|slow)\b", "0.5x speedup"),
+        (r"\b(?:twice as fast|half the time)\b", "2x speedup"),
+        (rf"(?<=[ :])(\d{{1,4}}(?:\.\d+)?) ?\((\d{{1,6}} {_WORD})\)", r"\1x (\2)"),
+    )
+)
+"""Factors in words, and speedups before their counts in brackets."""
 _RATIO = re.compile(
     rf"(\d{{1,4}}(?:\.\d+)?) ?(%(?=[^.;%]{{0,40}}efficien)|[x×](?! ?(?:\d|{_WORD}\b)))|"
     r"(?:(efficiency)|speed-?up) of (?:just |only |about )?(\d{1,4}(?:\.\d+)?) ?(?:[x×%])?",
@@ -112,13 +132,19 @@ _RATIO = re.compile(
 )
 _BETWEEN = re.compile(rf"(?:from )?(?<![\w.])(\d{{1,6}}) ({_WORD}) (?:to|->|→) (\d{{1,6}}) ({_WORD})\b", re.IGNORECASE)
 _BASELINE = re.compile(
-    rf"\b(?:compared (?:to|with)|relative to|versus|vs\.?|over|than)(?: (?:on|using|with))? (\d{{1,6}}) ({_WORD})\b",
+    r"\b(?:compared (?:to|with)|relative to|versus|vs\.?|over|than|as|of)(?: (?:on|using|with))? "
+    rf"(\d{{1,6}}) ({_WORD})\b",
     re.IGNORECASE,
 )
 _BARE = re.compile(r"(\b(?:on|with|using|than) \d{1,6})(?=[:;,.]?(?:\s*$|\s+(?:and|but|it)\b)|[:;,]\s)", re.IGNORECASE)
 """Counts without a word, beside others that have one: ``7:50 on 2 and 7:40 on 4``."""
-_TO = re.compile(rf"(\b{DIGITS} ?[kKM]?) to (?={DIGITS} ?[kKM]? ?((?:{UNITS.pattern})(?:/gpu)?))", re.IGNORECASE)
-"""``from 410k to 520k tokens/s``."""
+_NUMBER = r"\d+(?:[.,]\d+)*[kKM]?"
+_RATES = re.compile(
+    rf"(?<![\w.,/])({_NUMBER}(?:{_NEXT}{_NUMBER}){{1,20}}) ?((?:{UNITS.pattern.replace('(tok', '(?:tok')})(?:/gpu)?)",
+    re.IGNORECASE,
+)
+"""``from 410k to 520k tokens/s``: as many as counts."""
+_IN_BRACKETS = re.compile(rf"(?<=[ :])({_NUMBER}) ?\((\d{{1,6}} {_WORD})\)", re.IGNORECASE)
 _WITHOUT_UNIT = re.compile(rf"({_COUNT}[\s:=]+{DIGITS}[kKM]?)(?=\s*(?:[;|]|, |\.?$| and\b))", re.IGNORECASE)
 """Amounts whose unit is said once."""
 
@@ -129,6 +155,8 @@ def _compared(text: str) -> str:
     ``from 8 to 16 GPUs only 1.3x`` becomes ``8 GPUs 1x, 16 GPUs 1.3x``.
     """
     text = _SECOND.sub(r"from 1 \1 to 2 \1", text)
+    for pattern, factor in _FACTORS:
+        text = pattern.sub(factor, text)
     text = _PERCENT_FASTER.sub(
         lambda one: f"{1 + float(one[1]) / (100 if one[2].lower() == 'faster' else -100):.4g}x speedup", text
     )
@@ -149,18 +177,25 @@ def _compared(text: str) -> str:
     return text
 
 
+def _each(numbers: str, word: str) -> str:
+    """Return each of some numbers with their word."""
+    *first, last = (f"{one} {word}" for one in re.findall(_NUMBER, numbers))
+    return f"{', '.join(first)} to {last}"
+
+
 def _with_words(text: str) -> str:
     """Return a text in which each count has its word, and each amount behind a count its unit."""
-    text = _LISTED.sub(
-        lambda one: (
-            ", ".join(f"{count} {one[4]}" for count in re.findall(r"\d+", one[1] + one[2])) + f" to {one[3]} {one[4]}"
-        ),
-        text,
-    )
+    text = _THOUSANDS.sub(lambda one: one[1].replace(",", ""), text)
+    text = _LISTED.sub(lambda one: _each(one[1], one[2]), text)
     words = {one["of"].lower().rstrip("s") for one in _IN_LINE.finditer(text) if one["of"]}
     if len(words) == 1:
         text = _BARE.sub(rf"\1 {words.pop()}s", text)
-    text = _TO.sub(r"\1 \2 to ", text)
+    amounts, counts = list(_RATES.finditer(text)), list(_IN_LINE.finditer(text))
+    alone = [one[0] for one in _UNIT_ALONE.finditer(text)]
+    if len(amounts) == 1 and len(re.findall(_NUMBER, amounts[0][1])) == len(counts):
+        text = _RATES.sub(lambda one: _each(one[1], one[2]), text)
+    elif len(alone) == 1 and not any(one["unit"] for one in _AMOUNT.finditer(text)):
+        text = _IN_BRACKETS.sub(rf"\1 {alone[0]} (\2)", text)
     units = [one["unit"] for one in _AMOUNT.finditer(text) if one["unit"]]
     return _WITHOUT_UNIT.sub(lambda one: f"{one[1]} {units[0]}", text) if units else text
 
@@ -229,16 +264,22 @@ def _all(document: Document) -> Iterator[_Found]:
         elif alone := _UNIT_ALONE.search(text):
             above = alone[0]
         counts = list(_IN_LINE.finditer(text))
-        amounts = [amount for amount in _AMOUNT.finditer(text) if _unit(amount, text)]
-        named = frozenset(next(filter(None, one.groups())).lower() for one in _SETTING.finditer(counted))
+        amounts = [
+            amount
+            for amount in _AMOUNT.finditer(text)
+            if _unit(amount, text) and not _EXPECTED.search(text[max(amount.start() - 40, 0) : amount.start()])
+        ]
+        named = _settings_in(counted)
         if not counts or not amounts:
             context = named if named and not amounts else context
             continue
-        for count, amount in _pairs(counts, amounts):
+        pairs = list(_pairs(counts, amounts))
+        own = _own_settings(text, pairs)
+        for place, (count, amount) in enumerate(pairs):
             chip, chips = count["chip"] or count["chip_"], count["chips"] or count["chips_"]
             of = "gpus" if chips else count["of"].lower().rstrip("s") + "s"
-            nodes = int(count["nodes"] or count["before"] or count["on"] or 0)
-            workers = int(chips or count["count"]) * (nodes if count["times"] else 1)
+            nodes = int(count["nodes"] or count["before"] or count["on"] or count["times_"] or 0)
+            workers = int(chips or count["count"]) * (nodes if count["times"] or count["times_"] else 1)
             if workers:
                 yield _Found(
                     number,
@@ -247,8 +288,25 @@ def _all(document: Document) -> Iterator[_Found]:
                     nodes,
                     amount["rate"] or amount["clock"],
                     _unit(amount, text),
-                    context | named | ({chip.lower()} if chip else set()),
+                    context | (own[place] if own else named) | ({chip.lower()} if chip else set()),
                 )
+
+
+def _settings_in(text: str) -> frozenset[str]:
+    return frozenset(next(filter(None, one.groups())).lower() for one in _SETTING.finditer(text))
+
+
+def _own_settings(text: str, pairs: Sequence[tuple[re.Match[str], re.Match[str]]]) -> list[frozenset[str]]:
+    """Return the settings behind each count with its amount, or those before it; none where not each has its own."""
+    begins = [min(count.start(), amount.start()) for count, amount in pairs]
+    ends = [max(count.end(), amount.end()) for count, amount in pairs]
+    for _, amount in pairs:  # 30B tokens are no model of that size
+        text = text[: amount.start()] + " " * len(amount[0]) + text[amount.end() :]
+    for cuts in ([*begins, len(text)], [0, *ends]):
+        found = [_settings_in(text[begin:end]) for begin, end in pairwise(cuts)]
+        if len(found) > 1 and all(found) and len(set(map(len, found))) == 1:
+            return found
+    return []
 
 
 def _pairs(
@@ -277,7 +335,8 @@ _RUN = re.compile(r"epoch|training|takes?\b|took", re.IGNORECASE)
 def _unit(amount: re.Match[str], text: str) -> str:
     """Return the heading of an amount's column; empty for times of nobody knows what."""
     if amount["share"]:
-        return next((head for head, words in _SHARES.items() if words.search(text)), "")
+        other = _OTHER_SHARE.search(text)
+        return next((head for head, words in _SHARES.items() if words.search(text) and not other), "")
     if amount["factor"]:
         return "speedup" if _SPEEDUP.search(text) else ""
     if amount["clock"]:
@@ -287,7 +346,9 @@ def _unit(amount: re.Match[str], text: str) -> str:
             return unit if "/" in unit[6:] else f"{unit}/gpu" if _OF_EACH.search(text) else unit
         if re.search(r"epoch$", unit, re.IGNORECASE) and not UNITS.search(unit):
             return f"epoch time ({re.split(r'[ /]', unit)[0]})"
-        each = re.search(r"/(?:gpu|worker|device)$", unit, re.IGNORECASE) or _OF_EACH.search(text)
+        each = re.search(r"(?:/| per )(?:gpu|worker|device|chip)$", unit, re.IGNORECASE) or _OF_EACH.search(text)
+        if longer := re.search(r"(?:/|per) ?(?:min|hr?|day|d)$", unit, re.IGNORECASE):
+            return f"{unit[: longer.start()].strip()}/{longer[0].lstrip('/per ')}"
         return (unit_in(unit) + ("/gpu" if each else "")) if UNITS.search(unit) else re.sub(r" per | an ", "/", unit)
     time = amount["time"].lower()
     if time.startswith(("m", "h", "d")) and time != "ms":

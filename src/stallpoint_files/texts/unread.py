@@ -46,7 +46,7 @@ UNREAD = (
         re.compile(rb"(?m)^\s*GPU0\s.*(?:CPU Affinity|NIC0|mlx)"),
         "the start of the run with NCCL_DEBUG=INFO",
     ),
-    Unread("nvidia-smi", re.compile(rb"(?m)\| NVIDIA-SMI \d|^# gpu +(?:pwr|sm|idx)"), _LOG),
+    Unread("nvidia-smi", re.compile(rb"(?m)\| NVIDIA-SMI \d|^# gpu +(?:pwr|sm|idx)|utilization\.gpu \[%\]"), _LOG),
     Unread(
         "a summary of nsys stats",
         re.compile(rb"(?m)^ *\*\* .{1,60} Summary \(\w+\):$"),
