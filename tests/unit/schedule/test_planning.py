@@ -20,8 +20,10 @@ from scipy.stats import t as student_t
 
 from stallpoint.errors import InputError
 from stallpoint.models.terms.peaks import MEMORY_AXES
+from stallpoint.networks import find
+from stallpoint.networks.description import describe
 from stallpoint.records.parquet import write, write_cell
-from stallpoint.records.tables import LARGEST_BATCH, RUNS
+from stallpoint.records.tables import LARGEST_BATCH, NETWORK_LAYERS, RUNS
 from stallpoint.schedule import memory_forecast, visit_durations
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.expected import DEFAULTS, Expectations, Expected, Interval, seconds, size_of
@@ -134,6 +136,8 @@ def test_plans_with_another_rate_agree_within_the_stated_factor_and_once_visited
 
 
 def test_a_network_that_nobody_described_counts_like_a_known_one_of_its_inputs(tmp_path: Path) -> None:
+    write(NETWORK_LAYERS, describe(find("lenet")), tmp_path / "described.parquet")
+    assert size_of("described", {"build": "x:y"}, tmp_path) == size_of("lenet", None, tmp_path)
     images = size_of("mine", {"build": "x:y", "image_size": 112}, tmp_path)
     known = size_of("resnet50", None, tmp_path)
     assert images.multiply_adds == known.multiply_adds / 4
@@ -211,6 +215,8 @@ def test_only_cells_of_a_speedup_get_further_visits(tmp_path: Path) -> None:
     knows(tmp_path, *noisy)
     (job,) = a_plan([one.cell for one in noisy], tmp_path, Limits(0.1)).jobs
     assert [order.further for order in job.orders] == [(12, 12), (12, 12), (0, 0)]
+    first = job.orders[0]
+    assert first.seconds.high == pytest.approx((first.visits + 12) * first.expected.visit.high)
     (job,) = a_plan([one.cell for one in noisy], tmp_path, Limits(0)).jobs
     assert {order.further for order in job.orders} == {(0, 0)}
 
@@ -238,6 +244,7 @@ def test_a_study_with_records_is_planned_as_long_as_it_took(tmp_path: Path) -> N
 
 
 def test_visits_that_are_there_are_not_made_again_and_tell_how_long_they_take(tmp_path: Path) -> None:
+    knows(tmp_path, Took(replace(TRAIN, iterations=9), [50.0], []))  # the same cell with other settings, before
     folder = tmp_path / "visits" / TRAIN.path / "0~1"
     for visit in (1, 2, 3):
         write_cell(folder / f"visit~{visit}", {RUNS.name: [{**run_row(TRAIN, datetime.now(UTC)), "duration": 7.0}]})
@@ -314,6 +321,9 @@ def test_jobs_of_a_cluster_run_at_once_and_those_of_a_machine_one_after_the_othe
     assert concurrent.seconds.typical == max(job.seconds.typical for job in concurrent.jobs)
     assert "asks for" in text(concurrent)
     assert "asks for" not in text(one_by_one)
+    at_once = [text(plan).count("if all run at once") for plan in (concurrent, one_by_one)]
+    assert at_once == [1, 0]
+    assert "at once" not in text(a_plan([TRAIN], tmp_path, concurrent=True))
 
 
 def test_what_smaller_cells_leave_idle_and_what_nested_jobs_would_save(tmp_path: Path) -> None:
