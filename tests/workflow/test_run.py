@@ -268,9 +268,14 @@ def test_tables_can_be_made_in_jobs_that_ask_for_memory_by_their_rows(study: Che
     assert "submit=tables makes tables and charts in jobs" in study.snakemake("-n", "--config", "submit=fit").text
 
 
-def test_a_single_cell_can_be_asked_for_and_forced(study: Checkout) -> None:
+def test_a_cell_that_is_forced_alone_leaves_nothing_to_measure(finished: Checkout, tmp_path: Path) -> None:
+    study = copy(finished)
+    study.folder = Path(shutil.copytree(finished.folder, tmp_path / "copy", symlinks=True))
     cell = next(study.results("raw/collectives").rglob("repeat~1")).relative_to(study.folder)
     assert study.snakemake("-n", "-f", str(cell)).jobs == {"measure_local": 1, "collectives": 1}
+    assert study.snakemake("-f", str(cell)).status == 0
+    after = study.snakemake("-n")
+    assert after.jobs == DERIVED, after.text
 
 
 def test_a_truncated_record_is_named_and_not_taken_for_whole(finished: Checkout, tmp_path: Path) -> None:

@@ -267,10 +267,10 @@ def blocks():
 
 
 def mark(name):
-    """The mark of a block that is measured as a whole; none where single cells are asked for."""
+    """The mark of a block that is complete after its job; none where other cells are still to be measured."""
     if not workflow.is_main_process:
         return AGENDAS[name].mark
-    return "" if asked().only_cells(RESULTS) else str(MARKS[name])
+    return str(MARKS[name]) if requested.completed(WHOLE_BLOCKS[name], BLOCKS[name]) else ""
 
 
 def marks_of(name, block):

@@ -45,7 +45,7 @@ class Agenda:
     planned: Mapping[str, Seconds] = field(default_factory=dict)
     """Expected duration of the remaining visits to each cell, by its path: low, typical, high, s."""
     mark: str = ""
-    """File that lists all `raw` folders in the end, where not only single cells are requested."""
+    """File that lists all `raw` folders in the end, where no cell of the block is left to measure."""
     raw: Sequence[str] = ()
 
     @classmethod

@@ -135,6 +135,11 @@ def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
     return Path(results, "visits", f"{name}.{digest}~{block[0].cell.hardware}")
 
 
+def completed(block: Iterable[Measurement], due: Collection[Measurement]) -> bool:
+    """Return whether all of a block is measured after a job that measures what is `due`."""
+    return all(one in due or one.done.exists() for one in block)
+
+
 def blocks(
     measurements: Iterable[Measurement], asked: RequestedTargets, results: str, nested: Collection[str] = ()
 ) -> dict[str, list[Measurement]]:

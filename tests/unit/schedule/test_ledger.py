@@ -17,7 +17,15 @@ from stallpoint.records.parquet import read, write_cell
 from stallpoint.records.tables import COLLECTIVES, RUNS
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
-from stallpoint.schedule.requested import RequestedTargets, block_of, blocks, by_block, mark_of, measurement
+from stallpoint.schedule.requested import (
+    RequestedTargets,
+    block_of,
+    blocks,
+    by_block,
+    completed,
+    mark_of,
+    measurement,
+)
 from stallpoint.study.cells import Cell
 from stallpoint.study.job_kind import run_row
 
@@ -231,11 +239,14 @@ def test_blocks_are_of_a_hardware_entry_and_a_repeat(tmp_path: Path) -> None:
     everything = blocks(found, RequestedTargets(), results)
     assert everything == {"cpu": found[:2], "cpu.repeat2": found[2:3], "gpu": found[3:]}
     assert blocks(found, alone, results) == {"cpu": found[:1]}
+    assert completed(found[:1], found[:1])
+    assert not completed(found[:2], found[:1])
     for one in found:
         write_cell(one.folder / RECORD, {RUNS.name: [run_row(one.cell, STARTED)]})
     found[0].finish()
     assert blocks(found, RequestedTargets(), results)["cpu"] == found[1:2]
     assert blocks(found, alone, results) == {}
+    assert completed(found[:2], found[1:2])
     (again,) = blocks([measurement(CELL, tmp_path / "visits", again=True)], RequestedTargets(), results)["cpu"]
     assert again.folder.name[-2:] == "~2"
     for one in found:
