@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -466,21 +467,26 @@ def test_no_exhibit_is_made_with_an_empty_column_of_ours(paper: str, name: str, 
             assert all((frame[column].fillna(0) != 0).any() for column in columns)
         else:
             chart = to_spec(made.content)
-            assert all(any(field in row for row in chart["datasets"][rows]) for rows, field in placed(chart))
+            for rows, field, panel in placed(chart):
+                panels: defaultdict[object, list[object]] = defaultdict(list)
+                for row in chart["datasets"][rows]:
+                    panels[row.get(panel)].append(row.get(field))
+                assert all(any(one is not None for one in values) for values in panels.values()), (field, panel)
 
 
-def placed(chart: Spec, rows: str = "") -> Iterator[tuple[str, str]]:
-    """The data of each layer of a chart, and the fields by which it places its marks."""
+def placed(chart: Spec, rows: str = "", panel: str = "") -> Iterator[tuple[str, str, str]]:
+    """The data of each layer of a chart, the fields by which it places its marks, and that of its panels."""
     rows = chart.get("data", {}).get("name", rows)
+    panel = chart.get("facet", {}).get("field", panel)
     for axis in ("x", "y") if "mark" in chart else ():
         if "field" in (encoding := chart.get("encoding", {}).get(axis, {})):
-            yield rows, encoding["field"]
+            yield rows, encoding["field"], panel
     parts = [
         chart.get("spec"),
         *(part for kind in ("layer", "hconcat", "vconcat", "concat") for part in chart.get(kind, [])),
     ]
     for part in filter(None, parts):
-        yield from placed(part, rows)
+        yield from placed(part, rows, panel)
 
 
 def test_the_fewest_workers_of_table_v_communicate(material: Material) -> None:
