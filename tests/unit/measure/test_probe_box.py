@@ -177,6 +177,17 @@ def test_rare_long_iterations_are_named_with_period_phase_and_rank(phase: str, w
     assert found.more == pytest.approx(1.0, rel=0.01)
 
 
+def test_a_rank_that_holds_others_up_by_less_than_they_send_is_said_beside_it() -> None:
+    own = run(66, 100)
+    own[..., PHASES.index("exposed_communication")] += 0.1
+    own[0, :, PHASES.index("exposed_communication")] += 0.02
+    own[1, :, PHASES.index("forward")] += 0.02
+    one = replace(run_of(ranks(2, None, "forward")[0]), steps=np.arange(100), start=np.arange(100.0), states=[])
+    found = found_of({rank: replace(one, phases=own[rank], entering=np.zeros(100)) for rank in range(2)})
+    assert (found.phase, found.rank, found.behind) == ("exposed_communication", None, (1, "forward"))
+    assert texts_of_box(found)["also"] == "rank 1 holds the others up: the forward pass"
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_other_work_on_the_machine_hides_no_period_and_makes_none(seed: int) -> None:
     """Every 16th iteration takes 1 s longer, and 5 of 101 at random up to 0.2 s; alone, these have no period."""

@@ -71,6 +71,8 @@ class Diagnosis:
     """The most costly of `PHASES`."""
     rank: int | None
     """The rank that takes longest for it in the whole run; None if there is none."""
+    behind: tuple[int, str] | None
+    """A rank that holds the others up by less than `phase` costs, and in which phase; None without one."""
     here: float
     """Time of that phase on this rank, or on the typical one, s."""
     others: float
@@ -153,8 +155,9 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     computing = sum(costs[phase] for phase in COMPUTING)
     largest = max((DATA, EXPOSED), key=costs.__getitem__)
     rank, others, samples = None, float("nan"), None
-    if held_up and 2 * excess.sum() >= costs[largest]:  # a slow rank is easier to mend than a problem of all ranks
-        rank, phase = names[slowest], PHASES[int(np.argmax(excess))]
+    behind = (names[slowest], PHASES[int(np.argmax(excess))]) if held_up else None
+    if behind and 2 * excess.sum() >= costs[largest]:  # a slow rank is easier to mend than a problem of all ranks
+        (rank, phase), behind = behind, None
         at = PHASES.index(phase)
         here, others = (float(np.median(of[..., at])) for of in (own[slowest], np.delete(own, slowest, axis=0)))
         layer, of_layer = _layer(phase, runs[slowest], runs[slowest - 1])
@@ -177,6 +180,7 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
         mean=float(total.mean()),
         phase=phase,
         rank=rank,
+        behind=behind,
         here=here,
         others=others,
         ends=((float(each.min()), names[int(each.argmin())]), (float(each.max()), names[int(each.argmax())])),

@@ -34,11 +34,11 @@ LONG = 0.5
 """Part of a usual iteration by which a rare one is longer at least."""
 MAX_LENGTH = 3
 """Iterations in a row that are one event."""
-MIN_EVENTS, REGULAR, CANDIDATES = 4, 0.85, 5
+MIN_EVENTS, REGULAR, CANDIDATES = 4, 0.8, 5
 """Long iterations, and their share at equal distances, for which they are said to be every k-th; distances tried."""
 DEAR, MOST = 0.5, 0.7
 """Part of the dearest event's cost from which on one counts for a period, and the share of all costs that these have.
-Of 3 to 12 random events in 101 iterations, 1 % seem to have one."""
+Of 3 to 12 random events in 101 iterations, at most 2 % seem to have one."""
 ALIKE = 0.5
 """A rank with so much of the excess of the first one shares in it."""
 STEP, DECAY = 1.2, 1.1

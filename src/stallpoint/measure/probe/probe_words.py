@@ -82,6 +82,8 @@ def texts(found: Diagnosis) -> dict[str, str]:
     also = [_of_part(found, one) for one in found.parts if one is not part]
     if part:
         also.append(_verdict(found))
+    if found.behind:
+        also.append(f"rank {found.behind[0]} holds the others up: {WORDS[found.behind[1]]}")
     texts_of = {
         "verdict": _of_part(found, part) if part else _verdict(found),
         "why": _why_part(found, part) if part else _why(found),
