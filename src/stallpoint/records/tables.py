@@ -647,9 +647,9 @@ COMMUNICATION = _table("""
     communication: time of a collective operation by message size, fitted for each placement, and over placements by its
         law: alpha + the sum over segments of beta · (bytes of the message in that segment); one row for each segment
     + hardware backend reduction operation
-    fit        | text  |     | placement: a number of nodes and workers on each; or the law over several, e.g.
-        ring (factors 2(p-1) and 2(p-1)/p), of a library with the size from which on the next one holds; average (...)
-        where several are possible, the likeliest first
+    fit        | text  |     | place: at this placement, a number of nodes and workers on each; or the law over
+        several, e.g. ring (factors 2(p-1) and 2(p-1)/p), of a library with the size from which on the next one holds;
+        average (...) where several are possible, the likeliest first
     level      | text  |     | links that the times are of: inside a node, between nodes (beyond the time inside),
         or both as one
     + nodes ranks
