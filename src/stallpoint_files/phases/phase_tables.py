@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from math import isnan
+from math import isfinite, isnan
 
 from stallpoint.inputs.documents import Document
 from stallpoint_files.phases.phased_steps import LITTLE, TOTAL, PhasedSteps, PhaseKind, kind_of_phase, plain_name
@@ -86,15 +86,15 @@ def _rows(document: Document, grid: Grid) -> Iterator[PhasedSteps]:
         whole = _seconds(row[total], heads[total]) if total is not None else sum(seconds.values())
         if isnan(whole) or len(seconds) < 2:
             continue
-        counts = {kind: number_in(row[kinds.index(kind)]) for kind in (*COUNTS, ColumnKind.PER_NODE) if kind in kinds}
+        known = (*COUNTS, ColumnKind.PER_NODE, ColumnKind.GLOBAL_BATCH)
+        counts = {kind: number_in(row[kinds.index(kind)]) for kind in known if kind in kinds}
+        counts = {kind: value for kind, value in counts.items() if isfinite(value)}
         nodes, workers = counts.get(ColumnKind.NODES), counts.get(ColumnKind.WORKERS)
         per_node = counts.get(ColumnKind.PER_NODE)
         if nodes and per_node and not workers:
             workers = nodes * per_node
         setup = ", ".join(row[index] for index in settings if row[index] and not is_number(row[index]))
-        batch = next(
-            (number_in(row[index]) for index, kind in enumerate(kinds) if kind == ColumnKind.GLOBAL_BATCH), None
-        )
+        batch = counts.get(ColumnKind.GLOBAL_BATCH)
         yield _run(
             document, setup, whole, seconds, workers, nodes, batch, _unit_of([row[index] for index in phases])
         )  # fmt: skip

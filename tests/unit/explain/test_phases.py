@@ -109,6 +109,12 @@ def test_the_third_node_is_predicted_and_phases_that_run_at_once_are_not_summed(
     assert "% of the change" not in over.causes[0].words.replace("of what", "")
 
 
+def test_a_count_that_is_no_number_is_not_known(tmp_path: Path) -> None:
+    head = "| Model | Nodes | GPUs per node | Total step time (s) | Refit (s) | Generation (s) |\n" + 6 * "|---" + "|\n"
+    (tmp_path / "t.md").write_text(head + "| 8B | 1 | 8 | 112 | 5 | 58 |\n| 8B | *a | 8 | 70 | 7 | 40 |\n")
+    assert any("a step of 70 s" in one.words for one in explain_files([str(tmp_path / "t.md")], Options()).answers)
+
+
 def test_other_mini_batches_are_compared_for_equal_work(tmp_path: Path) -> None:
     first, second = verl(1, gen=40, update_actor=40), verl(2, gen=60, update_actor=40).replace("size=64", "size=128")
     (found,) = answers(tmp_path, first, second)
