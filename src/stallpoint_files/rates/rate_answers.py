@@ -30,7 +30,7 @@ CLEAR = 0.05
 KEPT = 0.97
 """Part of a worker's rate above which a doubling lost nothing that is worth a cause."""
 MAX_FITTED = 12
-"""Series whose laws are fitted, at half a second each."""
+"""Series of a file, about as many in each table, whose laws are fitted, at half a second each."""
 
 
 Runs = Sequence[tuple[RateRow, float]]
@@ -147,7 +147,8 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
     if len(every) > 1 and all(len({row.workers for row in one.rows}) == 1 for one in every):
         yield _of_one_count_each(every, rates)
         return
-    fitted = sum(len(one.readings) == 1 and len(one.first.counts) > 1 for one in every if one.readings) <= MAX_FITTED
+    curves = sum(len(one.readings) == 1 and len(one.first.counts) > 1 for one in every if one.readings)
+    fitted = curves * rates.tables <= MAX_FITTED
     lines = {f"line {row.line}" for one in every for row in one.rows}
     others = tuple(note for note in rates.notes if note.partition(":")[0] not in lines)
     for one in every:
@@ -239,7 +240,7 @@ def _finding(series: RateSeries, rates: Rates, options: Options, fit_laws: bool)
     return (
         _with_laws(found, series, curve, options)
         if fit_laws
-        else replace(found, beyond=f"not predicted: more than {MAX_FITTED} series in one table")
+        else replace(found, beyond=f"not predicted: more than {MAX_FITTED} series in the file")
     )
 
 

@@ -80,6 +80,8 @@ class Rates:
     """`WEAK` or `STRONG`, where the text says it."""
     spread: float | None = None
     """Relative deviation of iterations within a run, where a log has many."""
+    tables: int = 1
+    """Number of tables of the file, this one included."""
 
 
 _RAN = re.compile(
@@ -171,7 +173,7 @@ def read(document: Document) -> list[Rates]:
         for rates in RateTable(document, grid, grid.above if len(found) > 1 else "").by_scaling()
     ]
     text = document.text if len(document.text) <= POSTED else ""
-    return [replace(one, text=text, scaling=one.scaling or scaling) for one in read]
+    return [replace(one, text=text, scaling=one.scaling or scaling, tables=len(read)) for one in read]
 
 
 def _scaling_in(text: str) -> str:

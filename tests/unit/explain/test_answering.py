@@ -48,6 +48,14 @@ def test_a_curve_that_saturates_stalls_at_the_first_count_that_is_as_good(tmp_pa
     assert "all_reduce_perf" in one.ask[0]
 
 
+def test_laws_are_fitted_to_as_many_series_of_a_file_however_many_tables_it_has(tmp_path: Path) -> None:
+    """300 tables of one series each took 38 s, one table of 300 series 1 s."""
+    text = table({1: 10, 2: 20, 4: 39, 8: 70, 16: 88, 32: 86, 64: 88}) + "\n"
+    few, many = answers(tmp_path, text * 12), answers(tmp_path, text * 13)
+    assert {one.beyond.partition(":")[0] for one in few} == {"128"}
+    assert {one.beyond for one in many} == {"not predicted: more than 12 series in the file"}
+
+
 def test_more_workers_that_make_it_slower_are_contention(tmp_path: Path) -> None:
     (one,) = answers(tmp_path, table({1: 10, 2: 19, 4: 30, 8: 24, 16: 15}))
     assert (one.verdict, one.value, names(one)) == ("stalls", 4, ["contention"])
