@@ -19,6 +19,7 @@ from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint_files.texts.grids import MAX_ROWS, PRODUCT, Grid, is_number, tables
 from stallpoint_files.texts.headings import CHIP, COUNTS, PER_WORKER, TIMES, ColumnKind, kind_of
+from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import (
     MISSING,
     decimal_comma,
@@ -29,6 +30,7 @@ from stallpoint_files.texts.numbers import (
     seconds_in,
     unit_in,
 )
+from stallpoint_files.texts.sentences import question
 
 MAX_WORKERS = 10**9
 MIN_RATE, MAX_RATE = 1e-15, 1e15
@@ -104,10 +106,11 @@ _SPEEDUP_FITS = 0.05
 _WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
 _STEPS = re.compile(r"iter|step|batch|\bit\b", re.IGNORECASE)
 _SAID = {
-    STRONG: r"strong scaling|(global|total|effective)[ -]batch( size)? (is |was )?(the same|kept|fixed|constant)|"
+    STRONG: r"strong scaling|(global|total|effective)[ -]batch( size)? "
+    r"(is |was )?(the same|kept|fixed|constant|unchanged|stay(s|ed))|"
     r"(same|fixed|constant) (global|total|effective)[ -]batch",
     WEAK: r"weak scaling|(per|each)[ -](gpu|device|worker|card)[ -]((train|micro|mini)[ -]?)?batch|"
-    r"batch( size)?( per |/)(gpu|device|worker) (is |was )?(the same|kept|fixed|constant)|"
+    r"batch( size)?( per |/)(gpu|device|worker) (is |was )?(the same|kept|fixed|constant|unchanged|stay(s|ed))|"
     r"batch( size)?( of)? \d+ (on|for|per) (each|every)? ?(gpu|device|worker)|"
     r"(each|every) (gpu|device|worker) (has|keeps|gets) (a (mini-?)?batch|\d+ samples)",
 }
@@ -166,7 +169,7 @@ def read(document: Document) -> list[Rates]:
     found = _tables(document)
     if not found:
         raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
-    scaling = _scaling_in(document.text[:100_000])
+    scaling = _scaling_in(in_english(document.text[:100_000]))
     read = [
         rates
         for grid in found
@@ -683,6 +686,8 @@ def unknown(document: Document, known: str) -> InputError:
     tabular = others and form not in others and re.search(r"[,;|\t]", line)
     if tabular and any(kind_of(cell) not in ("", ColumnKind.SETTING) for cell in re.split(r"[,;|\t]", line)):
         return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
+    if asked := question(document):
+        return document.error(number, asked)
     return document.error(
         number,
         f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"

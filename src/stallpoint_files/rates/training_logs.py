@@ -85,7 +85,9 @@ _UNIT = (
     r"(?P<unit>(?:tok(?:en)?s?|samples?|ima?ge?s?|img|seq(?:uence)?s?|examples?)[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?s?"
     r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip))?(?![a-zA-Z])|tokens/gpu/s(?:ec(?:ond)?)?)"
 )
-_STEP = re.compile(r"(?<![a-zA-Z])(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b", re.IGNORECASE)
+_STEP = re.compile(
+    r"(?<![a-zA-Z])(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b(?! ?(?:gpus?|nodes?|workers?)\b)", re.IGNORECASE
+)
 _STEPS = ("step", "iter", "epoch")
 PROGRAMS = (
     Program("DeepSpeed", re.compile(rf"SamplesPerSec=(?:{_N}), CurrSamplesPerSec=(?P<rate>{_N})")),

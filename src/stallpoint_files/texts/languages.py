@@ -37,6 +37,12 @@ _CHINESE = (
     (r"(?<=\d) ?(?:张?卡|张)", " GPUs "),
 )
 _GERMAN = (
+    (r"eine[nmr]? (?=Knoten|GPU)", "one "),
+    (r"zwei", "two"),
+    (r"drei", "three"),
+    (r"vier", "four"),
+    (r"acht", "eight"),
+    (r"gleiche[rn]? globale[rn]? Batch(?:größe|size)?", "same global batch size"),
     (r"Anzahl(?: der)?", "number of"),
     (r"(?:Rechen)?Knoten", "nodes"),
     (r"Durchsatz", "throughput"),
@@ -68,6 +74,11 @@ _FRENCH = (
     (r"prend|prennent|dure(?:nt)?", "takes"),
 )
 _SPANISH = (
+    (r"imágenes", "images"),
+    (r"un (?=nodo|GPU)", "one "),
+    (r"dos", "two"),
+    (r"cuatro", "four"),
+    (r"ocho", "eight"),
     (r"nodos?|máquinas?", "nodes"),
     (r"rendimiento", "throughput"),
     (r"por (?=época|iteración|paso|epoch|GPU)", "per "),
@@ -108,9 +119,13 @@ _LANGUAGES = tuple(
         (r"[\u3040-\u30ff]", "{}", _JAPANESE),
         (r"[\uac00-\ud7af]", "{}", _KOREAN),
         (r"[\u4e00-\u9fff]", "{}", _CHINESE),
-        (r"\b(?:Anzahl|Knoten|Durchsatz|Schritte?|Epochen?|Laufzeit|dauert|Beschleunigung)\b", r"\b(?:{})\b", _GERMAN),
+        (
+            r"\b(?:Anzahl|Knoten|Durchsatz|Schritte?|Epochen?|Laufzeit|dauert|Beschleunigung|Bilder|Sekunden|Stunden)\b",
+            r"\b(?:{})\b",
+            _GERMAN,
+        ),
         (r"\b(?i:n(?:œ|oe)uds?|itérations?|époques?|débit)\b", r"\b(?:{})\b", _FRENCH),
-        (r"\b(?i:nodos?|épocas?|iteración|tardan?|segundos|minutos por)\b", r"\b(?:{})\b", _SPANISH),
+        (r"\b(?i:nodos?|imágenes|épocas?|iteración|tardan?|segundos|minutos por)\b", r"\b(?:{})\b", _SPANISH),
     )
 )
 """What tells a language, and its words."""

@@ -11,7 +11,7 @@ DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?>(?:[.,]\d++)*)[.,]?+"
 of its length."""
 UNITS = re.compile(
     r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
-    r"batch(?:es)?|epochs?)[ _]*(?:/|per|p)[ _]*(?:s\b|sec|second|min|h\b|hr|hour|d\b|day)",
+    r"batch(?:es)?|epochs?)[ _]*(?:/|per|p)[ _]*(?:s\b|sec(?:ond)?|min(?:ute)?|h\b|hr|hour|d\b|day)",
     re.IGNORECASE,
 )
 _UNIT_WORDS = {

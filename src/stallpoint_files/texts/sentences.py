@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 
@@ -19,12 +20,14 @@ from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import DIGITS, UNITS, unit_in
 
 _OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
+_HOURS = r"[ -]?(?:hours?|hrs?|h|days?)\b"
 NODES = r"(?:nodes?|hosts?|servers?|machines?|boxes|box)"
 COUNTED = re.compile(
     rf"\W*(?:on )?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\W*|\W*(?P<of_>{_OF})\W+(?P<count_>\d+)\W*", re.IGNORECASE
 )
 _COUNT = (
     rf"(?<![\w.])(?:(?P<before>\d+) ?{NODES} ?(?P<times>[x×*])? ?\(? ?)?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
+    rf"(?!{_HOURS})"
     rf"(?:(?: ?[(,] ?(?:(?:in|on|over|across) )?| (?:in|on|over|across) )(?P<nodes>\d+) ?{NODES}\b\)?)?"
 )
 COUNT_ALONE = re.compile(_COUNT + r"\W*", re.IGNORECASE)
@@ -32,7 +35,7 @@ COUNT_AHEAD = re.compile(rf"[\W_]*{_COUNT}", re.IGNORECASE)
 """A count that a line begins with, behind the marks of a heading."""
 _CHIP = rf"(?:{CHIP}|titan\w*|[rg]tx)"
 _IN_LINE = re.compile(
-    rf"{_COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×] ?)?(?P<chips>\d+) ?[x×]? ?(?P<chip>{_CHIP})s?\b"
+    rf"{_COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×] ?)?(?P<chips>\d+) ?[x×]? ?(?P<chip>{_CHIP})s?\b(?!{_HOURS})"
     rf"(?: ?[(,]? ?(?:over|across) (?P<on>\d+) ?{NODES}\b)?"
     rf"|\b(?P<chip_>{CHIP}) ?[x×] ?(?P<chips_>\d+)\b",
     re.IGNORECASE,
@@ -40,20 +43,27 @@ _IN_LINE = re.compile(
 _AMOUNT = re.compile(
     rf"(?<![A-Za-z])(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKMB]\b)?) ?"
     rf"(?:(?P<unit>(?:{UNITS.pattern}|[TP]FLOPS?(?:/s)?)(?:(?:/| per )(?:gpu|worker|device|chip))?"
+    rf"|(?:{_OF}|{CHIP}){_HOURS}"
     r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
     r"|(?P<time>days?|minutes?|mins?|hours?|hrs?|h|ms|seconds?|secs?|s)\b(?!/)"
+    r"|(?P<short>m)(?=[.,;)]|$| (?:on|with|for|at|to|and|in|using)\b)"
     rf"|(?P<share>%)|(?P<factor>[x×])(?! ?(?:\d|{_OF}\b|{_CHIP}s?\b)))"
     r"|(?P<clock>(?<![\d:])\d{1,3}:\d\d(?::\d\d)?(?![\d:]))",
     re.IGNORECASE,
 )
 """An amount: a rate or a time with its unit, a share or a factor of which the text says what they are, a clock."""
-_SHARES = {"MFU (%)": re.compile(r"\b[mh]fu\b", re.I), "efficiency (%)": re.compile(r"efficien", re.I)}
+_SHARES = {
+    "MFU (%)": re.compile(r"\b[mh]fu\b", re.I),
+    "efficiency (%)": re.compile(r"efficien|% of (?:linear|ideal)\b", re.I),
+}
 _OTHER_SHARE = re.compile(r"accura|top-?\d|utili[sz]|memory|occupan|of (?:the )?(?:time|step)\b|loss", re.I)
 """Shares of something else, beside which none is said to be of these."""
-_SPEEDUP = re.compile(r"speed-?ups?|faster|slower|as fast|scal(?:es|ing)|\b1x\b", re.I)
+_SPEEDUP = re.compile(r"speed-?ups?|faster|slower|as fast|scal(?:es|ing)|(?<![\w.])1x\b", re.I)
 _PLAIN = re.compile(rf"[-*\s]*{_COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
 _UNIT_ALONE = re.compile(
-    rf"(?<!\d)(?<!\d )(?:{UNITS.pattern})(?:/gpu)?|\b(?:ms|s|sec)/(?:it|iter|step)\b", re.IGNORECASE
+    rf"(?<!\d)(?<!\d )(?:{UNITS.pattern})(?:/gpu)?|\b(?:ms|s|sec)/(?:it|iter|step)\b"
+    r"|\bseconds (?:per|an) (?:step|iteration)\b",
+    re.IGNORECASE,
 )
 _SETTING = re.compile(
     rf"`([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp))\b"
@@ -64,12 +74,30 @@ _SETTING = re.compile(
 
 _LONGEST = 4000
 """Characters of a line that may be a sentence."""
-_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
+_FEW = 10
+"""Lines below which a text is asked about as sentences."""
+_NUMBERS = {
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+}
+_NUMBERS |= {"twelve": 12, "sixteen": 16, "thirty-two": 32, "sixty-four": 64}
 _COUNTABLE = r"(?:GPUs?|nodes?|machines?|boxe?s?|servers?|hosts?|workers?|cards?|[AHVBL]\d{2,3})"
 _IN_DIGITS = (
     *(
         (re.compile(rf"\b{word}(?= (?:(?:to|or|and) \w+ )?{_COUNTABLE}\b)", re.IGNORECASE), str(count))
-        for count, word in enumerate(_NUMBERS, start=1)
+        for word, count in _NUMBERS.items()
+    ),
+    *(
+        (re.compile(rf"\b(on|with|using|at|versus|vs\.?) {word}(?=[.,;:)]|$| (?:and|but)\b)", re.I), rf"\1 {count}")
+        for word, count in _NUMBERS.items()
     ),
     (re.compile(rf"\b(?:a )?single[- ](?={_COUNTABLE}\b)", re.IGNORECASE), "1 "),
     (re.compile(r"\b((?:than|and|vs\.?|versus)(?: (?:on|with|for|using))?) one\b(?! \w)", re.IGNORECASE), r"\1 1"),
@@ -79,9 +107,23 @@ _IN_DIGITS = (
 """Counts in words, and what replaces them."""
 
 
+_COMPOUND = re.compile(
+    r"(?<![\w.])(?:(?P<hours>\d{1,4}) ?(?:h|hrs?|hours?)"
+    r"(?:(?P<clock>\d\d)| ?(?:and )?(?P<minutes>\d{1,2}) ?(?:m|mins?|minutes?))"
+    r"|(?P<whole>\d{1,4}) ?(?:m|mins?|minutes?) ?(?:and )?(?P<seconds>\d{1,2}) ?(?:s|secs?|seconds?))\b",
+    re.IGNORECASE,
+)
+"""``2h50``, ``1h 20min``, ``7m30s``."""
+
+
+def _minutes(time: re.Match[str]) -> str:
+    hours, seconds = int(time["hours"] or 0), int(time["seconds"] or 0)
+    return f"{60 * hours + int(time['clock'] or time['minutes'] or time['whole']) + seconds / 60:.6g} min"
+
+
 def counted_in_digits(text: str) -> str:
     """Return a text whose counts of nodes and workers are digits: ``one box`` and ``单机`` as ``1 node``."""
-    text = in_english(text)
+    text = _COMPOUND.sub(_minutes, in_english(text))
     for pattern, digits in _IN_DIGITS:
         text = pattern.sub(digits, text)
     return text
@@ -97,7 +139,8 @@ _EACH_HAS = re.compile(
 )
 """``4 nodes (8 gpus each)``."""
 _OF_EACH = re.compile(
-    r"(?:throughput|speed|rate|performance|tps) ?(?:per|/|of each|on each|for each)[- ]?(?:gpu|worker|device)",
+    r"(?:throughput|speed|rate|performance|tps) ?(?:per|/|of each|on each|for each)[- ]?(?:gpu|worker|device)|"
+    r"per[- ](?:gpu|worker|device) (?:throughput|speed|rate|performance)",
     re.IGNORECASE,
 )
 _WORD = rf"(?:{_OF}|{_CHIP}s?)"
@@ -115,6 +158,15 @@ _EXPECTED = re.compile(
 _SECOND = re.compile(rf"\badding a (?:second|2nd) ({_OF})\b", re.IGNORECASE)
 _PERCENT_FASTER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?% (faster|slower)\b", re.IGNORECASE)
 _TIMES_SLOWER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×] (?:as )?slow(?:er)?\b", re.IGNORECASE)
+_FACTORS_LISTED = re.compile(r"\d ?[x×](?:/|, ?(?:and )?| and | to )\d{1,4}(?:\.\d+)? ?[x×]", re.IGNORECASE)
+_OTHER_FACTOR = re.compile(r"memory|cost|loss|batch|param|bytes|bandwidth|larger|smaller|traffic", re.IGNORECASE)
+_FROM_TO = re.compile(
+    rf"\b({_WORD})(?: count)? from (\d{{1,6}}) to (\d{{1,6}})\b(?! ?(?:%|{UNITS.pattern}))", re.IGNORECASE
+)
+_GAINED = re.compile(
+    r"\b(?:bought|gain\w*|increas\w*|improv\w*|boost\w*|rose)\b[^.;%\d]{0,40}(\d{1,3}(?:\.\d+)?) ?%(?! ?(?:per|/))",
+    re.IGNORECASE,
+)
 _FACTORS = tuple(
     (re.compile(pattern, re.IGNORECASE), words)
     for pattern, words in (
@@ -136,17 +188,22 @@ _BASELINE = re.compile(
     rf"(\d{{1,6}}) ({_WORD})\b",
     re.IGNORECASE,
 )
-_BARE = re.compile(r"(\b(?:on|with|using|than) \d{1,6})(?=[:;,.]?(?:\s*$|\s+(?:and|but|it)\b)|[:;,]\s)", re.IGNORECASE)
-"""Counts without a word, beside others that have one: ``7:50 on 2 and 7:40 on 4``."""
-_NUMBER = r"\d+(?:[.,]\d+)*[kKM]?"
-_RATES = re.compile(
-    rf"(?<![\w.,/])({_NUMBER}(?:{_NEXT}{_NUMBER}){{1,20}}) ?((?:{UNITS.pattern.replace('(tok', '(?:tok')})(?:/gpu)?)",
+_VERB = r"(?:gives?|gave|reach(?:es|ed)?|do|does|did|gets?|got|needs?|takes?|took|only|just|still|nur|s[oó]lo)"
+_BARE = re.compile(
+    r"(\b(?:on|with|using|than|at|for|auf|mit|con|en) \d{1,6})"
+    rf"(?=[:;,.)]*\s*$|\s+(?:and|but|it|I|we|{_VERB})\b|[:;,]\s)|((?:[,;]|\band|\bbut) \d{{1,6}})(?= {_VERB}\b)",
     re.IGNORECASE,
 )
-"""``from 410k to 520k tokens/s``: as many as counts."""
-_IN_BRACKETS = re.compile(rf"(?<=[ :])({_NUMBER}) ?\((\d{{1,6}} {_WORD})\)", re.IGNORECASE)
-_WITHOUT_UNIT = re.compile(rf"({_COUNT}[\s:=]+{DIGITS}[kKM]?)(?=\s*(?:[;|]|, |\.?$| and\b))", re.IGNORECASE)
-"""Amounts whose unit is said once."""
+"""Counts without a word, beside others that have one: ``7:50 on 2 and 7:40 on 4``, ``16 give 8.1k``."""
+_NUMBER = r"\d+(?:[.,]\d+)*[kKM]?"
+_ALONE = re.compile(
+    rf"(?<![\w.,$:#-])(?<!seed )(?<!run )(?<!rank )(?<!step )(?<!size )(?<!batch )(?<!version ){_NUMBER}"
+    r"(?=\s*(?:$|[()/|;→]|[.,:](?!\d)|(?:and|or|to|on|with|for|at|in|but|vs|versus|und|auf|mit|bei|con|y|en|only)\b))"
+)
+"""Numbers without a unit."""
+_BATCH = re.compile(r"batch\D{0,25}\d+", re.IGNORECASE)
+_PAIRED = re.compile(r"(?:CA|AC)+|C+A+|A+C+")
+"""Orders of counts and as many amounts that say which belongs to which."""
 
 
 def _compared(text: str) -> str:
@@ -154,7 +211,9 @@ def _compared(text: str) -> str:
 
     ``from 8 to 16 GPUs only 1.3x`` becomes ``8 GPUs 1x, 16 GPUs 1.3x``.
     """
-    text = _SECOND.sub(r"from 1 \1 to 2 \1", text)
+    text = _FROM_TO.sub(r"from \2 \1 to \3 \1", _SECOND.sub(r"from 1 \1 to 2 \1", text))
+    if not _OTHER_SHARE.search(text):
+        text = _GAINED.sub(lambda one: f"{1 + float(one[1]) / 100:.4g}x speedup", text)
     for pattern, factor in _FACTORS:
         text = pattern.sub(factor, text)
     text = _PERCENT_FASTER.sub(
@@ -188,16 +247,53 @@ def _with_words(text: str) -> str:
     text = _THOUSANDS.sub(lambda one: one[1].replace(",", ""), text)
     text = _LISTED.sub(lambda one: _each(one[1], one[2]), text)
     words = {one["of"].lower().rstrip("s") for one in _IN_LINE.finditer(text) if one["of"]}
-    if len(words) == 1:
-        text = _BARE.sub(rf"\1 {words.pop()}s", text)
-    amounts, counts = list(_RATES.finditer(text)), list(_IN_LINE.finditer(text))
-    alone = [one[0] for one in _UNIT_ALONE.finditer(text)]
-    if len(amounts) == 1 and len(re.findall(_NUMBER, amounts[0][1])) == len(counts):
-        text = _RATES.sub(lambda one: _each(one[1], one[2]), text)
-    elif len(alone) == 1 and not any(one["unit"] for one in _AMOUNT.finditer(text)):
-        text = _IN_BRACKETS.sub(rf"\1 {alone[0]} (\2)", text)
-    units = [one["unit"] for one in _AMOUNT.finditer(text) if one["unit"]]
-    return _WITHOUT_UNIT.sub(lambda one: f"{one[1]} {units[0]}", text) if units else text
+    if len(words) == 1 and not _order(_counts_and_amounts(text)):
+        word, batches = words.pop(), [one.end() for one in _BATCH.finditer(text)]
+        text = _BARE.sub(lambda one: one[0] if one.end() in batches else f"{one[0]} {word}s", text)
+    return _with_units(text)
+
+
+def _with_units(text: str) -> str:
+    """Return a text in which numbers that stand for amounts have the one unit that is said elsewhere in it."""
+    counts = list(_IN_LINE.finditer(text))
+    if not counts:
+        return text
+    amounts = _amounts(text)
+    units = {
+        _unit(one, text): one["unit"] or one["time"] or one["short"] or one["share"] or one["factor"] for one in amounts
+    }
+    units = units or {one[0].lower(): one[0] for one in _UNIT_ALONE.finditer(text)}
+    if not units and (said := re.search(r"speed-?up", text, re.IGNORECASE)):
+        units = {said[0]: "x"}
+    if len(amounts) >= len(counts) or len(units) != 1:
+        return text
+    (unit,) = units.values()
+    taken = [*counts, *_AMOUNT.finditer(text), *_BATCH.finditer(text)]
+    plain = [one for one in _ALONE.finditer(text) if not any(_overlap(one, other) for other in taken)]
+    if _order([*_counts_and_amounts(text), *((one, "A") for one in plain)]):
+        for one in reversed(plain):
+            text = f"{text[: one.end()]} {unit}{text[one.end() :]}"
+    return text
+
+
+def _counts_and_amounts(text: str) -> list[tuple[re.Match[str], str]]:
+    return [*((one, "C") for one in _IN_LINE.finditer(text)), *((one, "A") for one in _amounts(text))]
+
+
+def _order(found: Sequence[tuple[re.Match[str], str]]) -> str:
+    """Return the order of counts and as many amounts; empty where it does not say which belongs to which."""
+    order = "".join(kind for _, kind in sorted(found, key=lambda one: one[0].start()))
+    return order if len(order) > 2 and _PAIRED.fullmatch(order) and order.count("C") * 2 == len(order) else ""
+
+
+@lru_cache(maxsize=4)
+def _amounts(text: str) -> tuple[re.Match[str], ...]:
+    """Return the amounts that were measured, of which the text says what they are."""
+    return tuple(
+        amount
+        for amount in _AMOUNT.finditer(text)
+        if _unit(amount, text) and not _EXPECTED.search(text[max(amount.start() - 40, 0) : amount.start()])
+    )
 
 
 @dataclass(frozen=True)
@@ -264,11 +360,7 @@ def _all(document: Document) -> Iterator[_Found]:
         elif alone := _UNIT_ALONE.search(text):
             above = alone[0]
         counts = list(_IN_LINE.finditer(text))
-        amounts = [
-            amount
-            for amount in _AMOUNT.finditer(text)
-            if _unit(amount, text) and not _EXPECTED.search(text[max(amount.start() - 40, 0) : amount.start()])
-        ]
+        amounts = _amounts(text)
         named = _settings_in(counted)
         if not counts or not amounts:
             context = named if named and not amounts else context
@@ -286,10 +378,53 @@ def _all(document: Document) -> Iterator[_Found]:
                     workers,
                     of,
                     nodes,
-                    amount["rate"] or amount["clock"],
+                    _cell(amount),
                     _unit(amount, text),
                     context | (own[place] if own else named) | ({chip.lower()} if chip else set()),
                 )
+
+
+def question(document: Document) -> str:
+    """Return the one question about a few lines with counts of workers and numbers of which none belongs to another;
+    empty for other texts."""
+    said = [line for line in document.lines if line.strip()]
+    if len(said) >= _FEW or max(map(len, said), default=0) > _LONGEST:
+        return ""
+    counts: dict[str, list[str]] = {}
+    numbers: list[str] = []
+    for line in (_with_words(counted_in_digits(one)) for one in said):
+        of_line = list(_IN_LINE.finditer(line))
+        for one in of_line:
+            of = (one["of"] or one["chip"] or one["chip_"]).rstrip("s").lower()
+            of = of.upper() if of == "gpu" or not one["of"] else of
+            counts.setdefault(of, []).append(one["count"] or one["chips"] or one["chips_"])
+        amounts = list(_AMOUNT.finditer(line))
+        taken = [*of_line, *amounts, *_BATCH.finditer(line)]
+        alone = [one for one in _ALONE.finditer(line) if not any(_overlap(one, other) for other in taken)]
+        numbers += [one[0].strip() for one in sorted([*amounts, *alone], key=lambda one: one.start())]
+    if not counts:
+        return ""
+    several = {of: sorted(set(found), key=int) for of, found in counts.items()}
+    seen = ", ".join(
+        _counted(" and ".join(filter(None, (", ".join(found[:-1]), found[-1]))), of) for of, found in several.items()
+    )
+    of, (first, *others) = next(iter(several.items()))
+    other = others[0] if others else str(2 * int(first))
+    write = f"write them as  {_counted(first, of)}: 1200 img/s, {_counted(other, of)}: ..."
+    if not numbers:
+        return f"seen: {seen}, and no rate or time of them; {write}"
+    seen += f"; {', '.join(numbers[:6])}"
+    if others or len(several) > 1:
+        return f"seen: {seen}: not told which belongs to which, or what they are; {write}"
+    return f"seen: {seen}; a rate or time at another count is needed; {write}"
+
+
+def _counted(count: str, of: str) -> str:
+    return f"{count} {of}{'' if count == '1' else 's'}"
+
+
+def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:
+    return one.start() < other.end() and other.start() < one.end()
 
 
 def _settings_in(text: str) -> frozenset[str]:
@@ -312,10 +447,9 @@ def _own_settings(text: str, pairs: Sequence[tuple[re.Match[str], re.Match[str]]
 def _pairs(
     counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]]
 ) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
-    """Yield each count with its amount: the next one, or the one before where amounts come first; one by one where all
-    counts come before or behind as many amounts."""
-    apart = counts[-1].end() <= amounts[0].start() or amounts[-1].end() <= counts[0].start()
-    if apart and len(counts) == len(amounts):
+    """Yield each count with its amount: the next one, or the one before where amounts come first; one by one where as
+    many stand in an order that says so."""
+    if _order([*((one, "C") for one in counts), *((one, "A") for one in amounts)]):
         yield from zip(counts, amounts, strict=True)
         return
     if counts[0].start() < amounts[0].start():
@@ -326,10 +460,23 @@ def _pairs(
         return
     for place, amount in enumerate(amounts):
         end = amounts[place + 1].start() if place + 1 < len(amounts) else counts[-1].end()
-        yield from ((count, amount) for count in counts if amount.end() <= count.start() <= end)
+        begin = amount.end()
+        for count in counts:
+            if begin <= count.start() <= end and (
+                begin == amount.end() or not re.search(r"\d", count.string[begin : count.start()])
+            ):
+                yield count, amount
+                begin = count.end()
 
 
 _RUN = re.compile(r"epoch|training|takes?\b|took", re.IGNORECASE)
+
+
+@lru_cache(maxsize=4)
+def _of_speedups(text: str) -> bool:
+    """Return whether a text says that its factors are speedups, or lists them without a word of anything else."""
+    listed = _FACTORS_LISTED.search(text) and not _OTHER_FACTOR.search(text)
+    return bool(listed or _SPEEDUP.search(text))
 
 
 def _unit(amount: re.Match[str], text: str) -> str:
@@ -338,24 +485,35 @@ def _unit(amount: re.Match[str], text: str) -> str:
         other = _OTHER_SHARE.search(text)
         return next((head for head, words in _SHARES.items() if words.search(text) and not other), "")
     if amount["factor"]:
-        return "speedup" if _SPEEDUP.search(text) else ""
+        return "speedup" if _of_speedups(text) else ""
     if amount["clock"]:
         return "epoch time" if "epoch" in text.lower() else "run time" if _RUN.search(text) else ""
     if unit := amount["unit"]:
+        if re.fullmatch(rf"(?:{_OF}|{CHIP}){_HOURS}", unit, re.IGNORECASE):
+            return f"{re.split('[ -]', unit)[0].lower()} {'days' if 'day' in unit.lower() else 'hours'}"
         if "flop" in unit.lower():
             return unit if "/" in unit[6:] else f"{unit}/gpu" if _OF_EACH.search(text) else unit
         if re.search(r"epoch$", unit, re.IGNORECASE) and not UNITS.search(unit):
-            return f"epoch time ({re.split(r'[ /]', unit)[0]})"
+            return "epoch time"
         each = re.search(r"(?:/| per )(?:gpu|worker|device|chip)$", unit, re.IGNORECASE) or _OF_EACH.search(text)
         if longer := re.search(r"(?:/|per) ?(?:min|hr?|day|d)$", unit, re.IGNORECASE):
             return f"{unit[: longer.start()].strip()}/{longer[0].lstrip('/per ')}"
-        return (unit_in(unit) + ("/gpu" if each else "")) if UNITS.search(unit) else re.sub(r" per | an ", "/", unit)
-    time = amount["time"].lower()
+        return (unit_in(unit) + ("/gpu" if each else "")) if UNITS.search(unit) else "time per step"
+    time = (amount["time"] or amount["short"]).lower()
     if time.startswith(("m", "h", "d")) and time != "ms":
-        return f"{'epoch' if re.search(r'epoch', text, re.IGNORECASE) else 'run'} time ({time})"
+        return f"{'epoch' if re.search(r'epoch', text, re.IGNORECASE) else 'run'} time"
     if re.search(r"\bsteps?\b|iteration", text, re.IGNORECASE):
-        return f"{time}/step"
-    return f"run time ({time})" if _RUN.search(text) else ""
+        return "time per step"
+    return "run time" if _RUN.search(text) else ""
+
+
+def _cell(amount: re.Match[str]) -> str:
+    """Return an amount as a cell of its column; a time with its unit, which may be another in each."""
+    unit = amount["time"] or amount["unit"] or ""
+    time = re.match(r"ms|s(?:ec(?:onds?)?)?\b|min(?:ute)?s?\b", unit, re.IGNORECASE)
+    return (
+        amount["clock"] or f"{amount['rate']} {amount['time'] or amount['short'] or (time[0] if time else '')}".strip()
+    )
 
 
 def _without_amount(document: Document, found: Sequence[_Found]) -> Iterator[tuple[int, list[str]]]:
