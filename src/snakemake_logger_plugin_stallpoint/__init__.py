@@ -237,7 +237,7 @@ class LogHandler(LogHandlerBase):
                 self.queue.ended(job)
                 output_of(["scancel", *on_clusters([clusters[job]] if job in clusters else []), job], ASK)
             gone = self.queue.gone(now)
-            if not gone or len(gone) < len(self.queue.jobs):
+            if self.interrupted or not gone or len(gone) < len(self.queue.jobs):
                 return
             if not accounting.active(output_of(accounting.states_command(gone, set(clusters.values())), ASK)):
                 self._print(

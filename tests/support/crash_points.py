@@ -348,7 +348,8 @@ MODEL_FILES = {table.name: f"{RESULTS}/models/{table.name}.parquet" for table in
 
 def collect() -> None:
     folders = [str(RESULTS / "raw" / path) for path in tidy()["runs"]["cell"]]
-    script("collect", input={"marks": [], "folders": folders}, output=TABLE_FILES)
+    impossible = f"{RESULTS}/tables/impossible.txt"
+    script("collect", input={"marks": [], "folders": folders}, output={**TABLE_FILES, "impossible": impossible})
 
 
 def tables_there() -> None:

@@ -146,10 +146,13 @@ def test_a_run_in_the_background_whose_jobs_slurm_has_lost_ends_itself(site: Clu
 
 
 def test_ctrl_c_cancels_jobs_by_name_and_ends_while_the_executor_sleeps(site: Clusters) -> None:
+    (wait := site.study.folder / "wait").touch()  # for whose end the job on this node waits that describes the network
     run = site.start(3, "--seconds-between-status-checks", "3000")
     while run.poll() is None and not site.calls("squeue"):
         time.sleep(0.05)
     run.send_signal(signal.SIGUSR1)  # as Ctrl-C, in the background, too
+    time.sleep(3)  # longer than the run waits for its executor
+    wait.unlink()
     text, _ = run.communicate(timeout=300)
     (submitted,) = site.calls("sbatch")
     assert "--job-name stallpoint_" in submitted

@@ -93,3 +93,9 @@ def test_the_executor_of_slurm_names_its_runs() -> None:
     import snakemake_executor_plugin_slurm as slurm
 
     assert "self.run_uuid = " in inspect.getsource(slurm.Executor)
+
+
+def test_a_run_that_ends_closes_the_loops_of_its_threads() -> None:
+    from snakemake.api import Workflow
+
+    assert "self._async_runners.values()" in inspect.getsource(Workflow.tear_down)

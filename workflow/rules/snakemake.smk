@@ -58,7 +58,15 @@ def run_of_executor():
 
 def end_within(seconds):
     """Let a run of a remote executor end within so many seconds: it sleeps for up to 3 minutes between two looks at its jobs,
-    and ends only when it wakes up.
+    and ends only when it wakes up. A job on this node may still run then, in a thread whose loop must not be closed.
     """
     if thread := getattr(getattr(workflow.scheduler, "_executor", None), "wait_thread", None):
         thread.join = partial(thread.join, seconds)
+        workflow.tear_down = partial(_tear_down, workflow.tear_down)
+
+
+def _tear_down(all_else):
+    running = [name for name, one in workflow._async_runners.items() if one.get_loop().is_running()]
+    for name in running:
+        del workflow._async_runners[name]
+    all_else()

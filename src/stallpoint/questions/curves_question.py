@@ -7,7 +7,7 @@ import math
 from stallpoint.base.row import TableRow
 from stallpoint.base.section import Absence, Finding, Section, TextTable, about
 from stallpoint.base.stall import Verdict
-from stallpoint.base.statistics import INTERVAL
+from stallpoint.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.questions.study_tables import CurveRows, StudyTables
 from stallpoint.questions.study_words import (
     at_count,
@@ -135,8 +135,9 @@ def next_in_words(curve: CurveRows) -> str:
     cell = _best_cell(curve)
     if cell is None:
         return f"not known: {curve.unanswered or 'no doubling of the workers is known'}"
-    factor, expected = (number(2 ** cell[name], 2) for name in ("width", "expected_width"))
-    if cell["narrowing"] <= 0 or factor == expected:
+    known, then = (2.0 ** float(cell[name]) for name in ("width", "expected_width"))
+    factor, expected = number(known, 2), number(then, 2)
+    if known <= then * (1 + SAME_WITHIN):
         if Verdict.UNDECIDED in (curve["verdict"], curve.predicted[0]):
             return _beyond_this_hardware(curve)
         return f"no cell would tell more; the stalling point is known within a factor of {factor}"

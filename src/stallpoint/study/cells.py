@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, fields
 from types import UnionType
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
-from msgspec import ValidationError, convert
-
 from stallpoint.errors import InputError
 from stallpoint.records.tables import ENERGY, ENVIRONMENTS, INSTRUMENTATION, PEAK_MEMORY, PROBES, VISITS, Table
 from stallpoint.study import work
@@ -156,6 +154,8 @@ _KNOWN: dict[type[Cell], dict[str, Any]] = {}
 
 
 def _is(value: Any, wanted: Any) -> bool:
+    from msgspec import ValidationError, convert  # a probe, in a script's own environment, may do without
+
     try:
         convert(value, wanted)
     except ValidationError:

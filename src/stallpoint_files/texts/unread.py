@@ -49,7 +49,7 @@ UNREAD = (
     Unread("nvidia-smi", re.compile(rb"(?m)\| NVIDIA-SMI \d|^# gpu +(?:pwr|sm|idx)|utilization\.gpu \[%\]"), _LOG),
     Unread(
         "a summary of nsys stats",
-        re.compile(rb"(?m)^ *\*\* .{1,60} Summary \(\w+\):$"),
+        re.compile(rb"(?m)^ *\*\* .{1,60} Summary \(\w+\):\s*$"),
         "the .nsys-rep or its SQLite file",
     ),
     Unread("a log of MLPerf", re.compile(rb"(?m)^(?:\d+: ?)?:::MLLOG "), "a table of its minutes and worker counts"),

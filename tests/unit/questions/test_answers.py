@@ -119,7 +119,7 @@ def test_more_than_all_is_efficient_only_where_the_interval_says_so(low: float, 
 @pytest.mark.parametrize(
     ("expected", "words"),
     [
-        (0.37, "no cell would tell more; the stalling point is known within a factor of 1.3"),
+        (0.32, "no cell would tell more; the stalling point is known within a factor of 1.3"),
         (0.2, "stalling point within a factor of 1.1, not 1.3"),
     ],
 )

@@ -122,6 +122,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     found = measured(cells, place, NETWORKS, samples=16)
     # Time is planted here: what else the machine does disturbs none of it.
     found["iterations"] = found["iterations"].assign(**{one.name: None for one in SENSORS})
+    found["visits"] = found["visits"].assign(product_before=None, product_after=None)
     cuts = {name: cuts_of_planted(name, own(name), place) for name in ("staged", "split")}
     tables = fit(found, nodes=[], cuts=cuts)
     names = ("critical_path", "predictions", "causes", "remedies")
