@@ -11,7 +11,6 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, redirect_stderr, suppress
-from importlib.metadata import PackageNotFoundError, requires
 from io import TextIOBase, TextIOWrapper
 from pathlib import Path
 from types import TracebackType
@@ -253,6 +252,8 @@ def _why(error: Exception) -> tuple[int, str]:
 
 def _extra_with(module: str) -> str:
     """Return the extra of this package that installs a module (``altair.utils``, ``vl_convert``); empty without one."""
+    from importlib.metadata import PackageNotFoundError, requires  # only where a module is missing
+
     package = re.escape(module.partition(".")[0].replace("_", "-"))
     with suppress(PackageNotFoundError):
         found = (re.match(rf"{package}\b.*extra == .(\w+)", one) for one in requires(__package__) or ())

@@ -197,7 +197,7 @@ def _counted(row: TableRow) -> str:
 
 
 def _treated(row: TableRow) -> str:
-    """Return how what was disturbed for one reason were treated."""
+    """Return whether what one reason disturbed is excluded."""
     kept, excluded = row["kept"], row["disturbed"] - row["kept"]
     if not kept:
         return "excluded"

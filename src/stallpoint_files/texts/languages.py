@@ -102,7 +102,6 @@ _JAPANESE = (
     (r"分", " minutes"),
     (r"秒", " s"),
 )
-"""Patterns in the order in which they are replaced, each with the English words."""
 _KOREAN = (
     (r"GPU ?(\d+) ?(?:개|장)", r"\1 GPUs"),
     (r"노드 ?(\d+) ?개?", r"\1 nodes"),
@@ -113,6 +112,7 @@ _KOREAN = (
     (r"분", " minutes"),
     (r"초", " s"),
 )
+"""Patterns in the order in which they are replaced, each with the English words."""
 _LANGUAGES = tuple(
     (re.compile(sign), [(re.compile(form.format(pattern), re.IGNORECASE), words) for pattern, words in of])
     for sign, form, of in (

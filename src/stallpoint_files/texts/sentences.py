@@ -15,6 +15,7 @@ from itertools import pairwise
 from math import ceil
 
 from stallpoint.inputs.documents import Document
+from stallpoint.text import listed
 from stallpoint_files.texts.headings import CHIP
 from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import DIGITS, UNITS, unit_in
@@ -70,43 +71,27 @@ _SETTING = re.compile(
     r"|\b(\d+(?:\.\d+)?[BM])\b(?!/)"
 )
 """Words that tell one setting from another."""
-
-
 _LONGEST = 4000
 """Characters of a line that may be a sentence."""
 _FEW = 10
 """Lines below which a text is asked about as sentences."""
-_NUMBERS = {
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-}
-_NUMBERS |= {"twelve": 12, "sixteen": 16, "thirty-two": 32, "sixty-four": 64}
+_TO_TEN = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_IN_WORDS = {word: str(count) for count, word in enumerate(_TO_TEN, start=1)}
+_IN_WORDS |= {"twelve": "12", "sixteen": "16", "thirty-two": "32", "sixty-four": "64"}
 _COUNTABLE = r"(?:GPUs?|nodes?|machines?|boxe?s?|servers?|hosts?|workers?|cards?|[AHVBL]\d{2,3})"
+_WORDS = rf"(?<!\w-)\b({'|'.join(_IN_WORDS)})"
+_COUNT_IN_WORDS = re.compile(
+    rf"{_WORDS}(?= (?:(?:to|or|and) \w+ )?{_COUNTABLE}\b)"
+    rf"|\b(on|with|using|at|versus|vs\.?) {_WORDS}(?=[.,;:)]|$| (?:and|but)\b)",
+    re.IGNORECASE,
+)
 _IN_DIGITS = (
-    *(
-        (re.compile(rf"\b{word}(?= (?:(?:to|or|and) \w+ )?{_COUNTABLE}\b)", re.IGNORECASE), str(count))
-        for word, count in _NUMBERS.items()
-    ),
-    *(
-        (re.compile(rf"\b(on|with|using|at|versus|vs\.?) {word}(?=[.,;:)]|$| (?:and|but)\b)", re.I), rf"\1 {count}")
-        for word, count in _NUMBERS.items()
-    ),
     (re.compile(rf"\b(?:a )?single[- ](?={_COUNTABLE}\b)", re.IGNORECASE), "1 "),
     (re.compile(r"\b((?:than|and|vs\.?|versus)(?: (?:on|with|for|using))?) one\b(?! \w)", re.IGNORECASE), r"\1 1"),
     (re.compile(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", re.IGNORECASE), " node"),
     (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
 )
-"""Counts in words, and what replaces them."""
-
-
+"""Counts in other words, and what replaces them."""
 _COMPOUND = re.compile(
     r"(?<![\w.])(?:(?P<hours>\d{1,4}) ?(?:h|hrs?|hours?)"
     r"(?:(?P<clock>\d\d)| ?(?:and )?(?P<minutes>\d{1,2}) ?(?:m|mins?|minutes?))"
@@ -116,6 +101,11 @@ _COMPOUND = re.compile(
 """``2h50``, ``1h 20min``, ``7m30s``."""
 
 
+def _count_in_digits(count: re.Match[str]) -> str:
+    before, word = (f"{count[2]} ", count[3]) if count[2] else ("", count[1])
+    return before + _IN_WORDS[word.lower()]
+
+
 def _minutes(time: re.Match[str]) -> str:
     hours, seconds = int(time["hours"] or 0), int(time["seconds"] or 0)
     return f"{60 * hours + int(time['clock'] or time['minutes'] or time['whole']) + seconds / 60:.6g} min"
@@ -123,7 +113,11 @@ def _minutes(time: re.Match[str]) -> str:
 
 def counted_in_digits(text: str) -> str:
     """Return a text whose counts of nodes and workers are digits: ``one box`` and ``单机`` as ``1 node``."""
-    text = _COMPOUND.sub(_minutes, in_english(text))
+    return _in_digits(in_english(text))
+
+
+def _in_digits(text: str) -> str:
+    text = _COUNT_IN_WORDS.sub(_count_in_digits, _COMPOUND.sub(_minutes, text))
     for pattern, digits in _IN_DIGITS:
         text = pattern.sub(digits, text)
     return text
@@ -149,12 +143,12 @@ _NEXT = rf"(?:{_LAST}|, )"
 _LISTED = re.compile(
     rf"(?<![\w.:/,])((?:\d{{1,6}}{_NEXT}){{0,20}}\d{{1,6}}{_LAST}\d{{1,6}}) ({_WORD})\b", re.IGNORECASE
 )
+"""``8, 16 and 32 V100s``, ``from 8 to 16 GPUs``, ``2/4/8 GPUs``."""
 _THOUSANDS = re.compile(rf"(?<![\w.,])(\d{{1,3}}(?:,\d{{3}}){{1,3}})(?= ?[x×]? ?{_WORD}\b)", re.IGNORECASE)
 _EXPECTED = re.compile(
     r"\b(?:expect\w*|ideal\w*|should \w+|theor\w+|hop(?:ed|ing)|linear\w*)[^.;,\d]{0,25}$", re.IGNORECASE
 )
 """What stands before an amount that nobody measured."""
-"""``8, 16 and 32 V100s``, ``from 8 to 16 GPUs``, ``2/4/8 GPUs``."""
 _SECOND = re.compile(rf"\badding a (?:second|2nd) ({_OF})\b", re.IGNORECASE)
 _PERCENT_FASTER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?% (faster|slower)\b", re.IGNORECASE)
 _TIMES_SLOWER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×] (?:as )?slow(?:er)?\b", re.IGNORECASE)
@@ -268,12 +262,21 @@ def _with_units(text: str) -> str:
     if len(amounts) >= len(counts) or len(units) != 1:
         return text
     (unit,) = units.values()
-    taken = [*counts, *_AMOUNT.finditer(text), *_BATCH.finditer(text)]
-    plain = [one for one in _ALONE.finditer(text) if not any(_overlap(one, other) for other in taken)]
+    plain = _numbers_alone(text, [*counts, *_AMOUNT.finditer(text)])
     if _order([*_counts_and_amounts(text), *((one, "A") for one in plain)]):
         for one in reversed(plain):
             text = f"{text[: one.end()]} {unit}{text[one.end() :]}"
     return text
+
+
+def _numbers_alone(text: str, known: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    """Return the numbers without a unit that are no part of what is known, nor of a batch."""
+    taken = [*known, *_BATCH.finditer(text)]
+    return [
+        one
+        for one in _ALONE.finditer(text)
+        if not any(one.start() < other.end() and other.start() < one.end() for other in taken)
+    ]
 
 
 def _counts_and_amounts(text: str) -> list[tuple[re.Match[str], str]]:
@@ -351,17 +354,18 @@ def _all(document: Document) -> Iterator[_Found]:
     for number, line in enumerate(document.lines, start=1):
         if len(line) > _LONGEST:
             continue
-        counted = counted_in_digits(line)
-        text = _EACH_HAS.sub(r"\1 nodes x \2 gpus", counted)
-        text = _OF_NODES.sub(r"\1\2 nodes x \3 gpus", text)
-        text = _compared(_with_words(text))
+        text = counted = _in_digits(line)
+        if any(one.search(text) for one in (_IN_LINE, _SECOND, _FROM_TO)):  # few lines of a log have a count
+            text = _EACH_HAS.sub(r"\1 nodes x \2 gpus", text)
+            text = _OF_NODES.sub(r"\1\2 nodes x \3 gpus", text)
+            text = _compared(_with_words(text))
         if above and _PLAIN.fullmatch(text):  # a number below a line that says its unit
             text = f"{text.strip()} {above}"
         elif alone := _UNIT_ALONE.search(text):
             above = alone[0]
         counts = list(_IN_LINE.finditer(text))
-        amounts = _amounts(text)
         named = _settings_in(counted)
+        amounts = _amounts(text) if counts or named else ()
         if not counts or not amounts:
             context = named if named and not amounts else context
             continue
@@ -399,15 +403,12 @@ def question(document: Document) -> str:
             of = of.upper() if of == "gpu" or not one["of"] else of
             counts.setdefault(of, []).append(one["count"] or one["chips"] or one["chips_"])
         amounts = list(_AMOUNT.finditer(line))
-        taken = [*of_line, *amounts, *_BATCH.finditer(line)]
-        alone = [one for one in _ALONE.finditer(line) if not any(_overlap(one, other) for other in taken)]
+        alone = _numbers_alone(line, [*of_line, *amounts])
         numbers += [one[0].strip() for one in sorted([*amounts, *alone], key=lambda one: one.start())]
     if not counts:
         return ""
     several = {of: sorted(set(found), key=int) for of, found in counts.items()}
-    seen = ", ".join(
-        _counted(" and ".join(filter(None, (", ".join(found[:-1]), found[-1]))), of) for of, found in several.items()
-    )
+    seen = ", ".join(_counted(listed(found), of) for of, found in several.items())
     of, (first, *others) = next(iter(several.items()))
     other = others[0] if others else str(2 * int(first))
     write = f"write them as  {_counted(first, of)}: 1200 img/s, {_counted(other, of)}: ..."
@@ -421,10 +422,6 @@ def question(document: Document) -> str:
 
 def _counted(count: str, of: str) -> str:
     return f"{count} {of}{'' if count == '1' else 's'}"
-
-
-def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:
-    return one.start() < other.end() and other.start() < one.end()
 
 
 def _settings_in(text: str) -> frozenset[str]:
