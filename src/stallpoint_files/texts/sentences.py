@@ -60,6 +60,10 @@ _SHARES = {
 _OTHER_SHARE = re.compile(r"accura|top-?\d|utili[sz]|memory|occupan|of (?:the )?(?:time|step)\b|loss", re.I)
 """Shares of something else, beside which none is said to be of these."""
 _SPEEDUP = re.compile(r"speed-?ups?|faster|slower|as fast|scal(?:es|ing)|(?<![\w.])1x\b", re.I)
+_OF_EACH_WORKER = re.compile(
+    rf"(?:speed-?up|faster|slower)\W+(?:per|of|on|for)(?: each)?[- ]{_OF}\b|\beach {_OF} (?:is|was)\b", re.I
+)
+"""What makes a factor one of each worker's rate, which is no speedup."""
 _PLAIN = re.compile(rf"[-*\s]*{_COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
 _UNIT_ALONE = re.compile(
     rf"(?<!\d)(?<!\d )(?:{UNITS.pattern})(?:/gpu)?|\b(?:ms|s|sec)/(?:it|iter|step)\b"
@@ -482,7 +486,7 @@ def _unit(amount: re.Match[str], text: str) -> str:
         other = _OTHER_SHARE.search(text)
         return next((head for head, words in _SHARES.items() if words.search(text) and not other), "")
     if amount["factor"]:
-        return "speedup" if _of_speedups(text) else ""
+        return "speedup" if _of_speedups(text) and not _OF_EACH_WORKER.search(text) else ""
     if amount["clock"]:
         return "epoch time" if "epoch" in text.lower() else "run time" if _RUN.search(text) else ""
     if unit := amount["unit"]:
