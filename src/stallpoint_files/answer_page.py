@@ -16,6 +16,8 @@ from stallpoint_files import rank_chart
 from stallpoint_files.answering import Explanation
 
 WIDTH, HEIGHT = 640, 260
+MAX_CHARTS = 24
+"""Curves drawn, as each costs a tenth of a second and a screen; of those below, words are shown."""
 
 
 def to_html(found: Explanation) -> str:
@@ -25,6 +27,7 @@ def to_html(found: Explanation) -> str:
 
 def _parts(found: Explanation) -> Iterator[str | Spec]:
     detailed = {detail.kind for detail in found.details.values()}
+    curves = 0
     for answer in found.answers:
         if answer.kind in detailed:
             continue  # below, with its charts
@@ -34,9 +37,11 @@ def _parts(found: Explanation) -> Iterator[str | Spec]:
         )
         if answer.points and "longer" in answer.points[0]:
             yield rank_chart.draw(answer.points)
-        elif len(answer.points) > 1:
+        elif len(answer.points) > 1 and (curves := curves + 1) <= MAX_CHARTS:
             yield _curve(answer)
             yield "<p class='soft'>The grey line is ideal: in proportion to workers.</p>"
+    if (more := curves - MAX_CHARTS) > 0:
+        yield f"<p class='soft'>{more} more curves are not drawn: --json has the points of all.</p>"
     for detail in found.details.values():
         yield from detail.parts()
     read = "".join(f"<li>{escape(one.file)}: {escape(', '.join(one.recognised))}</li>" for one in found.inputs)

@@ -112,7 +112,7 @@ def workers_by_rates(lines: Sequence[str]) -> int | None:
     """Return the rate of all workers over that of each, if lines say both and the ratio is a count; else None."""
     for found in _OF_ALL_AND_EACH.finditer("\n".join(lines[-_RATES_BEHIND:])):
         times = number_in(found["all"] or found["all_"]) / max(number_in(found["each"] or found["each_"]), 1e-300)
-        if round(times) >= 1 and abs(times / round(times) - 1) < _COUNT_FITS / times**0.5:
+        if 1 / 2 < times < 10**7 and abs(times / round(times) - 1) < _COUNT_FITS / times**0.5:
             return round(times)
     return None
 

@@ -9,8 +9,10 @@ from fuzzing import LOG, TABLE
 
 from stallpoint.cli import main
 from stallpoint.errors import InputError
+from stallpoint_files.answer_page import MAX_CHARTS, to_html
 from stallpoint_files.answering import explain_files
 from stallpoint_files.file_options import Options
+from stallpoint_files.rates.logged_counts import workers_by_rates
 
 
 @pytest.mark.parametrize("count", ["1e999", "9" * 400, "inf", "nan", "-1", "1.5"])
@@ -57,3 +59,20 @@ def test_ends_of_lines_blanks_and_encodings_mean_nothing(text: str, end: str, en
         except InputError as error:
             said.append([str(error)])
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(("each", "workers"), [("120.5", 8), ("..", None), (".", None), ("0", None), ("964", 1)])
+def test_workers_follow_from_both_rates_only_if_both_are_numbers(each: str, workers: int | None) -> None:
+    line = f"throughput/samples_per_sec: 964 throughput/device/samples_per_sec: {each}"
+    assert workers_by_rates([line]) == workers
+
+
+def test_a_page_of_many_tables_draws_the_first_and_says_how_many_more(tmp_path: Path) -> None:
+    file = tmp_path / "rates.csv"
+    file.write_text("\n\n".join(f"gpus,images/s\n1,{rate}\n2,{1.9 * rate}" for rate in range(100, 103 + MAX_CHARTS)))
+    found = explain_files([str(file)], Options())
+    page = to_html(found)
+    assert page.count("<h2>") == len(found.answers) + 1  # and *Files*
+    assert f'id="chart-{MAX_CHARTS - 1}"' in page
+    assert f'id="chart-{MAX_CHARTS}"' not in page
+    assert "3 more curves are not drawn" in page
