@@ -16,7 +16,7 @@ from stallpoint_files.links.links import LINKS
 from stallpoint_files.setups import walls
 from stallpoint_files.setups.expectation import Expectation, Part, expectation
 from stallpoint_files.setups.setup_answers import subject
-from stallpoint_files.setups.words import read_setup, unknown_words
+from stallpoint_files.setups.words import misread_words, read_setup
 
 KIND = "expectation"
 _SHOWN = 0.1
@@ -37,7 +37,7 @@ def expect(arguments: Sequence[str]) -> int:
         description="The rate of a training that nobody has measured, with its 90 % interval and the wall that\n"
         "makes it, from data sheets of chips and links, bytes that strategies send, and published rates.",
         epilog="example:\n  stallpoint expect 'llama 3 8b bf16, zero 3, 2 x 8 a800, 10 GbE'\n\n"
-        "exit status: 0 said, 2 a word is not known, or model or chip is not named, 70 a defect of stallpoint",
+        "exit status: 0 said, 2 a word is like a known one, or model or chip is not named, 70 a defect of stallpoint",
     )
     parser.add_argument("words", nargs="+", help="model, precision, strategy, nodes x chips, link, mini-batch")
     parser.add_argument("--json", action="store_true", help="the answer as JSON")
@@ -53,8 +53,8 @@ def expect(arguments: Sequence[str]) -> int:
 def answer(words: str) -> Finding:
     """Return what is expected of a training in words; `InputError` names words that are not known."""
     setup = read_setup(words)
-    if unknown := unknown_words(setup):
-        raise InputError("; ".join(unknown))
+    if misread := misread_words(setup):
+        raise InputError("; ".join(misread))
     one = expectation(setup)
     low, middle, high = one.rate
     seconds = one.interval(one.seconds)
@@ -106,6 +106,8 @@ def _fits(one: Expectation) -> str:
 def _notes(one: Expectation) -> Iterator[str]:
     if one.assumed:
         yield f"taken, as nothing says it: {', '.join(one.assumed)}"
+    if left := [word for word in one.setup.unknown if not word.isdigit()]:
+        yield f"left out, as it is not understood: {', '.join(left)}"
     if one.model.active:
         yield "what experts send each other (all-to-all) is not in it"
     if one.bytes_needed > one.chip.memory:

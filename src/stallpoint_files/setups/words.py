@@ -59,6 +59,11 @@ _RATE_BEHIND = (
     r"(?! ?(?:[x×*]|gpu|card|device|node|machine|worker|rank)|\w| ?[a-z]+\d)"
 )
 """A link before its rate: ``InfiniBand 400``."""
+_GIVEN = "llama 3 8b"
+_MODEL_END = "\0"
+"""What stands for the end of a model's name where the name was."""
+_SAME_SIZE = 0.1
+"""By how much a number of parameters that is said may differ from the named model's."""
 _DEFAULT_BATCHES = {"pytorch_synthetic_benchmark.py": 32, "tensorflow2_synthetic_benchmark.py": 32}
 """Samples in a worker's mini-batch where Horovod's examples are started without --batch-size."""
 
@@ -88,6 +93,8 @@ class Setup:
     """Ranks of a tensor-parallel group."""
     pipeline: int = 1
     """Pipeline stages."""
+    replicas: int = 0
+    """Data-parallel replicas; 0 where nothing says it."""
     tokens: int | None = None
     """Tokens of a sample."""
     steps: int | None = None
@@ -98,13 +105,15 @@ class Setup:
     counts: list[int] = field(default_factory=list)
     """Counts of workers that are named."""
     unknown: list[str] = field(default_factory=list)
+    variant: str = ""
+    """An unknown word right behind the model's name: a model of its own, most likely."""
 
     @property
     def workers(self) -> int | None:
         """Number of workers."""
         if self.nodes and self.per_node:
             return self.nodes * self.per_node
-        return max(self.counts, default=None)
+        return max(self.counts, default=self.replicas * self.tensor * self.pipeline or None)
 
     @property
     def chip(self) -> Chip | None:
@@ -173,14 +182,18 @@ def _named_model(model: KnownModel) -> _Taken:
 
 
 def _sized(setup: Setup, found: re.Match[str]) -> None:
-    """Take a model by its number of parameters, of an unknown network a decoder."""
+    """Take a model by its number of parameters: a decoder, where no other kind of network is named."""
     scale = 1e9 if found["scale"].lower().startswith("b") else 1e6
-    if setup.model is None:
-        name = " ".join((found["name"] or "").replace("_", " ").split()).strip(" -")
-        parameters = float(found["size"]) * scale
-        size = f"{found['size']}{found['scale'][0].upper()}"
-        active = float(found["active"] or 0) * scale
-        setup.model = decoder(f"{name} {size}".strip(), parameters, active=active)
+    parameters, known = float(found["size"]) * scale, setup.model
+    if known and (known.kind != DECODER or known.active or abs(parameters / known.parameters - 1) < _SAME_SIZE):
+        return
+    name = (
+        re.sub(r" \d+B$", "", known.name)
+        if known
+        else " ".join((found["name"] or "").replace("_", " ").split()).strip(" -")
+    )
+    size = f"{found['size']}{found['scale'][0].upper()}"
+    setup.model = decoder(f"{name} {size}".strip(), parameters, active=float(found["active"] or 0) * scale)
 
 
 def _set(name: str, value: object = None) -> _Taken:
@@ -203,6 +216,7 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     """Yield the pattern of each kind of term and what it says, in the order in which they are taken."""
     yield r"[-_\w]*trainable param\w*|\d[\d,]* trainable param\w*|\d[\d,.]* ?[MBK]? trainable", lambda *_: None
     yield "|".join(map(re.escape, _DEFAULT_BATCHES)), _default_batch
+    yield r"(?<![\w.])\d+(?:\.\d+)? ?(?:[bt]|billion|trillion) ?tokens", lambda *_: None
     yield r"(?:no|without|not?) (?:infiniband|ib|rdma|nvlink)\b|没有 ?ib", lambda *_: None
     yield r"(?:max[-_]steps|num[-_]steps|train[-_]steps)[= ]+(\d+)|(\d+) steps(?= (?:take|took|need))", _set("steps")
     yield r"per[-_]device(?:[-_]train)?[-_]batch[-_]size[= ]*(\d+)", _set("batch")
@@ -218,6 +232,7 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     )
     yield rf"{batch}[= ]+(?:of |is )?(\d+)", _set("bare_batch")
     yield r"(?:tp|tensor[-_ ]parallel)[-= ]*(\d+)", _set("tensor")
+    yield r"(?:dp|data[-_ ]parallel)[-= ]*(\d+)\b(?! ?[x×*])", _set("replicas")
     yield r"(?:pp|pipeline[-_ ](?:parallel|stages))[-= ]*(\d+)", _set("pipeline")
     yield r"(?:mbs|micro[-_ ]?batch)[-= ]*(\d+)", _set("batch")
     yield r"(?:gbs)[-= ]*(\d+)", _set("global_batch")
@@ -278,13 +293,18 @@ def _compiled() -> list[tuple[re.Pattern[str], _Taken]]:
 
 def read_setup(text: str) -> Setup:
     """Return what a text says of a training; words that say nothing known are in `Setup.unknown`."""
-    setup, left = Setup(), counted_in_digits(text)
+    setup, left = Setup(), counted_in_digits(re.sub(r"(?i)\bsingle(?!.precision)", "1", text))
     for pattern, take in _compiled():
+        before = setup.model
         for found in pattern.finditer(left):
             if not any(len(digits) > 9 for digits in re.findall(r"\d+", found[0])):
                 take(setup, found)
-        left = pattern.sub(lambda found: " " * len(found[0]), left)
+        end = " " if setup.model is before else _MODEL_END
+        for found in pattern.finditer(left):
+            left = left[: found.start()] + " " * (len(found[0]) - 1) + end + left[found.end() :]
     setup.unknown = [word for word in re.findall(r"[\w.+/-]*\w", left) if not _KNOWN.fullmatch(word)]
+    if (behind := re.search(rf"{_MODEL_END}[ -]?([\w.+/-]*\w)", left)) and behind[1] in setup.unknown:
+        setup.variant = behind[1]
     _infer_nodes(setup)
     if setup.model and (setup.lora or setup.model.lora):
         setup.lora = True
@@ -307,27 +327,27 @@ def _infer_nodes(setup: Setup) -> None:
 _KNOWN = re.compile(
     r"(?:on|with|and|of|in|x|a|an|the|over|per|each|ethernet|infiniband|ib|roce|nvlink|network|link|train\w*|nodes?|gpus?|"
     r"nvidia|amd|between|inside|deepspeed|pytorch|torch|nccl|model|full|fine-?tun\w*|pretrain\w*|tokens|s|at|by|using|"
-    r"speed|data|parallel|instinct|geforce|pcie)",
+    r"speed|data|parallel|instinct|geforce|pcie|imagenet(?:-\w+)?|coco|cifar-?\d*|c4|openwebtext|wikitext|alpaca|imgsz)",
     re.IGNORECASE,
 )
 """Words that say nothing of a rate."""
 
 
-def unknown_words(setup: Setup) -> list[str]:
-    """Return a message for each unknown word, with the nearest known word."""
-    return [_not_known(word) for word in setup.unknown if not word.isdigit()]
-
-
-def _not_known(word: str) -> str:
-    near = _near(word)
-    return f"{word} is not known{f'; did you mean {near}?' if near else ''}"
+def misread_words(setup: Setup) -> list[str]:
+    """Return a message for each unknown word that is near to a known one, or that may change the model."""
+    near = {word: _near(word) for word in setup.unknown if not word.isdigit()}
+    messages = [f"{word} is not known; did you mean {known}?" for word, known in near.items() if known]
+    if setup.variant and setup.model and not near.get(setup.variant):
+        messages.append(f"{setup.variant} behind {setup.model.name}: another model? Give its size ({_GIVEN})")
+    return messages
 
 
 def _near(word: str) -> str:
     names = [one.name for one in chips()] + [one.name for one in models()]
     known = [*names, *map(str, Sharding), *LINKS, *BARE]
     lower = {one.lower(): one for one in known}
-    return " or ".join(lower[one] for one in get_close_matches(word.lower(), lower, 2, 0.6))
+    begun = [one for one in lower if one.startswith(word.lower())] if len(word) > 2 else []
+    return " or ".join(lower[one] for one in begun[:2] or get_close_matches(word.lower(), lower, 2, 0.7))
 
 
 BARE = ("bf16", "fp16", "fp32", "tf32", "fp8", "LoRA", "gloo")

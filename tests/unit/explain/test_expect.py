@@ -82,6 +82,8 @@ def test_what_does_not_fit_is_said() -> None:
     [
         ("llama 3 8b, 8 a80x", "a80x is not known; did you mean A800"),
         ("resnet-50, 8 v100, bf17", "bf17 is not known; did you mean bf16"),
+        ("stable diffusion xl, 16 a100", "xl behind Stable Diffusion v2: another model"),
+        ("mixtral 8x7b, 4 nodes x 8 h100 efa", "efa is not known; did you mean efap4d or efap5"),
         ("8 h100", "no model"),
         ("llama 3 8b", "no chip"),
     ],
@@ -89,6 +91,35 @@ def test_what_does_not_fit_is_said() -> None:
 def test_what_is_unknown_or_lacking_is_named(words: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         answer(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "parameters"),
+    [
+        ("gpt-2, 8 h100", 124e6),
+        ("gpt-2 1.5b, 8 h100", 1.5e9),
+        ("gpt2-xl, 8 h100", 1558e6),
+        ("gpt-3 13b on 300b tokens, 64 a100", 13e9),
+        ("mixtral 8x7b, 8 h100", 46.7e9),
+        ("yolov8x coco, 4 t4", 68.2e6),
+    ],
+)
+def test_a_size_that_is_said_is_the_models(words: str, parameters: float) -> None:
+    setup = read_setup(words)
+    assert setup.model
+    assert setup.model.parameters == parameters
+    assert answer(words).value
+
+
+def test_words_that_are_not_understood_are_left_out_and_named() -> None:
+    found = answer("resnet-50 with fused lars, imagenet, single node, 8 v100")
+    assert "left out, as it is not understood: fused, lars" in found.notes
+    assert found.value == answer("resnet-50, 1 node, 8 v100").value
+
+
+def test_workers_are_the_product_of_degrees_where_no_count_is_said() -> None:
+    assert read_setup("llama 2 70b, tp 8 pp 4 dp 2, h100").workers == 64
+    assert read_setup("llama 2 70b, tp 8, 16 h100").workers == 16
 
 
 def test_the_program_says_it(capsys: pytest.CaptureFixture[str]) -> None:
