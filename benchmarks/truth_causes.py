@@ -22,7 +22,7 @@ from stallpoint.models.answers.causes import LossVerdict, losses, verdicts
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
 
-CAUSES = ("interference", "matrix shapes", "communication", "training data", "model update", "straggling")
+CAUSES = ("shared hardware", "small matrices", "communication", "training data", "model update", "straggling")
 EACH = 40
 """Studies of each cause."""
 LOST, NEXT = 0.1, 0.05
@@ -64,9 +64,9 @@ def judged(curve: CurvePoints) -> dict[str, str]:
 
 def planted_curve(lost: Mapping[str, float], noise: Noise, random: np.random.Generator, seed: int) -> CurvePoints:
     """A curve on one worker and on `WORKERS`, which have `lost` so much to each cause, s."""
-    computing = COMPUTE / WORKERS + lost.get("matrix shapes", 0.0)
+    computing = COMPUTE / WORKERS + lost.get("small matrices", 0.0)
     several = {
-        "compute": computing + lost.get("interference", 0.0),
+        "compute": computing + lost.get("shared hardware", 0.0),
         "exposed_communication": lost.get("communication", 0.0),
         "data_wait": DATA / WORKERS + lost.get("training data", 0.0),
         "update": UPDATE / WORKERS + lost.get("model update", 0.0),
@@ -79,9 +79,9 @@ def planted_curve(lost: Mapping[str, float], noise: Noise, random: np.random.Gen
 
 
 def _lagging(noise: Noise) -> Iterator[Figure]:
-    """How often the interval of what a lagging rank costs holds `LOST`, and that of interference holds nothing."""
+    """How often the interval of what a lagging rank costs holds `LOST`, and that of shared hardware holds nothing."""
     for ranks in LAGGING:
-        held: dict[str, list[bool]] = {"straggling": [], "interference": []}
+        held: dict[str, list[bool]] = {"straggling": [], "shared hardware": []}
         for trial in range(STUDIES):
             random = np.random.default_rng([2018, ranks, trial])
             lost = losses(lagging_curve(ranks, LOST, noise, random, trial), ranks)

@@ -29,10 +29,10 @@ KIND = "rates"
 MAX_NAMED = 3
 """Causes that are named where none is told from the others, the largest first."""
 COMMON = {
-    "workers slow each other down: cores, caches, memory or clock": {"interference", "straggling"},
-    "sending, and what it takes from computing": {"communication", "interference"},
+    "workers slow each other down: cores, caches, memory or clock": {"shared hardware", "straggling"},
+    "sending, and what it takes from computing": {"communication", "shared hardware"},
     "a smaller mini-batch takes less work, but not as much less time": {
-        "matrix shapes",
+        "small matrices",
         "non-scaling layers",
         "model update",
     },

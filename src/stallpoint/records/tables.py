@@ -786,7 +786,7 @@ CAUSES = _table("""
     causes: what keeps an iteration from being n times faster (strong) or as fast as on the fewest (weak), above those
     + series nodes ranks
     basis   | text  |   | measured, or predicted beyond the measured worker counts
-    cause   | text  |   | communication, matrix shapes, non-scaling layers, interference (or compute, undivided),
+    cause   | text  |   | communication, small matrices, non-scaling layers, shared hardware (or compute, undivided),
         training data, model update, straggling, pipeline bubble
     lost    | real± | s | time of the iteration above ideal scaling, by this cause
     share   | real  |   | part of the iteration time

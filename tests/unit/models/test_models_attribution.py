@@ -27,9 +27,9 @@ def ensemble(value: float, spread: float) -> Ensemble:
     ("truth", "cause"),
     [
         (Truth(**{**FREE, "beta": 2e-9}, layers=SCALING), "communication"),
-        (Truth(**FREE, layers=(Layer("fc", "fully-connected", 20e-3, 1e-3, 8_000_000),)), "matrix shapes"),
+        (Truth(**FREE, layers=(Layer("fc", "fully-connected", 20e-3, 1e-3, 8_000_000),)), "small matrices"),
         (Truth(**FREE, layers=(*SCALING, Layer("lrn", "lrn", 20e-3, 0))), "non-scaling layers"),
-        (Truth(**FREE, layers=SCALING, slower=1.5), "interference"),
+        (Truth(**FREE, layers=SCALING, slower=1.5), "shared hardware"),
         (Truth(**{**FREE, "update": 50e-3}, layers=SCALING), "model update"),
         (Truth(**{**FREE, "read": 2e-3, "contention": 1.0}, layers=SCALING), "training data"),
     ],
@@ -67,10 +67,10 @@ def test_computing_whose_isolated_time_is_not_known_stays_undivided() -> None:
     found = fit(records, nodes=[])
     path = found["critical_path"].query("nodes == 2").set_index("part")
     assert path.loc["compute, undivided", "seconds"] == pytest.approx(3 * 32e-3, rel=0.05)
-    assert not {"matrix shapes", "interference"} & set(path["cause"])
+    assert not {"small matrices", "shared hardware"} & set(path["cause"])
     lost = found["causes"].query("nodes == 2").set_index("cause")["lost"]
     assert lost["compute, undivided"] == pytest.approx(0, abs=5e-3)
-    assert "matrix shapes" not in lost
+    assert "small matrices" not in lost
 
 
 def test_waiting_for_the_slowest_rank_is_straggling() -> None:
@@ -87,7 +87,7 @@ def test_waiting_for_the_slowest_rank_is_straggling() -> None:
     lost = causes.set_index("cause")["lost"]
     assert lost["communication"] == pytest.approx(0, abs=1e-3)
     assert lost["straggling"] == pytest.approx(extra[records["iterations"]["nodes"] == 4].median(), rel=0.05)
-    assert lost["interference"] == pytest.approx(0, abs=1e-3)
+    assert lost["shared hardware"] == pytest.approx(0, abs=1e-3)
 
 
 def test_losses_add_up_to_the_distance_from_ideal_scaling() -> None:
@@ -133,7 +133,7 @@ def test_a_stall_is_measured_or_predicted_or_not_reached(
     seconds = [each * 64 / n + fixed for n in (1, 4)]
     assert (row["measured_speedup"], row["measured_speedup_ranks"]) == (pytest.approx(seconds[0] / seconds[1], 0.05), 4)
     assert row["best_speedup"] == pytest.approx(seconds[0] / (each + fixed), rel=0.05)
-    assert row["dominant_cause"] == "matrix shapes"
+    assert row["dominant_cause"] == "small matrices"
 
 
 def test_a_stall_between_two_node_counts_has_an_interval() -> None:

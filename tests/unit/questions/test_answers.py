@@ -232,7 +232,7 @@ def test_the_fastest_of_many_is_not_faster_for_having_been_chosen(apart: float) 
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (causes("dominant", interference=0.05), "most is lost to interference: 50 ms (25–100) of 560 ms"),
+        (causes("dominant", **{"shared hardware": 0.05}), "most is lost to shared hardware: 50 ms (25–100) of 560 ms"),
         (causes("not distinguishable", straggling=0.05, update=0.05), "undecided: straggling or update"),
         (causes("not distinguishable", a=0.05, b=0.05, c=0.05), "undecided: a, b or c"),
         (causes("not distinguishable", a=0.05, b=0.0, c=0.0), "undecided: a, b or c"),
@@ -241,12 +241,13 @@ def test_the_fastest_of_many_is_not_faster_for_having_been_chosen(apart: float) 
             "undecided between 4 causes; the largest are a, b and c",
         ),
         (
-            causes("not distinguishable", interference=0.05, straggling=0.0),
-            "undecided: interference or straggling; workers slow each other down: cores, caches, memory or clock",
+            causes("not distinguishable", **{"shared hardware": 0.05}, straggling=0.0),
+            "undecided: shared hardware or straggling; workers slow each other down: cores, caches, memory or clock",
         ),
         (
-            causes("not distinguishable", **{"matrix shapes": 0.05, "model update": 0.05}),
-            "undecided: matrix shapes or model update; a smaller mini-batch takes less work, but not as much less time",
+            causes("not distinguishable", **{"small matrices": 0.05, "model update": 0.05}),
+            "undecided: small matrices or model update; "
+            "a smaller mini-batch takes less work, but not as much less time",
         ),
         (causes("not distinguishable", update=0.05), "update, not distinguishable from no loss"),
         (causes("not distinguishable", update=-0.05), "no loss beyond what visits differ by"),

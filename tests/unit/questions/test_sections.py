@@ -203,7 +203,11 @@ def test_an_answer_has_its_number_interval_unit_and_points(found: dict[str, Sect
     for point in weak.points:
         value = point.get("rate") or point.get("predicted")
         assert point["low"] <= value <= point["high"]  # type: ignore[operator]
-    assert [one.causes[0].name for one in (strong, weak, shared)] == ["matrix_shapes", "communication", "matrix_shapes"]
+    assert [one.causes[0].name for one in (strong, weak, shared)] == [
+        "small_matrices",
+        "communication",
+        "small_matrices",
+    ]
     assert "predicted to gain up to 128" in weak.beyond
     assert "predicted to stall at 4 (97 % sure)" in strong.beyond
     assert (machine.kind, machine.words) == ("machine", "4 processes on 4 machines (made-up CPU)")

@@ -5,7 +5,7 @@ conclusions are stated by cause.
 
 *Loss*: the time of each cause at n workers, minus its time under ideal scaling from the smallest count n0 (its time at
 n0 divided by n/n0 for strong scaling, unchanged for weak scaling). Layers count with their isolated times; what
-training adds to them is interference. Where isolated times are unknown, computing is a single cause.
+training adds to them goes to shared hardware. Where isolated times are unknown, computing is a single cause.
 
 *Hidden communication*, a difference between cells: the iteration of a preset minus the same iteration without
 communication is the cost of communicating. It consists of exposed messages, the slowdown of the backward pass during
@@ -37,9 +37,9 @@ from stallpoint.study.interventions import INTERVENTIONS, NO_COMMUNICATION
 
 CAUSES: dict[str, tuple[str, ...]] = {
     "communication": ("communication latency", "communication bandwidth", "communication, undivided"),
-    "matrix shapes": ("fully-connected layers", "other matrix layers"),
+    "small matrices": ("fully-connected layers", "other matrix layers"),
     "non-scaling layers": ("non-scaling layers",),
-    "interference": ("co-running ranks", "communication thread"),
+    "shared hardware": ("co-running ranks", "communication thread"),
     "compute, undivided": ("compute, undivided",),
     "training data": ("data", "host-to-device"),
     "model update": ("update",),
@@ -47,12 +47,12 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "pipeline bubble": ("bubble",),
 }
 """Causes and their parts. ``undivided``: communication that no fit splits into latency and bandwidth, or computing
-without isolated times to separate interference."""
+without isolated times to separate shared hardware."""
 
 CAUSE_OF = {part: cause for cause, members in CAUSES.items() for part in members}
 
 UNDIVIDED = "compute, undivided"
-COMPUTING = ("matrix shapes", "non-scaling layers", "interference", UNDIVIDED)
+COMPUTING = ("small matrices", "non-scaling layers", "shared hardware", UNDIVIDED)
 """Causes that are parts of the forward and the backward pass."""
 
 
@@ -62,7 +62,7 @@ def path(curve: CurvePoints, ranks: int, basis: Basis) -> dict[str, Ensemble]:
     Only exposed time is on the path: communication after the backward pass, and the wait for data that reading ahead
     does not hide. Layers count with their isolated times, on one rank at the same b; ``non-scaling layers`` are all but
     convolution, attention and fully-connected layers, plus the time between layers. Computing beyond isolated times is
-    interference: the ``communication thread`` slows the backward pass during messages, ``co-running ranks`` cause the
+    shared hardware: the ``communication thread`` slows the backward pass during messages, ``co-running ranks`` the
     rest. The latency of measured communication is its share in the fit of the same scheme and worker count. In a
     pipeline, ranks wait for other stages: their straggling is the ``bubble``.
     """

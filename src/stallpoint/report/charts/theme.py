@@ -67,9 +67,9 @@ COLOURS: dict[str, dict[str, str]] = {
     },
     "cause": {
         "communication": BLUE,
-        "matrix shapes": VERMILION,
+        "small matrices": VERMILION,
         "non-scaling layers": ORANGE,
-        "interference": VIOLET,
+        "shared hardware": VIOLET,
         "compute, undivided": OLIVE,
         "training data": GREEN,
         "model update": PINK,
