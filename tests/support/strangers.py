@@ -83,6 +83,8 @@ TOPICS = {
     "step": r"seconds of a step on one machine",
     "another_node": r"between two nodes",
     "page_cache": r"\s-C\b",
+    "hoped": r"expected was not measured",
+    "numbers": r"no numbers below",
     "pairing": r"not told which belongs|at another count is needed|no rate or time of them",
     "unread": r"begins nothing that is known|no heading of worker counts|numbers without a heading|: seen: ",
 }

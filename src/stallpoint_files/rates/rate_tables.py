@@ -30,7 +30,7 @@ from stallpoint_files.texts.numbers import (
     seconds_in,
     unit_in,
 )
-from stallpoint_files.texts.sentences import question
+from stallpoint_files.texts.sentences import COUNT_AHEAD, question
 
 MAX_WORKERS = 10**9
 MIN_RATE, MAX_RATE = 1e-15, 1e15
@@ -97,6 +97,21 @@ _EXTREME = re.compile(
     re.IGNORECASE,
 )
 """Headings of what was not measured, or not most of the time."""
+_HOPED = re.compile(
+    r"(?<!than )\b(?:expected|estimated|projected|predicted|theoretical|target|hoped)(?: \w+)? "
+    r"(?:results?|times?|throughputs?|performance|speed(?:-?ups?)?|scaling|rates?|numbers|hours|duration)\b|"
+    r"\b(?:projections?|expectations?)\b|\bassum(?:es|ing)\b",
+    re.IGNORECASE,
+)
+"""Headings of tables and columns whose numbers were not measured."""
+_MIDDLE = re.compile(r"(?<![a-z])(?:median|mean|average|avg)(?![a-z])", re.IGNORECASE)
+"""Which middle of the same repeats a heading names; the first of several is the least disturbed by outliers."""
+_BANDWIDTH = re.compile(r"(?<![a-z])(?:bus|alg) ?bw|bandwidth", re.IGNORECASE)
+_LONGEST_STEP = 1e6
+"""Seconds above which no column holds times of steps."""
+_OF_COUNT = re.compile(r"\s*[x×] ?(\d+)$")
+_ALONE = re.compile(r"(?:single|one|1)[ -]?x? ?(?:gpu|device|worker|process|card)|baseline|serial|none", re.IGNORECASE)
+"""Settings of the one worker with which the curves of all others begin."""
 _TOTAL = re.compile(r"total|overall|end.to.end|\be2e\b|(step|iter(ation)?)[ _]time", re.IGNORECASE)
 _ALL = re.compile(r"(?<![a-z])(total|aggregated?|global|all)(?![a-z])", re.IGNORECASE)
 _IN_CELL = re.compile(r"\W*[\d.,]+(?: ?[-–] ?[\d.,]+)? *([a-zA-Zµμ]\w*([ /]+\w+)*)")
@@ -169,14 +184,21 @@ def read(document: Document) -> list[Rates]:
     found = _tables(document)
     if not found:
         raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
+    measured = [grid for grid in found if not _HOPED.search(grid.above)]
+    if not measured:
+        raise document.error(found[0].rows[0][0], _not_measured(found[0].above))
     scaling = _scaling_in(in_english(document.text[:100_000]))
     read = [
         rates
-        for grid in found
+        for grid in measured
         for rates in RateTable(document, grid, grid.above if len(found) > 1 else "").by_scaling()
     ]
     text = document.text if len(document.text) <= POSTED else ""
     return [replace(one, text=text, scaling=one.scaling or scaling, tables=len(read)) for one in read]
+
+
+def _not_measured(what: str) -> str:
+    return f"{what[:60]}: what was expected was not measured; give the rates or times of runs"
 
 
 def _scaling_in(text: str) -> str:
@@ -218,6 +240,7 @@ class RateTable:
         self.comma = grid.separator != "," and decimal_comma(self.columns, grid.separator)
         self.kinds = list(map(self._kind, range(len(self.headings))))
         self._fill_down()
+        self._part_counts_from_settings()
         self.values, self.like = self._value_columns()
         self.several = len(self.values) > 1
         each = re.search(
@@ -274,6 +297,8 @@ class RateTable:
         if kind == ColumnKind.ITERATION and not _STEPS.search(heading) and cells:
             longer = re.search(r"\d\s*(m(in\w*)?|h\w*|d(ays?)?)\b|\d:\d\d", cells[0])  # no step takes minutes
             kind = ColumnKind.EPOCH if longer else kind
+        if kind == ColumnKind.ITERATION and any(seconds_in(cell, heading, False) > _LONGEST_STEP for cell in cells):
+            return ""
         unit = _IN_CELL.fullmatch(cells[0]) if cells else None
         if not unit or kind not in ("", ColumnKind.RATE, ColumnKind.LABEL, *TIMES):
             return kind
@@ -292,12 +317,35 @@ class RateTable:
                 for row in range(1, len(self.body)):
                     self.columns[index][row] = self.columns[index][row] or self.columns[index][row - 1]
 
+    def _part_counts_from_settings(self) -> None:
+        """Take counts that other columns say, too, out of settings: ``2 nodes NCCL``, ``DDP ×2``."""
+        workers = self._counts()
+        for index, kind in enumerate(self.kinds):
+            cells = self.columns[index]
+            ahead = [COUNT_AHEAD.match(cell) for cell in cells]
+            rest = [cell[one.end() :].strip() for cell, one in zip(cells, ahead, strict=True) if one]
+            if kind in ("", ColumnKind.SETTING) and len(rest) == len(cells) and any(rest):
+                self.columns[index], self.kinds[index] = rest, ColumnKind.SETTING
+            elif kind == ColumnKind.SETTING:
+                self.columns[index] = [
+                    cell[: one.start()] if (one := _OF_COUNT.search(cell)) and one[1] in count.split() else cell
+                    for cell, count in zip(cells, workers, strict=True)
+                ]
+
     # --- which columns ----------------------------------------------------------------------------
 
     def _value_columns(self) -> tuple[list[int], _Proportional | None]:
         """Return the columns with rates, one series each: those whose heading says so, else those that name networks or
         repeats, else the first in proportion to a rate, else all that may hold rates."""
         of_kind = {kind: [index for index, one in enumerate(self.kinds) if one == kind] for kind in set(self.kinds)}
+        if any(map(_BANDWIDTH.search, self.headings)):  # of a collective, whose latency is no time of a step
+            of_kind[ColumnKind.ITERATION] = [
+                index
+                for index in of_kind.get(ColumnKind.ITERATION, ())
+                if "latency" not in self.headings[index].lower()
+            ]
+            if not any(of_kind.get(kind) for kind in (ColumnKind.RATE, *TIMES)):
+                raise self._no_rates()
         totals = [index for index in of_kind.get(ColumnKind.ITERATION, ()) if _TOTAL.search(self.headings[index])]
         for found in (
             of_kind.get(ColumnKind.RATE),
@@ -314,18 +362,30 @@ class RateTable:
         for like in _PROPORTIONAL:
             if columns := of_kind.get(like.kind, []):
                 measured = [index for index in columns if not _EXTREME.search(self.headings[index])]
-                return measured or columns, like
+                return self._best(measured or columns), like
         if not unknown and not labels:
-            words = f"no column of rates among {', '.join(self.headings)[:200]}"
-            raise self.document.error(self.line, f"{words}; a unit says which, such as (images/s) or (s/iteration)")
+            raise self._no_rates()
         return unknown or labels, None
 
+    def _no_rates(self) -> InputError:
+        words = f"no column of rates among {', '.join(self.headings)[:200]}"
+        return self.document.error(self.line, f"{words}; a unit says which, such as (images/s) or (s/iteration)")
+
     def _best(self, found: list[int]) -> list[int]:
-        """Return the columns of rates or times that say most: not extremes, not those of one worker beside all."""
+        """Return the columns of rates or times that say most: not extremes, not those of one worker beside all, one
+        middle of the same repeats. `InputError` where what is left was not measured."""
         exact = [index for index in found if self.headings[index] == "samples_per_second"]
         usual = [index for index in found if not _EXTREME.search(self.headings[index])] or found
         for other in (lambda head: unit_in(head) == "iterations/s", PER_WORKER.search):
             usual = [index for index in usual if not other(self.headings[index])] or usual
+        middles: dict[str, list[int]] = {}
+        for index in usual:
+            if middle := _MIDDLE.search(self.headings[index]):
+                others = middles.setdefault(self.headings[index].replace(middle[0], ""), [])
+                others.insert(0 if middle[0].lower() == "median" else len(others), index)
+        usual = [index for index in usual if not any(index in same[1:] for same in middles.values())]
+        if all(_HOPED.search(self.headings[index].replace("_", " ")) for index in usual):
+            raise self.document.error(self.line, _not_measured(self.headings[usual[0]]))
         tokens = [index for index in usual if unit_in(self.headings[index]) == "tokens/s"]
         return exact or tokens or usual
 
@@ -419,7 +479,7 @@ class RateTable:
         if self._counted_in_each_node(values[0]):
             self.kinds[self.kinds.index(ColumnKind.WORKERS)] = ColumnKind.PER_NODE
         kind = self.kinds[values[0]]
-        rows = list(chain.from_iterable(map(self._rows, range(len(self.body)))))
+        rows = list(_with_one_alone(list(chain.from_iterable(map(self._rows, range(len(self.body)))))))
         self._check_left(rows)
         heads = [self.headings[index] for index in values]
         seconds = kind if kind in TIMES else ""
@@ -493,6 +553,11 @@ class RateTable:
         """Note what lines are left out, or refuse the table where too little remains."""
         if self.left and len({row.workers for row in rows if row.value is not None}) < 2:
             raise self.left[0]
+        if rows and all(row.value is None for row in rows) and not self.left:
+            heads = ", ".join(self.headings[index] for index in self.values)
+            raise self.document.error(
+                self.line, f"no numbers below {heads[:60]}; a rate or time on each count is needed"
+            )
         if not rows:
             raise InputError(
                 f"{self.document.path}: no rows below the heading of line {self.line}; one for each count is expected"
@@ -645,6 +710,18 @@ class RateTable:
             self.left.append(error)
             return None
         raise error
+
+
+def _with_one_alone(rows: Sequence[RateRow]) -> Iterator[RateRow]:
+    """Yield rows with that of ``single GPU`` as the first of each setting that begins with more."""
+    alone = [row for row in rows if row.workers == 1 and _ALONE.fullmatch(row.series)]
+    begun = {row.series for row in rows if row.workers == 1}
+    others = dict.fromkeys(row.series for row in rows if row.series not in begun)
+    if not others or len({row.series for row in alone}) != 1:
+        yield from rows
+        return
+    yield from (replace(row, series=series) for series in others for row in alone)
+    yield from (row for row in rows if row not in alone)
 
 
 def _inverse_kind(kind: str, text: str) -> str:

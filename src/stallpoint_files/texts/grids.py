@@ -112,6 +112,8 @@ def _found(document: Document, grid: Grid, is_head: IsHead) -> Iterator[Grid]:
         ]
         for begin, end in zip(heads, [*heads[1:], len(form.rows)], strict=True):
             rows = [row for row in form.rows[begin:end] if not _RULE.fullmatch("".join(row[1]))]
+            if len(rows) == 1 and len(heads) > 1:
+                continue  # LaTeX's heads of a table's first page and of its others
             yield replace(form, rows=rows, above=_above(document, form.rows[begin][0]) or form.above)
         return
 
@@ -337,15 +339,19 @@ def _counts_in(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
     """Return the places of headings such as ``2 GPUs`` or ``2 GPUs (img/s)``: count, what it is of, what is below."""
     found: dict[int, tuple[int, str, str]] = {}
     nodes: dict[int, int] = {}
+    chips: set[str] = set()
     for place, head in enumerate(heads):
         if count := COUNTED.fullmatch(head):
             found[place] = int(count["count"] or count["count_"]), count["of"] or count["of_"], ""
+        elif chip := _OF_CHIP.fullmatch(head):
+            found[place] = int(chip["nodes"] or 1) * int(chip["count"]), "GPUs", ""
+            chips.add(chip["chip"])
         elif count := COUNT_AHEAD.match(head):
             what = head[count.end() :].strip()
             if not re.search(r"\d", what) and kind_of(what) in _AMOUNTS:
                 nodes[place] = int(count["before"] or 0)
                 found[place] = int(count["count"]) * (nodes[place] if count["times"] else 1), count["of"], what
-    if len({what for _, _, what in found.values()}) > 1:
+    if len({what for _, _, what in found.values()}) > 1 or len(chips) > 1:
         return {}
     if len(found) > 1 and len({count for count, _, _ in found.values()}) == 1 and all(nodes.values()):
         # Equal counts on different numbers of nodes are those of each node.
