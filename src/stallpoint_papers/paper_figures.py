@@ -21,16 +21,14 @@ from stallpoint.base.measured import Measured, Parts, Point
 from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.errors import InputError
 from stallpoint.models.answers.stalling import communication_ratio, crossing
-from stallpoint.models.iteration.cluster import Cluster
+from stallpoint.models.iteration.cluster import Cluster, LocalData
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scenarios import PublishedLink, Scenario, predict
 from stallpoint.models.terms.communication import Communication, Scheme, nominal, scheme_of
 from stallpoint.models.terms.compute import Times
-from stallpoint.models.terms.data import Traffic
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.presets import PRESETS
-from stallpoint.study.workers import Placement
 
 FREE = Scenario(link=PublishedLink(latency=0.0, bandwidth=np.inf))
 """Free communication."""
@@ -125,26 +123,6 @@ class PublishedCompute:
         half: Ensemble = np.tile(np.array([scaling, self.serial]) * self.seconds / 2, (1 + REPLICATES, 1))
         nothing = np.zeros(1 + REPLICATES)
         return Times(half, half, half.sum(-1), half.sum(-1), nothing, nothing, "published")
-
-
-class LocalData:
-    """Training data that is available at once: the paper holds it on local SSDs (section IV)."""
-
-    def seconds(
-        self, measured: Measured, placement: Placement, batch: int, *, without: Collection[str] = ()
-    ) -> Ensemble:
-        """Return zero."""
-        return np.zeros(1 + REPLICATES)
-
-    def sharing_link(
-        self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
-    ) -> tuple[Ensemble, float]:
-        """Return `isolated` unchanged: data does not share the link with gradients."""
-        return isolated, 1.0
-
-    def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> LocalData:
-        """Return itself."""
-        return self
 
 
 def _rows(curve: CurvePoints, threshold: float) -> Iterator[dict[str, object]]:

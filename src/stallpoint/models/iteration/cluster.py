@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+import numpy as np
+
 from stallpoint.base.measured import Measured, Point
-from stallpoint.base.statistics import Ensemble
+from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.terms import effects
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of
 from stallpoint.models.terms.compute import Times
@@ -55,6 +57,26 @@ class DataTimes(Protocol):
     def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> DataTimes:
         """As `TrainingData.changed`."""
         ...
+
+
+class LocalData:
+    """Training data that is available at once, as from memory or local SSDs."""
+
+    def seconds(
+        self, measured: Measured, placement: Placement, batch: int, *, without: Collection[str] = ()
+    ) -> Ensemble:
+        """Return zero."""
+        return np.zeros(1 + REPLICATES)
+
+    def sharing_link(
+        self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
+    ) -> tuple[Ensemble, float]:
+        """Return `isolated` unchanged: data does not share the link with gradients."""
+        return isolated, 1.0
+
+    def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> LocalData:
+        """Return itself."""
+        return self
 
 
 CalibratedEffects: TypeAlias = Callable[[Point, bool], Effects]

@@ -1,0 +1,120 @@
+"""A scaling curve predicted from two tables, of layers and of messages: the DAG engine for planners and sweeps.
+
+The same model as a study's, of an iteration's task graph; what training adds to its isolated parts, and reading, are
+left out. Intervals come from the differences between repeats, or where there are none from what is usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from stallpoint.base.curve import Curve
+from stallpoint.base.frames import refuse
+from stallpoint.base.measured import Measured, Parts, Point
+from stallpoint.base.statistics import REPLICATES, bootstrap, generator, groups
+from stallpoint.errors import InputError
+from stallpoint.models.iteration.cluster import Cluster, LocalData
+from stallpoint.models.iteration.prediction import DagModel
+from stallpoint.models.terms import communication
+from stallpoint.models.terms.batch_law import BatchTimes
+from stallpoint.models.terms.compute import Times
+from stallpoint.models.terms.training_cells import Layers
+from stallpoint.records.tables import COLLECTIVES
+from stallpoint.strategies.options import ALL_REDUCE
+from stallpoint.strategies.presets import PRESETS, Preset
+
+LAYER_COLUMNS = ("layer", "gradient_bytes", "worker_batch", "forward", "backward")
+"""Columns of layers: a row for each layer, in forward order, at each mini-batch of a worker; bytes, and s."""
+MESSAGE_COLUMNS = ("nodes", "ranks", "message_bytes", "seconds")
+"""Columns of messages: a row for each timed all-reduce among so many workers; bytes, and s."""
+_NAME = "tabled"
+
+
+def predicted_curve(
+    layers: pd.DataFrame,
+    messages: pd.DataFrame,
+    workers: Iterable[int],
+    *,
+    batch: int,
+    strong: bool = True,
+    preset: Preset = PRESETS["wfbp"].preset,
+    workers_per_node: int = 1,
+    update: float = 0.0,
+) -> Curve:
+    """Return samples/s by number of workers, with intervals: ``curve.estimate(8)``, ``curve.stall``, ``curve.verdict``.
+
+    `layers` has the columns `LAYER_COLUMNS` and `messages` the columns `MESSAGE_COLUMNS`; both may have ``repeat``, and
+    `messages` ``operation`` where the preset sends more than all-reduces. `batch` is the mini-batch of all workers by
+    `strong` scaling, which leaves out counts that do not divide it, else that of each. `update` is the time to update
+    the weights, s. Counts whose mini-batch no two measured ones tell, or whose messages are unknown, are left out.
+    Raises `InputError` naming a column that lacks, or a time that is none.
+    """
+    _check("layers", layers, LAYER_COLUMNS, "forward", "backward")
+    _check("messages", messages, MESSAGE_COLUMNS, "seconds")
+    computing = TabledComputing.of(layers, update)
+    links = communication.fit(_timed(messages, preset), seed=0)
+    cluster = Cluster(computing, links, LocalData(), {preset.scheme: preset})
+    scaling = "strong" if strong else "weak"
+    point = Point(_NAME, _NAME, "", scaling, preset.scheme, 0, batch, workers_per_node, 1, 1, batch, batch)
+    alone = Measured(point, (), Parts(iteration_time=np.full(1 + REPLICATES, np.nan)), composed=True)
+    return DagModel(cluster).curve([alone], workers, held_out=False).model
+
+
+@dataclass(frozen=True)
+class TabledComputing:
+    """Times of layers from a table, at its mini-batches and between them."""
+
+    layers: Mapping[str, Layers]
+    curve: BatchTimes
+    """Forward times of the layers, then backward times."""
+    update: float
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, update: float) -> TabledComputing:
+        """Return the times in a table of `LAYER_COLUMNS`."""
+        names = tuple(dict.fromkeys(table["layer"]))
+        sizes = table.drop_duplicates("layer")["gradient_bytes"].to_numpy(dtype=np.int64)
+        rows = table.assign(repeat=table.get("repeat", 0))
+        times = []
+        for batch, here in groups(rows, "worker_batch"):
+            of_layers = here.pivot_table(["forward", "backward"], "repeat", "layer")
+            wide = of_layers.reindex(columns=pd.MultiIndex.from_product([("forward", "backward"), names]))
+            if wide.isna().any(axis=None):
+                raise InputError(
+                    f"layers: at worker_batch {batch} a repeat lacks a layer; give all of {', '.join(names)}"
+                )
+            times.append(bootstrap(wide, wide.index, generator(0, "layers", batch), np.mean))
+        curve = BatchTimes(sorted(set(rows["worker_batch"])), np.stack(times, axis=1))
+        return cls({_NAME: Layers(names, np.full(len(names), _NAME), sizes)}, curve, update)
+
+    def times(
+        self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
+    ) -> Times | None:
+        """Return the times of an iteration, whatever is left out; None where only another mini-batch was measured."""
+        forward, backward = np.split(self.curve(batch), 2, axis=-1)
+        if np.isnan(forward).any():
+            return None
+        nothing, update = np.zeros(1 + REPLICATES), np.full(1 + REPLICATES, self.update)
+        source = self.curve.source(batch)
+        return Times(forward, backward, forward.sum(-1), backward.sum(-1), nothing, update, source)
+
+
+def _timed(messages: pd.DataFrame, preset: Preset) -> pd.DataFrame:
+    """Return the messages as rows of the table collectives."""
+    known: dict[str, str | int] = {
+        "cell": "", "hardware": _NAME, "backend": preset.communicator, "reduction": preset.scheme,
+        "operation": ALL_REDUCE, "repeat": 0, "rank": 0, "visit": 0, "warmup": False, "calls": 1,
+    }  # fmt: skip
+    rows = messages.assign(**{name: value for name, value in known.items() if name not in messages})
+    rows = rows.assign(workers_per_node=rows["ranks"] // rows["nodes"], sample=np.arange(len(rows)))
+    return rows[COLLECTIVES.names]
+
+
+def _check(name: str, table: pd.DataFrame, columns: Collection[str], *times: str) -> None:
+    if lacking := [column for column in columns if column not in table]:
+        raise InputError(f"{name}: no column {lacking[0]}; expected are {', '.join(columns)}")
+    refuse(table, name, times)
