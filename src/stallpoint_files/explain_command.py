@@ -159,12 +159,11 @@ def _explained(files: Sequence[str], given: argparse.Namespace, options: Options
         with atomic(given.html) as scratch:
             scratch.write_text(to_html(found), encoding="utf-8")
     if given.proposal:
-        from stallpoint.questions.proposal import Training
         from stallpoint.records.atomic import atomic
         from stallpoint_files import proposal_page
 
-        training = Training(given.training, given.node_watts, given.node_price)
-        text = proposal_page.to_html((curve, training) for curve in proposal_page.curves(files, options))
+        training = proposal_page.Training(given.training, given.node_watts, given.node_price)
+        text = proposal_page.to_html(proposal_page.curves(files, options, training))
         with atomic(given.proposal) as scratch:
             scratch.write_text(text, encoding="utf-8")
     if given.json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pandas as pd
 from stallpoint.base.section import Finding
 from stallpoint.base.statistics import Estimate, estimate
 from stallpoint.errors import InputError
-from stallpoint.questions.proposal import HEAD, Rate, ScalingRates, Training, paragraph, rows
+from stallpoint.questions.proposal import HEAD, UNKNOWN, Rate, ScalingRates, Spent, paragraph, rows
 from stallpoint.report.charts.render import Spec
 from stallpoint.report.charts.web_page import grid, page
 from stallpoint_files import readers
@@ -25,25 +26,44 @@ from stallpoint_files.rates.rate_tables import EACH, STRONG, WEAK
 TITLE = "Scaling and requested compute time"
 
 
-def to_html(proposed: Iterable[tuple[ScalingRates, Training]]) -> str:
+@dataclass(frozen=True)
+class Training:
+    """The training that a proposal for a table of rates asks for."""
+
+    amount: float | None = None
+    """In what throughput counts: samples, tokens."""
+    watts: float | None = None
+    """Power of a node, W."""
+    price: float | None = None
+    """Of a node for an hour."""
+
+    def on(self, nodes: float, rate: Estimate) -> Spent:
+        """Return what it takes at a rate on some nodes."""
+        hours = rate.under((self.amount or math.nan) / 3600)
+        node_hours = hours.times(nodes)
+        energy = node_hours.times(self.watts / 1000) if self.watts else UNKNOWN
+        return Spent(hours, node_hours, energy, node_hours.times(self.price) if self.price else UNKNOWN)
+
+
+def to_html(proposed: Iterable[ScalingRates]) -> str:
     """Return the page, which opens from disk and loads nothing."""
     return page(TITLE, _parts(proposed))
 
 
-def _parts(proposed: Iterable[tuple[ScalingRates, Training]]) -> Iterator[str | Spec]:
-    for curve, training in proposed:
+def _parts(proposed: Iterable[ScalingRates]) -> Iterator[str | Spec]:
+    for curve in proposed:
         scaling = f", {curve.scaling} scaling" if curve.scaling else ""
-        yield f"<h2>{escape(curve.subject + scaling)}</h2><p>{escape(paragraph(curve, training))}</p>"
+        yield f"<h2>{escape(curve.subject + scaling)}</h2><p>{escape(paragraph(curve))}</p>"
         rates = [{"workers": at.workers, "basis": at.basis, **at.rate._asdict()} for at in curve.rates]
         yield rates_chart(pd.DataFrame(rates), f"throughput [{curve.unit}]", curve.unit)
         yield (
             "<p class='soft'>Points with 90 % intervals, where runs were repeated, are measured; dashed lines with "
             "bands are predicted; the grey line is ideal.</p>"
         )
-        yield grid(HEAD, rows(curve, training))
+        yield grid(HEAD, rows(curve))
 
 
-def curves(names: Sequence[str], options: Options) -> Iterator[ScalingRates]:
+def curves(names: Sequence[str], options: Options, training: Training) -> Iterator[ScalingRates]:
     """Yield the curve of each series with a rate; `InputError` names a file that is no clear table of rates."""
     for name in names:
         tables = readers.read(Path(name), options.pattern).get("rates")
@@ -62,27 +82,28 @@ def curves(names: Sequence[str], options: Options) -> Iterator[ScalingRates]:
             if series.counted == "nodes" and rates.of == EACH:
                 raise InputError(f"{name}: rates are of each worker, counts of nodes; --workers-per-node says the rest")
             if series.readings:
-                yield _curve(series, answer, options)
+                yield _curve(series, answer, options, training)
 
 
-def _curve(series: RateSeries, answer: Finding, options: Options) -> ScalingRates:
+def _curve(series: RateSeries, answer: Finding, options: Options, training: Training) -> ScalingRates:
     """Return the curve, with the count that laws predict."""
     curve = series.first
     per_node = 1.0 if series.counted == "nodes" else curve.per_node or float("nan")
-    rates = [
-        Rate(count, max(count / per_node, 1.0), curve.estimate(count), estimate(curve.speedup(count)), "measured")
-        for count in curve.counts
-    ]
+
+    def at(count: int, rate: Estimate, speedup: Estimate, basis: str) -> Rate:
+        nodes = max(count / per_node, 1.0)
+        return Rate(count, nodes, rate, speedup, basis, training.on(nodes, rate))
+
+    rates = [at(count, curve.estimate(count), estimate(curve.speedup(count)), "measured") for count in curve.counts]
     for point in answer.points:
         if point.get("predicted"):
-            count = round(point["workers"] or 0)
             ends = (point[name] for name in ("predicted", "low", "high"))
             rate = Estimate(*(math.nan if end is None else end for end in ends))
             speedup = rate.times(1 / curve.rate(curve.counts[0]))
-            rates.append(Rate(count, max(count / per_node, 1.0), rate, speedup, "predicted"))
+            rates.append(at(round(point["workers"] or 0), rate, speedup, "predicted"))
     batches = {row.batch_per_worker for row in series.rows}
     scaling = options.scaling or (WEAK if len(batches) == 1 and None not in batches else "")
     if not scaling and None not in batches:
         totals = {row.workers * (row.batch_per_worker or 0) for row in series.rows}
         scaling = STRONG if len(totals) == 1 else ""
-    return ScalingRates(series.name, scaling, curve.unit, rates, curve.verdict)
+    return ScalingRates(series.name, scaling, curve.unit, rates, curve.verdict, training.amount)

@@ -137,6 +137,7 @@ rule proposal:
         f"{LOGS}/proposal.log",
     params:
         samples=STUDY.config["epoch_samples"] * STUDY.config["models"]["training_epochs"],
+        epochs=STUDY.config["models"]["training_epochs"],
         min_efficiency=STUDY.config["models"]["efficiency"],
     script:
         "../../scripts/proposal.py"

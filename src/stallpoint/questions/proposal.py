@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import numpy as np
 
 from stallpoint.base.row import TableRow
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import Estimate
+from stallpoint.models.answers.costs import EPOCH
 from stallpoint.questions.answers import leading
 from stallpoint.questions.study_tables import CurveRows, StudyTables
 from stallpoint.text import listed, number
 
 MIN_EFFICIENCY = 0.5
 """Efficiency at which nodes are still worth asking for, where no study says otherwise (``models.efficiency``)."""
+UNKNOWN = Estimate(np.nan)
 HEAD = ("nodes", "workers", "throughput", "speedup", "efficiency", "time [h]", "node-hours", "kWh", "price", "basis")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the training that is asked for takes; NaN where that is not known."""
+
+    hours: Estimate = UNKNOWN
+    node_hours: Estimate = UNKNOWN
+    energy: Estimate = UNKNOWN
+    """kWh."""
+    price: Estimate = UNKNOWN
+    energy_from: str = ""
+    """What says the power of nodes."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +45,7 @@ class Rate:
     speedup: Estimate
     basis: str
     """``measured`` or ``predicted``."""
+    spent: Spent
 
 
 @dataclass(frozen=True)
@@ -45,47 +60,19 @@ class ScalingRates:
     """By rising number of workers; the first one is what speedups refer to."""
     verdict: tuple[str, int]
     """As `Curve.verdict` of the measured rates."""
+    amount: float | None = None
+    """The training that is asked for, in what throughput counts: samples, tokens."""
+    min_efficiency: float = MIN_EFFICIENCY
 
     def efficiency(self, at: Rate) -> Estimate:
         """Return the speedup over the ratio of workers."""
         return at.speedup.times(self.rates[0].workers / at.workers)
 
 
-@dataclass(frozen=True)
-class Training:
-    """The training that a proposal asks for."""
-
-    amount: float | None = None
-    """In what throughput counts: samples, tokens."""
-    watts: float | None = None
-    """Power of a node, W."""
-    price: float | None = None
-    """Of a node for an hour."""
-    min_efficiency: float = MIN_EFFICIENCY
-    watts_from: str = ""
-    """What says the power."""
-
-    def hours(self, at: Rate) -> Estimate:
-        """Return the time of the training, h."""
-        return at.rate.under((self.amount or np.nan) / 3600)
-
-    def node_hours(self, at: Rate) -> Estimate:
-        """Return its node-hours."""
-        return self.hours(at).times(at.nodes)
-
-    def energy(self, at: Rate) -> Estimate:
-        """Return its energy, kWh."""
-        return self.node_hours(at).times((self.watts or np.nan) / 1000)
-
-    def cost(self, at: Rate) -> Estimate:
-        """Return its price."""
-        return self.node_hours(at).times(self.price or np.nan)
-
-
-def rows(curve: ScalingRates, training: Training) -> Iterator[list[str]]:
+def rows(curve: ScalingRates) -> Iterator[list[str]]:
     """Yield the cells of a row for each number of nodes, below `HEAD`."""
     for at in curve.rates:
-        quantities = (training.hours(at), training.node_hours(at), training.energy(at), training.cost(at))
+        quantities = (at.spent.hours, at.spent.node_hours, at.spent.energy, at.spent.price)
         yield [
             _known(at.nodes), str(at.workers), f"{at.rate} {curve.unit}", str(at.speedup),
             _percent(curve.efficiency(at)), *(str(one) if one.value == one.value else "–" for one in quantities),
@@ -101,22 +88,22 @@ def _percent(share: Estimate) -> str:
     return f"{share.times(100)} %"
 
 
-def requested(curve: ScalingRates, training: Training) -> Rate:
+def requested(curve: ScalingRates) -> Rate:
     """Return the largest measured placement up to which every measured one is efficient enough and none stalls."""
     best, (verdict, count) = curve.rates[0], curve.verdict
     for at in curve.rates:
         if at.basis == "measured":
             stalled = verdict == Verdict.STALLS and at.workers > count
-            if stalled or curve.efficiency(at).value < training.min_efficiency:
+            if stalled or curve.efficiency(at).value < curve.min_efficiency:
                 break
             best = at
     return best
 
 
-def paragraph(curve: ScalingRates, training: Training) -> str:
+def paragraph(curve: ScalingRates) -> str:
     """Return what reviewers ask for: what was measured, how well it scales, what is requested and why."""
     measured = [at for at in curve.rates if at.basis == "measured"]
-    first, last, best = measured[0], measured[-1], requested(curve, training)
+    first, last, best = measured[0], measured[-1], requested(curve)
     scaling = f"{curve.scaling.capitalize()} scaling" if curve.scaling else "Scaling"
     sentences = [f"{scaling} of {curve.subject} was measured on {_counts(measured)}"]
     if len(measured) > 1:
@@ -132,17 +119,18 @@ def paragraph(curve: ScalingRates, training: Training) -> str:
             f"{_percent(curve.efficiency(beyond))}; this was not measured"
         )
     efficient = f"efficiency is {_percent(curve.efficiency(best))}"
-    if training.amount:
-        counted, by = curve.unit.split("/")[0], training.watts_from
-        spent = (
-            (f"{training.node_hours(best)} node-hours", True),
-            (f"{training.energy(best)} kWh{by and f' (by {by})'}", training.watts),
-            (f"a price of {training.cost(best)}", training.price),
+    if curve.amount:
+        spent, counted = best.spent, curve.unit.split("/")[0]
+        by = f" (by {spent.energy_from})" if spent.energy_from else ""
+        known = (
+            (f"{spent.node_hours} node-hours", spent.node_hours),
+            (f"{spent.energy} kWh{by}", spent.energy),
+            (f"a price of {spent.price}", spent.price),
         )
-        in_all = listed([words for words, known in spent if known]) if best.nodes == best.nodes else ""
+        in_all = listed([words for words, of in known if of.value == of.value])
         sentences.append(
-            f"We ask for {_placed(best)}, where {efficient}: training on {number(training.amount)} {counted} takes "
-            f"{training.hours(best)} h there{f', which is {in_all}' if in_all else ''}"
+            f"We ask for {_placed(best)}, where {efficient}: training on {number(curve.amount)} {counted} takes "
+            f"{spent.hours} h there{f', which is {in_all}' if in_all else ''}"
         )
     else:
         sentences.append(f"We ask for {_placed(best)}, where {efficient}")
@@ -177,32 +165,35 @@ def _counts(of: Sequence[Rate]) -> str:
     return workers if nodes != nodes else f"{workers}, up to {number(nodes)} node{'s' if nodes != 1 else ''}"
 
 
-def of_study(study: StudyTables, samples: float, min_efficiency: float) -> Iterator[tuple[ScalingRates, Training]]:
-    """Yield the fastest measured curve of each network, hardware entry and scaling, with the training asked for, by the
-    tables ``predictions``, ``costs`` and ``stalling``."""
+def of_study(study: StudyTables, samples: float, epochs: float, min_efficiency: float) -> Iterator[ScalingRates]:
+    """Yield the fastest measured curve of each network, hardware entry and scaling, with what the table ``costs`` says
+    of training for `epochs`, `samples` in all."""
     rivals: dict[tuple[str, str, str], list[CurveRows]] = {}
     for curve in study.curves:
         if curve.measured:
             rivals.setdefault((curve["network"], curve["hardware"], curve["scaling"]), []).append(curve)
     for (network, hardware, scaling), curves in sorted(rivals.items()):
         best = leading(curves)
+        spent = {(row["ranks"], row["basis"]): _spent(row, epochs) for row in best.of("costs") if row["goal"] == EPOCH}
         known = sorted(best.of("predictions"), key=lambda row: int(row["ranks"]))
-        rates = [rate for row in known if (rate := _rate(row))]
-        metered = [row for row in best.of("costs") if row["energy"] == row["energy"]]
-        watts = fmean(1000 * row["energy"] / row["node_hours"] for row in metered) if metered else None
-        price = next(
-            (row["price"] / row["node_hours"] for row in best.of("costs") if row["price"] == row["price"]), None
-        )
-        by = ", ".join(dict.fromkeys(row["energy_from"] for row in metered))
+        rates = [rate for row in known if (rate := _rate(row, spent))]
         subject = f"{network} on {hardware} ({best['sync']}, {best['storage']})"
         verdict = str(best["verdict"]), int(best["verdict_ranks"])
-        training = Training(samples, watts, price, min_efficiency, by)
-        yield ScalingRates(subject, scaling, "samples/s", rates, verdict), training
+        yield ScalingRates(subject, scaling, "samples/s", rates, verdict, samples, min_efficiency)
 
 
-def _rate(row: TableRow) -> Rate | None:
+def _spent(row: TableRow, epochs: float) -> Spent:
+    hours, node_hours, energy, price = (
+        (row.estimate(name) or UNKNOWN).times(factor)
+        for name, factor in (("time", epochs / 3600), ("node_hours", epochs), ("energy", epochs), ("price", epochs))
+    )
+    return Spent(hours, node_hours, energy, price, row["energy_from"])
+
+
+def _rate(row: TableRow, spent: Mapping[tuple[int, str], Spent]) -> Rate | None:
     basis = "measured" if row.estimate("measured_iteration") else "predicted"
     seconds, speedup = row.estimate(f"{basis}_iteration"), row.estimate(f"{basis}_speedup")
     if not seconds or not speedup or not seconds.value > 0:
         return None
-    return Rate(int(row["ranks"]), float(row["nodes"]), seconds.under(row["global_batch"]), speedup, basis)
+    ranks, rate = int(row["ranks"]), seconds.under(row["global_batch"])
+    return Rate(ranks, float(row["nodes"]), rate, speedup, basis, spent.get((ranks, basis), Spent()))

@@ -17,7 +17,7 @@ from stallpoint.cli import main
 from stallpoint.errors import InputError
 from stallpoint_files.answering import explain_files
 from stallpoint_files.file_options import Options
-from stallpoint_files.proposal_page import curves
+from stallpoint_files.proposal_page import Training, curves
 
 
 def answers(folder: Path, *texts: str, options: Options | None = None) -> list[Finding]:
@@ -401,7 +401,7 @@ def test_rates_of_each_gpu_by_nodes_are_no_totals_until_gpus_per_node_are_known(
     assert "12,000 tokens/s of one worker on each node;" in unknown.fits
     assert "96,000 tokens/s;" in known.fits
     with pytest.raises(InputError, match="rates are of each worker, counts of nodes; --workers-per-node"):
-        list(curves([str(tmp_path / "file0")], Options()))
+        list(curves([str(tmp_path / "file0")], Options(), Training()))
 
 
 def test_files_come_in_a_zip_as_issues_attach_them_and_are_named_by_it(

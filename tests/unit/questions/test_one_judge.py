@@ -19,7 +19,7 @@ from stallpoint.models.fitting import fit
 from stallpoint_files.answering import explain_files
 from stallpoint_files.external_tables import external_answers
 from stallpoint_files.file_options import Options
-from stallpoint_files.proposal_page import curves
+from stallpoint_files.proposal_page import Training, curves
 
 PLANTED = {
     "a step, then gains": ({4: 40, 8: 80, 16: 81, 32: 160, 64: 318}, 8, ("scales", 64), 0),
@@ -60,7 +60,7 @@ def test_a_file_an_external_table_and_a_proposal_say_the_same(
         options = Options(of="all")
         (alone,) = explain_files([str(file)], options).answers
         (external,) = external_answers("elsewhere", file, options)
-        (proposed,) = curves([str(file)], options)
+        (proposed,) = curves([str(file)], options, Training())
     said: list[tuple[Any, ...]] = [(one.verdict, one.value, one.points) for one in (alone, external)]
     assert said[0] == said[1]
     assert proposed.verdict[0] == alone.verdict

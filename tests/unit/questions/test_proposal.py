@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,10 @@ from synthetic import NETWORK, Truth, study
 from stallpoint.base.statistics import Estimate
 from stallpoint.cli import main
 from stallpoint.models.fitting import fit
-from stallpoint.questions.proposal import HEAD, ScalingRates, Training, of_study, paragraph, requested, rows
+from stallpoint.questions.proposal import HEAD, ScalingRates, of_study, paragraph, requested, rows
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint_files.file_options import Options
-from stallpoint_files.proposal_page import curves, to_html
+from stallpoint_files.proposal_page import Training, curves, to_html
 
 TABLE = "nodes,gpus,img/s\n" + "".join(
     f"{n},{4 * n},{rate * factor}\n"
@@ -27,39 +28,30 @@ TRAINING = Training(1e6, watts=500.0, price=2.0)
 def curve(tmp_path: Path) -> ScalingRates:
     path = tmp_path / "rates.csv"
     path.write_text(TABLE)
-    (found,) = curves([str(path)], Options(scaling="weak"))
+    (found,) = curves([str(path)], Options(scaling="weak"), TRAINING)
     return found
 
 
 def test_the_table_has_what_the_training_takes_on_each_number_of_nodes(curve: ScalingRates) -> None:
-    found = [dict(zip(HEAD, row, strict=True)) for row in rows(curve, TRAINING)]
+    found = [dict(zip(HEAD, row, strict=True)) for row in rows(curve)]
     assert [row["basis"] for row in found][:4] == ["measured"] * 4
     assert [row["nodes"] for row in found][:4] == ["1", "2", "4", "8"]
     four = curve.rates[2]
     assert four.speedup.value == pytest.approx(3.5)
     assert curve.efficiency(four).value == pytest.approx(3.5 / 4)
-    assert training_of(curve, 2) == pytest.approx(
-        (1e6 / 350 / 3600, 4e6 / 350 / 3600, 2e6 / 350 / 3600, 8e6 / 350 / 3600)
+    spent = four.spent
+    assert [one.value for one in (spent.hours, spent.node_hours, spent.energy, spent.price)] == pytest.approx(
+        [1e6 / 350 / 3600, 4e6 / 350 / 3600, 2e6 / 350 / 3600, 8e6 / 350 / 3600]
     )
     assert four.rate.low < 350 < four.rate.high
-    assert training_interval(curve)[0] < 1e6 / 350 / 3600 < training_interval(curve)[1]
-
-
-def training_of(curve: ScalingRates, index: int) -> tuple[float, ...]:
-    at = curve.rates[index]
-    return tuple(one(at).value for one in (TRAINING.hours, TRAINING.node_hours, TRAINING.energy, TRAINING.cost))
-
-
-def training_interval(curve: ScalingRates) -> tuple[float, float]:
-    _, low, high = TRAINING.hours(curve.rates[2])
-    return low, high
+    assert spent.hours.low < 1e6 / 350 / 3600 < spent.hours.high
 
 
 def test_the_paragraph_asks_for_the_most_nodes_that_are_efficient_and_tells_measured_from_predicted(
     curve: ScalingRates,
 ) -> None:
-    assert requested(curve, TRAINING).nodes == 4
-    text = paragraph(curve, TRAINING)
+    assert requested(curve).nodes == 4
+    text = paragraph(curve)
     assert text.startswith("Weak scaling of ")
     assert "We ask for 4 nodes (16 workers), where efficiency is 87.5 %" in re.sub(r" \([0-9.]+–[0-9.]+\)", "", text)
     assert "node-hours" in text
@@ -70,11 +62,11 @@ def test_the_paragraph_asks_for_the_most_nodes_that_are_efficient_and_tells_meas
 def test_a_stall_ends_what_is_asked_for_whatever_is_efficient_there(tmp_path: Path) -> None:
     path = tmp_path / "rates.csv"
     path.write_text("nodes,gpus,img/s\n1,4,100\n2,8,190\n4,16,196\n8,32,200\n")
-    (found,) = curves([str(path)], Options(scaling="weak"))
-    training = Training(1e6, min_efficiency=0.1)
+    (found,) = curves([str(path)], Options(scaling="weak"), Training(1e6))
+    found = replace(found, min_efficiency=0.1)
     assert found.verdict == ("stalls", 8)
-    assert requested(found, training).workers == 8
-    assert "It stops getting faster at 8 workers. " in paragraph(found, training)
+    assert requested(found).workers == 8
+    assert "It stops getting faster at 8 workers. " in paragraph(found)
 
 
 def test_estimates_are_written_with_their_intervals() -> None:
@@ -98,17 +90,17 @@ def test_the_program_writes_a_page_that_loads_nothing(tmp_path: Path, monkeypatc
 def test_a_study_has_its_fastest_curve_of_each_scaling() -> None:
     tables = study(Truth(NETWORK, noise=0.01), storages=("local",), prefetches=(0,))
     (hardware,) = tables["iterations"]["hardware"].unique()
-    fitted = fit(tables, nodes=[8], rated={hardware: {"power": 500.0, "price": 2.0}})
+    fitted = fit(tables, nodes=[8], rated={hardware: {"power": 500.0, "price": 2.0}}, epoch_samples=1_000_000)
     predictions = fitted["predictions"]
-    found = list(of_study(StudyTables(fitted), 1e6, 0.5))
-    assert [curve.scaling for curve, _ in found] == ["strong", "weak"]
-    for curve, training in found:
+    found = list(of_study(StudyTables(fitted), 3e6, 3.0, 0.5))
+    assert [curve.scaling for curve in found] == ["strong", "weak"]
+    for curve in found:
         assert [at.basis for at in curve.rates] == ["measured"] * 3 + ["predicted"]
         same = predictions[(predictions["scaling"] == curve.scaling) & (predictions["nodes"] == 4)]
         fastest = (same["global_batch"] / same["measured_iteration"]).max()
         assert curve.rates[2].rate.value == pytest.approx(fastest)
-        assert training.energy(curve.rates[2]).value == pytest.approx(4 * 0.5e6 / fastest / 3600)
-        assert training.cost(curve.rates[2]).value == pytest.approx(2 * 4 * 1e6 / fastest / 3600)
-        assert "8 nodes" in paragraph(curve, training)
-        assert "kWh (by node_watts)" in re.sub(r" \([0-9.]+–[0-9.]+\)", "", paragraph(curve, training))
+        assert curve.rates[2].spent.energy.value == pytest.approx(3 * 4 * 0.5e6 / fastest / 3600)
+        assert curve.rates[2].spent.price.value == pytest.approx(3 * 2 * 4 * 1e6 / fastest / 3600)
+        assert "8 nodes" in paragraph(curve)
+        assert "kWh (by node_watts)" in re.sub(r" \([0-9.]+–[0-9.]+\)", "", paragraph(curve))
     assert to_html(found).count("We ask for") == 2

@@ -44,8 +44,8 @@ def _shown(curve: CurvePoints, doubt: str) -> CurvePoints:
 def _doubt(curve: CurvePoints, curves: Iterable[CurvePoints], compute: Compute) -> str:
     point = curve.origin
     same_hardware = [one for one in curves if _network_on_hardware(one) == _network_on_hardware(curve)]
-    own = dict(_off(curve))
-    errors = list(own.values()) or [error for one in same_hardware for _, error in _off(one)]
+    own = {ranks: ratio - 1 for ranks, ratio in _ratios(curve)}
+    errors = list(own.values()) or [ratio - 1 for one in same_hardware for _, ratio in _ratios(one)]
     off = float(np.median(np.abs(errors))) if errors else 0.0
     largest = max(own, default=0)
     at_largest = abs(own.get(largest, 0.0))
@@ -70,13 +70,13 @@ def _network_on_hardware(curve: CurvePoints) -> tuple[str, str]:
     return point.network, point.hardware
 
 
-def _off(curve: CurvePoints) -> Iterator[tuple[int, float]]:
-    """Yield each measured count and the relative error there."""
+def _ratios(curve: CurvePoints) -> Iterator[tuple[int, float]]:
+    """Yield each measured count on several workers, and the time predicted without its own cells over the measured."""
     for ranks, predicted in curve.held_out.items():
         measured = curve.measured[ranks]
         seconds = predicted.parts.iteration_time[0], measured.parts.iteration_time[0]
         if measured.point.ranks > 1 and np.isfinite(seconds).all() and min(seconds) > 0:
-            yield ranks, float(seconds[0] / seconds[1] - 1)
+            yield ranks, float(seconds[0] / seconds[1])
 
 
 MIN_POINTS = 3
@@ -87,12 +87,10 @@ def errors(curves: Sequence[CurvePoints]) -> dict[str, float]:
     """Return the root mean square of log(predicted / measured) by hardware; hardware with too few points is omitted."""
     found: dict[str, dict[int, dict[Point, float]]] = {}
     for curve in curves:
-        for ranks, measured in curve.measured.items():
-            seconds = curve.held_out[ranks].parts.iteration_time[0], measured.parts.iteration_time[0]
-            if ranks > 1 and np.isfinite(seconds).all() and min(seconds) > 0:
-                of_hardware = found.setdefault(measured.point.hardware, {})
-                # Inside a node a point may belong to several curves.
-                of_hardware.setdefault(ranks, {})[measured.point.standalone] = float(np.log(seconds[0] / seconds[1]))
+        for ranks, ratio in _ratios(curve):
+            point = curve.measured[ranks].point
+            # Inside a node a point may belong to several curves.
+            found.setdefault(point.hardware, {}).setdefault(ranks, {})[point.standalone] = float(np.log(ratio))
     fewest = {hardware: by_ranks[min(by_ranks)] for hardware, by_ranks in found.items()}
     return {
         hardware: float(np.sqrt(np.mean(np.square(list(errors.values())))))
