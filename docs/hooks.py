@@ -16,7 +16,7 @@ import yaml
 from stallpoint.networks import NETWORKS
 from stallpoint.records import tables as records
 from stallpoint.records.tables import Column, Table
-from stallpoint.schedule.plan import plan_of
+from stallpoint.schedule.planning.plan import plan_of
 from stallpoint.storage import FORMATS
 from stallpoint.strategies.presets import CHOICES, PRESETS, Preset, all_values, default_of
 from stallpoint.study.catalogue import REGISTRIES

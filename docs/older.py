@@ -12,7 +12,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from stallpoint.study.sources import sources_of
+from stallpoint.sources import sources_of
 
 ROOT = Path(__file__).parents[1]
 STUDY = {Path("scripts", f"{name}.py") for name in ("measure", "collect", "fit", "extrapolate", "conclude", "chart")}

@@ -11,8 +11,7 @@ from statistics import median, quantiles
 
 import yaml
 
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import TextTable
+from stallpoint.base.section import TableRow, TextTable
 from stallpoint.base.section_texts import markdown_table
 from stallpoint.questions.data_question import break_even, came_in_words, compared, saturation, starving_in_words
 from stallpoint.questions.study_tables import CurveRows, StudyTables

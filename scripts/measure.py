@@ -11,8 +11,9 @@ from pathlib import Path
 
 from stallpoint.errors import program
 from stallpoint.measure.machine import node_addresses
-from stallpoint.schedule import one_job, visit_durations
+from stallpoint.schedule import one_job
 from stallpoint.schedule.agenda import Agenda
+from stallpoint.schedule.planning import visit_durations
 from stallpoint.schedule.session import measure_cells
 from stallpoint.study.commands import CONTAINER
 

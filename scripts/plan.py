@@ -14,8 +14,8 @@ import yaml
 from stallpoint.errors import program
 from stallpoint.measure.machine.usable_cores import usable_cores
 from stallpoint.schedule.next_round import expanded
-from stallpoint.schedule.plan import plan_of
-from stallpoint.schedule.plan_text import check_budget, text
+from stallpoint.schedule.planning.plan import plan_of
+from stallpoint.schedule.planning.plan_text import check_budget, text
 from stallpoint.study.configuration import load_study
 
 with program():

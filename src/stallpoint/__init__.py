@@ -45,7 +45,7 @@ def load(name: str) -> Any:
 
     This is how a registry (networks, strategies, kinds of job) names code that needs a tensor library or stands in a
     room above: it is imported on use, so that a study is checked in an instant and what only reads the registry does
-    not depend on it (`study.sources`). Nothing else names code in texts; a test loads each such name.
+    not depend on it (`sources`). Nothing else names code in texts; a test loads each such name.
     """
     module, _, attribute = name.partition(":")
     room = f"{__name__}.{module.partition('.')[0]}"

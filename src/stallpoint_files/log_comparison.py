@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.archive.comparison.change import LEVEL, judged
-from stallpoint.base.changed import Change
 from stallpoint.base.distributions import fisher_quantile, student_cdf, student_quantile
 from stallpoint.base.priors import PLACED, RUN, Noise
+from stallpoint.base.section import Change
 from stallpoint.base.statistics import Reals
 from stallpoint.records.tables import COMPARISON
 from stallpoint.text import number

@@ -84,7 +84,7 @@ class Checkout:
                 shutil.copy(source, folder / part, follow_symlinks=False)
         with (folder / "src/stallpoint/measure/constants.py").open("a") as constants:
             constants.write(little.source())
-        with (folder / "src/stallpoint/schedule/plan.py").open("a") as plan:
+        with (folder / "src/stallpoint/schedule/planning/plan.py").open("a") as plan:
             plan.write(f"\nLEAST_MINUTES = {PATIENT_MINUTES}\n")
         (folder / "elsewhere.csv").write_text(ELSEWHERE)
         (folder / "claims.yaml").write_text(CLAIMS)

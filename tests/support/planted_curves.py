@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stallpoint.base.measured import SERIES
-from stallpoint.base.row import TableRow
+from stallpoint.base.section import TableRow
 from stallpoint.base.statistics import Estimate
 from stallpoint.questions.study_tables import CurveRows, MeasuredCount
 from stallpoint.questions.study_words import probabilities_in_words

@@ -9,8 +9,8 @@ from small_training import ITERATIONS, batches, network
 from torch import nn
 
 from stallpoint.measure.jobs.train import Trainer
+from stallpoint.measure.training.input_pipeline import NothingToRead
 from stallpoint.measure.training.optimisers import Sgd
-from stallpoint.measure.training.substitutes import NothingToRead
 from stallpoint.measure.world import World
 from stallpoint.strategies.presets import PRESETS
 

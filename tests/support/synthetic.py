@@ -26,13 +26,12 @@ from stallpoint.strategies.presets import to_values as preset_values
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.kinds.collectives_kind import CollectivesCell
-from stallpoint.study.kinds.convergence_kind import ConvergenceCell
+from stallpoint.study.kinds.convergence_kind import MAX_STEPS, TARGET, ConvergenceCell, outcome
 from stallpoint.study.kinds.copies_kind import CopiesCell
 from stallpoint.study.kinds.intervention_kind import InterventionCell
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.outcome import MAX_STEPS, TARGET, outcome
 from stallpoint.study.recipes import RECIPES, recipe_from, to_values
 
 LEAST_STEPS, CRITICAL = 4.0, 512.0

@@ -11,7 +11,7 @@ from checkout import ROOT, TINY, Checkout
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import NEXT_CELLS, PAPER_FIGURES
 from stallpoint.report.charts import PAPERS
-from stallpoint.schedule import visit_durations
+from stallpoint.schedule.planning import visit_durations
 from stallpoint.study.study import expand
 
 STUDIES = [

@@ -25,7 +25,7 @@ from stallpoint.records.tables import (
     TIDY_TABLES,
 )
 from stallpoint.report.charts import CHARTS, TOPICS
-from stallpoint.schedule.memory_forecast import of_fit
+from stallpoint.schedule.planning.memory_forecast import of_fit
 from stallpoint_papers.exhibits import PAPERS
 
 LAST = {"paper": len(PAPERS), "report_page": 1, "slides": 1, "all": 1}

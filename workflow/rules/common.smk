@@ -20,13 +20,14 @@ from stallpoint.study.kinds import KINDS, MEASURED
 from stallpoint.measure.machine.usable_cores import usable_cores
 from stallpoint.networks import NETWORKS
 from stallpoint.networks.own import file_of
-from stallpoint.schedule import earlier_run, memory_forecast, next_round, time_limits
-from stallpoint.schedule import plan as plans
-from stallpoint.schedule.plan_text import check_budget
-from stallpoint.schedule.plan_text import text as plan_text
-from stallpoint.schedule.plan_text import warnings as plan_warnings
-from stallpoint.schedule.visit_durations import other_studies
-from stallpoint.study.sources import sources_of
+from stallpoint.schedule import earlier_run, next_round
+from stallpoint.schedule.planning import memory_forecast, time_limits
+from stallpoint.schedule.planning import plan as plans
+from stallpoint.schedule.planning.plan_text import check_budget
+from stallpoint.schedule.planning.plan_text import text as plan_text
+from stallpoint.schedule.planning.plan_text import warnings as plan_warnings
+from stallpoint.schedule.planning.visit_durations import other_studies
+from stallpoint.sources import sources_of
 from stallpoint.schedule import requested
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.processes import THIS_MACHINE, LaunchShape

@@ -11,7 +11,7 @@ from stallpoint.archive.comparison.comparison_files import files_of
 from stallpoint.errors import InputError
 from stallpoint.strategies.families import PREDICTED_BY
 from stallpoint.study.configuration import check_keys
-from stallpoint.study.sources import sources_of
+from stallpoint.sources import sources_of
 
 # Where the workflow is, if that is a folder: one that is deployed from a Git host is fetched file by file.
 ROOT = Path(workflow.snakefile).parents[2]

@@ -1,12 +1,6 @@
 """Quantiles and tails of distributions, by `scipy.special`: importing `scipy.stats` takes longer than a whole answer.
 
 Arguments broadcast as numpy's do; probabilities are from 0 to 1.
-
-Sobol' sequences: points that fill a unit cube more evenly than random ones.
-
-SciPy's `scipy.stats.qmc.Sobol` gives the same points, but importing `scipy.stats` takes more time than a whole answer.
-Directions are those of Joe and Kuo (2008), Constructing Sobol sequences with better two-dimensional projections;
-scrambled is a linear matrix scramble with a random shift (Matoušek 1998).
 """
 
 from __future__ import annotations
@@ -46,56 +40,3 @@ def poisson_quantile(p: float, mean: float) -> int:
     """Return the smallest count that a Poisson draw of that mean exceeds with probability ≤ 1 - `p`."""
     count = max(int(np.ceil(pdtrik(p, mean))), 0)
     return count - 1 if count and pdtr(count - 1, mean) >= p else count
-
-
-# --- Sobol' sequences -----------------------------------------------------------------------------
-
-BITS = 30
-"""Binary digits of a coordinate."""
-_DIRECTIONS = (
-    (1, 0, (1,)),
-    (2, 1, (1, 3)),
-    (3, 1, (1, 3, 1)),
-    (3, 2, (1, 1, 1)),
-    (4, 1, (1, 1, 3, 3)),
-    (4, 4, (1, 3, 5, 13)),
-    (5, 2, (1, 1, 5, 5, 17)),
-    (5, 4, (1, 1, 5, 5, 5)),
-)
-"""Of each dimension after the first: degree and coefficients of its primitive polynomial, first direction numbers."""
-MAX_DIMENSIONS = 1 + len(_DIRECTIONS)
-
-
-def sobol(dimensions: int, count: int, seed: int | None = None) -> Reals:
-    """Return the first points [count, dimensions] of the sequence, from 0 to below 1; with a `seed` scrambled."""
-    digits = np.stack([_direction_digits(dimension) for dimension in range(dimensions)])
-    weights = 2 ** np.arange(BITS - 1, -1, -1)
-    shift = np.zeros(dimensions, np.int64)
-    if seed is not None:
-        random = np.random.default_rng(seed)
-        shift = random.integers(2, size=(dimensions, BITS), dtype=np.uint32) @ weights[::-1]
-        mixing = np.tril(random.integers(2, size=(dimensions, BITS, BITS), dtype=np.uint32)).astype(np.int64)
-        mixing[:, range(BITS), range(BITS)] = 1
-        digits = digits @ mixing.swapaxes(1, 2) % 2
-    directions = (digits @ weights).T
-    # In Gray code's order a point differs from the one before by one direction: that of the lowest zero digit.
-    numbers = np.arange(count - 1)
-    lowest_zero = np.log2(~numbers & (numbers + 1)).astype(np.int64)
-    steps = np.concatenate([shift[None], directions[lowest_zero]])
-    return np.asarray(np.bitwise_xor.accumulate(steps) / 2**BITS)
-
-
-def _direction_digits(dimension: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Return the binary digits [direction, digit], the largest first, of the directions of one dimension."""
-    if dimension == 0:
-        return np.eye(BITS, dtype=np.int64)
-    degree, polynomial, first = _DIRECTIONS[dimension - 1]
-    numbers = list(first)
-    for index in range(degree, BITS):
-        number = numbers[index - degree] ^ (numbers[index - degree] << degree)
-        for back in range(1, degree):
-            if polynomial >> (degree - 1 - back) & 1:
-                number ^= numbers[index - back] << back
-        numbers.append(number)
-    shifted = [number << (BITS - 1 - index) for index, number in enumerate(numbers)]
-    return np.array([[number >> digit & 1 for digit in range(BITS - 1, -1, -1)] for number in shifted])

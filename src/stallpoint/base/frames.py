@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from typing_extensions import override
 
-from stallpoint.base.row import TableRow
+from stallpoint.base.section import TableRow
 from stallpoint.errors import InputError
 from stallpoint.records.tables import FLAG, INT, REAL, TEXT, Table
 

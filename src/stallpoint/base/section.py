@@ -6,12 +6,12 @@ fields alone: whichever network, preset or file it is about stands in its words.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from stallpoint.base.row import TableRow
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import Estimate
 from stallpoint.text import interval
@@ -25,6 +25,28 @@ MACHINE = "machine"
 """Kind of a finding that says what was measured on."""
 WARNING, NOTE = "warning", "note"
 """Verdicts of findings that qualify others."""
+
+
+class Change(StrEnum):
+    """What is said of a quantity that two studies, or two logs, both measured."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    LOWER = "lower"
+    """Of a speedup, as is `HIGHER`."""
+    HIGHER = "higher"
+    SAME = "same"
+    UNDECIDED = "undecided"
+
+
+class TableRow(dict[str, Any]):
+    """A row of a table by column."""
+
+    def estimate(self, name: str) -> Estimate | None:
+        """Return a quantity with the ends of its interval, of which unbounded ones are infinite; None if unknown."""
+        if math.isnan(value := self[name]):
+            return None
+        return Estimate(*(float(end) for end in (value, self[f"{name}_low"], self[f"{name}_high"])))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stallpoint.base.row import TableRow
+from stallpoint.base.section import TableRow
 from stallpoint.base.shrinkage import as_of_one_kind
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import NORMAL_INTERVAL

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import NOTE, Absence, Finding, Section, TextTable, about
+from stallpoint.base.section import NOTE, Absence, Finding, Section, TableRow, TextTable, about
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.questions.study_words import count
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import Absence, Finding, Section, TextTable, about, interval_of
+from stallpoint.base.section import Absence, Finding, Section, TableRow, TextTable, about, interval_of
 from stallpoint.base.statistics import Estimate
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.questions.study_words import at_count, series, trained

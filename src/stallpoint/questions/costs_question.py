@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import Absence, Finding, Section, about
+from stallpoint.base.section import Absence, Finding, Section, TableRow, about
 from stallpoint.base.stall import Verdict
 from stallpoint.models.answers.costs import DEADLINE, EPOCH, KNOWN, Choosing
 from stallpoint.questions.answer_question import placement

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import Absence, Finding, Section, TextTable, about
+from stallpoint.base.section import Absence, Finding, Section, TableRow, TextTable, about
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.questions.study_tables import CurveRows, StudyTables

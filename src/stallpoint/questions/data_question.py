@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stallpoint.base.frames import records
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import Absence, Finding, Section, TextTable, about, interval_of
+from stallpoint.base.section import Absence, Finding, Section, TableRow, TextTable, about, interval_of
 from stallpoint.base.statistics import Estimate, groups
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.questions.study_tables import CurveRows, StudyTables

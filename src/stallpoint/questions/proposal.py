@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stallpoint.base.row import TableRow
+from stallpoint.base.section import TableRow
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import Estimate
 from stallpoint.models.answers.costs import EPOCH

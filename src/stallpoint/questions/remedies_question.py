@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import Absence, Section, TextTable, about
+from stallpoint.base.section import Absence, Section, TableRow, TextTable, about
 from stallpoint.base.statistics import SAME_WITHIN, Estimate
 from stallpoint.models.answers.fits import Fits
 from stallpoint.models.answers.remedies import TRAINS_OTHERWISE, RemedyVerdict

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stallpoint.base.curve import THRESHOLD
 from stallpoint.base.frames import records
 from stallpoint.base.measured import SERIES
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import Finding
+from stallpoint.base.section import Finding, TableRow
 from stallpoint.base.stall import Stall, Verdict
 from stallpoint.base.statistics import INTERVAL, Estimate, groups
 from stallpoint.questions.claims.judge import JudgedClaim

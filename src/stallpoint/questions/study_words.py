@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stallpoint.base.row import TableRow
+from stallpoint.base.section import TableRow
 from stallpoint.base.stall import Verdict
 from stallpoint.questions.study_tables import CurveRows
 from stallpoint.study.workers import placement_in_words

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from stallpoint.base.measured import SERIES
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import Absence, Finding, Section, TextTable, about, interval_of
+from stallpoint.base.section import Absence, Finding, Section, TableRow, TextTable, about, interval_of
 from stallpoint.base.stall import Verdict
 from stallpoint.models.answers.time_to_accuracy import TARGET, TargetVerdict
 from stallpoint.models.convergence.target_halves import HalvesOfTarget

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import WARNING, Absence, Finding, Section, TextTable
+from stallpoint.base.section import WARNING, Absence, Finding, Section, TableRow, TextTable
 from stallpoint.base.statistics import groups
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.questions.study_words import trained

@@ -9,13 +9,12 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import NOTE, WARNING, Absence, Finding, Section, TextTable, interval_of
+from stallpoint.base.section import NOTE, WARNING, Absence, Finding, Section, TableRow, TextTable, interval_of
 from stallpoint.base.statistics import estimate, generator, groups, resampled
 from stallpoint.questions.study_tables import StudyTables, unique
 from stallpoint.questions.study_words import count
 from stallpoint.strategies.presets import Preset, preset_from
-from stallpoint.study.dry_run import nodes_and_workers
+from stallpoint.study.workers import nodes_and_workers
 from stallpoint.text import listed, number
 
 TITLE, KIND = "How sure this is", "trust"

@@ -34,10 +34,10 @@ from stallpoint.errors import CannotRun, InputError
 from stallpoint.records import disturbances, parquet
 from stallpoint.records.atomic import remove_scraps
 from stallpoint.records.tables import ITERATIONS, VISITS
-from stallpoint.schedule import visit_durations
 from stallpoint.schedule.agenda import Agenda
 from stallpoint.schedule.ledger import Measurement, Seconds
 from stallpoint.schedule.next_visit import MIN_VISITS, Visited, choose, due, half_width, speedups, trains
+from stallpoint.schedule.planning import visit_durations
 from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE, Processes, VisitRequest
 from stallpoint.schedule.terminal import AGAIN, CANNOT_RUN, DISTURBED, LOST, SO_FAR
 from stallpoint.strategies.options import forced

@@ -29,11 +29,10 @@ from stallpoint.strategies.presets import NONE, PRESETS, Preset, preset_from, to
 from stallpoint.strategies.strategy import RequestedTraining
 from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue, staging
 from stallpoint.study.cells import Cell
-from stallpoint.study.interventions import NO_COMMUNICATION, possible
 from stallpoint.study.job_kind import as_list
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
-from stallpoint.study.kinds.intervention_kind import InterventionCell
+from stallpoint.study.kinds.intervention_kind import NO_COMMUNICATION, InterventionCell, possible
 from stallpoint.study.kinds.train_kind import TrainCell
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")

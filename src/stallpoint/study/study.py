@@ -1,11 +1,11 @@
 """From a study's configuration to its cells: validate, multiply out, exclude what cannot run, say why.
 
-`catalogue` finds what the study names; `matrix` and `imported` make cells with it; `plan` says what there
-is to run.
+`catalogue` finds what the study names; `matrix` and `imported` make cells with it; `plan_of` says what there is to run.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +16,13 @@ from stallpoint.study.catalogue import Catalogue, made_before, resolve, shape, s
 from stallpoint.study.cells import Cell
 from stallpoint.study.configuration import check, list_folders
 from stallpoint.study.convergence_cells import convergence_cells
-from stallpoint.study.dry_run import plan_of, reasons
 from stallpoint.study.job_kind import RequestedCells
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.matrix import Excluded, imported_cells, training_cells
+from stallpoint.study.workers import nodes_and_workers
 
 __all__ = ["Excluded", "Study", "expand", "shape"]
 
@@ -139,3 +139,55 @@ def supporting_cells(
         for kind in KINDS.values():
             if kind.called_for and kind.section in config:
                 yield from kind.called_for(asked, repeat)
+
+
+# --- the plan of a study for a dry run: in a few lines for any size --------------------------------
+
+
+def plan_of(name: str, cells: Mapping[str, Cell], excluded: tuple[Excluded, ...]) -> str:
+    """Return the plan of a study for people."""
+    return "\n".join(
+        [
+            f"study {name}: {len(cells)} cells",
+            *_counts(cells.values()),
+            *_excluded(excluded),
+        ]
+    )
+
+
+def _counts(cells: Iterable[Cell]) -> Iterator[str]:
+    counts = Counter((cell.kind, cell.hardware, cell.placement) for cell in cells)
+    if not counts:
+        return
+    first = max(len("collectives"), *(len(kind) for kind, _, _ in counts)) + 2
+    second = max(len("hardware"), *(len(hardware) for _, hardware, _ in counts)) + 2
+    third = max(len("nodes"), *(len(nodes_and_workers(at)) for _, _, at in counts))
+    yield f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>{third}}{'cells':>8}"
+    for (kind, hardware, at), count in sorted(
+        counts.items(), key=lambda item: (list(KINDS).index(item[0][0]), item[0])
+    ):
+        yield f"  {kind:<{first}}{hardware:<{second}}{nodes_and_workers(at):>{third}}{count:>8}"
+
+
+def reasons(excluded: tuple[Excluded, ...]) -> list[str]:
+    """Return the reasons for exclusions: the number of combinations of each, and one of them."""
+    found: dict[str, list[Excluded]] = {}
+    for entry in excluded:
+        found.setdefault(entry.reason, []).append(entry)
+    return [f"{len(entries)} × {reason} (such as {_example(entries[0])})" for reason, entries in found.items()]
+
+
+def _example(entry: Excluded) -> str:
+    several = ["workers_per_node"] if entry.axes["workers_per_node"] > 1 else []
+    named = ("network", "hardware", "nodes", *several, "batch", "scaling")
+    return ", ".join(f"{axis} {entry.axes[axis]}" for axis in named if axis in entry.axes)
+
+
+def _excluded(excluded: tuple[Excluded, ...]) -> Iterator[str]:
+    if not excluded:
+        return
+    yield f"  excluded: {len(excluded)}"
+    why = reasons(excluded)
+    yield from (f"    {'':<{5 - len(reason.split()[0])}}{reason}" for reason in why[:12])
+    if len(why) > 12:
+        yield f"    and for {len(why) - 12} more reasons"

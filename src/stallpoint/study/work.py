@@ -1,8 +1,8 @@
 """Expected duration of a visit before any measurement: the work of a cell, over rates stated here.
 
 The rates are of no machine in particular: such a time may be wrong by a factor of two (`FACTOR`), and shows before
-submission whether a study takes minutes or days. Measured durations replace it (`schedule.expected`). Each kind of cell
-has its work in `Cell.seconds`.
+submission whether a study takes minutes or days. Measured durations replace it (`schedule.planning.expected`). Each
+kind of cell has its work in `Cell.seconds`.
 """
 
 from __future__ import annotations

@@ -79,5 +79,11 @@ def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) 
     return f"{_counted(ranks, 'worker', 'workers')} ({_counted(placement_at(ranks, per_node)[0], 'node', 'nodes')})"
 
 
+def nodes_and_workers(at: Placement) -> str:
+    """Return a placement as in the column ``nodes`` of a plan: ``4``, or ``4 × 8`` with 8 workers on each."""
+    nodes, workers = at
+    return str(nodes) if workers == 1 else f"{nodes} × {workers}"
+
+
 def _counted(number: int, one: str, several: str) -> str:
     return f"{number} {one if number == 1 else several}"

@@ -14,7 +14,7 @@ from stallpoint.base.statistics import INTERVAL
 from stallpoint.models.convergence.early_stopping import compared
 from stallpoint.report.charts import convergence_chart, marks, theme
 from stallpoint.report.typeset import Typeset
-from stallpoint.study.outcome import DIVERGED
+from stallpoint.study.kinds.convergence_kind import DIVERGED
 from stallpoint_papers.exhibits import Made, Material, Missing
 
 FILE = "keuper-2016-exhibits"

@@ -8,9 +8,9 @@ import pytest
 
 from stallpoint.archive.comparison.changes import Comparison
 from stallpoint.archive.comparison.compare_two import compare_two, main
-from stallpoint.base.changed import Change
 from stallpoint.base.frames import records
 from stallpoint.base.priors import RUN
+from stallpoint.base.section import Change
 from stallpoint.base.statistics import Reals
 from stallpoint.errors import InputError
 from stallpoint_files.compare_files import log_places

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from stallpoint.archive.comparison.compare_two import compare_two, main
-from stallpoint.base.changed import Change
 from stallpoint.base.frames import records
+from stallpoint.base.section import Change
 from stallpoint.errors import InputError
 
 HEAD = "series,workers,workers_per_node,samples_per_second"

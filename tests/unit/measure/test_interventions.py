@@ -12,8 +12,7 @@ from synthetic import Truth, study
 from visiting_cells import train
 
 from stallpoint.base.section import Absence
-from stallpoint.measure.training.input_pipeline import InputPipeline
-from stallpoint.measure.training.substitutes import FixedMiniBatch, SyntheticData
+from stallpoint.measure.training.input_pipeline import FixedMiniBatch, InputPipeline, SyntheticData
 from stallpoint.models.answers.causes import CAUSE_OF
 from stallpoint.models.fitting import fit
 from stallpoint.networks import find
@@ -23,8 +22,7 @@ from stallpoint.schedule.next_visit import series_of
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.presets import PRESETS, to_values
-from stallpoint.study.interventions import INTERVENTIONS
-from stallpoint.study.kinds.intervention_kind import InterventionCell
+from stallpoint.study.kinds.intervention_kind import INTERVENTIONS, InterventionCell
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.matrix import intervention_cells
 

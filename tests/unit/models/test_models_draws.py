@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from stallpoint.base import distributions
-from stallpoint.base.distributions import MAX_DIMENSIONS, sobol
+from stallpoint.models.scaling.sobol import MAX_DIMENSIONS, sobol
 
 P = np.array([1e-9, 0.05, 0.5, 0.95, 1 - 1e-9])
 

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,9 @@ EVERYWHERE = {"fit", "table"}
 """What a module's main function is called where its name says of what."""
 STRATEGY_AND_TRAINING = {"strategies.families", "measure.synchronisation"}
 """A strategy and its training on ranks have one name."""
+MAX_FILES = 14
+NAMED_BY_USERS = {"networks", "storage", "questions", "report/charts", "measure/synchronisation"}
+"""Folders with one file for each thing that users name."""
 
 NAMED = re.compile(rf"(?:{'|'.join(ROOMS)})(?:\.\w+)+:[\w.]+")
 """Code that a text names, for `stallpoint.load`."""
@@ -73,6 +76,12 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def test_each_name_stands_for_one_module() -> None:
     assert HOUSE.repeated() == {}
+
+
+def test_a_folder_has_few_files_unless_users_name_each() -> None:
+    counts = Counter(file.parent for file in (ROOT / "src").rglob("*.py"))
+    large = {str(folder.relative_to(HOUSE.library)) for folder, count in counts.items() if count > MAX_FILES}
+    assert large <= NAMED_BY_USERS
 
 
 def test_each_class_name_stands_for_one_class() -> None:

@@ -13,8 +13,8 @@ from launching import copied
 
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts import PAPERS as PAPER_CHARTS
+from stallpoint.sources import sources_of
 from stallpoint.strategies.families import PREDICTED_BY
-from stallpoint.study.sources import sources_of
 from stallpoint_papers.exhibits import PAPERS
 
 ROOT = Path(__file__).parents[3]

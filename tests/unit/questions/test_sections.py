@@ -18,8 +18,7 @@ from sample_cells import TRAIN
 from synthetic import CRITICAL, Layer, Truth, study
 
 from stallpoint.archive.crate import pack, write_checksums
-from stallpoint.base.row import TableRow
-from stallpoint.base.section import Absence, Finding, Section, TextTable
+from stallpoint.base.section import Absence, Finding, Section, TableRow, TextTable
 from stallpoint.base.section_texts import in_markdown, in_terminal, sections_from_json, sections_to_json, summary
 from stallpoint.base.statistics import Estimate
 from stallpoint.errors import InputError

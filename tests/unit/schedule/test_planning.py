@@ -24,15 +24,15 @@ from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.records.parquet import write, write_cell
 from stallpoint.records.tables import LARGEST_BATCH, NETWORK_LAYERS, RUNS
-from stallpoint.schedule import memory_forecast, visit_durations
 from stallpoint.schedule.agenda import Limits
-from stallpoint.schedule.expected import DEFAULTS, Expectations, Expected, Interval, seconds, size_of
 from stallpoint.schedule.ledger import Measurement
 from stallpoint.schedule.next_visit import _student, visits_needed
-from stallpoint.schedule.plan import FILE, LEAST_MINUTES, Plan, planned, read
-from stallpoint.schedule.plan_text import check_budget, text, warnings
+from stallpoint.schedule.planning import memory_forecast, visit_durations
+from stallpoint.schedule.planning.expected import DEFAULTS, Expectations, Expected, Interval, seconds, size_of
+from stallpoint.schedule.planning.plan import FILE, LEAST_MINUTES, Plan, planned, read
+from stallpoint.schedule.planning.plan_text import check_budget, text, warnings
+from stallpoint.schedule.planning.visit_durations import Durations, Sitting, Took
 from stallpoint.schedule.requested import block_of
-from stallpoint.schedule.visit_durations import Durations, Sitting, Took
 from stallpoint.study import work
 from stallpoint.study.cells import Cell
 from stallpoint.study.job_kind import run_row

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from small_study import ROOT, SCHEMA
 
-from stallpoint.schedule.plan import plan_of
+from stallpoint.schedule.planning.plan import plan_of
 from stallpoint.study.configuration import load_study
 from stallpoint.study.study import expand
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stallpoint.schedule.plan import LEAST_MINUTES
-from stallpoint.schedule.time_limits import of_storage, of_tables
+from stallpoint.schedule.planning.plan import LEAST_MINUTES
+from stallpoint.schedule.planning.time_limits import of_storage, of_tables
 
 ENTRY = {"format": "files", "max_corrupt": 0}
 STORAGES = {

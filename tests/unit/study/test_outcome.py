@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.study.outcome import best, ended, outcome
+from stallpoint.study.kinds.convergence_kind import best, ended, outcome
 
 LIMITS: dict[str, Any] = {"target": 0.8, "steps": 100, "patience": None, "max_minutes": None}
 

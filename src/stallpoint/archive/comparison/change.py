@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.base.changed import Change
 from stallpoint.base.distributions import student_cdf, student_quantile
 from stallpoint.base.measured import POINT, composed, kept, over_ranks
+from stallpoint.base.section import Change
 from stallpoint.base.statistics import INTERVAL, SAME_WITHIN, Reals, Scatter, scatter
 from stallpoint.models.answers.controls import holm
 from stallpoint.records.disturbances import without

@@ -18,10 +18,9 @@ from stallpoint.archive.comparison.change import (
     relative_to_other_layers,
 )
 from stallpoint.archive.comparison.compared_results import Results, differences
-from stallpoint.base.changed import Change
 from stallpoint.base.frames import records
 from stallpoint.base.measured import PLACELESS, POINT, SERIES
-from stallpoint.base.row import TableRow
+from stallpoint.base.section import Change, TableRow
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import groups
 from stallpoint.errors import InputError

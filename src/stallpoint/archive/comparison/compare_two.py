@@ -24,7 +24,7 @@ from stallpoint.archive.comparison.comparison_words import heads, summary, table
 from stallpoint.archive.comparison.history import history
 from stallpoint.archive.comparison.history_words import summary as summary_over_time
 from stallpoint.archive.comparison.history_words import to_json
-from stallpoint.base.changed import Change
+from stallpoint.base.section import Change
 from stallpoint.errors import EXIT_BAD_INPUT, InputError
 from stallpoint.extras import load_named
 from stallpoint.records.atomic import atomic

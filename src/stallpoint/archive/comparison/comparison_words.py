@@ -9,9 +9,9 @@ import pandas as pd
 
 from stallpoint.archive.comparison.change import LEVEL
 from stallpoint.archive.comparison.changes import MOVED, Comparison
-from stallpoint.base.changed import Change
 from stallpoint.base.frames import records
 from stallpoint.base.measured import SERIES
+from stallpoint.base.section import Change
 from stallpoint.base.section_texts import markdown_table
 from stallpoint.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.report.charts.labels import label

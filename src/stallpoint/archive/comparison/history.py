@@ -18,9 +18,9 @@ from scipy.optimize import brentq
 from stallpoint.archive.comparison import change
 from stallpoint.archive.comparison.change import mean_of_points, usual_scatter
 from stallpoint.archive.comparison.compared_results import Results
-from stallpoint.base.changed import Change
 from stallpoint.base.distributions import student_cdf, student_quantile
 from stallpoint.base.measured import POINT
+from stallpoint.base.section import Change
 from stallpoint.base.statistics import INTERVAL, Reals, groups
 from stallpoint.errors import InputError
 

@@ -45,8 +45,7 @@ from stallpoint.networks.layers import layers
 from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.strategies.presets import preset_from
-from stallpoint.study.kinds.convergence_kind import ConvergenceCell
-from stallpoint.study.outcome import DIVERGED, Evaluated, ended, outcome
+from stallpoint.study.kinds.convergence_kind import DIVERGED, ConvergenceCell, Evaluated, ended, outcome
 from stallpoint.study.recipes import StepSizeSchedule, recipe_from
 from stallpoint.text import Progress
 

@@ -1,15 +1,20 @@
-"""Training without one of its parts (`stallpoint.study.interventions`)."""
+"""Training without one of its parts (`stallpoint.study.kinds.intervention_kind`)."""
 
 from __future__ import annotations
 
 from stallpoint.measure.jobs import train
 from stallpoint.measure.jobs.train import TrainingChange
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.training.substitutes import FixedMiniBatch, SyntheticData
+from stallpoint.measure.training.input_pipeline import FixedMiniBatch, SyntheticData
 from stallpoint.measure.world import World
 from stallpoint.records.tables import INTERVENED
-from stallpoint.study.interventions import EMPTY_MESSAGES, FIXED_MINI_BATCH, NO_UPDATE, SYNTHETIC_DATA
-from stallpoint.study.kinds.intervention_kind import InterventionCell
+from stallpoint.study.kinds.intervention_kind import (
+    EMPTY_MESSAGES,
+    FIXED_MINI_BATCH,
+    NO_UPDATE,
+    SYNTHETIC_DATA,
+    InterventionCell,
+)
 
 CHANGES = {
     EMPTY_MESSAGES: TrainingChange(empty_messages=True),

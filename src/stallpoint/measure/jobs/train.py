@@ -27,12 +27,17 @@ from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.synchronisation.interface import parameters
 from stallpoint.measure.training import allocator
 from stallpoint.measure.training.gradient_norms import GradientNorms
-from stallpoint.measure.training.input_pipeline import DevicePrefetch, InputPipeline, MiniBatch
+from stallpoint.measure.training.input_pipeline import (
+    DevicePrefetch,
+    FixedMiniBatch,
+    InputPipeline,
+    MiniBatch,
+    NothingToRead,
+)
 from stallpoint.measure.training.layer_timing import Instrumentation, LayerTimer
 from stallpoint.measure.training.optimisers import Adagrad, Optimiser, Sgd, local, restore
 from stallpoint.measure.training.passes import Ends, Passes, Recomputation
 from stallpoint.measure.training.precision import forward_context, loss_scale
-from stallpoint.measure.training.substitutes import FixedMiniBatch, NothingToRead
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.inputs import Inputs

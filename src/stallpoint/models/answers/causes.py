@@ -33,7 +33,7 @@ from stallpoint.records.tables import CAUSES as CAUSES_TABLE
 from stallpoint.records.tables import CRITICAL_PATH, HIDDEN_COMMUNICATION
 from stallpoint.records.tables import INTERVENTIONS as INTERVENTIONS_TABLE
 from stallpoint.strategies.presets import Preset
-from stallpoint.study.interventions import INTERVENTIONS, NO_COMMUNICATION
+from stallpoint.study.kinds.intervention_kind import INTERVENTIONS, NO_COMMUNICATION
 
 CAUSES: dict[str, tuple[str, ...]] = {
     "communication": ("communication latency", "communication bandwidth", "communication, undivided"),

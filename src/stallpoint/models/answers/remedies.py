@@ -41,8 +41,8 @@ from stallpoint.models.terms.communication import scheme_of
 from stallpoint.records.tables import REMEDIES, WHAT_IF
 from stallpoint.strategies.families.pipeline_family import PipelineOptions
 from stallpoint.strategies.presets import Preset
-from stallpoint.study.interventions import EMPTY_MESSAGES, NO_COMMUNICATION, possible
 from stallpoint.study.kinds.command_kind import CommandCell
+from stallpoint.study.kinds.intervention_kind import EMPTY_MESSAGES, NO_COMMUNICATION, possible
 from stallpoint.study.kinds.train_kind import TrainCell
 
 FASTER_LINK = 10.0

@@ -23,7 +23,7 @@ from stallpoint.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.convergence.steps import TRAINED
-from stallpoint.study.outcome import MAX_STEPS
+from stallpoint.study.kinds.convergence_kind import MAX_STEPS
 
 _USUAL = Scatter(0.005, 4.0)
 """Of best accuracies of seeds: they lie closer together than times do."""

@@ -28,7 +28,7 @@ from stallpoint.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.convergence.steps import TRAINED, Steps
-from stallpoint.study.outcome import DIVERGED
+from stallpoint.study.kinds.convergence_kind import DIVERGED
 
 PARTS = 4
 """Equal parts of a training, since the noise grows while the loss falls."""

@@ -17,10 +17,11 @@ from functools import cache
 
 import numpy as np
 
-from stallpoint.base.distributions import normal_cdf, normal_quantile, sobol
+from stallpoint.base.distributions import normal_cdf, normal_quantile
 from stallpoint.base.statistics import Reals
 from stallpoint.models.convergence.steps import law
 from stallpoint.models.scaling.laws import Prior
+from stallpoint.models.scaling.sobol import sobol
 
 _DRAWS = 8192
 

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from stallpoint.base.distributions import normal_quantile, sobol
+from stallpoint.base.distributions import normal_quantile
 from stallpoint.base.statistics import Reals
 from stallpoint.models.scaling.laws import Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
 from stallpoint.models.scaling.series_placement import Placements, Series
+from stallpoint.models.scaling.sobol import sobol
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 

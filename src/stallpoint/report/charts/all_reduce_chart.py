@@ -13,8 +13,7 @@ from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import largest_row, rows, with_interval
 from stallpoint.report.charts.shapes import Line
 from stallpoint.strategies.options import ALL_REDUCE
-from stallpoint.study.dry_run import nodes_and_workers
-from stallpoint.study.workers import placement_in_words
+from stallpoint.study.workers import nodes_and_workers, placement_in_words
 from stallpoint.text import number
 
 CURVE = ["hardware", "backend", "reduction", "nodes", "ranks"]

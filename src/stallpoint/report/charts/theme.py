@@ -14,7 +14,7 @@ from zlib import crc32
 
 import altair as alt
 
-from stallpoint.base.changed import Change
+from stallpoint.base.section import Change
 from stallpoint.networks import NETWORKS
 from stallpoint.strategies.presets import PRESETS as KNOWN
 from stallpoint.study.kinds import KINDS

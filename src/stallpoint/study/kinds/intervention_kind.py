@@ -1,4 +1,7 @@
-"""Training without one of its parts: the time saved is the part's cost."""
+"""Training without one of its parts: the time saved is the part's cost.
+
+Visits to such a cell are interleaved with those to the unchanged one. This module imports no tensor library.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,61 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from stallpoint.records.tables import INTERVENED, STAGING, STALENESS
+from stallpoint.strategies.presets import Preset
 from stallpoint.study.job_kind import JobKind
 from stallpoint.study.kinds.train_kind import WHILE_TRAINING, TrainCell
+
+NO_COMMUNICATION = "no-communication"
+EMPTY_MESSAGES = "empty-messages"
+SYNTHETIC_DATA = "synthetic-data"
+FIXED_MINI_BATCH = "fixed-mini-batch"
+NO_UPDATE = "no-update"
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """The excluded part, and the parts of the critical path (`models.answers.causes`) that should vanish."""
+
+    description: str
+    parts: tuple[str, ...]
+
+
+_BYTES = ("communication bandwidth", "communication, undivided", "communication thread")
+
+INTERVENTIONS: dict[str, Intervention] = {
+    NO_COMMUNICATION: Intervention(
+        "the preset none: nothing is sent, and ranks do not wait for each other",
+        (*_BYTES, "communication latency", "straggling"),
+    ),
+    EMPTY_MESSAGES: Intervention(
+        "as many messages at the same moments, with one value each: ranks wait for each other, no gradients move",
+        _BYTES,
+    ),
+    SYNTHETIC_DATA: Intervention(
+        "mini-batches are put together from a sample in memory: nothing is read or decoded", ("data",)
+    ),
+    FIXED_MINI_BATCH: Intervention("the first mini-batch again and again: no input pipeline", ("data",)),
+    NO_UPDATE: Intervention("weights stay as they are", ("update",)),
+}
+"""Interventions by name; all but the first are cells of their own kind."""
+
+
+def possible(name: str, preset: Preset, ranks: int) -> bool:
+    """Return whether the part exists on so many ranks under a preset, and can be excluded."""
+    # The preset without communication prefetches only into the host's memory, and computes b in one pass.
+    if name == NO_COMMUNICATION:
+        applicable = preset.strategy.independent and preset.one_pass and not preset.device_prefetch
+        return ranks > 1 and preset.communicates and applicable
+    if name == EMPTY_MESSAGES:
+        return ranks > 1 and preset.communicates and not preset.strategy.sends_by_itself
+    if name == NO_UPDATE:  # a parameter server updates as part of the communication
+        return ranks == 1 or not preset.strategy.updates_on_server
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class InterventionCell(TrainCell):
-    """A training cell without one of its parts (`stallpoint.study.interventions`); no point of any scaling curve."""
+    """A training cell without one of its parts (`INTERVENTIONS`); no point of any scaling curve."""
 
     kind: ClassVar[str] = "intervention"
     axes: ClassVar[tuple[str, ...]] = (*TrainCell.axes[:-1], "intervention", "repeat")

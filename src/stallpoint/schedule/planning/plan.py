@@ -21,13 +21,14 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.schedule import memory_forecast, requested
+from stallpoint.schedule import requested
 from stallpoint.schedule.agenda import Limits
-from stallpoint.schedule.expected import BASES, Expectations, Expected, Interval, around
 from stallpoint.schedule.ledger import Measurement
 from stallpoint.schedule.next_visit import compared_cells, expected_visits
+from stallpoint.schedule.planning import memory_forecast
+from stallpoint.schedule.planning.expected import BASES, Expectations, Expected, Interval, around
+from stallpoint.schedule.planning.visit_durations import FOLDER, Durations, Sitting, Took, other_studies
 from stallpoint.schedule.terminal import Wanted
-from stallpoint.schedule.visit_durations import FOLDER, Durations, Sitting, Took, other_studies
 from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS

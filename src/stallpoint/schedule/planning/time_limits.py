@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from stallpoint.schedule import plan
+from stallpoint.schedule.planning import plan
 from stallpoint.study.work import EPOCH_SAMPLES, FACTOR, SAMPLE_ENCODED
 
 LISTED, GENERATED = 0.001, 0.016

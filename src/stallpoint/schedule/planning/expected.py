@@ -21,7 +21,7 @@ from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.records import parquet
 from stallpoint.records.tables import NETWORK_LAYERS
-from stallpoint.schedule.visit_durations import Took
+from stallpoint.schedule.planning.visit_durations import Took
 from stallpoint.storage import FORMATS, SampleSet
 from stallpoint.storage.idx import IdxImages
 from stallpoint.storage.images import EncodedImages

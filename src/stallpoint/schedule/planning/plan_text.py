@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 
 from stallpoint.errors import InputError
-from stallpoint.schedule.expected import DEFAULTS, Interval
-from stallpoint.schedule.plan import BlockJob, Plan, PlannedCell, bases, total
-from stallpoint.study.dry_run import nodes_and_workers
-from stallpoint.study.workers import placement_in_words
+from stallpoint.schedule.planning.expected import DEFAULTS, Interval
+from stallpoint.schedule.planning.plan import BlockJob, Plan, PlannedCell, bases, total
+from stallpoint.study.workers import nodes_and_workers, placement_in_words
 from stallpoint.text import in_words
 
 JOBS = 5

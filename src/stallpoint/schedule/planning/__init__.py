@@ -1,0 +1,1 @@
+"""What a run will measure and what that is expected to take, before anything is submitted."""
