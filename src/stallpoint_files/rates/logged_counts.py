@@ -12,7 +12,9 @@ from stallpoint_files.texts.numbers import UNITS, number_in
 from stallpoint_files.texts.sentences import COUNT_AHEAD
 
 _LONGEST_HEADING = 100
-_IS = r"[\"']?[ \t]{0,3}[.:= ][.:= ]{0,60}"
+_MARKED = re.compile(r" {0,3}(?:#{1,6} |\*\*|__|==)")
+"""How a heading begins that may say its count anywhere: ``__Training on two GPUs__``."""
+_IS = r"[\"']?[ \t]{0,3}[.:=| ][.:=| ]{0,60}"
 """What stands between a name and its number in options and listings."""
 _WORLD = (
     re.compile(rf"\bworld[_ ]?size{_IS}(\d+)", re.I),
@@ -25,6 +27,16 @@ _WORLD = (
     re.compile(rf"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|devices|replicas){_IS}(\d+)", re.I),
     re.compile(r"mesh with \[[^][]*\], \[(\d+)\]"),
     re.compile(r"^Total img/sec on (\d+) \w+\(s\): "),
+    re.compile(r"\bData Parallel GPUs = (\d+)"),
+    re.compile(r"\bholding \d+/(\d+) devices\b"),
+)
+_DEVICES = re.compile(r"^Devices: +\[('[^]\n]{1,10000})\]", re.MULTILINE)
+"""The list that tf_cnn_benchmarks prints."""
+_GPUS = r"gpus?|ranks?|procs?|workers?|devices?"
+_IN_NAME = re.compile(
+    rf"(?<![A-Za-z0-9])(?:(?P<workers>\d{{1,6}})[ _-]?(?:{_GPUS})|(?P<nodes>\d{{1,6}})[ _-]?nodes?|"
+    r"(?:n?gpus|np|nprocs?)[ _-]?(?P<workers_>\d{1,6})|n?nodes[ _-]?(?P<nodes_>\d{1,6}))(?![A-Za-z0-9])",
+    re.IGNORECASE,
 )
 
 
@@ -50,7 +62,9 @@ _OF_ALL_AND_EACH = re.compile(
     r"(?<![\w/])(?:throughput/)?(?P<unit>token|sample)s_per_sec: ?(?P<all>[\d.]+ ?[kKM]?)\b"
     r"(?:[^\n]{0,60}?|(?:\n[^\n]{0,200}){0,2}?)"
     r"(?:(?<![\w/])throughput/device/(?P=unit)s_per_sec|(?P=unit)s_per_sec_per_gpu): ?(?P<each>[\d.]+ ?[kKM]?)\b|"
-    r"(?<![\w.])(?P<all_>[0-9]+\.[0-9]+)/s, (?P<each_>[0-9]+\.[0-9]+)/s/gpu\b"
+    r"(?<![\w.])(?P<all_>[0-9]+\.[0-9]+)/s, (?P<each_>[0-9]+\.[0-9]+)/s/gpu\b|"
+    r"\b(?P<unit_>(?i:token|sample))s/s: *(?P<all__>[\d.]+ ?[kKM]?)\b[^\n]{0,60}?"
+    r"(?P=unit_)s/s/(?i:gpu): *(?P<each__>[\d.]+ ?[kKM]?)\b"
 )
 """Rates of all workers beside those of each."""
 _COUNT_FITS = 0.02
@@ -71,7 +85,9 @@ def headings_in(document: Document) -> dict[int, Begin]:
     """Return the lines that say of how many workers those below them are, such as ``**2 GPUs:**``."""
     found = {}
     for number, line in enumerate(document.lines, start=1):
-        count = COUNT_AHEAD.match(line) if len(line) <= _LONGEST_HEADING else None
+        if len(line) > _LONGEST_HEADING:
+            continue
+        count = COUNT_AHEAD.search(line) if _MARKED.match(line) else COUNT_AHEAD.match(line)
         if count and not UNITS.search(line):
             nodes = int(count["nodes"] or count["before"] or 0) or None
             of_nodes = count["of"].lower().startswith("node")
@@ -105,13 +121,26 @@ def workers_in(lines: Sequence[str]) -> int | None:
     for pattern, line in product(_WORLD, lines):
         if (found := pattern.search(line)) and 0 < (workers := int(found[1])) <= 10**7:
             return workers
-    return None
+    listed = next(filter(None, map(_DEVICES.search, lines)), None)
+    return listed[1].count(",") + 1 if listed else None
+
+
+def in_name(name: str) -> tuple[int | None, int | None]:
+    """Return the numbers of workers and of nodes that a file's name says: ``8gpus.log``; of both only that of nodes, as
+    the other may be each node's."""
+    of: dict[str, set[int]] = {"workers": set(), "nodes": set()}
+    for found in _IN_NAME.finditer(name.replace(".", " ").replace("_", " ")):
+        kind = "workers" if found["workers"] or found["workers_"] else "nodes"
+        of[kind].add(int(next(filter(None, found.groups()))))
+    workers, nodes = (next(iter(one)) if len(one) == 1 and one != {0} else None for one in of.values())
+    return None if of["nodes"] else workers, nodes
 
 
 def workers_by_rates(lines: Sequence[str]) -> int | None:
     """Return the rate of all workers over that of each, if lines say both and the ratio is a count; else None."""
     for found in _OF_ALL_AND_EACH.finditer("\n".join(lines[-_RATES_BEHIND:])):
-        times = number_in(found["all"] or found["all_"]) / max(number_in(found["each"] or found["each_"]), 1e-300)
+        together, each = (next(filter(None, (found[of], found[f"{of}_"], found[f"{of}__"]))) for of in ("all", "each"))
+        times = number_in(together) / max(number_in(each), 1e-300)
         if 1 / 2 < times < 10**7 and abs(times / round(times) - 1) < _COUNT_FITS / times**0.5:
             return round(times)
     return None

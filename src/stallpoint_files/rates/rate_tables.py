@@ -109,7 +109,7 @@ _MIDDLE = re.compile(r"(?<![a-z])(?:median|mean|average|avg)(?![a-z])", re.IGNOR
 _BANDWIDTH = re.compile(r"(?<![a-z])(?:bus|alg) ?bw|bandwidth", re.IGNORECASE)
 _LONGEST_STEP = 1e6
 """Seconds above which no column holds times of steps."""
-_OF_COUNT = re.compile(r"\s*[x×] ?(\d+)$")
+_OF_COUNT = re.compile(r"\s*(?:[x×] ?(\d+)$|\b(\d+)[ -]?(?:nodes?|gpus?|workers?|devices?)\b)", re.IGNORECASE)
 _ALONE = re.compile(r"(?:single|one|1)[ -]?x? ?(?:gpu|device|worker|process|card)|baseline|serial|none", re.IGNORECASE)
 """Settings of the one worker with which the curves of all others begin."""
 _TOTAL = re.compile(r"total|overall|end.to.end|\be2e\b|(step|iter(ation)?)[ _]time", re.IGNORECASE)
@@ -319,7 +319,6 @@ class RateTable:
 
     def _part_counts_from_settings(self) -> None:
         """Take counts that other columns say, too, out of settings: ``2 nodes NCCL``, ``DDP ×2``."""
-        workers = self._counts()
         for index, kind in enumerate(self.kinds):
             cells = self.columns[index]
             ahead = [COUNT_AHEAD.match(cell) for cell in cells]
@@ -328,8 +327,10 @@ class RateTable:
                 self.columns[index], self.kinds[index] = rest, ColumnKind.SETTING
             elif kind == ColumnKind.SETTING:
                 self.columns[index] = [
-                    cell[: one.start()] if (one := _OF_COUNT.search(cell)) and one[1] in count.split() else cell
-                    for cell, count in zip(cells, workers, strict=True)
+                    cell.replace(one[0], "")
+                    if (one := _OF_COUNT.search(cell)) and (one[1] or one[2]) in count
+                    else cell
+                    for cell, count in zip(cells, map(str.split, self._counts()), strict=True)
                 ]
 
     # --- which columns ----------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from stallpoint.base.section import Finding
@@ -11,10 +11,20 @@ from stallpoint.errors import InputError
 from stallpoint.text import number
 from stallpoint_files.file_options import Options
 from stallpoint_files.rates import rate_answers
-from stallpoint_files.rates.rate_tables import RateRow, Rates
+from stallpoint_files.rates.rate_tables import WEAK, RateRow, Rates
+from stallpoint_files.rates.training_logs import LoggedRate
 from stallpoint_files.reader import FoundRecords
 
+_ROUNDED = 0.02
+"""How far the products of steps and workers of the same data may be apart."""
 _PHASES = "the phases of these steps (timing_s/*, trainer.logger=console): which of them stops is not in this log"
+
+
+def _epochs_shrink(logs: Sequence[LoggedRate], counts: Sequence[int]) -> bool:
+    """Return whether steps get fewer as workers get more: each of them keeps its mini-batch."""
+    products = [log.steps * count for log, count in zip(logs, counts, strict=True) if log.steps and not log.batch]
+    several = len(products) == len(counts) and len(set(counts)) > 1
+    return several and max(products) <= min(products) * (1 + _ROUNDED)
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
@@ -71,6 +81,7 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
         seconds = ("epoch" if logs[0][1].epochs else "iteration") if program[2] else ""
         counted = "nodes" if in_nodes else "workers"
         spread = max((of for _, log in logs if (of := log.spread)), default=None)
-        rates = Rates(rows, program[1], program[3], seconds, counted, notes, setup, spread=spread)
+        scaling = WEAK if program[2] and _epochs_shrink([log for _, log in logs], counts) else ""
+        rates = Rates(rows, program[1], program[3], seconds, counted, notes, setup, scaling=scaling, spread=spread)
         for one in rate_answers.answers(rates, options):
             yield replace(one, causes=(), ask=(_PHASES, *one.ask)) if any(log.learning for _, log in logs) else one

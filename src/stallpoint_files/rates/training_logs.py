@@ -22,6 +22,7 @@ from stallpoint_files.rates.logged_counts import (
     begins_in,
     first_number,
     headings_in,
+    in_name,
     last_before,
     workers_by_batches,
     workers_by_rates,
@@ -29,10 +30,12 @@ from stallpoint_files.rates.logged_counts import (
     workers_on_nodes,
 )
 from stallpoint_files.rates.rate_tables import ALL, EACH
+from stallpoint_files.rates.rate_tables import recognised as is_table
 from stallpoint_files.texts.grids import separated
 from stallpoint_files.texts.headings import COUNTS, PER_WORKER, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import number_in, unit_in
 from stallpoint_files.texts.objects import objects
+from stallpoint_files.texts.sentences import COUNT_AHEAD
 
 MIN_VALUES = 10
 """Logged values below which their spread says nothing."""
@@ -83,12 +86,18 @@ def _has(line: str, words: Sequence[str]) -> bool:
 _N = r"(?<![0-9])[0-9]++(?>(?:,[0-9]++){0,6})(?>(?:\.[0-9]++)?)(?>(?:[eE][+-]?[0-9]++)?)(?>(?: ?[kKMG]\b)?)"
 _UNIT = (
     r"(?P<unit>(?:tok(?:en)?s?|samples?|ima?ge?s?|img|seq(?:uence)?s?|examples?)[ _]?(?:/|per)[ _]?s(?:ec(?:ond)?)?s?"
-    r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip))?(?![a-zA-Z])|tokens/gpu/s(?:ec(?:ond)?)?)"
+    r"(?:[ _]?(?:/|per)[ _]?(?:gpu|device|rank|worker|chip|core))?(?![a-zA-Z])|tokens/gpu/s(?:ec(?:ond)?)?)"
 )
 _STEP = re.compile(
     r"(?<![a-zA-Z])(?:step|iter|iteration|epoch)\b[^\w\n]{0,5}\d+\b(?! ?(?:gpus?|nodes?|workers?)\b)", re.IGNORECASE
 )
 _STEPS = ("step", "iter", "epoch")
+_EPOCH = re.compile(
+    rf"\b(?:epoch[_ ](?:execution )?(?:time|took)[ :=]+|time (?:taken )?(?:for|per) epoch(?: \d+)?(?: is)?[ :=]+)"
+    rf"(?P<epoch>\d+:\d\d(?::\d\d)?|{_N}(?= ?s(?:ec(?:onds?)?)?\b))",
+    re.IGNORECASE,
+)
+_EPOCHS = ("epoch time", "epoch_time", "epoch took", "epoch execution", "for epoch", "per epoch")
 PROGRAMS = (
     Program("DeepSpeed", re.compile(rf"SamplesPerSec=(?:{_N}), CurrSamplesPerSec=(?P<rate>{_N})")),
     Program("DeepSpeed", re.compile(rf"\bSamplesPerSec=(?P<rate>{_N})")),
@@ -250,18 +259,18 @@ PROGRAMS = (
         begin=re.compile(r"\bstep\b[^\w\n]{0,5}\d+\b", re.IGNORECASE),
         words=("took",),
     ),
-    Program(
-        "epochs",
-        re.compile(rf"\bepoch[_ ](?:time|took)[ :=]+(?P<epoch>\d+:\d\d(?::\d\d)?|{_N}(?= ?s\b))", re.IGNORECASE),
-        begin=_STEP,
-        words=("epoch time", "epoch_time", "epoch took"),
-    ),
+    Program("epochs", _EPOCH, begin=_STEP, words=_EPOCHS),
+    Program("RSL-RL", re.compile(rf"\bComputation: (?P<rate>{_N}) steps/s \(collection: "), "steps/s", ALL),
+    Program("rl_games", re.compile(rf"\bfps step: .*\bfps total: (?P<rate>{_N})"), "frames/s", ALL),
 )
 """In the order in which they are tried; the last know any line with a step, a rate and its unit."""
 _REDRAWN = Program("Lightning or tqdm", re.compile(rf"(?P<its>{_N}) ?it/s"), "iterations/s")
 """What is left of a progress bar whose format is one's own, where carriage returns redraw it."""
 _BELOW_HEADINGS = Program("lines", re.compile(rf"{_UNIT}[\"']?\s*[:=]\s*(?P<rate>{_N})", re.IGNORECASE))
 """Rates of programs of one's own, where headings say of how many workers they are."""
+_BEHIND_RATES = Program("lines", re.compile(rf"(?P<rate>{_N}) ?{_UNIT}", re.IGNORECASE))
+_REPEATED = (_BELOW_HEADINGS, Program("epochs", _EPOCH, words=_EPOCHS))
+"""Lines without a step, of a log whose name says its workers or that has several and counts in none of them."""
 _STEP_COLUMN = re.compile(r"(?:(?:train|trainer|metrics?)[/_ ])?_?(?:global[_ ])?step", re.IGNORECASE)
 _WALL_COLUMN = re.compile(r"wall[ _]time|_timestamp|_runtime|(?:relative|elapsed)[ _]time|relative", re.IGNORECASE)
 """Headings of columns of steps, and of when they were logged, in exports of TensorBoard and W&B."""
@@ -271,6 +280,7 @@ _MODEL = re.compile(
 )
 _LEARNING = re.compile(r"\bactor_rollout_ref\b|\bgrpo[_.]|\b(?:GRPO|PPO|RLOO)Trainer\b|\brollout[_-]batch[_-]size\b")
 _EVALUATION = re.compile(r"(?<![a-z])(?:eval|evaluation|valid|validation|val|test)[\W_]", re.IGNORECASE)
+_OF_STEPS = re.compile(r"[\[ ] *\d{1,9}/(\d{1,9})[\] ]")
 _RANK = re.compile(r"\s{0,3}(?:\[(?:rank|default)?(\d{1,5})\] ?:|\[\d+,(\d{1,5})\]|(\d{1,5}):(?=\s))")
 """The rank that a launcher puts before a line."""
 
@@ -303,6 +313,8 @@ class LoggedRate:
     """Whether it trains by reinforcement, whose step is a sum of phases."""
     epochs: bool = False
     """Whether `seconds` are those of an epoch, which is the same work on any count."""
+    steps: int | None = None
+    """Steps of an epoch or of all, where lines say ``[ 10/1251]``."""
     phases: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Seconds of the parts of an iteration, for each of `values`: those that every line has."""
 
@@ -381,9 +393,16 @@ def _found(document: Document) -> tuple[Program, Found] | None:
     if not document.pattern and _REDRAWS.search(document.text) and (found := _lines(document, _REDRAWN)):
         return _REDRAWN, found
     if not document.pattern and len(headings := headings_in(document)) > 1:
-        found = _lines(document, _BELOW_HEADINGS)
-        if len({before(headings, number) for number, _ in found} - {None}) > 1:
-            return _BELOW_HEADINGS, found
+        for program in (_BELOW_HEADINGS, _BEHIND_RATES):
+            found = _lines(document, program)
+            if len({before(headings, number) for number, _ in found} - {None}) > 1:
+                return program, found
+    for program in () if document.pattern else _REPEATED:
+        found = _lines(document, program)
+        counted = any(COUNT_AHEAD.search(document.lines[number - 1]) for number, _ in found)
+        many = any(in_name(document.path.name)) or (len(found) >= MIN_STEPS and not counted)
+        if found and many and not is_table(document):
+            return program, found
     return None
 
 
@@ -488,6 +507,8 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
         of = EACH  # what all ranks together do would be the same number on each
     workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(NODES, lines))
     workers = workers or workers_on_nodes(nodes, lines) or workers_by_rates(lines) or workers_by_batches(lines)
+    if not workers and not nodes and not begin:
+        workers, nodes = in_name(document.path.name)
     if workers is None and not nodes and len(ranks) > 1 and set(ranks) == set(range(len(ranks))):
         workers = len(ranks)
     batch = batches[-1] if batches else float(last_before(BATCH, document, found[0][0]) or 0) if seconds else 0.0
@@ -519,6 +540,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
         ", ".join(f"{name} {size}" for name, size in sorted(layers.items())),
         learning=bool(_LEARNING.search(document.text)),
         epochs="epoch" in groups,
+        steps=first_number(_OF_STEPS, [document.lines[found[-1][0] - 1]]),
         phases=_phases(document, found[-len(kept) :]) if seconds else {},
     )
 

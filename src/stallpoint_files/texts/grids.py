@@ -43,6 +43,8 @@ _SLICE = re.compile(
 _IN_CORES = re.compile(r"v(?:[234]|5p)$", re.IGNORECASE)
 _MACHINES = re.compile(r"config|set-?up|layout|hardware|cluster|system|scale", re.IGNORECASE)
 _RULE = re.compile(r"[\s:=+|-]*")
+_OPTION = re.compile(r"\.\. |\s+:(?!header:)[\w-]+:")
+_CELL = re.compile(r"\S++(?: \S++)*+")
 _PAIR = re.compile(r"\s*(~?[\d.,]+\s*[kKM]?)\s*/\s*(~?[\d.,]+\s*[kKM]?)\s*")
 
 _AMOUNTS = (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION)
@@ -142,6 +144,10 @@ def _written(document: Document) -> Iterator[list[Grid]]:
         yield [Grid([(found[0][0], heads), *rows], ",")]
         return
     lines = [(number, line) for number, line in enumerate(document.raw_lines, start=1) if line.strip()]
+    if ".. csv-table::" in document.text:
+        lines = [(number, re.sub(r"\s*:header:", "", line)) for number, line in lines if not _OPTION.match(line)]
+    if ".. list-table::" in document.text:
+        yield list(_of_lists(lines))
     if "<tr" in document.text.lower():
         yield list(_of_html(document.text))
     if "&" in document.text and "\\" in document.text:
@@ -153,6 +159,7 @@ def _written(document: Document) -> Iterator[list[Grid]]:
     for separator in ("\t", ";", ","):
         if sum(separator in line for _, line in lines) * 2 >= len(lines):
             yield [Grid(list(separated(lines, separator)), separator)]
+    yield list(_aligned(lines))
     yield [Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")]
     yield [Grid([(number, line.split()) for number, line in lines], " ")]
     yield [Grid(list(rows), ",") for rows in in_sentences(document)]
@@ -201,6 +208,39 @@ def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
                 rows.append((number, cells))
     if rows:
         yield Grid(rows, "|")
+
+
+def _of_lists(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
+    """Yield the list tables of reStructuredText: ``* -`` begins a row, ``-`` each other cell."""
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in lines:
+        if ".. list-table::" in line and rows:
+            yield Grid(rows, "|")
+            rows = []
+        if begin := re.match(r"\s*\* -\s?(.*)", line):
+            rows.append((number, [begin[1]]))
+        elif rows and (cell := re.match(r"\s+-(?: (.*)|$)", line)):
+            rows[-1][1].append(cell[1] or "")
+    if rows:
+        yield Grid(rows, "|")
+
+
+def _aligned(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
+    """Yield rows whose cells begin below their headings, between which may be one blank: ``Time (s) Val Loss``."""
+    rows = [(number, line.expandtabs()) for number, line in lines[:MAX_ROWS] if len(_CELL.findall(line)) > 2]
+    begins = {tuple(cell.start() for cell in _CELL.finditer(line)) for _, line in rows[1:]}
+    if len(begins) != 1:
+        return
+    places, head = next(iter(begins)), rows[0][1]
+    if all(head[place : place + 1].strip() and not head[max(place - 1, 0) : place].strip() for place in places):
+        ends = (*places[1:], None)
+        yield Grid(
+            [
+                (number, [line[begin:end].strip() for begin, end in zip(places, ends, strict=True)])
+                for number, line in rows
+            ],
+            "  ",
+        )
 
 
 def separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str]]]:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache, lru_cache
 
 PER_WORKER = re.compile(
-    r"(/|per|each|pro|_s)[ _-]*(gpu|worker|dev|rank|process|card|chip|accelerator|gcd|xpu)", re.IGNORECASE
+    r"(/|per|each|pro|_s)[ _-]*(gpu|worker|dev|rank|process|card|chip|core|accelerator|gcd|xpu)", re.IGNORECASE
 )
 BRACKETS = re.compile(r"\([^()]*\)|\[[^][]*\]")
 """Remarks in headings."""

@@ -1,0 +1,24 @@
+"""Numbers of workers that names of files say."""
+
+from __future__ import annotations
+
+import pytest
+
+from stallpoint_files.rates.logged_counts import in_name
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("8gpus.log", (8, None)),
+        ("run_ngpus-16.txt", (16, None)),
+        ("verl-2nodes.log", (None, 2)),
+        ("2nodes_8gpus.log", (None, 2)),  # 8 may be each node's
+        ("gpu1.log", (None, None)),  # the second GPU's
+        ("rank3.log", (None, None)),
+        ("4gpus-vs-8gpus.log", (None, None)),
+        ("train.log", (None, None)),
+    ],
+)
+def test_a_file_name_says_how_many_workers_or_nodes(name: str, found: tuple[int | None, int | None]) -> None:
+    assert in_name(name) == found
