@@ -25,6 +25,13 @@ class Verdict(StrEnum):
     WITHHELD = "withheld"
 
 
+UP_TO = {
+    Verdict.STALLS: "stops getting faster at",
+    Verdict.SCALES: "still gets faster at",
+    Verdict.UNDECIDED: "undecided beyond",
+}
+"""Words before the count of a verdict that has one."""
+
 _ROUNDING = 1e-9
 """By how much a gain may fall short of the threshold through rounding."""
 

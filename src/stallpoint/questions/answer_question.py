@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stallpoint.base.section import MACHINE, Absence, Cause, Finding, Point, Section, about
-from stallpoint.base.stall import Stall, Verdict
+from stallpoint.base.stall import UP_TO, Stall, Verdict
 from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.questions.answers import Answer, LargestLoss, answers
 from stallpoint.questions.curves_question import next_in_words
@@ -147,16 +147,12 @@ def sentence(answer: Answer) -> str:
     """Return the answer as a sentence without its subject."""
     curve = answer.curve
     ranks = int(curve["verdict_ranks"])
-    here = workers_in_words(curve, ranks)
     if curve.unanswered:
         return f"{curve['verdict']}, as {curve.unanswered}"
     if not ranks:
         return f"undecided, as {why_no_verdict(int(curve['largest_measured']))}"
-    return {
-        Verdict.STALLS: f"stops getting faster at {here}",
-        Verdict.SCALES: f"still gets faster at {here}",
-        Verdict.UNDECIDED: f"undecided beyond {here}; {deciding_in_words(curve)} would decide",
-    }[curve["verdict"]]
+    decides = f"; {deciding_in_words(curve)} would decide" if curve["verdict"] == Verdict.UNDECIDED else ""
+    return f"{UP_TO[curve['verdict']]} {workers_in_words(curve, ranks)}{decides}"
 
 
 def throughput_in_words(answer: Answer) -> str:

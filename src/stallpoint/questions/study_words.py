@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stallpoint.base.section import TableRow
-from stallpoint.base.stall import Verdict
+from stallpoint.base.stall import UP_TO, Verdict
 from stallpoint.questions.study_tables import CurveRows
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_round_words, interval, number
@@ -61,14 +61,8 @@ def prefetch_in_words(curve: TableRow) -> str:
 
 def verdict_in_short(row: TableRow) -> str:
     """Return the verdict in a few words, without its reason."""
-    ranks = int(row["verdict_ranks"])
-    here = at_count(row, ranks)
-    return {
-        Verdict.STALLS: f"stops getting faster at {here}",
-        Verdict.SCALES: f"still gets faster at {here}",
-        Verdict.UNDECIDED: f"undecided beyond {here}" if ranks else Verdict.UNDECIDED,
-        Verdict.WITHHELD: Verdict.WITHHELD,
-    }[row["verdict"]]
+    verdict, ranks = Verdict(row["verdict"]), int(row["verdict_ranks"])
+    return f"{UP_TO[verdict]} {at_count(row, ranks)}" if ranks and verdict in UP_TO else verdict
 
 
 def probable(probability: float) -> str:

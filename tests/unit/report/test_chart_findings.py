@@ -78,10 +78,10 @@ def fed(ranks: list[int], utilisation: list[float], **columns: Any) -> pd.DataFr
 
 PLANTED: list[tuple[str, dict[str, pd.DataFrame], str]] = [
     ("speedup", {"stalling": STALLING},
-     "a stops getting faster at 4 nodes; e stops getting faster at 2 nodes; c undecided at 8 nodes; "
+     "a stops getting faster at 4 nodes; e stops getting faster at 2 nodes; c undecided beyond 4 nodes; "
      "b still gets faster at 8 workers (4 nodes) and 1 more"),
     ("speedup", {"stalling": STALLING.iloc[:4]},
-     "a stops getting faster at 4 nodes; c undecided at 8 nodes; b still gets faster at 8 workers (4 nodes); "
+     "a stops getting faster at 4 nodes; c undecided beyond 4 nodes; b still gets faster at 8 workers (4 nodes); "
      "d withheld"),
     ("speedup", {"stalling": planted(network="a", batch=[2, 16], verdict=["scales", "stalls"], verdict_ranks=[2, 1],
      one_machine=True)},

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from stallpoint.base.stall import Verdict
+from stallpoint.base.stall import UP_TO
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
 from stallpoint.report.charts.labels import (
     AXES,
@@ -43,27 +42,18 @@ def draw(tables: Tables) -> alt.FacetChart:
 def finding(tables: Tables) -> str:
     """Return the measured verdicts of the fastest curves of each network and verdict, those that stall first."""
     curves = leading_first(rows(tables, "stalling", CELLS), tables).query("lead")
-    words = {
-        Verdict.STALLS: "stops getting faster at", Verdict.SCALES: "still gets faster at",
-        Verdict.UNDECIDED: "undecided at",
-    }  # fmt: skip
     several = curves["network"].duplicated(keep=False)
     curves = curves.assign(
         network=curves["network"] + (" at mini-batch " + curves["batch"].astype(str)).where(several, "")
     )
     verdicts = [
-        f"{one['network']} {words[one['verdict']]} {_verdict_placement(one)}"
-        if one["verdict"] in words
+        f"{one['network']} {UP_TO[one['verdict']]} {placement_in_words({**one, 'ranks': int(one['verdict_ranks'])})}"
+        if one["verdict"] in UP_TO
         else f"{one['network']} {one['verdict']}"
         for _, one in curves.iterrows()
     ]
     more = f" and {len(verdicts) - MAX_NAMED} more" if len(verdicts) > MAX_NAMED else ""
     return "; ".join(verdicts[:MAX_NAMED]) + more
-
-
-def _verdict_placement(one: Any) -> str:
-    count = int(one["verdict_ranks"]) * (2 if one["verdict"] == Verdict.UNDECIDED else 1)
-    return placement_in_words({**one, "ranks": count})
 
 
 def _relative(predictions: pd.DataFrame) -> str:
